@@ -10,8 +10,8 @@ mod schema;
 mod sqlite;
 mod transaction;
 
-pub use db::{BoxError, Cells, DbError, Value, cell, word};
-pub use engine::Engine;
+pub use db::{BoxError, Cells, Db, DbError, Value, cell, word};
+pub use engine::{Connection, Engine};
 pub use open::{OpenError, Settings};
 pub use transaction::{Entity, Read, Write};
 

@@ -35,6 +35,11 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
+    /// The store of an engine that is open.
+    pub const fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
     /// Opens the database at `path` and brings its schema up to date; makes a new one (mode 0600) if there is none.
     ///
     /// # Errors

@@ -243,8 +243,8 @@ impl Engine {
     }
 
     /// Runs everything in the caller on one connection, one closure after the other.
-    pub fn inline(connection: impl Connection + 'static) -> Self {
-        let writer = Writer::new(Box::new(connection), Arc::default());
+    pub fn inline(connection: Box<dyn Connection>) -> Self {
+        let writer = Writer::new(connection, Arc::default());
         Self(Arc::new(Kind::Inline(Mutex::new(Some(writer)))))
     }
 

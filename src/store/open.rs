@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use rustix::fs::{Access as Mode, AtFlags, CWD, accessat};
 
 use super::db::BoxError;
-use super::engine::Engine;
+use super::engine::{self, Engine};
 use super::schema;
 use super::sqlite::{Access, Options, Sqlite};
 
@@ -129,6 +129,17 @@ pub fn file(path: &Path, settings: Settings) -> Result<Engine, OpenError> {
 /// # Errors
 /// If there is no memory for it.
 pub fn memory() -> Result<Engine, OpenError> {
+    memory_through(|connection| connection)
+}
+
+/// Opens an empty database in memory, with what `wrap` returns between it and the engine: a test sees each call
+/// there, or lets it fail.
+///
+/// # Errors
+/// As [`memory`].
+pub fn memory_through(
+    wrap: impl FnOnce(Box<dyn engine::Connection>) -> Box<dyn engine::Connection>,
+) -> Result<Engine, OpenError> {
     let name = Path::new(":memory:");
     let open = || {
         let mut connection = Connection::open_in_memory()?;
@@ -136,7 +147,7 @@ pub fn memory() -> Result<Engine, OpenError> {
         Ok::<_, schema::SchemaError>(connection)
     };
     let connection = open().map_err(|source| failed(name, source.into()))?;
-    Ok(Engine::inline(Sqlite::new(connection, None)))
+    Ok(Engine::inline(wrap(Box::new(Sqlite::new(connection, None)))))
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -6,9 +6,11 @@
 mod engine;
 mod everything;
 mod file;
+mod observed;
 mod old;
 mod past;
 mod rows;
+mod statements;
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use super::rows::id;
 
 /// A database with rows in each table. The version before the store of closures wrote it.
-const WRITTEN: &str = include_str!("../../fixtures/store/schema_10.sql");
+pub(super) const WRITTEN: &str = include_str!("../../fixtures/store/schema_10.sql");
 
 fn write(path: &Path, sql: &str) {
     let connection = Connection::open(path).unwrap();

@@ -1,0 +1,467 @@
+//! Each statement of the program is run on the schema, and none is missing.
+//!
+//! [`all`] runs the functions of `src/rows`, with each combination of the fields of a filter, and records what the
+//! connection is asked to prepare. What the sources have as text must be in a statement that was recorded: a statement
+//! that is added and not run makes a test fail.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use agent_coordinator::domain::chat::Sender;
+use agent_coordinator::domain::event::NewEvent;
+use agent_coordinator::domain::launch::Outcome;
+use agent_coordinator::domain::{
+    Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchState, Notice, PairRecord,
+    Project, Purpose, Session, Task, TaskStatus,
+};
+use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::{
+    accounts, agents, assignments, credentials, events, executions, forge_items, launches,
+    messages, notices, output_tails, pairs, past, pauses, projects, sessions, startable, tasks,
+};
+use agent_coordinator::store::{
+    BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchFilter, MessageFilter, Read,
+    Settings, StoreError, TaskFilter, Value, Write, open,
+};
+use futures::FutureExt as _;
+
+use super::observed::{Observed, Observer};
+use super::old::WRITTEN;
+use super::rows::{assignment, at, execution, id, launch, message, task_key, ticket};
+
+/// A statement that was prepared, with the kinds of its parameters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Statement {
+    /// The file of `src/rows` that it belongs to, without `.rs`.
+    pub(super) of: &'static str,
+    pub(super) sql: String,
+    pub(super) args: Vec<&'static str>,
+}
+
+/// All statements of the program.
+pub(super) fn all() -> BTreeSet<Statement> {
+    let record = Arc::new(Mutex::new(Record::default()));
+    let recorder = Recorder(record.clone());
+    let engine = open::memory_through(|inner| Box::new(Observed(inner, recorder))).unwrap();
+    let bed = Bed { engine, record, rows: old_rows() };
+    entities(&bed);
+    changes(&bed);
+    questions(&bed);
+    filters(&bed);
+    forgets(&bed);
+    let record = bed.record.lock().unwrap();
+    record.statements.clone()
+}
+
+#[derive(Default)]
+struct Record {
+    of: &'static str,
+    statements: BTreeSet<Statement>,
+}
+
+struct Recorder(Arc<Mutex<Record>>);
+
+impl Observer for Recorder {
+    fn statement(&mut self, sql: &str, args: &[Value<'_>]) {
+        let args = args.iter().map(kind).collect();
+        let mut record = self.0.lock().unwrap();
+        let statement = Statement { of: record.of, sql: sql.to_owned(), args };
+        record.statements.insert(statement);
+    }
+}
+
+fn kind(value: &Value<'_>) -> &'static str {
+    match value {
+        Value::Null => "NULL",
+        Value::Int(_) => "BIGINT",
+        Value::Text(_) => "TEXT",
+    }
+}
+
+/// Where the statements are run.
+struct Bed {
+    engine: Engine,
+    record: Arc<Mutex<Record>>,
+    /// A database of an earlier version with rows in each table.
+    rows: (tempfile::TempDir, Engine),
+}
+
+impl Bed {
+    /// Runs functions of the file `of` that read.
+    fn read<T: Send + 'static>(
+        &self,
+        of: &'static str,
+        body: impl FnOnce(&mut Read<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) {
+        self.record.lock().unwrap().of = of;
+        self.engine.read(body).now_or_never().expect("memory answers at once").unwrap();
+    }
+
+    /// Runs functions of the file `of` that write.
+    fn write(
+        &self,
+        of: &'static str,
+        body: impl FnMut(&mut Write<'_>) -> Result<(), StoreError> + Send + 'static,
+    ) {
+        self.record.lock().unwrap().of = of;
+        self.engine.write(body).now_or_never().expect("memory answers at once").unwrap();
+    }
+
+    /// Inserts, updates and reads the rows of an entity.
+    fn entity<E: Entity + Send + 'static>(&self, of: &'static str) {
+        let read: Result<Vec<E>, StoreError> =
+            futures::executor::block_on(self.rows.1.read(|tx| tx.list::<E>("", &[])));
+        let rows = read.unwrap();
+        assert!(!rows.is_empty(), "the old database has no {}", E::NAME);
+        let mut rows: Vec<_> = rows.into_iter().map(New).collect();
+        self.write(of, move |tx| {
+            for row in &mut rows {
+                tx.put(row)?;
+                tx.put(&row.0)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+fn old_rows() -> (tempfile::TempDir, Engine) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("old.db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch(WRITTEN).unwrap();
+    let engine = open::file(&path, Settings::default()).unwrap();
+    (folder, engine)
+}
+
+/// A row as if it were new.
+struct New<E>(E);
+
+impl<E: Entity> Entity for New<E> {
+    const NAME: &'static str = E::NAME;
+    const TABLE: &'static str = E::TABLE;
+    const N_KEY: usize = E::N_KEY;
+    const COLUMNS: &'static str = E::COLUMNS;
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        E::read(cells).map(Self)
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        self.0.values()
+    }
+
+    fn revision(&self) -> i64 {
+        0
+    }
+}
+
+fn entities(bed: &Bed) {
+    bed.entity::<Account>("accounts");
+    bed.entity::<Agent>("agents");
+    bed.entity::<Credential>("credentials");
+    bed.entity::<Execution>("executions");
+    bed.entity::<ForgeItem>("forge_items");
+    bed.entity::<Launch>("launches");
+    bed.entity::<Notice>("notices");
+    bed.entity::<PairRecord>("pairs");
+    bed.entity::<Project>("projects");
+    bed.entity::<Session>("sessions");
+    bed.entity::<Task>("tasks");
+    // One that ended, with work.
+    bed.write("launches", |tx| {
+        let state = LaunchState::Ended { outcome: Outcome::Completed, at: at(500) };
+        tx.put(&Launch { state, ..launch("ended", "a", "p") })?;
+        tx.put(&execution("e_ended", "ended", "worked_on")).map(drop)
+    });
+}
+
+fn changes(bed: &Bed) {
+    bed.write("assignments", |tx| {
+        assignments::add(tx, &assignment("p", "a"))?;
+        assignments::remove(tx, &assignment("p", "a"))
+    });
+    bed.write("events", |tx| {
+        let (agent, project, launch, task) = (Some(id("a")), Some(id("p")), None, Some(id("t")));
+        let (kind, detail) = ("task.status", Some("todo".to_owned()));
+        events::add(tx, &NewEvent { at: at(1), kind, agent, project, launch, task, detail })
+    });
+    bed.write("messages", |tx| messages::add(tx, &message("m", "a", "p")).map(drop));
+    bed.write("output_tails", |tx| output_tails::put(tx, &id("l1"), "tail"));
+    bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
+}
+
+fn questions(bed: &Bed) {
+    bed.read("accounts", |tx| Ok((accounts::get(tx, "claude")?, accounts::list_parked(tx)?)));
+    bed.read("agents", |tx| {
+        Ok((agents::get(tx, &id("a"))?, agents::list(tx)?, agents::count(tx)?))
+    });
+    bed.read("assignments", assignments::list);
+    bed.read("credentials", |tx| {
+        credentials::find_by_secret(tx, &ticket("c"))?;
+        Ok((credentials::get(tx, &id("c"))?, credentials::list(tx)?))
+    });
+    bed.read("events", |tx| {
+        events::list(tx, 0, 9)?;
+        events::list_of_task(tx, &id("t"), 0, 9)?;
+        Ok((events::span(tx)?, events::last_before(tx, at(9))?))
+    });
+    bed.read("executions", |tx| {
+        Ok((executions::list_of_task(tx, &id("t"))?, executions::list_of_launch(tx, &id("l1"))?))
+    });
+    bed.read("forge_items", |tx| {
+        let all = forge_items::list_ended(tx, 9)?;
+        forge_items::get(tx, &all[0].id)?;
+        forge_items::find_open(tx, &all[0].key)?;
+        forge_items::find_of_task(tx, &id("t"))?;
+        forge_items::list_open(tx)?;
+        forge_items::list_ended_before(tx, at(9), 9)
+    });
+    bed.read("launches", |tx| {
+        launches::get(tx, &id("l1"))?;
+        launches::find_by_ticket(tx, &ticket("l1"))?;
+        launches::list_open(tx)?;
+        launches::is_open(tx, &task_key("a", "p"))?;
+        launches::totals(tx)
+    });
+    bed.read("messages", |tx| {
+        messages::get(tx, &id("m"))?;
+        messages::list_chats(tx)?;
+        messages::last_before(tx, &assignment("p", "a"), at(9))?;
+        messages::has_after(tx, &assignment("p", "a"), 0)
+    });
+    bed.read("notices", |tx| {
+        notices::get(tx, &id("n"))?;
+        Ok((notices::list_of_launch(tx, &id("l1"))?, notices::list_open(tx)?))
+    });
+    bed.read("output_tails", |tx| output_tails::get(tx, &id("l1")));
+    bed.read("pairs", |tx| Ok((pairs::get(tx, &task_key("a", "p"))?, pairs::list_held(tx)?)));
+    bed.read("past", |tx| {
+        let all = past::launches(tx, at(1_000), None, 9)?;
+        assert!(all.iter().any(|launch| !launch.newest_of.is_empty()));
+        past::launches(tx, at(1_000), all.first(), 9)
+    });
+    bed.read("pauses", pauses::since);
+    bed.read("projects", |tx| {
+        Ok((projects::get(tx, &id("p"))?, projects::list(tx)?, projects::count(tx)?))
+    });
+    bed.read("sessions", |tx| {
+        sessions::get(tx, &id("s"))?;
+        sessions::find_by_token(tx, &ticket("s"))?;
+        Ok((sessions::list_open(tx)?, sessions::list_of_launch(tx, &id("l1"))?))
+    });
+    bed.read("startable", |tx| {
+        Ok((startable::of_key(tx, &task_key("a", "p"))?, startable::list(tx)?))
+    });
+    bed.read("tasks", |tx| tasks::get(tx, &id("t")));
+    // It begins with a condition of its own.
+    bed.record.lock().unwrap().of = "adapter";
+    let change = agent_coordinator::store::Change::Launch(launch("other", "b", "z"));
+    let commit = agent_coordinator::store::Commit { expect: Vec::new(), changes: vec![change] };
+    let store = SqliteStore::new(bed.engine.clone());
+    store.commit(commit).now_or_never().expect("memory answers at once").unwrap();
+}
+
+/// Each combination of the fields that a filter has. A new field does not compile here.
+fn filters(bed: &Bed) {
+    for n in 0..1 << 4 {
+        let has = |bit: u32| n >> bit & 1 == 1;
+        for status in TaskStatus::ALL.iter().copied().map(Some).chain([None]) {
+            let wanted = TaskFilter {
+                project: has(0).then(|| id("p")),
+                assignee: has(1).then(|| id("a")),
+                parent: has(2).then(|| id("t")),
+                only_open: has(3),
+                status,
+            };
+            bed.read("tasks", move |tx| tasks::list(tx, &wanted));
+        }
+    }
+    for n in 0..1 << 5 {
+        let has = |bit: u32| n >> bit & 1 == 1;
+        let wanted = LaunchFilter {
+            agent: has(0).then(|| id("a")),
+            project: has(1).then(|| id("p")),
+            purpose: has(2).then_some(Purpose::Chat),
+            only_ended: has(3),
+            after: has(4).then(|| id("l1")),
+            limit: 9,
+        };
+        bed.read("launches", move |tx| launches::list(tx, &wanted));
+        let wanted = MessageFilter {
+            agent: id("a"),
+            project: id("p"),
+            after: has(0).then_some(1),
+            before: has(1).then_some(9),
+            sender: has(2).then_some(Sender::User),
+            only_visible: has(3),
+            end: if has(4) { ChatEnd::Newest } else { ChatEnd::Oldest },
+            limit: 9,
+        };
+        bed.read("messages", move |tx| messages::list(tx, &wanted));
+    }
+    for n in 0..1 << 6 {
+        bed.read("sessions", move |tx| sessions::list(tx, &history(n, "s")));
+        bed.read("executions", move |tx| executions::list(tx, &history(n, "e")));
+        bed.read("notices", move |tx| notices::list(tx, &history(n, "n")));
+    }
+}
+
+fn history<Id: std::str::FromStr<Err: std::fmt::Debug>>(n: u32, name: &str) -> HistoryFilter<Id> {
+    let has = |bit: u32| n >> bit & 1 == 1;
+    HistoryFilter {
+        agent: has(0).then(|| id("a")),
+        project: has(1).then(|| id("p")),
+        launch: has(2).then(|| id("l1")),
+        task: has(3).then(|| id("t")),
+        only_open: has(4),
+        after: has(5).then(|| id(name)),
+        limit: 9,
+    }
+}
+
+fn forgets(bed: &Bed) {
+    bed.write("credentials", |tx| credentials::forget(tx, &id("c")));
+    bed.write("events", |tx| events::forget(tx, 1));
+    bed.write("forge_items", |tx| forge_items::forget(tx, &id("i")));
+    bed.write("launches", |tx| launches::forget(tx, &id("ended")));
+    bed.write("messages", |tx| messages::forget(tx, &assignment("p", "a"), 1));
+}
+
+/// The sources below `folder` of the repository.
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap().to_owned();
+                found.push((path, code));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "the sources are found");
+    found
+}
+
+/// The texts between quotation marks, as the program has them.
+fn literals(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = code.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '/' if rest.peek() == Some(&'/') => while rest.next_if(|c| *c != '\n').is_some() {},
+            // A character. A lifetime has no second quotation mark.
+            '\'' => {
+                let is_escape = rest.next_if_eq(&'\\').is_some();
+                rest.next();
+                if !is_escape && rest.peek() != Some(&'\'') {
+                    continue;
+                }
+                while rest.next_if(|c| *c != '\'').is_some() {}
+                rest.next();
+            }
+            '"' => {
+                let mut text = String::new();
+                while let Some(c) = rest.next_if(|c| *c != '"') {
+                    match c {
+                        '\\' if rest.next_if_eq(&'\n').is_some() => {
+                            while rest.next_if(|c| c.is_whitespace()).is_some() {}
+                        }
+                        '\\' => text.extend(rest.next()),
+                        c => text.push(c),
+                    }
+                }
+                rest.next();
+                found.push(text);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether a text is SQL or a piece of it, not a name or a message.
+fn is_sql(text: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "SELECT", "INSERT", "UPDATE", "DELETE", "FROM", "WHERE", "ORDER", "LIMIT", "JOIN",
+        "EXISTS", "IN", "AND", "OR", "IS", "NOT", "VALUES", "SET", "GROUP", "CASE", "CAST",
+        "COUNT", "COALESCE",
+    ];
+    let mut words = text.split(|c: char| !c.is_ascii_alphabetic());
+    text.contains(['?', '=', '<', '>']) || words.any(|word| WORDS.contains(&word))
+}
+
+/// Whether the text between the placeholders of a format is in `sql`, piece after piece.
+fn is_in(literal: &str, sql: &str) -> bool {
+    let mut rest = sql;
+    literal.split('{').enumerate().all(|(n, piece)| {
+        let piece = if n == 0 { piece } else { piece.split_once('}').map_or("", |(_, rest)| rest) };
+        rest.find(piece).is_some_and(|at| {
+            rest = &rest[at + piece.len()..];
+            true
+        })
+    })
+}
+
+#[test]
+fn each_statement_of_the_program_is_prepared() {
+    let all = all();
+    let mut n_literals = 0;
+    for (path, code) in sources("src/rows") {
+        let file = path.file_stem().unwrap().to_str().unwrap();
+        // Its pieces are in the statements of the others.
+        let is_of = |statement: &Statement| statement.of == file || file == "filter";
+        for literal in literals(&code).into_iter().filter(|text| is_sql(text)) {
+            n_literals += 1;
+            let is_run =
+                |statement: &Statement| is_of(statement) && is_in(&literal, &statement.sql);
+            assert!(
+                all.iter().any(is_run),
+                "{} has SQL that no test prepares: add it to {}: `{literal}`",
+                path.display(),
+                file!()
+            );
+        }
+        for table in literals_after(&code, "const TABLE: &'static str = ") {
+            for start in [format!("INSERT INTO {table} ("), format!("UPDATE {table} SET ")] {
+                let is_run =
+                    |statement: &Statement| is_of(statement) && is_in(&start, &statement.sql);
+                assert!(all.iter().any(is_run), "no test prepares `{start}…`: add the entity");
+            }
+        }
+    }
+    assert!(n_literals > 70, "the literals are found");
+}
+
+fn literals_after(code: &str, start: &str) -> Vec<String> {
+    code.split(start).skip(1).map(|rest| literals(rest).swap_remove(0)).collect()
+}
+
+#[test]
+fn only_the_rows_and_the_store_have_sql() {
+    let folder = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name);
+    for (path, code) in sources("src") {
+        if [folder("rows"), folder("store")].iter().any(|folder| path.starts_with(folder)) {
+            continue;
+        }
+        for literal in literals(&code) {
+            let is_statement = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "PRAGMA "]
+                .iter()
+                .any(|start| literal.starts_with(start));
+            assert!(!is_statement, "{} has SQL: `{literal}`", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_literals_of_a_source_are_found_as_the_program_has_them() {
+    let code = "fn f<'a>(c: char) { // \"no\"\n if c == '\"' || c == '\\'' { g(\"a \\\"b\\\"\", \"c \\\n    d\") } }";
+    assert_eq!(literals(code), ["a \"b\"", "c d"]);
+    assert!(is_in("SELECT {COLUMNS} FROM {}", "SELECT id FROM tasks"));
+    assert!(!is_in("SELECT {COLUMNS} FROM b", "SELECT id FROM tasks"));
+}
