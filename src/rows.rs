@@ -1,7 +1,6 @@
 //! The entities of the store, one file each: their columns, how they are read and written, and their queries.
 //!
-//! The SQL is meant for SQLite and PostgreSQL. Only the totals of launches use functions of SQLite, and the
-//! columns that are BOOLEAN in SQLite take 0 and 1.
+//! The SQL is the part that SQLite and PostgreSQL have in common; a test holds each statement to it.
 
 pub mod accounts;
 pub mod adapter;

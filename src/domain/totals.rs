@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::activity::Usage;
 use super::id::{AgentId, ProjectId};
 use super::launch::Launch;
+use super::time::Timestamp;
 
 /// The launches that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +32,16 @@ pub struct Total {
 }
 
 impl Total {
+    /// Returns what one launch adds.
+    pub fn of_one(started_at: Option<Timestamp>, ended_at: Timestamp, usage: Usage) -> Self {
+        Self {
+            n_launches: 1,
+            run_time: started_at.map_or(Duration::ZERO, |started_at| ended_at.since(started_at)),
+            usage,
+            n_with_usage: u64::from(!usage.is_none()),
+        }
+    }
+
     /// Returns the sums over both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -55,6 +66,15 @@ impl FromIterator<(TotalKey, Total)> for Totals {
     }
 }
 
+impl IntoIterator for Totals {
+    type Item = (TotalKey, Total);
+    type IntoIter = std::collections::btree_map::IntoIter<TotalKey, Total>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 impl Totals {
     /// Adds `total` to what is known of `key`.
     pub fn add(&mut self, key: TotalKey, total: Total) {
@@ -76,12 +96,6 @@ pub fn of_ended(launch: &Launch) -> Option<(TotalKey, Total)> {
         project: launch.key.project.clone(),
         outcome: outcome.as_str().to_owned(),
     };
-    let usage = launch.activity.usage;
-    let total = Total {
-        n_launches: 1,
-        run_time: launch.started_at.map_or(Duration::ZERO, |started_at| ended_at.since(started_at)),
-        usage,
-        n_with_usage: u64::from(!usage.is_none()),
-    };
+    let total = Total::of_one(launch.started_at, ended_at, launch.activity.usage);
     Some((key, total))
 }

@@ -1,12 +1,10 @@
 //! Launches: each life of an agent, from its claim to its end.
 
-use std::time::Duration;
-
 use crate::domain::event::NewEvent;
 use crate::domain::id::{CoordinatorId, TaskId};
 use crate::domain::launch::{ExitStatus, ReportResult, StopReason};
 use crate::domain::secret::TokenHash;
-use crate::domain::totals::{Total, TotalKey};
+use crate::domain::totals::{Total, TotalKey, Totals};
 use crate::domain::{Activity, InstanceKey, Launch, LaunchId, LaunchState, Timestamp};
 use crate::store::{BoxError, Cells, Entity, LaunchFilter, Read, StoreError, Value};
 
@@ -174,7 +172,7 @@ pub fn list(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<Launch>, Sto
         filter.is("purpose", purpose.as_str());
     }
     if wanted.only_ended {
-        filter.also("state = 'ended'");
+        filter.also("state = 'ended' AND ended_at IS NOT NULL");
     }
     let at = if wanted.only_ended { "ended_at" } else { "claimed_at" };
     filter.newest(tx, at, wanted.after.as_ref().map(LaunchId::as_str), wanted.limit)
@@ -182,30 +180,26 @@ pub fn list(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<Launch>, Sto
 
 /// Returns the sums over all ended launches.
 pub fn totals(tx: &mut Read<'_>) -> Result<Vec<(TotalKey, Total)>, StoreError> {
-    tx.rows("launch", TOTALS, &[], |cells| {
+    let mut totals = Totals::default();
+    tx.rows("launch", ENDED, &[], |cells| {
         let key = TotalKey {
             ai_type: cells.get()?,
             agent: cells.parsed()?,
             project: cells.parsed()?,
             outcome: cells.get()?,
         };
-        let n_launches = cells.get()?;
-        let run_time = Duration::from_millis(cells.get()?);
-        let usage = read_usage(cells)?;
-        Ok((key, Total { n_launches, run_time, usage, n_with_usage: cells.get()? }))
-    })
+        let (started_at, ended_at) = (cells.get::<Option<_>>()?, cells.get()?);
+        totals.add(key, Total::of_one(started_at, ended_at, read_usage(cells)?));
+        Ok(())
+    })?;
+    Ok(totals.into_iter().collect())
 }
 
-/// TOTAL and not SUM: a sum beyond 64 bits is the greatest number then, and no error.
-const TOTALS: &str = "\
-    SELECT ai_type, agent_id, project_id, outcome, COUNT(*), \
-        CAST(TOTAL(MAX(0, ended_at - started_at)) AS INTEGER), \
-        CAST(TOTAL(input_tokens) AS INTEGER), CAST(TOTAL(output_tokens) AS INTEGER), \
-        CAST(TOTAL(cache_read_tokens) AS INTEGER), CAST(TOTAL(cache_write_tokens) AS INTEGER), \
-        CAST(TOTAL(cost_usd_micros) AS INTEGER), CAST(TOTAL(turns) AS INTEGER), \
-        COUNT(CASE WHEN input_tokens + output_tokens + cache_read_tokens + cache_write_tokens \
-            + cost_usd_micros + turns > 0 THEN 1 END) \
-    FROM launches WHERE state = 'ended' GROUP BY ai_type, agent_id, project_id, outcome";
+/// Each for itself, because the engines answer a sum beyond 64 bits with an error.
+const ENDED: &str = "\
+    SELECT ai_type, agent_id, project_id, outcome, started_at, ended_at, input_tokens, \
+        output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns \
+    FROM launches WHERE state = 'ended'";
 
 /// Forgets an ended launch with its sessions, notices, executions and kept output. An open one stays as it is.
 pub fn forget(tx: &mut Transaction<'_>, id: &LaunchId) -> Result<(), StoreError> {

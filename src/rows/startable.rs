@@ -50,7 +50,7 @@ const OF_KEY: &str = concat!(
 /// CROSS JOIN, because its order is the order of the loops: the work first, which is little, never the pairs.
 const STARTABLE: &str = concat!(
     "SELECT w.agent_id, w.project_id, w.purpose, ",
-    facts!("1", "w.waiting_since", "NULL, NULL, NULL, NULL, NULL, NULL"),
+    facts!("TRUE", "w.waiting_since", "NULL, NULL, NULL, NULL, NULL, NULL"),
     "FROM (SELECT assignee_id AS agent_id, project_id, 'task' AS purpose, \
             MIN(status_since) AS waiting_since FROM tasks \
         WHERE status = 'in_progress' AND assignee_id IS NOT NULL GROUP BY assignee_id, project_id \

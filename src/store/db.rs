@@ -21,6 +21,8 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 pub enum Value<'a> {
     Null,
     Int(i64),
+    /// For a column that is BOOLEAN, which an engine may keep as a number.
+    Bool(bool),
     Text(Cow<'a, str>),
 }
 
@@ -276,7 +278,7 @@ impl From<usize> for Value<'_> {
 
 impl From<bool> for Value<'_> {
     fn from(is_true: bool) -> Self {
-        Self::Int(is_true.into())
+        Self::Bool(is_true)
     }
 }
 

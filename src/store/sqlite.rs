@@ -133,6 +133,7 @@ impl ToSql for Value<'_> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Null => ValueRef::Null,
             Self::Int(number) => ValueRef::Integer(*number),
+            Self::Bool(is_true) => ValueRef::Integer((*is_true).into()),
             Self::Text(text) => ValueRef::Text(text.as_bytes()),
         }))
     }

@@ -174,10 +174,14 @@ impl<'a, C> Write<'a, C> {
     /// # Errors
     /// As [`Write::execute`].
     pub fn put<E: Entity>(&mut self, entity: &E) -> Result<bool, StoreError> {
-        let revision = entity.revision();
-        let mut args = vec![Value::Int(revision)];
-        args.extend(entity.values());
-        let sql = if revision == 0 { insert::<E>() } else { update::<E>() };
+        let mut args = entity.values();
+        let sql = match entity.revision() {
+            0 => insert::<E>(),
+            revision => {
+                args.push(revision.into());
+                update::<E>()
+            }
+        };
         Ok(self.execute(&sql, &args)? == 1)
     }
 
@@ -191,12 +195,12 @@ fn columns<E: Entity>() -> Vec<&'static str> {
     E::COLUMNS.split(',').map(str::trim).collect()
 }
 
-/// The revision is the first parameter, the columns are the next ones.
+/// The columns are the parameters.
 fn insert<E: Entity>() -> String {
     let columns = columns::<E>();
-    let values: Vec<String> = (2..).take(columns.len()).map(|n| format!("?{n}")).collect();
+    let values: Vec<String> = (1..=columns.len()).map(|n| format!("?{n}")).collect();
     format!(
-        "INSERT INTO {} ({}, revision) VALUES ({}, ?1 + 1) ON CONFLICT ({}) DO NOTHING",
+        "INSERT INTO {} ({}, revision) VALUES ({}, 1) ON CONFLICT ({}) DO NOTHING",
         E::TABLE,
         columns.join(", "),
         values.join(", "),
@@ -204,15 +208,17 @@ fn insert<E: Entity>() -> String {
     )
 }
 
+/// The columns are the first parameters, and the revision is the last one.
 fn update<E: Entity>() -> String {
     let columns = columns::<E>();
     let pairs: Vec<String> =
-        columns.iter().zip(2..).map(|(name, n)| format!("{name} = ?{n}")).collect();
+        columns.iter().zip(1..).map(|(name, n)| format!("{name} = ?{n}")).collect();
     format!(
-        "UPDATE {} SET {}, revision = ?1 + 1 WHERE {} AND revision = ?1",
+        "UPDATE {} SET {}, revision = revision + 1 WHERE {} AND revision = ?{}",
         E::TABLE,
         pairs[E::N_KEY..].join(", "),
-        pairs[..E::N_KEY].join(" AND ")
+        pairs[..E::N_KEY].join(" AND "),
+        columns.len() + 1
     )
 }
 

@@ -11,6 +11,7 @@ mod old;
 mod past;
 mod rows;
 mod statements;
+mod subset;
 
 use std::sync::Arc;
 

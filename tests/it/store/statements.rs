@@ -76,6 +76,7 @@ fn kind(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "NULL",
         Value::Int(_) => "BIGINT",
+        Value::Bool(_) => "BOOLEAN",
         Value::Text(_) => "TEXT",
     }
 }
