@@ -6,6 +6,7 @@
 mod db;
 mod engine;
 pub mod open;
+mod place;
 mod schema;
 mod sqlite;
 mod transaction;

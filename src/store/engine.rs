@@ -34,8 +34,8 @@ const MAX_GROUP: usize = 128;
 const N_READERS: usize = 2;
 /// A closure that takes longer than this holds up all others, and is logged.
 const SLOW: Duration = Duration::from_millis(20);
-/// The writer's connection gives memory back after this long without work.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the writer looks after its connection, whether there is work or not.
+const CARE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One connection to a database.
 pub trait Connection: Db {
@@ -53,6 +53,8 @@ pub trait Connection: Db {
     fn reconnect(&mut self) -> Result<(), DbError>;
     /// Gives memory back while there is nothing to do.
     fn rest(&mut self);
+    /// Looks at what else happens to the database. Called every few seconds, outside of transactions.
+    fn look_after(&mut self);
     /// Does what a last user of the database should do. Errors are ignored: the next start repairs.
     fn close(&mut self);
 }
@@ -221,11 +223,11 @@ impl Engine {
         let ended = CancellationToken::new();
         let n_transactions = Arc::new(AtomicU64::new(0));
         let waiting_reads = Arc::new(Mutex::new(waiting_reads));
+        let mut readers = Vec::new();
         for _ in 0..N_READERS {
             let (open, waiting) = (reader.clone(), Arc::clone(&waiting_reads));
-            thread::Builder::new()
-                .name("store-reader".to_owned())
-                .spawn(move || serve_reads(&waiting, &open))?;
+            let thread = thread::Builder::new().name("store-reader".to_owned());
+            readers.push(thread.spawn(move || serve_reads(&waiting, &open))?);
         }
         let (at_end, counter) = (ended.clone().drop_guard(), Arc::clone(&n_transactions));
         let mut writer = Writer::new(Box::new(writer), counter);
@@ -233,6 +235,11 @@ impl Engine {
             // Dropped after the connection, also by a panic.
             let _at_end = at_end;
             writer.serve(&waiting_writes);
+            // The last connection that closes leaves one file behind, and that is to be the one that writes.
+            for reader in readers {
+                let _ = reader.join();
+            }
+            writer.connection.close();
         })?;
         Ok(Self(Arc::new(Kind::Threads(Threads {
             writes: Mutex::new(Some(writes)),
@@ -376,7 +383,8 @@ fn serve_reads(
     waiting: &Mutex<mpsc::Receiver<Box<dyn ReadJob>>>,
     open: &dyn Fn() -> Result<Box<dyn Connection>, DbError>,
 ) {
-    let mut connection: Option<Box<dyn Connection>> = None;
+    // At once, while the files are certainly those of the writer. The next read tries again.
+    let mut connection = open().ok();
     loop {
         let next = lock(waiting).recv();
         let Ok(job) = next else { break };
@@ -423,23 +431,30 @@ impl Writer {
     }
 
     fn serve(&mut self, waiting: &mpsc::Receiver<Box<dyn WriteJob>>) {
+        let mut look_at = Instant::now() + CARE_INTERVAL;
+        let (mut has_worked, mut is_resting) = (false, false);
         loop {
-            let first = match waiting.recv_timeout(IDLE_TIMEOUT) {
-                Ok(job) => job,
-                Err(RecvTimeoutError::Timeout) => {
-                    self.connection.rest();
-                    match waiting.recv() {
-                        Ok(job) => job,
-                        Err(_) => break,
-                    }
+            match waiting.recv_timeout(look_at.saturating_duration_since(Instant::now())) {
+                Ok(first) => {
+                    let mut group = vec![first];
+                    group.extend(waiting.try_iter().take(MAX_GROUP - 1));
+                    self.make(group);
+                    (has_worked, is_resting) = (true, false);
                 }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
-            };
-            let mut group = vec![first];
-            group.extend(waiting.try_iter().take(MAX_GROUP - 1));
-            self.make(group);
+            }
+            if Instant::now() < look_at {
+                continue;
+            }
+            self.connection.look_after();
+            if !has_worked && !is_resting {
+                self.connection.rest();
+                is_resting = true;
+            }
+            has_worked = false;
+            look_at = Instant::now() + CARE_INTERVAL;
         }
-        self.connection.close();
     }
 
     /// Makes a group and answers it.

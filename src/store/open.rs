@@ -4,6 +4,7 @@
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -11,6 +12,7 @@ use rustix::fs::{Access as Mode, AtFlags, CWD, accessat};
 
 use super::db::BoxError;
 use super::engine::{self, Engine};
+use super::place::Place;
 use super::schema;
 use super::sqlite::{Access, Options, Sqlite};
 
@@ -190,6 +192,7 @@ fn check_access(database: &Path, path: &Path, access: Mode) -> Result<(), OpenEr
 fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connection), OpenError> {
     let options = Options {
         path: path.to_owned(),
+        place: None,
         busy_timeout: settings.busy_timeout,
         max_pages: settings.max_pages,
         longest_read: settings.longest_read,
@@ -212,7 +215,10 @@ fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connec
         }
     };
     match migrate(&mut connection, path, contents) {
-        Ok(()) => Ok((options, connection)),
+        Ok(()) => {
+            let place = Some(Arc::new(Place::of(path)));
+            Ok((Options { place, ..options }, connection))
+        }
         Err(source) => Err(failed(path, source.into())),
     }
 }

@@ -11,6 +11,7 @@ use rusqlite::{ErrorCode, OpenFlags, Row, Statement, ToSql};
 
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
 use super::engine::Connection;
+use super::place::Place;
 
 /// Instructions of SQLite's machine between two looks at the clock.
 const N_INSTRUCTIONS: i32 = 100_000;
@@ -21,6 +22,8 @@ const N_STATEMENTS: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     pub(super) path: PathBuf,
+    /// The files that the first connection opened. `None` until then.
+    pub(super) place: Option<Arc<Place>>,
     /// How long a call waits for a lock of another process before it fails.
     pub(super) busy_timeout: Duration,
     /// The size, in pages of 4 KiB, above which the file does not grow.
@@ -94,7 +97,24 @@ impl Sqlite {
     }
 
     pub(super) fn open(options: &Options) -> Result<Self, DbError> {
-        Ok(Self::new(options.connect().map_err(failed)?, Some(options.clone())))
+        let connection = options.connect().map_err(failed)?;
+        // Afterwards, so that it is the file that was opened.
+        if let Some(missing) = options.place.as_ref().and_then(|place| place.missing()) {
+            return Err(DbError::Database(missing.into()));
+        }
+        Ok(Self::new(connection, Some(options.clone())))
+    }
+
+    /// Fails if the files of the database are not in their place.
+    fn check_place(&self) -> Result<(), DbError> {
+        let place = self.options.as_ref().and_then(|options| options.place.as_ref());
+        let Some(place) = place else { return Ok(()) };
+        // A log with contents damages the database that it is found beside.
+        place.check(|| drop(self.empty_the_log()))
+    }
+
+    fn empty_the_log(&self) -> rusqlite::Result<()> {
+        self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
     }
 
     fn watch_the_clock(&mut self) {
@@ -205,6 +225,7 @@ impl Columns for Row<'_> {
 
 impl Connection for Sqlite {
     fn begin(&mut self) -> Result<(), DbError> {
+        self.check_place()?;
         self.run("BEGIN IMMEDIATE")
     }
 
@@ -236,6 +257,7 @@ impl Connection for Sqlite {
     }
 
     fn reconnect(&mut self) -> Result<(), DbError> {
+        self.check_place()?;
         if let Some(options) = &self.options {
             *self = Self::open(options)?;
         }
@@ -247,9 +269,14 @@ impl Connection for Sqlite {
         let _ = self.connection.execute_batch("PRAGMA shrink_memory");
     }
 
+    fn look_after(&mut self) {
+        // What is wrong has been logged.
+        let _ = self.check_place();
+    }
+
     fn close(&mut self) {
         // Best effort: what stays in the log is found there by the next start.
-        let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        let _ = self.empty_the_log();
         if let Ok(nothing) = rusqlite::Connection::open_in_memory() {
             drop(std::mem::replace(&mut self.connection, nothing));
         }

@@ -5,6 +5,7 @@
 mod catalogue;
 #[cfg(debug_assertions)]
 mod crash_points;
+mod database;
 mod endings;
 mod files;
 mod full_disk;

@@ -215,6 +215,57 @@ async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), n_made + 1);
 }
 
+/// What becomes of the files of a database, and words of the error that says so.
+type Accident = (fn(&Path), &'static str);
+
+#[tokio::test]
+async fn a_database_that_was_deleted_or_replaced_is_not_written_to_until_it_is_back() {
+    let away = |path: &Path| path.with_extension("away");
+    let log = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
+    let accidents: [Accident; 3] = [
+        (|path| std::fs::remove_file(path).unwrap(), "was deleted"),
+        (
+            |path| {
+                std::fs::copy(path, path.with_extension("copy")).unwrap();
+                std::fs::rename(path.with_extension("copy"), path).unwrap();
+            },
+            "was replaced",
+        ),
+        (
+            |path| std::fs::remove_file(format!("{}-wal", path.display())).unwrap(),
+            "log of the database",
+        ),
+    ];
+    for (accident, expected) in accidents {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let store = SqliteStore::open(&path).await.unwrap();
+        made(&store, vec![task_change(0)]).await;
+        // Another name, by which it comes back.
+        std::fs::hard_link(&path, away(&path)).unwrap();
+        std::fs::hard_link(log(&path), log(&away(&path))).unwrap();
+        accident(&path);
+        let CommitError::Store(error) = commit(&store, vec![task_change(1)]).await.unwrap_err()
+        else {
+            panic!("not an error of the store")
+        };
+        assert!(chain(&error).contains(expected), "{}", chain(&error));
+        assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 1, "it is still read");
+        assert_eq!(
+            std::fs::metadata(log(&away(&path))).unwrap().len(),
+            0,
+            "no log is left that would damage another database"
+        );
+
+        std::fs::rename(away(&path), &path).unwrap();
+        std::fs::rename(log(&away(&path)), log(&path)).unwrap();
+        made(&store, vec![task_change(1)]).await;
+        store.close().await;
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 2);
+    }
+}
+
 #[tokio::test]
 async fn an_unreadable_row_is_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -62,6 +62,10 @@ impl<O: Observer> Connection for Observed<O> {
         self.0.rest();
     }
 
+    fn look_after(&mut self) {
+        self.0.look_after();
+    }
+
     fn close(&mut self) {
         self.0.close();
     }
