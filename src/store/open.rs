@@ -92,6 +92,8 @@ pub struct Settings {
     pub max_pages: Option<u32>,
     /// A read that takes longer than this is interrupted: it would keep the log from becoming smaller.
     pub longest_read: Duration,
+    /// A log of this many bytes is reported: somebody keeps it from becoming smaller.
+    pub largest_log: u64,
 }
 
 impl Default for Settings {
@@ -100,6 +102,7 @@ impl Default for Settings {
             busy_timeout: Duration::from_secs(5),
             max_pages: None,
             longest_read: Duration::from_secs(10),
+            largest_log: 256 << 20,
         }
     }
 }
@@ -196,6 +199,7 @@ fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connec
         busy_timeout: settings.busy_timeout,
         max_pages: settings.max_pages,
         longest_read: settings.longest_read,
+        largest_log: settings.largest_log,
         cache_kib: WRITER_CACHE,
         access: Access::ReadWrite,
     };
@@ -365,4 +369,82 @@ mod code {
     pub(super) const FULL: i32 = 13;
     pub(super) const CANTOPEN: i32 = 14;
     pub(super) const NOTADB: i32 = 26;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::store::db::Db as _;
+    use crate::store::engine::Connection as _;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged meanwhile.
+    fn logged(work: impl FnOnce()) -> Vec<String> {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, work);
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn write(writer: &mut Sqlite, name: usize, text: &str) {
+        writer.begin().unwrap();
+        let sql = "INSERT INTO output_tails (launch_id, tail) VALUES (?1, ?2)";
+        writer.execute(sql, &[name.to_string().into(), text.into()]).unwrap();
+        writer.commit().unwrap();
+    }
+
+    #[test]
+    fn a_log_that_a_foreign_reader_holds_is_reported_and_shrinks_when_the_reader_ends() {
+        const MIB: usize = 1 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        prepare(&path).unwrap();
+        let settings = Settings { largest_log: 10 << 20, ..Settings::default() };
+        let (options, connection) = check_and_migrate(&path, settings).unwrap();
+        let mut writer = Sqlite::new(connection, Some(options));
+        let size = || std::fs::metadata(beside(&path, "-wal")).unwrap().len() as usize;
+        let text = "x".repeat(MIB);
+
+        let foreign = Connection::open(&path).unwrap();
+        foreign.execute_batch("BEGIN; SELECT COUNT(*) FROM output_tails").unwrap();
+        let said = logged(|| {
+            for n in 0..16 {
+                write(&mut writer, n, &text);
+                writer.look_after();
+            }
+        });
+        assert!((16 * MIB..18 * MIB).contains(&size()), "it grows by what is written: {}", size());
+        let [line] = &said[..] else { panic!("one line: {said:?}") };
+        assert!(line.contains("WARN") && line.contains("takes space on the disk"), "{line}");
+        assert!(line.contains("another process reads an old state"), "{line}");
+        assert!(line.contains("store.db-wal") && line.contains("size_mib=10"), "{line}");
+
+        drop(foreign);
+        let said = logged(|| {
+            writer.look_after();
+            writer.look_after();
+        });
+        assert_eq!(size(), 0);
+        assert!(said.len() == 1 && said[0].contains("is small again"), "{said:?}");
+        write(&mut writer, 16, "still written");
+    }
 }

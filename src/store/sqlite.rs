@@ -18,6 +18,9 @@ const N_INSTRUCTIONS: i32 = 100_000;
 /// Compiled statements that a connection keeps.
 const N_STATEMENTS: usize = 64;
 
+/// A log that is larger than this is emptied when nothing holds it.
+const LARGE_LOG: u64 = 8 << 20;
+
 /// How a connection to a database is opened.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
@@ -30,6 +33,8 @@ pub(super) struct Options {
     pub(super) max_pages: Option<u32>,
     /// A read that takes longer than this is interrupted.
     pub(super) longest_read: Duration,
+    /// A log that is larger than this is reported.
+    pub(super) largest_log: u64,
     /// Memory for pages, in KiB.
     pub(super) cache_kib: u32,
     pub(super) access: Access,
@@ -50,6 +55,14 @@ pub(super) struct Sqlite {
     /// `None` for a database in memory, which cannot be opened again.
     options: Option<Options>,
     deadline: Arc<Deadline>,
+    is_log_reported: bool,
+}
+
+/// Whether the log of a database could be emptied.
+enum Emptied {
+    Yes,
+    /// A reader holds a state from before its end.
+    NotWhileItIsRead,
 }
 
 /// When the running read is interrupted: milliseconds since `epoch`, 0 for never.
@@ -59,6 +72,13 @@ struct Deadline {
 }
 
 impl Options {
+    /// The file beside the database that has what was written last.
+    fn log(&self) -> PathBuf {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        log.into()
+    }
+
     /// Opens a connection. The file must exist.
     pub(super) fn connect(&self) -> rusqlite::Result<rusqlite::Connection> {
         let access = if self.access == Access::ReadOnly {
@@ -91,7 +111,7 @@ impl Sqlite {
     pub(super) fn new(connection: rusqlite::Connection, options: Option<Options>) -> Self {
         connection.set_prepared_statement_cache_capacity(N_STATEMENTS);
         let deadline = Arc::new(Deadline { epoch: Instant::now(), at: AtomicU64::new(0) });
-        let mut sqlite = Self { connection, options, deadline };
+        let mut sqlite = Self { connection, options, deadline, is_log_reported: false };
         sqlite.watch_the_clock();
         sqlite
     }
@@ -113,8 +133,48 @@ impl Sqlite {
         place.check(|| drop(self.empty_the_log()))
     }
 
-    fn empty_the_log(&self) -> rusqlite::Result<()> {
-        self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+    /// Writes the log into the database, as far as no reader needs the former state, and empties it if it can.
+    fn empty_the_log(&self) -> rusqlite::Result<Emptied> {
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+            Ok(if row.get(0)? { Emptied::NotWhileItIsRead } else { Emptied::Yes })
+        })
+    }
+
+    /// Empties a log that has grown, and reports one that cannot be emptied.
+    fn keep_log_small(&mut self) {
+        let Some(options) = self.options.as_ref() else { return };
+        let log = options.log();
+        let size = || std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
+        if size() <= LARGE_LOG.min(options.largest_log) && !self.is_log_reported {
+            return;
+        }
+        // A reader that holds the log would hold up all writes, too.
+        let emptied = self
+            .connection
+            .busy_timeout(Duration::ZERO)
+            .and_then(|()| self.empty_the_log())
+            .map_err(|error| error.to_string());
+        // It is the busy timeout of an open connection, which does not fail.
+        let _ = self.connection.busy_timeout(options.busy_timeout);
+        let (size, largest) = (size(), options.largest_log);
+        if size > largest && !self.is_log_reported {
+            let cause = match &emptied {
+                Ok(Emptied::NotWhileItIsRead) => {
+                    "another process reads an old state of the database (checkpoint: busy)"
+                }
+                Ok(Emptied::Yes) => "it is written faster than it can be emptied",
+                Err(error) => error,
+            };
+            tracing::warn!(
+                log = %log.display(), size_mib = size >> 20, cause,
+                remedy = "find the process with `fuser` or `lsof` on this file, and end its read",
+                "the log of the database grows and takes space on the disk"
+            );
+            self.is_log_reported = true;
+        } else if size <= LARGE_LOG.min(largest) && self.is_log_reported {
+            tracing::info!(log = %log.display(), "the log of the database is small again");
+            self.is_log_reported = false;
+        }
     }
 
     fn watch_the_clock(&mut self) {
@@ -271,7 +331,9 @@ impl Connection for Sqlite {
 
     fn look_after(&mut self) {
         // What is wrong has been logged.
-        let _ = self.check_place();
+        if self.check_place().is_ok() {
+            self.keep_log_small();
+        }
     }
 
     fn close(&mut self) {

@@ -19,6 +19,7 @@ const IMPATIENT: Settings = Settings {
     busy_timeout: Duration::from_millis(50),
     max_pages: None,
     longest_read: Duration::from_secs(10),
+    largest_log: 256 << 20,
 };
 
 fn stranger(path: &Path) -> Connection {
