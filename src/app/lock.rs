@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use rustix::process::{FlockType, fcntl_getlk};
 use tokio::time::Instant;
 
 use crate::sys::regular_file::{self, MAX_SMALL};
@@ -22,6 +23,19 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub struct InUse {
     path: PathBuf,
     pid: String,
+}
+
+/// The file system can't say whether another daemon has it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the file system of `{}` does not lock files, so a second daemon would not be noticed and could damage the state; \
+     name a folder of a local file system (`state_dir`, `store`)",
+    .path.display()
+)]
+pub struct NoLocks {
+    path: PathBuf,
+    #[source]
+    source: Errno,
 }
 
 /// The lock, held until it is dropped.
@@ -43,6 +57,9 @@ impl RoleLock {
         };
         match locked {
             Ok(mut lock) => {
+                // SQLite asks for locks of this other kind, which the file system may not have.
+                let of_range = fcntl_getlk(&*lock, &FlockType::WriteLock.into());
+                of_range.map_err(|errno| refusal(path, Errno::from_raw(errno.raw_os_error())))?;
                 // For whoever comes second. The lock is the proof, not this text.
                 let note = lock
                     .set_len(0)
@@ -51,6 +68,7 @@ impl RoleLock {
                 note.with_context(|| format!("could not write to the lock `{}`", path.display()))?;
                 Ok(Self(lock))
             }
+            Err((_, errno)) if errno != Errno::EWOULDBLOCK => Err(refusal(path, errno)),
             Err((file, _)) => {
                 let mut pid = String::new();
                 let _ = file.take(MAX_SMALL).read_to_string(&mut pid);
@@ -60,6 +78,17 @@ impl RoleLock {
             }
         }
     }
+}
+
+/// Why a file can't be locked, other than that it is.
+fn refusal(path: &Path, errno: Errno) -> anyhow::Error {
+    // The last one is that of Lustre without `-o flock`.
+    let of_file_system =
+        [Errno::ENOLCK, Errno::EOPNOTSUPP, Errno::ENOTSUP, Errno::EINVAL, Errno::ENOSYS];
+    if of_file_system.contains(&errno) {
+        return NoLocks { path: path.to_owned(), source: errno }.into();
+    }
+    anyhow::Error::from(errno).context(format!("could not take the lock `{}`", path.display()))
 }
 
 #[cfg(test)]
@@ -84,5 +113,21 @@ mod tests {
         );
         // Of this clock, which no load slows down; what else a second daemon does is what any command does.
         assert!(asked_at.elapsed() < Duration::from_secs(1), "{:?}", asked_at.elapsed());
+    }
+
+    #[test]
+    fn a_file_system_without_locks_is_named_and_not_taken_for_another_daemon() {
+        for errno in [Errno::ENOLCK, Errno::EOPNOTSUPP, Errno::ENOSYS] {
+            let refused = refusal(Path::new("/mnt/state.db.lock"), errno);
+            assert!(refused.is::<NoLocks>());
+            let said = refused.to_string();
+            assert!(
+                said.contains("file system of `/mnt/state.db.lock` does not lock files")
+                    && said.contains("name a folder of a local file system"),
+                "{said}"
+            );
+        }
+        let other = refusal(Path::new("/mnt/state.db.lock"), Errno::EIO);
+        assert_eq!(other.to_string(), "could not take the lock `/mnt/state.db.lock`");
     }
 }

@@ -69,6 +69,16 @@ pub enum OpenError {
         .path.display()
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
+    #[error(
+        "the file system of the database `{}` does not lock files as SQLite needs it, so another process could damage the \
+         database: name a path on a local file system",
+        .path.display()
+    )]
+    NoLocks {
+        path: PathBuf,
+        #[source]
+        source: BoxError,
+    },
     #[error("there is no space left for the database `{}`: free some, then try again", .path.display())]
     DiskFull {
         path: PathBuf,
@@ -223,6 +233,9 @@ fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connec
             let place = Some(Arc::new(Place::of(path)));
             Ok((Options { place, ..options }, connection))
         }
+        Err(source @ schema::SchemaError::NoLog { .. }) => {
+            Err(OpenError::NoLocks { path: path.to_owned(), source: source.into() })
+        }
         Err(source) => Err(failed(path, source.into())),
     }
 }
@@ -241,7 +254,7 @@ fn migrate(
     // Asks for the lock before anything is written. Who holds it for so long is not a backup that takes a moment.
     connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")?;
     // Only a checked file is turned to WAL, and stays so.
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    turn_to_wal(connection)?;
     if contents == Contents::Nothing {
         // Before the first table, so that tables without the mark are somebody else's.
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -258,6 +271,12 @@ fn migrate(
         );
     }
     schema::apply_from(connection, first)
+}
+
+/// Has what is written go to a log first, so that it is read meanwhile.
+fn turn_to_wal(connection: &Connection) -> Result<(), schema::SchemaError> {
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode.eq_ignore_ascii_case("wal") { Ok(()) } else { Err(schema::SchemaError::NoLog { mode }) }
 }
 
 /// Copies the database as it is now. A copy that an interrupted start has left is replaced.
@@ -307,6 +326,9 @@ fn check(connection: &Connection, path: &Path) -> Result<Contents, OpenError> {
 /// Finds the kind of a failure from what SQLite or the system says.
 fn failed(path: &Path, source: BoxError) -> OpenError {
     let path = path.to_owned();
+    if extended_code(source.as_ref()).is_some_and(|code| code::OF_LOCKS.contains(&code)) {
+        return OpenError::NoLocks { path, source };
+    }
     match primary_code(source.as_ref()) {
         Some(code::BUSY | code::LOCKED) => OpenError::Locked { path, source },
         Some(code::READONLY | code::CANTOPEN | code::PERM) => {
@@ -368,6 +390,21 @@ mod code {
     pub(super) const CORRUPT: i32 = 11;
     pub(super) const FULL: i32 = 13;
     pub(super) const CANTOPEN: i32 = 14;
+    const PROTOCOL: i32 = 15;
+    const NOLFS: i32 = 22;
+    const IOERR: i32 = 10;
+    /// What a file system without locks, or without memory that processes share, leads to: UNLOCK, RDLOCK,
+    /// CHECKRESERVEDLOCK, LOCK, SHMLOCK and SHMMAP.
+    pub(super) const OF_LOCKS: [i32; 8] = [
+        PROTOCOL,
+        NOLFS,
+        IOERR | 8 << 8,
+        IOERR | 9 << 8,
+        IOERR | 14 << 8,
+        IOERR | 15 << 8,
+        IOERR | 20 << 8,
+        IOERR | 21 << 8,
+    ];
     pub(super) const NOTADB: i32 = 26;
 }
 
@@ -446,5 +483,26 @@ mod tests {
         assert_eq!(size(), 0);
         assert!(said.len() == 1 && said[0].contains("is small again"), "{said:?}");
         write(&mut writer, 16, "still written");
+    }
+
+    #[test]
+    fn a_file_system_without_locks_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        // SQLite without locks has no log.
+        let flags = rusqlite::OpenFlags::default();
+        let connection = Connection::open_with_flags_and_vfs(&path, flags, c"unix-none").unwrap();
+        let error = turn_to_wal(&connection).unwrap_err();
+        assert_eq!(error.to_string(), "the journal mode stays `delete`");
+        turn_to_wal(&Connection::open(&path).unwrap()).unwrap();
+
+        for (code, is_of_locks) in
+            [(15, true), (3850, true), (5130, true), (10, false), (266, false)]
+        {
+            let cause = rusqlite::ffi::Error::new(code);
+            let error = failed(&path, rusqlite::Error::SqliteFailure(cause, None).into());
+            assert_eq!(matches!(error, OpenError::NoLocks { .. }), is_of_locks, "{code}");
+            assert_eq!(error.to_string().contains("does not lock files"), is_of_locks, "{error}");
+        }
     }
 }

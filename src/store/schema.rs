@@ -18,6 +18,8 @@ pub(super) struct Migration {
 pub(super) enum SchemaError {
     #[error("a statement failed")]
     Sqlite(#[from] rusqlite::Error),
+    #[error("the journal mode stays `{mode}`")]
+    NoLog { mode: String },
     #[error("migration {version} was applied with another text than this program has")]
     Edited { version: i64 },
     #[error("migration {version} was not completed; restore a copy from before it")]
