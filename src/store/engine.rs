@@ -55,6 +55,11 @@ pub trait Connection: Db {
     fn rest(&mut self);
     /// Looks at what else happens to the database. Called every few seconds, outside of transactions.
     fn look_after(&mut self);
+    /// Returns how long the next write waits first. Only an inline engine asks, so that a simulation can have slow
+    /// writes.
+    fn delay(&mut self) -> Option<Duration> {
+        None
+    }
     /// Does what a last user of the database should do. Errors are ignored: the next start repairs.
     fn close(&mut self);
 }
@@ -301,10 +306,30 @@ impl Engine {
                     sender.send(job).map_err(|_| StoreError::Closed)?;
                 }
                 Kind::Inline(writer) => {
-                    lock(writer).as_mut().ok_or(StoreError::Closed)?.make(vec![job]);
+                    let delay = lock(writer).as_mut().ok_or(StoreError::Closed)?.connection.delay();
+                    match delay {
+                        None => engine.make_inline(job),
+                        // Also if no caller waits, as with threads.
+                        Some(delay) => drop(tokio::spawn({
+                            let engine = engine.clone();
+                            async move {
+                                tokio::time::sleep(delay).await;
+                                engine.make_inline(job);
+                            }
+                        })),
+                    }
                 }
             }
             answered.await.map_err(|_| StoreError::Closed)?.into_result()
+        }
+    }
+
+    fn make_inline(&self, job: Box<dyn WriteJob>) {
+        // Without an engine, the job is dropped, which its caller is told.
+        if let Kind::Inline(writer) = &*self.0
+            && let Some(writer) = lock(writer).as_mut()
+        {
+            writer.make(vec![job]);
         }
     }
 

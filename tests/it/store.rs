@@ -6,7 +6,7 @@
 mod engine;
 mod everything;
 mod file;
-mod observed;
+pub mod observed;
 mod old;
 mod past;
 mod rows;

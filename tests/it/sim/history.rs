@@ -164,6 +164,7 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> u64 {
     let n_polls = n_polls();
     sim.chronicle.note(|| "-- nothing goes wrong any more".to_owned());
     sim.set_agents_loss(0);
+    sim.health.recover();
     for post in &posts {
         post.set_weather(Weather::default());
         post.fate.lock().unwrap().dies_at = None;
@@ -272,6 +273,7 @@ async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &
             }
         }
         Deed::SetWeather { coordinator, weather } => post(*coordinator).set_weather(*weather),
+        Deed::IllStore { illness, lasts } => sim.health.fall_ill(*illness, *lasts),
         Deed::LoseClaimAnswer { coordinator } => post(*coordinator).net.lose_claim_answer(),
         Deed::SetClock(ahead) => sim.world.set_clock(*ahead),
         Deed::SetLossOfAgents(percent) => sim.set_agents_loss(*percent),

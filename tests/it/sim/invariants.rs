@@ -155,7 +155,7 @@ async fn look_at_sessions(sim: &Arc<Sim>) {
 /// cleans up; and a coordinator, from its own start on, when it is due.
 async fn look_at_maxima(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
     // By a clock that was set nobody knows since when a session runs.
-    if sim.world.has_jumped() {
+    if sim.world.has_jumped() || !sim.health.is_settled() {
         return;
     }
     let now = sim.world.now();
@@ -187,7 +187,8 @@ async fn look_at_notices(sim: &Arc<Sim>) {
             sim.store.launch(&notice.launch).await.unwrap().expect("a notice is for a launch");
         let is_overdue =
             notice.waited_for_since().is_some_and(|at| at + NOTICE_GRACE + SLACK < now)
-                && !sim.world.has_jumped();
+                && !sim.world.has_jumped()
+                && sim.health.is_settled();
         let is_at_work =
             matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
         if !launch.is_open() || (is_overdue && is_at_work) {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent_coordinator::domain::{
-    AgentId, InstanceKey, Priority, ProjectId, Purpose, TaskId, TaskStatus,
+    AgentId, InstanceKey, MessageId, Priority, ProjectId, Purpose, TaskId, TaskStatus,
 };
 use agent_coordinator::service::{
     AgentEdit, Force, NewTask, ProjectEdit, ServiceError, StopTarget, TaskEdit,
@@ -12,6 +13,7 @@ use agent_coordinator::service::{
 
 use super::Sim;
 use super::script::{Caps, Deed, Fleet};
+use super::world::pass;
 
 fn agent_id(n: usize) -> AgentId {
     format!("agt_{n}").parse().unwrap()
@@ -89,8 +91,35 @@ pub async fn found(sim: &Arc<Sim>, fleet: &Fleet) {
     }
 }
 
-/// Whether pairs were let start again by it. What the server refuses is not done.
+/// Whether pairs were let start again by it. What the server refuses is not done; what it could not write is tried again.
 pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
+    let message = matches!(deed, Deed::Say { .. }).then(|| sim.talk.next_message());
+    let mut has_released = false;
+    loop {
+        let done = attempt(sim, fleet, deed, message.as_ref(), &mut has_released).await;
+        match done {
+            Ok(()) => {}
+            Err(ServiceError::Store(error)) if !sim.health.is_settled() => {
+                sim.chronicle.note(|| format!("a person is told: {error}; tries again"));
+                pass(Duration::from_secs(1)).await;
+                continue;
+            }
+            Err(ServiceError::Refused(refusal)) => {
+                sim.chronicle.note(|| format!("refused: {refusal}"));
+            }
+            Err(error) => sim.chronicle.violation(format!("a person was told: {error}")),
+        }
+        return has_released;
+    }
+}
+
+async fn attempt(
+    sim: &Arc<Sim>,
+    fleet: &Fleet,
+    deed: &Deed,
+    message: Option<&MessageId>,
+    has_released: &mut bool,
+) -> Result<(), ServiceError> {
     let service = sim.service();
     let agent = |n: &usize| agent_id(n % fleet.n_agents);
     let project = |n: &usize| project_id(n % fleet.n_projects);
@@ -100,12 +129,11 @@ pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
         project: project(m),
         purpose: None,
     };
-    let mut has_released = false;
-    let done = match deed {
+    match deed {
         Deed::SetTask { task: n, status } => {
             let edit = |status| TaskEdit { status: Some(status), ..TaskEdit::default() };
             if *status == TaskStatus::InProgress {
-                has_released = true;
+                *has_released = true;
                 // What is done or cancelled is put back first.
                 let _ = service.set_task(&task(n), &edit(TaskStatus::Todo)).await;
             }
@@ -135,13 +163,13 @@ pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
             service.stop(&pair(n, m), Force::No).await.map(|_| ())
         }
         Deed::ResumePair { agent: n, project: m } => {
-            has_released = true;
+            *has_released = true;
             service.resume(&pair(n, m)).await
         }
         Deed::StopAll => service.stop(&StopTarget::All, Force::No).await.map(|_| ()),
         Deed::ResumeAll => service.resume(&StopTarget::All).await,
         Deed::OpenChat { agent: n, project: m } => {
-            has_released = true;
+            *has_released = true;
             let key = InstanceKey::new(agent(n), project(m), Purpose::Chat);
             let opened = service.start_chat(&key.agent, &key.project).await;
             opened.inspect(|()| sim.talk.note_opened(&key))
@@ -152,29 +180,24 @@ pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
             ended.inspect(|()| sim.talk.note_ended(&key))
         }
         Deed::Say { agent: n, project: m, n_bytes, times } => {
-            say(sim, &InstanceKey::new(agent(n), project(m), Purpose::Chat), *n_bytes, *times).await
+            let key = InstanceKey::new(agent(n), project(m), Purpose::Chat);
+            say(sim, &key, message.expect("it has an id"), *n_bytes, *times).await
         }
         _ => Ok(()),
-    };
-    match done {
-        Ok(()) => {}
-        Err(ServiceError::Refused(refusal)) => sim.chronicle.note(|| format!("refused: {refusal}")),
-        Err(error) => sim.chronicle.violation(format!("a person was told: {error}")),
     }
-    has_released
 }
 
 /// What is repeated is said once.
 async fn say(
     sim: &Arc<Sim>,
     key: &InstanceKey,
+    id: &MessageId,
     n_bytes: usize,
     times: usize,
 ) -> Result<(), ServiceError> {
-    let id = sim.talk.next_message();
     for _ in 0..times {
         let said =
-            sim.service().say(&key.agent, &key.project, Some(&id), &"x".repeat(n_bytes)).await?;
+            sim.service().say(&key.agent, &key.project, Some(id), &"x".repeat(n_bytes)).await?;
         sim.talk.note_said(key, &said);
     }
     Ok(())

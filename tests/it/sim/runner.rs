@@ -11,7 +11,7 @@ use super::history::{Told, live};
 use super::net::Weather;
 use super::script::{Deed, Fleet, Script, Step};
 use super::world::Telling;
-use super::{Mutant, SESSION_MAXIMUM};
+use super::{Mutant, SESSION_MAXIMUM, illness};
 
 const N_STEPS: usize = 100;
 /// In an ordinary run of the tests, always the same: a debug build lives about nine in a second and core.
@@ -111,6 +111,16 @@ fn a_seed_replays_itself() {
         let (once, again) = (tell(), tell());
         let difference = once.iter().zip(&again).find(|(once, again)| once != again);
         assert!(difference.is_none() && once.len() == again.len(), "seed {seed}: {difference:?}");
+    }
+}
+
+#[test]
+fn each_illness_of_the_store_befalls_writes() {
+    let lines = |seed| live(&Script::of_seed(seed, N_STEPS), None, Telling::Told).lines;
+    let lines: Vec<String> = (0..20).flat_map(lines).collect();
+    for illness in [illness::FAILS, illness::IS_UNANSWERED, illness::IS_SLOW, illness::IS_FULL] {
+        let n = lines.iter().filter(|line| line.ends_with(&format!("store  {illness}"))).count();
+        assert!(n >= 10, "{illness}: {n} times");
     }
 }
 

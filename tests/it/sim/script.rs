@@ -6,6 +6,7 @@ use agent_coordinator::coordinator::Mode;
 use agent_coordinator::domain::TaskStatus;
 use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
 
+use super::illness::Illness;
 use super::net::Weather;
 use super::world::Dice;
 
@@ -87,6 +88,11 @@ pub enum Deed {
     SetWeather {
         coordinator: usize,
         weather: Weather,
+    },
+    /// Writes of the store go wrong for so long.
+    IllStore {
+        illness: Illness,
+        lasts: Duration,
     },
     /// The next claim of the coordinator is granted, and it doesn't hear of it.
     LoseClaimAnswer {
@@ -184,7 +190,39 @@ impl Script {
                 }
             }
         }
+        let steps = with_illnesses(&mut Dice::new(seed, 3), steps);
         Self { seed, fleet, steps }
+    }
+}
+
+/// In half of the histories the store falls ill now and then.
+fn with_illnesses(dice: &mut Dice, steps: Vec<Step>) -> Vec<Step> {
+    if dice.percent(50) {
+        return steps;
+    }
+    let mut with = Vec::new();
+    for step in steps {
+        if dice.percent(6) {
+            let illness = illness(dice);
+            let lasts =
+                if dice.percent(70) { dice.millis(1, 5_000) } else { dice.millis(5_000, 30_000) };
+            let deed = Deed::IllStore { illness, lasts };
+            with.push(Step { deed, then_wait: Duration::ZERO });
+        }
+        with.push(step);
+    }
+    with
+}
+
+fn illness(dice: &mut Dice) -> Illness {
+    let well = Illness::default();
+    let percent = dice.pick(&[10, 50, 100]);
+    match dice.below(5) {
+        0 => Illness { fails: percent, ..well },
+        1 => Illness { unanswered: percent, ..well },
+        2 => Illness { slow: percent, ..well },
+        3 => Illness { is_full: true, ..well },
+        _ => Illness { fails: 20, unanswered: 20, slow: 20, is_full: false },
     }
 }
 

@@ -191,6 +191,7 @@ async fn look_at_chat(sim: &Arc<Sim>, key: &InstanceKey) {
     if let Some(open) = &facts.open
         && matches!(open.state, LaunchState::Running { .. })
         && !has_jumped
+        && sim.health.is_settled()
     {
         let launch = sim.store.launch(&open.id).await.unwrap().expect("it is open");
         if last_word(&messages, &launch) + CHAT_IDLE + SLACK < sim.world.now() {

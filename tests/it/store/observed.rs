@@ -1,12 +1,31 @@
-//! A connection whose calls a test sees.
+//! A connection whose calls a test sees, and can let fail.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use agent_coordinator::store::{Cells, Connection, Db, DbError, Value};
 
-/// Is told of each call before the database is.
+/// Is told of each call. An error that it returns is the answer in place of that of the database.
 pub trait Observer: Send + 'static {
-    fn statement(&mut self, sql: &str, args: &[Value<'_>]);
+    fn statement(&mut self, _sql: &str, _args: &[Value<'_>]) {}
+
+    /// Before a statement that changes rows.
+    fn before_change(&mut self) -> Result<(), DbError> {
+        Ok(())
+    }
+
+    fn before_commit(&mut self) -> Result<(), DbError> {
+        Ok(())
+    }
+
+    /// After one that the database made.
+    fn after_commit(&mut self) -> Result<(), DbError> {
+        Ok(())
+    }
+
+    fn delay(&mut self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A connection, and who is told of its calls.
@@ -15,6 +34,7 @@ pub struct Observed<O>(pub Box<dyn Connection>, pub O);
 impl<O: Observer> Db for Observed<O> {
     fn execute(&mut self, sql: &str, args: &[Value<'_>]) -> Result<u64, DbError> {
         self.1.statement(sql, args);
+        self.1.before_change()?;
         self.0.execute(sql, args)
     }
 
@@ -47,7 +67,9 @@ impl<O: Observer> Connection for Observed<O> {
     }
 
     fn commit(&mut self) -> Result<(), DbError> {
-        self.0.commit()
+        self.1.before_commit()?;
+        self.0.commit()?;
+        self.1.after_commit()
     }
 
     fn rollback(&mut self) {
@@ -64,6 +86,10 @@ impl<O: Observer> Connection for Observed<O> {
 
     fn look_after(&mut self) {
         self.0.look_after();
+    }
+
+    fn delay(&mut self) -> Option<Duration> {
+        self.1.delay()
     }
 
     fn close(&mut self) {
