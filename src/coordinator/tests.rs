@@ -84,7 +84,7 @@ impl ProcessLayer for Idle {
 }
 
 /// What run `run` of the server shows: work to start, or nothing.
-fn view(run: &str, has_work: bool) -> Option<ServerView> {
+fn view(run: &str, has_work: bool) -> ServerView {
     let id = |id: &str| format!("{id}_1");
     let agent = id("agt").parse().expect("an id");
     let candidate = Candidate {
@@ -96,7 +96,7 @@ fn view(run: &str, has_work: bool) -> Option<ServerView> {
         until: None,
         is_probe: false,
     };
-    Some(ServerView {
+    ServerView {
         at: NOW,
         linger_ms: None,
         start_timeout_ms: None,
@@ -104,7 +104,7 @@ fn view(run: &str, has_work: bool) -> Option<ServerView> {
         run: run.to_owned(),
         startable: if has_work { vec![candidate] } else { Vec::new() },
         launches: Vec::new(),
-    })
+    }
 }
 
 fn no_providers() -> Providers {
@@ -144,19 +144,19 @@ async fn found_by_poll_only(looks: Vec<Option<ServerView>>) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_only_a_poll_finds_is_counted() {
-    assert_eq!(found_by_poll_only(vec![view("1", false), view("1", true)]).await, 1);
+    assert_eq!(found_by_poll_only(vec![Some(view("1", false)), Some(view("1", true))]).await, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_first_poll_finds_at_a_restarted_server_counts_as_announced() {
-    let looks = vec![view("1", false), view("2", true)];
+    let looks = vec![Some(view("1", false)), Some(view("2", true))];
     assert_eq!(found_by_poll_only(looks).await, 0);
-    let looks = vec![view("1", false), view("2", true), view("2", true)];
+    let looks = vec![Some(view("1", false)), Some(view("2", true)), Some(view("2", true))];
     assert_eq!(found_by_poll_only(looks).await, 1, "the second poll is an ordinary one");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_first_poll_finds_at_a_server_that_answers_again_counts_as_announced() {
-    let looks = vec![view("1", false), None, view("1", true)];
+    let looks = vec![Some(view("1", false)), None, Some(view("1", true))];
     assert_eq!(found_by_poll_only(looks).await, 0);
 }

@@ -78,14 +78,6 @@ pub fn last_before(tx: &mut Read<'_>, chat: &Assignment, at: Timestamp) -> Resul
     tx.number(sql, &[project, agent, at.into()])
 }
 
-/// Returns whether there is a message after the one with this number.
-pub fn has_after(tx: &mut Read<'_>, chat: &Assignment, seq: i64) -> Result<bool, StoreError> {
-    let sql =
-        "SELECT seq FROM messages WHERE project_id = ?1 AND agent_id = ?2 AND seq > ?3 LIMIT 1";
-    let [project, agent] = assignments::values(chat);
-    tx.exists(sql, &[project, agent, seq.into()])
-}
-
 /// Adds a message with the next number, whatever its `seq` is.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::StoreError;
@@ -30,6 +30,9 @@ use super::transaction::{Effect, Read, Write};
 
 /// Closures of one group. The first of them does not wait long for the others.
 const MAX_GROUP: usize = 128;
+/// Closures that wait for the writer, and as many for the readers. Those of callers that have gone away count, too. The
+/// callers of more wait until there is a place, and leave nothing behind if they go away before.
+const MAX_WAITING: usize = 4096;
 /// Threads that read.
 const N_READERS: usize = 2;
 /// A closure that takes longer than this holds up all others, and is logged.
@@ -84,6 +87,8 @@ struct Threads {
     /// `None` once it is closed. The same holds for `reads`.
     writes: Mutex<Option<mpsc::Sender<Box<dyn WriteJob>>>>,
     reads: Mutex<Option<mpsc::Sender<Box<dyn ReadJob>>>>,
+    write_places: Arc<Semaphore>,
+    read_places: Arc<Semaphore>,
     /// Cancelled when the writer thread has ended.
     ended: CancellationToken,
     n_transactions: Arc<AtomicU64>,
@@ -134,6 +139,8 @@ struct Writing<T, E, F, C> {
     made: Option<Answer<T, E>>,
     answer: oneshot::Sender<Answer<T, E>>,
     place: &'static Location<'static>,
+    /// `None` if nothing waits.
+    _waiting: Option<OwnedSemaphorePermit>,
 }
 
 impl<T, E, F, C> WriteJob for Writing<T, E, F, C>
@@ -175,6 +182,7 @@ where
 struct Reading<T, E, F> {
     body: F,
     answer: oneshot::Sender<Answer<T, E>>,
+    _waiting: OwnedSemaphorePermit,
 }
 
 impl<T, E, F> ReadJob for Reading<T, E, F>
@@ -249,6 +257,8 @@ impl Engine {
         Ok(Self(Arc::new(Kind::Threads(Threads {
             writes: Mutex::new(Some(writes)),
             reads: Mutex::new(Some(reads)),
+            write_places: Arc::new(Semaphore::new(MAX_WAITING)),
+            read_places: Arc::new(Semaphore::new(MAX_WAITING)),
             ended,
             n_transactions,
         }))))
@@ -263,7 +273,7 @@ impl Engine {
     /// Runs `body` in a transaction and commits it, or leaves nothing if `body` returns an error.
     ///
     /// `body` may run more than once. It uses no clock, no chance and no lock, and does no input or output. Once the
-    /// future was polled, the transaction is made even if the future is dropped.
+    /// future was polled, the transaction is made even if the future is dropped, unless too many wait already.
     ///
     /// # Errors
     /// The error of `body`; [`StoreError`] if the database fails or is closed.
@@ -299,7 +309,12 @@ impl Engine {
         let (engine, place) = (self.clone(), Location::caller());
         async move {
             let (answer, answered) = oneshot::channel();
-            let job = Box::new(Writing { body, context, made: None, answer, place });
+            let waiting = match &*engine.0 {
+                Kind::Threads(threads) => Some(place_of(&threads.write_places).await?),
+                Kind::Inline(_) => None,
+            };
+            let job =
+                Box::new(Writing { body, context, made: None, answer, place, _waiting: waiting });
             match &*engine.0 {
                 Kind::Threads(threads) => {
                     let sender = lock(&threads.writes).clone().ok_or(StoreError::Closed)?;
@@ -350,8 +365,9 @@ impl Engine {
             match &*engine.0 {
                 Kind::Threads(threads) => {
                     let (answer, answered) = oneshot::channel();
+                    let waiting = place_of(&threads.read_places).await?;
                     let sender = lock(&threads.reads).clone().ok_or(StoreError::Closed)?;
-                    let job = Box::new(Reading { body, answer });
+                    let job = Box::new(Reading { body, answer, _waiting: waiting });
                     sender.send(job).map_err(|_| StoreError::Closed)?;
                     drop(sender);
                     answered.await.map_err(|_| StoreError::Closed)?.into_result()
@@ -401,6 +417,14 @@ impl Engine {
                 .map_or(0, |writer| writer.n_transactions.load(Ordering::Relaxed)),
         }
     }
+}
+
+/// Takes a place for a closure that waits. At once, if there is one.
+async fn place_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, StoreError> {
+    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        return Ok(place);
+    }
+    Arc::clone(places).acquire_owned().await.map_err(|_| StoreError::Closed)
 }
 
 /// Takes turns with the other readers: one waits for the next job, the others wait for that one.

@@ -187,6 +187,40 @@ async fn effects_follow_the_commits_in_their_order_and_need_no_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_for_a_place_in_the_queue_and_go_away_leave_nothing() {
+    const MAX_WAITING: usize = 4096;
+    let (_folder, engine) = database(Settings::default());
+    let (begin, begun) = mpsc::channel();
+    let (go, gone) = mpsc::channel::<()>();
+    let blocking = tokio::spawn(engine.write(move |_| {
+        begin.send(()).unwrap();
+        gone.recv().unwrap();
+        Ok::<_, StoreError>(())
+    }));
+    tokio::task::spawn_blocking(move || begun.recv().unwrap()).await.unwrap();
+    let n_made = Arc::new(Mutex::new(0));
+    let count = || {
+        let n_made = n_made.clone();
+        move |tx: &mut Write<'_>| -> Outcome {
+            let n_made = n_made.clone();
+            tx.after_commit(move || *n_made.lock().unwrap() += 1);
+            Ok(())
+        }
+    };
+    // The one that holds up the others has a place, too.
+    for _ in 0..MAX_WAITING + 99 {
+        let mut write = engine.write(count()).boxed();
+        assert!(futures::poll!(&mut write).is_pending());
+    }
+    let mut patient = engine.write(count()).boxed();
+    assert!(futures::poll!(&mut patient).is_pending());
+    go.send(()).unwrap();
+    blocking.await.unwrap().unwrap();
+    patient.await.unwrap();
+    assert_eq!(*n_made.lock().unwrap(), MAX_WAITING - 1 + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_comes_after_its_effects_and_a_read_after_it_sees_it() {
     let (_folder, engine) = database(Settings::default());
     for n in 0..50 {

@@ -16,14 +16,14 @@ use agent_coordinator::domain::{
     Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchState, Notice, PairRecord,
     Project, Purpose, Session, Task, TaskStatus,
 };
-use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::rows::{
-    accounts, agents, assignments, credentials, events, executions, forge_items, launches,
-    messages, notices, output_tails, pairs, past, pauses, projects, sessions, startable, tasks,
+    Context, Transaction, accounts, agents, assignments, credentials, events, executions,
+    forge_items, launches, messages, notices, output_tails, pairs, past, pauses, projects,
+    sessions, startable, tasks,
 };
 use agent_coordinator::store::{
     BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchFilter, MessageFilter, Read,
-    Settings, StoreError, TaskFilter, Value, Write, open,
+    Settings, StoreError, TaskFilter, Value, open,
 };
 use futures::FutureExt as _;
 
@@ -104,10 +104,12 @@ impl Bed {
     fn write(
         &self,
         of: &'static str,
-        body: impl FnMut(&mut Write<'_>) -> Result<(), StoreError> + Send + 'static,
+        body: impl FnMut(&mut Transaction<'_>) -> Result<(), StoreError> + Send + 'static,
     ) {
         self.record.lock().unwrap().of = of;
-        self.engine.write(body).now_or_never().expect("memory answers at once").unwrap();
+        let context = Context::new(at(1), "unique".to_owned(), None);
+        let wrote = self.engine.write_with(context, body);
+        wrote.now_or_never().expect("memory answers at once").unwrap();
     }
 
     /// Inserts, updates and reads the rows of an entity.
@@ -187,7 +189,7 @@ fn changes(bed: &Bed) {
         let (kind, detail) = ("task.status", Some("todo".to_owned()));
         events::add(tx, &NewEvent { at: at(1), kind, agent, project, launch, task, detail })
     });
-    bed.write("messages", |tx| messages::add(tx, &message("m", "a", "p")).map(drop));
+    bed.write("messages", |tx| messages::add(tx, &message("m", "a", "p")));
     bed.write("output_tails", |tx| output_tails::put(tx, &id("l1"), "tail"));
     bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
 }
@@ -197,7 +199,10 @@ fn questions(bed: &Bed) {
     bed.read("agents", |tx| {
         Ok((agents::get(tx, &id("a"))?, agents::list(tx)?, agents::count(tx)?))
     });
-    bed.read("assignments", assignments::list);
+    bed.read("assignments", |tx| {
+        assignments::exists(tx, &assignment("p", "a"))?;
+        assignments::list(tx)
+    });
     bed.read("credentials", |tx| {
         credentials::find_by_secret(tx, &ticket("c"))?;
         Ok((credentials::get(tx, &id("c"))?, credentials::list(tx)?))
@@ -228,8 +233,7 @@ fn questions(bed: &Bed) {
     bed.read("messages", |tx| {
         messages::get(tx, &id("m"))?;
         messages::list_chats(tx)?;
-        messages::last_before(tx, &assignment("p", "a"), at(9))?;
-        messages::has_after(tx, &assignment("p", "a"), 0)
+        messages::last_before(tx, &assignment("p", "a"), at(9))
     });
     bed.read("notices", |tx| {
         notices::get(tx, &id("n"))?;
@@ -255,12 +259,6 @@ fn questions(bed: &Bed) {
         Ok((startable::of_key(tx, &task_key("a", "p"))?, startable::list(tx)?))
     });
     bed.read("tasks", |tx| tasks::get(tx, &id("t")));
-    // It begins with a condition of its own.
-    bed.record.lock().unwrap().of = "adapter";
-    let change = agent_coordinator::store::Change::Launch(launch("other", "b", "z"));
-    let commit = agent_coordinator::store::Commit { expect: Vec::new(), changes: vec![change] };
-    let store = SqliteStore::new(bed.engine.clone());
-    store.commit(commit).now_or_never().expect("memory answers at once").unwrap();
 }
 
 /// Each combination of the fields that a filter has. A new field does not compile here.
