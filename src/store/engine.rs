@@ -239,8 +239,10 @@ impl Engine {
         let mut readers = Vec::new();
         for _ in 0..N_READERS {
             let (open, waiting) = (reader.clone(), Arc::clone(&waiting_reads));
+            // Here, while the files are certainly those of the writer. After a failure, the next read tries again.
+            let connection = open().ok();
             let thread = thread::Builder::new().name("store-reader".to_owned());
-            readers.push(thread.spawn(move || serve_reads(&waiting, &open))?);
+            readers.push(thread.spawn(move || serve_reads(&waiting, connection, &open))?);
         }
         let (at_end, counter) = (ended.clone().drop_guard(), Arc::clone(&n_transactions));
         let mut writer = Writer::new(Box::new(writer), counter);
@@ -430,10 +432,9 @@ async fn place_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Store
 /// Takes turns with the other readers: one waits for the next job, the others wait for that one.
 fn serve_reads(
     waiting: &Mutex<mpsc::Receiver<Box<dyn ReadJob>>>,
+    mut connection: Option<Box<dyn Connection>>,
     open: &dyn Fn() -> Result<Box<dyn Connection>, DbError>,
 ) {
-    // At once, while the files are certainly those of the writer. The next read tries again.
-    let mut connection = open().ok();
     loop {
         let next = lock(waiting).recv();
         let Ok(job) = next else { break };
