@@ -458,7 +458,8 @@ mod tests {
         let settings = Settings { largest_log: 10 << 20, ..Settings::default() };
         let (options, connection) = check_and_migrate(&path, settings).unwrap();
         let mut writer = Sqlite::new(connection, Some(options));
-        let size = || std::fs::metadata(beside(&path, "-wal")).unwrap().len() as usize;
+        let size =
+            || usize::try_from(std::fs::metadata(beside(&path, "-wal")).unwrap().len()).unwrap();
         let text = "x".repeat(MIB);
 
         let foreign = Connection::open(&path).unwrap();
