@@ -163,7 +163,8 @@ impl Service {
         let content = said(content)?.into_owned();
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         // Before it is written: a chat that is about to end would not wait for it.
-        if let Some(open) = self.store.pair_facts(&key).await?.open {
+        let facts = self.store.pair_facts(&key).await?;
+        if let Some(open) = facts.open.as_ref().filter(|_| listens(&facts)) {
             self.chat_goes_on(&open.id);
         }
         let id = id.cloned();

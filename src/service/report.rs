@@ -11,7 +11,6 @@ use crate::rows::{Transaction, executions, launches, tasks};
 use crate::store::{Read, StoreError};
 
 use super::caller::fence;
-use super::coordination::log_end;
 use super::my_task::{in_progress, new_execution};
 use super::task_rules::{graph_above, move_task};
 use super::{Caller, Inputs, Service, ServiceError, notices};
@@ -39,7 +38,7 @@ impl Service {
         let next_steps = self.redacted_taken(limits::NEXT_STEPS.take_optional(report.next_steps)?);
         let (caller, inputs, guidance) = (caller.clone(), self.inputs(), self.guidance());
         let result = report.result;
-        let (answer, ended) = self
+        let answer = self
             .write(move |tx| {
                 let report = Report {
                     result,
@@ -50,29 +49,25 @@ impl Service {
                 if let Some((launch, earlier)) =
                     known.and_then(|launch| launch.report.map(|earlier| (launch, earlier)))
                 {
-                    return Ok((answer_to_report(tx, guidance, &launch, earlier)?, None));
+                    return Ok(answer_to_report(tx, guidance, &launch, earlier)?);
                 }
                 let launch = fence(tx, &caller)?;
                 take(tx, &inputs, launch, report, guidance)
             })
             .await?;
-        if let Some(launch) = ended {
-            self.activities.forget(&launch.id);
-            log_end(&launch);
-        }
         crash_point::reach(CrashPoint::ReportTaken);
         Ok(answer)
     }
 }
 
-/// Takes the first report of a launch. Returns the answer, and the launch if it has ended.
+/// Takes the first report of a launch, and returns the answer.
 fn take(
     tx: &mut Transaction<'_>,
     inputs: &Inputs,
     launch: Launch,
     report: Report<'_>,
     guidance: Guidance,
-) -> Result<(&'static str, Option<Launch>), ServiceError> {
+) -> Result<&'static str, ServiceError> {
     // An agent that never asked for its task reports on the one it was started for.
     let launch = match launch.task {
         Some(_) => launch,
@@ -90,8 +85,8 @@ fn take(
         at: tx.now(),
         linger: inputs.settings.linger,
     };
-    let after = inputs.happen(tx, &launch, &[event])?;
-    Ok((answer, after.filter(|after| !after.is_open())))
+    inputs.happen(tx, &launch, &[event])?;
+    Ok(answer)
 }
 
 /// Returns the answer to a report. A success does not complete a task that people have blocked, cancelled or reassigned.
