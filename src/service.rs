@@ -15,7 +15,7 @@ mod cleanup;
 mod clocks;
 mod conversation;
 mod coordination;
-mod create_tasks;
+mod core;
 mod creations;
 mod credentials;
 mod events;
@@ -28,9 +28,7 @@ mod forge_waiting;
 mod history;
 mod launches;
 mod logout;
-mod manifest;
 mod mirror;
-mod my_task;
 mod next_action;
 mod notices;
 mod older_clients;
@@ -41,14 +39,10 @@ pub mod recent;
 mod report;
 mod retention;
 mod roster;
-mod save_context;
 mod session_rate;
 mod shims;
 mod start;
 mod status;
-mod task_progress;
-mod task_rules;
-mod task_status;
 mod tasks;
 pub mod throttle;
 mod totals;
@@ -59,9 +53,8 @@ pub mod world;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -69,30 +62,30 @@ use tokio_util::sync::CancellationToken;
 pub use attendance::Attendance;
 pub use authenticate::Authenticated;
 pub use caller::Caller;
-pub use catalog::{AgentEdit, ProjectEdit};
+pub use catalog::manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
+pub use catalog::{AgentEdit, Catalog, ProjectEdit};
 pub use chat::Pending;
 pub use conversation::{ChatPage, Conversation, OpenSessions};
 pub use coordination::{ServerView, Work};
-pub use create_tasks::{Created, Draft};
-pub use credentials::MadeCredential;
+pub use credentials::{Credentials, MadeCredential};
 pub use events::{Follower, News};
 pub use forge_board::{ForgeHealth, ForgeStatus, RepositoryStatus};
 pub use forge_items::NewItem;
 pub use forge_waiting::{FreeItem, RepositoryKey, WaitingItem, Workers};
-pub use manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
-pub use my_task::MyTask;
 pub use next_action::NextAction;
 pub use older_clients::{AgentAction, ManagedAgent};
 pub use operate::{Force, StopTarget, Stopped};
 pub use output::read_output;
 pub use report::Report;
 pub use roster::{ActiveProject, Health};
-pub use save_context::Progress;
 pub use start::{Claim, ShouldStart};
 pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
-pub use task_progress::TaskProgress;
-pub use task_status::StatusChange;
-pub use tasks::{NewTask, TaskEdit, TaskView};
+pub use tasks::context::Progress;
+pub use tasks::create::{Created, Draft};
+pub use tasks::mine::MyTask;
+pub use tasks::progress::TaskProgress;
+pub use tasks::status::StatusChange;
+pub use tasks::{NewTask, TaskEdit, TaskView, Tasks};
 pub use why::Why;
 
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
@@ -108,9 +101,10 @@ use crate::domain::{
 };
 use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::{Nudge, Wakeups};
+use crate::rows::Publish;
 use crate::rows::adapter::SqliteStore;
-use crate::rows::{Context, Publish, Transaction};
-use crate::store::{Read, StoreError};
+use crate::store::StoreError;
+use core::Core;
 use waiting::Waiting;
 use world::World;
 
@@ -157,12 +151,24 @@ pub struct Settings {
     pub redactor: Arc<Redactor>,
 }
 
+/// What the server hears of running launches, in memory.
+#[derive(Clone, Default)]
+struct Heard {
+    activities: Arc<activities::Activities>,
+    calls: Arc<caller::Activity>,
+}
+
+impl Heard {
+    fn inputs(&self, core: &Core) -> Inputs {
+        Inputs { settings: core.settings(), heard: self.clone() }
+    }
+}
+
 /// What a use case takes into its transaction besides rows: the settings, and what is known in memory of launches.
 #[derive(Clone)]
 struct Inputs {
     settings: Arc<Settings>,
-    activities: Arc<activities::Activities>,
-    calls: Arc<caller::Activity>,
+    heard: Heard,
 }
 
 /// What the use cases need to know of chats.
@@ -176,22 +182,21 @@ pub struct ChatSettings {
 
 /// The server side of the program: all state, all rights.
 pub struct Service {
-    store: Arc<SqliteStore>,
-    world: Arc<dyn World>,
-    /// Replaced as a whole; whoever reads several of them takes them out once.
-    settings: RwLock<Arc<Settings>>,
+    core: Arc<Core>,
+    pub catalog: Catalog,
+    pub credentials: Credentials,
+    pub tasks: Tasks,
     waiting: Waiting,
     /// Tells this run of the server from all others.
     run: u64,
     /// Cancelled when nobody is to wait here any more.
     ending: CancellationToken,
-    activity: Arc<caller::Activity>,
+    heard: Heard,
     session_rate: session_rate::SessionRate,
     coordinators: status::CoordinatorBoard,
     /// Which start of each coordinator elsewhere is the latest.
     incarnations: Mutex<Incarnations>,
-    activities: Arc<activities::Activities>,
-    creations: creations::Creations,
+    creations: Arc<creations::Creations>,
     shims: shims::Shims,
     clocks: clocks::Clocks,
     longest: cleanup::Longest,
@@ -201,8 +206,6 @@ pub struct Service {
     output_folders: SharedFolders,
     forges: forge_board::ForgeBoard,
     totals: Arc<totals::TotalsBoard>,
-    /// Tells everybody of what was changed.
-    publish: Publish,
 }
 
 /// Why a use case didn't succeed.
@@ -233,19 +236,22 @@ impl Service {
                 waiting.wake(published.wakes);
             })
         };
+        let core = Arc::new(Core::new(store, world, settings, publish));
+        let heard = Heard::default();
+        let creations = Arc::<creations::Creations>::default();
         Self {
+            tasks: Tasks::new(Arc::clone(&core), heard.clone(), Arc::clone(&creations)),
+            catalog: Catalog::new(Arc::clone(&core), heard.clone()),
+            credentials: Credentials::new(Arc::clone(&core), waiting.credentials.clone()),
             run: u64::from_ne_bytes(run),
             ending: CancellationToken::new(),
-            store,
-            world,
-            settings: RwLock::new(Arc::new(settings)),
+            core,
             waiting,
-            activity: Arc::default(),
+            heard,
             session_rate: session_rate::SessionRate::default(),
             coordinators: status::CoordinatorBoard::default(),
             incarnations: Mutex::default(),
-            activities: Arc::default(),
-            creations: creations::Creations::default(),
+            creations,
             shims: shims::Shims::default(),
             clocks: clocks::Clocks::new(),
             longest: cleanup::Longest::default(),
@@ -254,7 +260,6 @@ impl Service {
             output_folders: SharedFolders::default(),
             forges: forge_board::ForgeBoard::default(),
             totals,
-            publish,
         }
     }
 
@@ -277,85 +282,31 @@ impl Service {
 
     /// The texts for agents.
     pub fn guidance(&self) -> Guidance {
-        Guidance::new(self.settings().language)
+        self.core.guidance()
     }
 
     /// As they are now; they may be others at the next look.
     pub fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+        self.core.settings()
     }
 
     /// Goes by other settings from the next decision on, and makes those look again whose deadlines they move. Where things are,
     /// and what tickets are made with, stays: what lies and lives there is this server's.
     pub fn reconfigure(&self, settings: Settings) {
-        let before = self.settings();
-        self.longest.with(&before);
-        let settings = Settings {
-            state_dir: before.state_dir.clone(),
-            ticket_key: before.ticket_key.clone(),
-            mcp_socket: before.mcp_socket.clone(),
-            ..settings
-        };
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.longest.with(&self.settings());
+        self.core.reconfigure(settings);
         self.waiting.deadlines.wake();
         self.waiting.coordinators.wake();
     }
 
     /// `text` of an agent as it is stored and sent: without the secrets of the configuration as it is now, and without tokens.
     pub fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.settings().redactor.redact_text(text)
-    }
-
-    /// The same of a text that was taken by its limit.
-    fn redacted_taken(&self, text: Option<Cow<'_, str>>) -> Option<String> {
-        text.map(|text| self.redacted(&text).into_owned())
+        self.core.redacted(text)
     }
 
     /// The time by which everything here is measured.
     pub fn time(&self) -> Timestamp {
-        self.now()
-    }
-
-    fn now(&self) -> Timestamp {
-        self.world.now()
-    }
-
-    fn inputs(&self) -> Inputs {
-        Inputs {
-            settings: self.settings(),
-            activities: Arc::clone(&self.activities),
-            calls: Arc::clone(&self.activity),
-        }
-    }
-
-    /// Makes the changes of `body` in one transaction, and tells everybody whom they concern, even if the caller is gone. Changes
-    /// nothing if `body` returns an error.
-    ///
-    /// `body` may run more than once. It uses no clock and no chance, and does no input or output. Not cancel-safe in its
-    /// effect: when the future is dropped, the changes may have been made or not.
-    #[track_caller]
-    fn write<T, F>(
-        &self,
-        body: F,
-    ) -> impl Future<Output = Result<T, ServiceError>> + Send + use<T, F>
-    where
-        T: Send + 'static,
-        F: FnMut(&mut Transaction<'_>) -> Result<T, ServiceError> + Send + 'static,
-    {
-        let context = Context::new(self.now(), self.world.unique(), audit::actor());
-        self.store.change(context, Arc::clone(&self.publish), body)
-    }
-
-    /// Reads with `body` from one snapshot. Dropping the future is harmless.
-    fn read<T, F>(
-        &self,
-        body: F,
-    ) -> impl Future<Output = Result<T, ServiceError>> + Send + use<T, F>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Read<'_>) -> Result<T, ServiceError> + Send + 'static,
-    {
-        self.store.query(body)
+        self.core.now()
     }
 }
 

@@ -125,7 +125,7 @@ impl Server {
         *self.manifest.lock().unwrap_or_else(PoisonError::into_inner) = manifest;
         let passkeys =
             config.agents.iter().map(|(agent, credentials)| (agent, &credentials.passkey));
-        for unknown in self.service.learn_passkeys(passkeys).await? {
+        for unknown in self.service.catalog.learn_passkeys(passkeys).await? {
             tracing::info!(agent_id = %unknown, "the configuration has a passkey for an agent that does not exist (yet)");
         }
         Ok(())
@@ -268,7 +268,7 @@ async fn apply_manifest(
     manifest: &Manifest,
     invocation: &str,
 ) -> anyhow::Result<()> {
-    let applied = match service.apply(&Wanted::from(manifest)).await {
+    let applied = match service.catalog.apply(&Wanted::from(manifest)).await {
         Ok(applied) => applied,
         Err(ApplyError::Problems(problems)) => {
             let located =
@@ -292,7 +292,7 @@ async fn say_what_is_left(
 ) -> anyhow::Result<()> {
     let mut open = 0;
     for task in &manifest.tasks {
-        open += usize::from(service.task(&task.id.value).await?.task.status.is_open());
+        open += usize::from(service.tasks.view(&task.id.value).await?.task.status.is_open());
     }
     if let (Some(last), 0) = (manifest.tasks.last(), open) {
         let assignee = last.assignee.as_ref().map_or("AGENT", |assignee| assignee.value.as_str());

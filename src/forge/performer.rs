@@ -459,7 +459,7 @@ impl Performer {
     async fn put_folder(&self, item: &ForgeItem, place: Place) -> Result<(), Undone> {
         let service = &self.seat.service;
         let executions = service.executions_of_item(item).await?;
-        let provider = service.agent(&item.agent).await.ok().map(|agent| agent.ai_type);
+        let provider = service.catalog.agent(&item.agent).await.ok().map(|agent| agent.ai_type);
         let mut launches: Vec<_> =
             executions.iter().map(|execution| execution.launch.clone()).collect();
         launches.reverse();

@@ -453,7 +453,7 @@ impl Incoming<'_> {
     /// Returns whether a token is a coordinator's, an operator's, or that of an open session.
     async fn is_good(&self, token: &Secret) -> Result<bool, ServiceError> {
         if token == self.coordinator_token
-            || self.service.credential_of(CredentialKind::Token, token).await?.is_some()
+            || self.service.credentials.find(CredentialKind::Token, token).await?.is_some()
         {
             return Ok(true);
         }

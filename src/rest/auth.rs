@@ -141,7 +141,7 @@ fn while_good(response: Response, service: Arc<Service>, credential: CredentialI
     if response.body().size_hint().exact().is_some() {
         return response;
     }
-    let ended = Box::pin(async move { service.credential_ended(&credential).await });
+    let ended = Box::pin(async move { service.credentials.ended(&credential).await });
     response.map(|body| Body::from_stream(body.into_data_stream().take_until(ended)))
 }
 
@@ -156,7 +156,7 @@ async fn operator_of(
         None => (CredentialKind::Cookie, cookie_of(headers).ok_or_else(not_authenticated)?),
     };
     let attempt = attempt(state, peer, &secret).await?;
-    let Some(operator) = state.service.credential_of(kind, &secret).await?.map(Operator::from)
+    let Some(operator) = state.service.credentials.find(kind, &secret).await?.map(Operator::from)
     else {
         return Err(hold_back(attempt, peer, not_authenticated()).await);
     };

@@ -51,7 +51,10 @@ async fn show(
         return login_page(&headers, Says::HowTo);
     }
     let secret = Secret::new(link.as_str());
-    let says = match peer.checked(&state, &secret, state.service.look_at_link(&secret)).await {
+    let says = match peer
+        .checked(&state, &secret, state.service.credentials.look_at_link(&secret))
+        .await
+    {
         Ok(credential) => Says::Ready { link, name: credential.name, role: credential.role },
         Err(problem) => Says::Refused(problem),
     };
@@ -87,8 +90,8 @@ async fn try_log_in(
         )
     })?;
     let used = async {
-        let known = state.service.look_at_link(&link).await?;
-        audit::acting(Actor::from(&known), state.service.use_link(&link)).await
+        let known = state.service.credentials.look_at_link(&link).await?;
+        audit::acting(Actor::from(&known), state.service.credentials.use_link(&link)).await
     };
     let made = peer.checked(state, &link, used).await?;
     state.guesses.remember(&made.secret.token_hash());
@@ -145,9 +148,9 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
         return login_page(&headers, Says::Refused(problem));
     }
     if let Some(secret) = cookie_of(&headers) {
-        let revoked = match state.service.credential_of(CredentialKind::Cookie, &secret).await {
+        let revoked = match state.service.credentials.find(CredentialKind::Cookie, &secret).await {
             Ok(Some(credential)) => {
-                let revoking = state.service.revoke_credential(&credential.id);
+                let revoking = state.service.credentials.revoke(&credential.id);
                 audit::acting(Actor::from(&credential), revoking).await.map(Some)
             }
             Ok(None) => Ok(None),

@@ -16,35 +16,37 @@ impl Service {
     /// `Invalid` for an `ai_type` that no agent has.
     pub async fn release_provider(&self, ai_type: &str) -> Result<(), ServiceError> {
         let ai_type = ai_type.to_owned();
-        self.write(move |tx| {
-            let account = accounts::get(tx, &ai_type)?;
-            if account.revision == 0
-                && !agents::list(tx)?.iter().any(|agent| agent.ai_type == ai_type)
-            {
-                return Err(Refusal::ProviderNotFound { ai_type: ai_type.clone() }.into());
-            }
-            if account.parked.is_some() {
-                let event = accounts::event(&account, tx.now());
-                tx.event(NewEvent { kind: "person.resume", ..event });
-                put(tx, &account.released())?;
-            }
-            Ok(())
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                let account = accounts::get(tx, &ai_type)?;
+                if account.revision == 0
+                    && !agents::list(tx)?.iter().any(|agent| agent.ai_type == ai_type)
+                {
+                    return Err(Refusal::ProviderNotFound { ai_type: ai_type.clone() }.into());
+                }
+                if account.parked.is_some() {
+                    let event = accounts::event(&account, tx.now());
+                    tx.event(NewEvent { kind: "person.resume", ..event });
+                    put(tx, &account.released())?;
+                }
+                Ok(())
+            })
+            .await
     }
 
     /// A clock that was wrong keeps no account parked.
     pub(super) async fn correct_accounts(&self) -> Result<(), ServiceError> {
-        self.write(|tx| {
-            for account in accounts::list_parked(tx)? {
-                let seen = account.clone().seen_at(tx.now());
-                if seen != account {
-                    put(tx, &seen)?;
+        self.core
+            .write(|tx| {
+                for account in accounts::list_parked(tx)? {
+                    let seen = account.clone().seen_at(tx.now());
+                    if seen != account {
+                        put(tx, &seen)?;
+                    }
                 }
-            }
-            Ok(())
-        })
-        .await
+                Ok(())
+            })
+            .await
     }
 }
 

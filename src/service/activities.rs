@@ -33,11 +33,11 @@ impl Service {
         id: &LaunchId,
         newer: Activity,
     ) -> Result<(), ServiceError> {
-        let progress = newer.progress.map(|progress| self.redacted(&progress).into_owned());
+        let progress = newer.progress.map(|progress| self.core.redacted(&progress).into_owned());
         let newer = Activity { progress, ..newer };
-        let is_known = self.activities.lock().contains_key(id);
-        if is_known || self.store.launch(id).await?.is_some_and(|launch| launch.is_open()) {
-            let mut activities = self.activities.lock();
+        let is_known = self.heard.activities.lock().contains_key(id);
+        if is_known || self.core.store.launch(id).await?.is_some_and(|launch| launch.is_open()) {
+            let mut activities = self.heard.activities.lock();
             let earlier = activities.get(id).cloned().unwrap_or_default();
             let newest = newer.after(earlier.clone());
             if newest != earlier {
@@ -46,26 +46,6 @@ impl Service {
             activities.insert(id.clone(), newest);
         }
         Ok(())
-    }
-
-    /// The launch with the newest word on it.
-    pub(super) fn with_activity(&self, launch: Launch) -> Launch {
-        match self.activities.lock().get(&launch.id) {
-            Some(newest) if launch.is_open() => {
-                Launch { activity: newest.clone().after(launch.activity.clone()), ..launch }
-            }
-            _ => launch,
-        }
-    }
-
-    /// The same of the work of a launch that goes on.
-    pub(super) fn execution_with_activity(&self, execution: Execution) -> Execution {
-        match self.activities.lock().get(&execution.launch) {
-            Some(newest) if execution.outcome.is_none() => {
-                Execution { usage: newest.usage, failure: newest.failure, ..execution }
-            }
-            _ => execution,
-        }
     }
 }
 
@@ -77,6 +57,16 @@ impl Activities {
                 Launch { activity: newest.clone().after(launch.activity.clone()), ..launch }
             }
             _ => launch,
+        }
+    }
+
+    /// The same of the work of a launch that goes on.
+    pub(super) fn execution_with_newest(&self, execution: Execution) -> Execution {
+        match self.lock().get(&execution.launch) {
+            Some(newest) if execution.outcome.is_none() => {
+                Execution { usage: newest.usage, failure: newest.failure, ..execution }
+            }
+            _ => execution,
         }
     }
 }

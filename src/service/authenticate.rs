@@ -57,31 +57,32 @@ impl Service {
         };
         // Whoever shows a wrong passkey doesn't get as far as the only thread that writes.
         let first = attempt.clone();
-        let is_limited = self.read(move |tx| Ok(first.enter(tx)?.is_limited)).await?;
+        let is_limited = self.core.read(move |tx| Ok(first.enter(tx)?.is_limited)).await?;
         if is_limited && !self.session_rate.take(agent_id, project_id) {
             let (agent, project) = (agent_id.clone(), project_id.clone());
             return Err(Refusal::TooManySessions { agent, project }.into());
         }
-        let token = self.world.new_token(presenter.transport.session_token_prefix());
-        let (inputs, guidance) = (self.inputs(), self.guidance());
-        self.write(move |tx| {
-            let entered = attempt.enter(tx)?;
-            open_session(tx, &inputs, entered, token.clone(), guidance)
-        })
-        .await
-        .inspect_err(|_| {
-            if is_limited {
-                self.session_rate.give_back(agent_id, project_id);
-            }
-        })
-        .inspect(|authenticated| {
-            if let Some(waited) = authenticated.waited {
-                counters::UNTIL_AUTHENTICATED.observe(waited);
-            }
-            // Its first call: it is not silent since it printed something.
-            self.activity.touch(&authenticated.session, self.now());
-            crash_point::reach(CrashPoint::Authenticated);
-        })
+        let token = self.core.world.new_token(presenter.transport.session_token_prefix());
+        let (inputs, guidance) = (self.heard.inputs(&self.core), self.core.guidance());
+        self.core
+            .write(move |tx| {
+                let entered = attempt.enter(tx)?;
+                open_session(tx, &inputs, entered, token.clone(), guidance)
+            })
+            .await
+            .inspect_err(|_| {
+                if is_limited {
+                    self.session_rate.give_back(agent_id, project_id);
+                }
+            })
+            .inspect(|authenticated| {
+                if let Some(waited) = authenticated.waited {
+                    counters::UNTIL_AUTHENTICATED.observe(waited);
+                }
+                // Its first call: it is not silent since it printed something.
+                self.heard.calls.touch(&authenticated.session, self.core.now());
+                crash_point::reach(CrashPoint::Authenticated);
+            })
     }
 }
 

@@ -120,7 +120,7 @@ pub(super) fn latest(
 impl Inputs {
     /// Returns the session with the time of its last call.
     pub(super) fn with_last_call(&self, session: Session) -> Session {
-        let last_seen_at = self.calls.last_seen(&session.id).unwrap_or(session.last_seen_at);
+        let last_seen_at = self.heard.calls.last_seen(&session.id).unwrap_or(session.last_seen_at);
         Session { last_seen_at: last_seen_at.max(session.last_seen_at), ..session }
     }
 
@@ -202,7 +202,7 @@ impl Service {
     /// [`Refusal::AgentsNotOverHttp`].
     pub(super) fn check_transport(&self, presenter: Presenter<'_>) -> Result<(), Refusal> {
         match presenter.transport {
-            Transport::Http if !self.settings().serves_agents_over_http => {
+            Transport::Http if !self.core.settings().serves_agents_over_http => {
                 Err(Refusal::AgentsNotOverHttp)
             }
             Transport::Http | Transport::Socket => Ok(()),
@@ -216,20 +216,23 @@ impl Service {
     ) -> Result<Caller, ServiceError> {
         self.check_transport(presenter)?;
         let session = self
+            .core
             .store
             .session_by_token(&token.token_hash())
             .await?
             .ok_or(Refusal::InvalidSession)?;
-        let launch = self.store.launch(&session.launch).await?.ok_or(Refusal::InvalidSession)?;
+        let launch =
+            self.core.store.launch(&session.launch).await?.ok_or(Refusal::InvalidSession)?;
         if !is_presented_by_its_own(&launch, presenter.launch) {
             tracing::warn!(launch_id = %launch.id, "an agent showed the session token of another");
             return Err(Refusal::InvalidSession.into());
         }
         // Only for a token that exists: the path of the socket is not for every client of the network.
         if !presenter.may_use(token) {
-            return Err(
-                Refusal::SessionOfSocket { socket: self.settings().mcp_socket.clone() }.into()
-            );
+            return Err(Refusal::SessionOfSocket {
+                socket: self.core.settings().mcp_socket.clone(),
+            }
+            .into());
         }
         Ok(Caller { session, launch })
     }
@@ -237,11 +240,11 @@ impl Service {
     /// Whether the session may be used; its call is a sign of life.
     fn check_alive(&self, caller: &Caller) -> Result<(), Refusal> {
         caller.session.check_open()?;
-        let now = self.now();
+        let now = self.core.now();
         if self.is_expired(caller, now) {
             return Err(Refusal::SessionExpired);
         }
-        self.activity.touch(&caller.session.id, now);
+        self.heard.calls.touch(&caller.session.id, now);
         Ok(())
     }
 
@@ -251,9 +254,10 @@ impl Service {
             return false;
         }
         let idle = self
-            .activity
+            .heard
+            .calls
             .idle_for(&caller.session.id)
             .unwrap_or_else(|| now.since(caller.session.last_seen_at));
-        idle > self.settings().session_default
+        idle > self.core.settings().session_default
     }
 }

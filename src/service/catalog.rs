@@ -1,7 +1,10 @@
 //! Whom people have work and where: agents, projects, assignments. Each call is one transaction.
 
+pub(super) mod manifest;
+
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::domain::Timestamp;
 use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
@@ -14,8 +17,9 @@ use crate::domain::{Agent, Assignment, Project, Refusal, Secret};
 use crate::rows::{Transaction, agents, assignments, projects};
 use crate::store::Read;
 
+use super::core::Core;
 use super::history::check_seen;
-use super::{Service, ServiceError};
+use super::{Heard, ServiceError};
 
 /// What is to be different about an agent; `None` stays as it is.
 #[derive(Debug, Clone, Default)]
@@ -41,15 +45,25 @@ pub struct ProjectEdit {
     pub seen: Option<i64>,
 }
 
-impl Service {
+/// Agents, projects, and who works where.
+pub struct Catalog {
+    core: Arc<Core>,
+    heard: Heard,
+}
+
+impl Catalog {
+    pub(super) const fn new(core: Arc<Core>, heard: Heard) -> Self {
+        Self { core, heard }
+    }
+
     pub async fn agents(&self) -> Result<Vec<Agent>, ServiceError> {
-        Ok(self.store.agents().await?)
+        Ok(self.core.store.agents().await?)
     }
 
     /// # Errors
     /// `AgentNotFound`.
     pub async fn agent(&self, id: &AgentId) -> Result<Agent, ServiceError> {
-        let agent = self.store.agent(id).await?;
+        let agent = self.core.store.agent(id).await?;
         Ok(agent.ok_or_else(|| Refusal::AgentNotFound { agent: id.clone() })?)
     }
 
@@ -62,34 +76,36 @@ impl Service {
         id: Option<AgentId>,
         edit: &AgentEdit,
     ) -> Result<Agent, ServiceError> {
-        let id = id.unwrap_or_else(|| self.world.new_id(AgentId::PREFIX));
-        let agent = edit.of(self.new_agent(id), self.world.new_salt())?;
-        self.write(move |tx| {
-            if agents::get(tx, &agent.id)?.is_some() {
-                return Err(Refusal::AlreadyExists(format!("agent {}", agent.id)).into());
-            }
-            agents::put(tx, &agent)?;
-            Ok(agent.clone())
-        })
-        .await
+        let id = id.unwrap_or_else(|| self.core.world.new_id(AgentId::PREFIX));
+        let agent = edit.of(self.new_agent(id), self.core.world.new_salt())?;
+        self.core
+            .write(move |tx| {
+                if agents::get(tx, &agent.id)?.is_some() {
+                    return Err(Refusal::AlreadyExists(format!("agent {}", agent.id)).into());
+                }
+                agents::put(tx, &agent)?;
+                Ok(agent.clone())
+            })
+            .await
     }
 
     /// # Errors
     /// `AgentNotFound`, the refusals of [`limits`].
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
-        let (id, edit, inputs) = (id.clone(), edit.clone(), self.inputs());
-        let salt = self.world.new_salt();
-        self.write(move |tx| {
-            let before = agent(tx, &id)?;
-            check_seen("Agent", &id, edit.seen, before.revision)?;
-            let after = edit.of(before.clone(), salt)?;
-            if after != before {
-                agents::put(tx, &after)?;
-                inputs.tell_agents(tx, news_of_agent(&before, &after).as_slice(), None)?;
-            }
-            Ok(after)
-        })
-        .await
+        let (id, edit, inputs) = (id.clone(), edit.clone(), self.heard.inputs(&self.core));
+        let salt = self.core.world.new_salt();
+        self.core
+            .write(move |tx| {
+                let before = agent(tx, &id)?;
+                check_seen("Agent", &id, edit.seen, before.revision)?;
+                let after = edit.of(before.clone(), salt)?;
+                if after != before {
+                    agents::put(tx, &after)?;
+                    inputs.tell_agents(tx, news_of_agent(&before, &after).as_slice(), None)?;
+                }
+                Ok(after)
+            })
+            .await
     }
 
     /// Makes passkeys of the configuration those of their agents; gives the ids that no agent has. Repeating it changes nothing.
@@ -112,16 +128,16 @@ impl Service {
 
     /// A random passkey for an agent; shown once, kept as a hash.
     pub fn new_passkey(&self) -> Secret {
-        self.world.new_token("")
+        self.core.world.new_token("")
     }
 
     /// Returns an agent with the defaults, and with its passkey of the configuration.
     pub(super) fn new_agent(&self, id: AgentId) -> Agent {
-        let settings = self.settings();
+        let settings = self.core.settings();
         let passkey = settings
             .passkeys
             .get(&id)
-            .map(|passkey| PasskeyHash::new(passkey, self.world.new_salt()));
+            .map(|passkey| PasskeyHash::new(passkey, self.core.world.new_salt()));
         Agent {
             name: id.to_string(),
             id,
@@ -129,23 +145,23 @@ impl Service {
             system_prompt: String::new(),
             passkey,
             status: AgentStatus::Active,
-            created_at: self.now(),
+            created_at: self.core.now(),
             revision: 0,
         }
     }
 
     pub async fn projects(&self) -> Result<Vec<(Project, Vec<AgentId>)>, ServiceError> {
-        let assignments = self.store.assignments().await?;
-        let projects = self.store.projects().await?;
+        let assignments = self.core.store.assignments().await?;
+        let projects = self.core.store.projects().await?;
         Ok(projects.into_iter().map(|project| with_members(project, &assignments)).collect())
     }
 
     /// # Errors
     /// `ProjectNotFound`.
     pub async fn project(&self, id: &ProjectId) -> Result<(Project, Vec<AgentId>), ServiceError> {
-        let project = self.store.project(id).await?;
+        let project = self.core.store.project(id).await?;
         let project = project.ok_or_else(|| Refusal::ProjectNotFound { project: id.clone() })?;
-        Ok(with_members(project, &self.store.assignments().await?))
+        Ok(with_members(project, &self.core.store.assignments().await?))
     }
 
     /// Makes a project.
@@ -157,17 +173,18 @@ impl Service {
         id: Option<ProjectId>,
         edit: &ProjectEdit,
     ) -> Result<ProjectId, ServiceError> {
-        let id = id.unwrap_or_else(|| self.world.new_id(ProjectId::PREFIX));
-        let (new, edit) = (edited_project(new_project(id, self.now()), edit)?, edit.clone());
-        self.write(move |tx| {
-            if projects::get(tx, &new.id)?.is_some() {
-                return Err(Refusal::AlreadyExists(format!("project {}", new.id)).into());
-            }
-            projects::put(tx, &new)?;
-            edit.assign(tx, &new.id)?;
-            Ok(new.id.clone())
-        })
-        .await
+        let id = id.unwrap_or_else(|| self.core.world.new_id(ProjectId::PREFIX));
+        let (new, edit) = (edited_project(new_project(id, self.core.now()), edit)?, edit.clone());
+        self.core
+            .write(move |tx| {
+                if projects::get(tx, &new.id)?.is_some() {
+                    return Err(Refusal::AlreadyExists(format!("project {}", new.id)).into());
+                }
+                projects::put(tx, &new)?;
+                edit.assign(tx, &new.id)?;
+                Ok(new.id.clone())
+            })
+            .await
     }
 
     /// # Errors
@@ -177,24 +194,25 @@ impl Service {
         id: &ProjectId,
         edit: &ProjectEdit,
     ) -> Result<(), ServiceError> {
-        let (id, edit, inputs) = (id.clone(), edit.clone(), self.inputs());
-        self.write(move |tx| {
-            let before = project(tx, &id)?;
-            check_seen("Project", &id, edit.seen, before.revision)?;
-            let after = edited_project(before.clone(), &edit)?;
-            let mut news = edit.assign(tx, &id)?;
-            if after != before {
-                projects::put(tx, &after)?;
-                news.extend(news_of_project(&before, &after));
-            }
-            Ok(inputs.tell_agents(tx, &news, None)?)
-        })
-        .await
+        let (id, edit, inputs) = (id.clone(), edit.clone(), self.heard.inputs(&self.core));
+        self.core
+            .write(move |tx| {
+                let before = project(tx, &id)?;
+                check_seen("Project", &id, edit.seen, before.revision)?;
+                let after = edited_project(before.clone(), &edit)?;
+                let mut news = edit.assign(tx, &id)?;
+                if after != before {
+                    projects::put(tx, &after)?;
+                    news.extend(news_of_project(&before, &after));
+                }
+                Ok(inputs.tell_agents(tx, &news, None)?)
+            })
+            .await
     }
 
     /// Every agent that works in a project, by project, then agent.
     pub async fn assignments(&self) -> Result<Vec<Assignment>, ServiceError> {
-        Ok(self.store.assignments().await?)
+        Ok(self.core.store.assignments().await?)
     }
 }
 

@@ -38,24 +38,25 @@ impl Service {
     /// # Errors
     /// As [`Service::identify`].
     pub async fn hand_out(&self, caller: &Caller) -> Result<Pending, ServiceError> {
-        let (caller, inputs) = (caller.clone(), self.inputs());
-        self.write(move |tx| {
-            let key = &caller.session.key;
-            let (_, session) = latest(tx, &caller)?;
-            let pending = pending(tx, key)?;
-            let before = pending.first().map(|message| message.seq);
-            let earlier =
-                MessageFilter { before, end: ChatEnd::Newest, ..visible(key, MAX_CONTEXT) };
-            let context = newest_fitting(messages::list(tx, &earlier)?, CONTEXT_BYTES);
-            let handed_out =
-                pending.last().map_or(0, |message| message.seq).max(session.handed_out);
-            if handed_out != session.handed_out {
-                let session = Session { handed_out, ..session };
-                sessions::put(tx, &inputs.with_last_call(session))?;
-            }
-            Ok(Pending { pending, context })
-        })
-        .await
+        let (caller, inputs) = (caller.clone(), self.heard.inputs(&self.core));
+        self.core
+            .write(move |tx| {
+                let key = &caller.session.key;
+                let (_, session) = latest(tx, &caller)?;
+                let pending = pending(tx, key)?;
+                let before = pending.first().map(|message| message.seq);
+                let earlier =
+                    MessageFilter { before, end: ChatEnd::Newest, ..visible(key, MAX_CONTEXT) };
+                let context = newest_fitting(messages::list(tx, &earlier)?, CONTEXT_BYTES);
+                let handed_out =
+                    pending.last().map_or(0, |message| message.seq).max(session.handed_out);
+                if handed_out != session.handed_out {
+                    let session = Session { handed_out, ..session };
+                    sessions::put(tx, &inputs.with_last_call(session))?;
+                }
+                Ok(Pending { pending, context })
+            })
+            .await
     }
 
     /// Says `content` in the chat of `caller`: the answer to what it was given, which counts as read from then on. Repeated
@@ -65,17 +66,18 @@ impl Service {
     /// `Invalid` for a content that is none; `TooManyMessages`; as [`Service::identify`].
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
         let content = said(content)?;
-        let content = self.redacted(&content).into_owned();
+        let content = self.core.redacted(&content).into_owned();
         // Refused only after it is known not to be a repetition.
-        let (reservation, refusal) = match self.reserve(&caller.launch, Creation::Message, 1).await
-        {
-            Ok(reservation) => (Some(reservation), None),
-            Err(ServiceError::Refused(refusal)) => (None, Some(refusal)),
-            Err(error) => return Err(error),
-        };
+        let (reservation, refusal) =
+            match self.creations.reserve(&self.core, &caller.launch, Creation::Message, 1).await {
+                Ok(reservation) => (Some(reservation), None),
+                Err(ServiceError::Refused(refusal)) => (None, Some(refusal)),
+                Err(error) => return Err(error),
+            };
         self.chat_goes_on(&caller.launch.id);
         let caller = caller.clone();
         let (id, is_new) = self
+            .core
             .write(move |tx| {
                 let key = &caller.session.key;
                 let (_, session) = latest(tx, &caller)?;

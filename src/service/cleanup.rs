@@ -43,9 +43,9 @@ impl Service {
     /// Ends what has run out of time and writes down when each session was last seen.
     pub async fn cleanup(&self) -> Result<(), ServiceError> {
         let began = self.moment();
-        let sessions = self.store.open_sessions().await?;
-        let open = self.store.open_launches().await?;
-        self.activities.keep_only(|id| open.iter().any(|launch| launch.id == *id));
+        let sessions = self.core.store.open_sessions().await?;
+        let open = self.core.store.open_launches().await?;
+        self.heard.activities.keep_only(|id| open.iter().any(|launch| launch.id == *id));
         self.creations.keep_only(|id| open.iter().any(|launch| launch.id == *id));
         self.shims.keep_only(|id| open.iter().any(|launch| launch.id == *id));
         for launch in open {
@@ -56,15 +56,16 @@ impl Service {
         }
         self.end_look(Look::Cleanup, began);
         self.correct_accounts().await?;
-        self.forget_credentials().await?;
+        self.credentials.forget_old().await?;
         self.write_down_activity().await?;
         self.forget_the_past().await
     }
 
     async fn expire(&self, launch: &Launch, sessions: &[Session]) -> Result<(), ServiceError> {
         if self.has_lapsed(launch) {
-            let ended =
-                self.happen(&launch.id, &[LaunchEvent::ClaimLapsed { at: self.now() }]).await?;
+            let ended = self
+                .happen(&launch.id, &[LaunchEvent::ClaimLapsed { at: self.core.now() }])
+                .await?;
             ended.iter().for_each(log_end);
             return Ok(());
         }
@@ -80,7 +81,7 @@ impl Service {
             authenticated_at,
             at_first,
         );
-        let is_too_old = lasted > self.settings().session_maximum;
+        let is_too_old = lasted > self.core.settings().session_maximum;
         if launch.is_kept() {
             if is_too_old {
                 tracing::info!(launch_id = %launch.id, "session is past its maximum; its agent is stopped");
@@ -91,11 +92,11 @@ impl Service {
         let Some(session) = sessions.iter().find(|open| open.id == *session) else {
             return Ok(());
         };
-        let idle = self.activity.idle_for(&session.id).unwrap_or_else(|| {
+        let idle = self.heard.calls.idle_for(&session.id).unwrap_or_else(|| {
             let subject = Subject::Silence(session.id.clone(), session.last_seen_at);
             self.lasted(Look::Cleanup, subject, session.last_seen_at, AtFirst::Believe)
         });
-        if is_too_old || idle > self.settings().session_default {
+        if is_too_old || idle > self.core.settings().session_default {
             self.expire_session(&launch.id).await?;
         }
         Ok(())
@@ -104,7 +105,7 @@ impl Service {
     /// Whether no process can live that this claim was for. A restart of the server gives it all its time anew.
     fn has_lapsed(&self, launch: &Launch) -> bool {
         // By which it was made may be longer than what counts now.
-        let (start, stop) = self.longest.with(&self.settings());
+        let (start, stop) = self.longest.with(&self.core.settings());
         let start = match launch.state {
             LaunchState::Starting { deadline } => start.max(deadline.since(launch.claimed_at)),
             _ => start,
@@ -128,8 +129,9 @@ impl Service {
     }
 
     async fn expire_session(&self, launch: &LaunchId) -> Result<(), ServiceError> {
-        let (id, inputs) = (launch.clone(), self.inputs());
+        let (id, inputs) = (launch.clone(), self.heard.inputs(&self.core));
         let after = self
+            .core
             .write(move |tx| {
                 let Some(launch) = launches::get(tx, &id)?.filter(Launch::is_open) else {
                     return Ok(None);
@@ -143,29 +145,31 @@ impl Service {
     }
 
     async fn write_down_activity(&self) -> Result<(), ServiceError> {
-        let open = self.store.open_sessions().await?;
+        let open = self.core.store.open_sessions().await?;
         let seen: Vec<(SessionId, Timestamp)> = open
             .iter()
             .filter_map(|session| {
-                let last_seen_at = self.activity.last_seen(&session.id)?;
+                let last_seen_at = self.heard.calls.last_seen(&session.id)?;
                 (last_seen_at > session.last_seen_at).then(|| (session.id.clone(), last_seen_at))
             })
             .collect();
         if !seen.is_empty() {
-            self.write(move |tx| {
-                for (id, last_seen_at) in &seen {
-                    // A session that ended meanwhile keeps what its end wrote.
-                    let session = sessions::get(tx, id)?.filter(|session| session.ended.is_none());
-                    if let Some(session) = session {
-                        sessions::put(tx, &Session { last_seen_at: *last_seen_at, ..session })?;
+            self.core
+                .write(move |tx| {
+                    for (id, last_seen_at) in &seen {
+                        // A session that ended meanwhile keeps what its end wrote.
+                        let session =
+                            sessions::get(tx, id)?.filter(|session| session.ended.is_none());
+                        if let Some(session) = session {
+                            sessions::put(tx, &Session { last_seen_at: *last_seen_at, ..session })?;
+                        }
                     }
-                }
-                Ok(())
-            })
-            .await?;
+                    Ok(())
+                })
+                .await?;
         }
         let is_open = |id: &SessionId| open.iter().any(|session| session.id == *id);
-        self.activity.keep_only(is_open);
+        self.heard.calls.keep_only(is_open);
         Ok(())
     }
 }

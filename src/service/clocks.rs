@@ -66,7 +66,7 @@ impl Clocks {
 impl Service {
     /// Now, on both clocks.
     pub(super) fn moment(&self) -> Moment {
-        Moment { wall: self.now(), steady: Steady::after(self.clocks.began.elapsed()) }
+        Moment { wall: self.core.now(), steady: Steady::after(self.clocks.began.elapsed()) }
     }
 
     /// Now, for what is destroyed by its age.
@@ -107,6 +107,6 @@ impl Service {
             return None;
         };
         // One that was there before this program may have called just before.
-        Some(self.activity.idle_for(session).unwrap_or_else(|| self.clocks.began.elapsed()))
+        Some(self.heard.calls.idle_for(session).unwrap_or_else(|| self.clocks.began.elapsed()))
     }
 }

@@ -60,27 +60,28 @@ impl Service {
         project: &ProjectId,
     ) -> Result<(), ServiceError> {
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
-        let opening = self.guidance().chat_started();
-        self.write(move |tx| {
-            let facts = startable::of_key(tx, &key)?;
-            check_may_chat(&facts)?;
-            if !is_open(&facts) && facts.record.wanted_since.is_none() {
-                let opening = Message {
-                    sender: Sender::System,
-                    is_visible: false,
-                    ..new_message(tx, None, &key, opening.to_owned())
-                };
-                messages::add(tx, &opening)?;
-                tx.event(chat_event("chat.started", tx.now(), &key));
-            }
-            let record = facts.record.clone().released();
-            let record = if listens(&facts) { record } else { record.wanted(tx.now()) };
-            if record != facts.record {
-                pairs::put(tx, &record)?;
-            }
-            Ok(())
-        })
-        .await
+        let opening = self.core.guidance().chat_started();
+        self.core
+            .write(move |tx| {
+                let facts = startable::of_key(tx, &key)?;
+                check_may_chat(&facts)?;
+                if !is_open(&facts) && facts.record.wanted_since.is_none() {
+                    let opening = Message {
+                        sender: Sender::System,
+                        is_visible: false,
+                        ..new_message(tx, None, &key, opening.to_owned())
+                    };
+                    messages::add(tx, &opening)?;
+                    tx.event(chat_event("chat.started", tx.now(), &key));
+                }
+                let record = facts.record.clone().released();
+                let record = if listens(&facts) { record } else { record.wanted(tx.now()) };
+                if record != facts.record {
+                    pairs::put(tx, &record)?;
+                }
+                Ok(())
+            })
+            .await
     }
 
     /// Closes a chat: nobody is wanted for it, and its agent is told to go; its process has `run.linger` to do so. Repeating it
@@ -90,8 +91,9 @@ impl Service {
     /// `AgentNotFound`, `ProjectNotFound`.
     pub async fn end_chat(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
         let of = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
-        let inputs = self.inputs();
+        let inputs = self.heard.inputs(&self.core);
         let ended = self
+            .core
             .write(move |tx| {
                 check_known(tx, &of.agent, &of.project)?;
                 let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
@@ -116,7 +118,7 @@ impl Service {
             .await?;
         crash_point::reach(CrashPoint::StopWanted);
         if let Some(launch) = ended {
-            self.activities.forget(&launch.id);
+            self.heard.activities.forget(&launch.id);
             log_end(&launch);
         }
         Ok(())
@@ -130,10 +132,10 @@ impl Service {
         &self,
         project: &ProjectId,
     ) -> Result<BTreeMap<AgentId, OpenSessions>, ServiceError> {
-        let (_, members) = self.project(project).await?;
+        let (_, members) = self.catalog.project(project).await?;
         let mut sessions: BTreeMap<AgentId, OpenSessions> =
             members.into_iter().map(|agent| (agent, OpenSessions::default())).collect();
-        for launch in self.store.open_launches().await? {
+        for launch in self.core.store.open_launches().await? {
             if launch.key.project != *project
                 || !matches!(launch.state, LaunchState::Running { .. })
             {
@@ -163,29 +165,30 @@ impl Service {
         let content = said(content)?.into_owned();
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         // Before it is written: a chat that is about to end would not wait for it.
-        let facts = self.store.pair_facts(&key).await?;
+        let facts = self.core.store.pair_facts(&key).await?;
         if let Some(open) = facts.open.as_ref().filter(|_| listens(&facts)) {
             self.chat_goes_on(&open.id);
         }
         let id = id.cloned();
-        self.write(move |tx| {
-            let facts = startable::of_key(tx, &key)?;
-            check_may_chat(&facts)?;
-            if let Some(said) = said_before(tx, id.as_ref(), &key, &content)? {
-                return Ok(said);
-            }
-            let message = new_message(tx, id.clone(), &key, content.clone());
-            tx.event(message_event(&message));
-            messages::add(tx, &message)?;
-            if !listens(&facts) {
-                let record = facts.record.clone().wanted(message.created_at);
-                if record != facts.record {
-                    pairs::put(tx, &record)?;
+        self.core
+            .write(move |tx| {
+                let facts = startable::of_key(tx, &key)?;
+                check_may_chat(&facts)?;
+                if let Some(said) = said_before(tx, id.as_ref(), &key, &content)? {
+                    return Ok(said);
                 }
-            }
-            Ok(message)
-        })
-        .await
+                let message = new_message(tx, id.clone(), &key, content.clone());
+                tx.event(message_event(&message));
+                messages::add(tx, &message)?;
+                if !listens(&facts) {
+                    let record = facts.record.clone().wanted(message.created_at);
+                    if record != facts.record {
+                        pairs::put(tx, &record)?;
+                    }
+                }
+                Ok(message)
+            })
+            .await
     }
 
     /// What was said, as far as anybody is shown it. With `patience`, an empty page after a message is waited with for so long
@@ -206,7 +209,7 @@ impl Service {
         let mut time_is_up = std::pin::pin!(tokio::time::sleep(patience));
         loop {
             let (of, page) = (key.clone(), page.clone());
-            let found = self.read(move |tx| read_page(tx, &of, &page)).await?;
+            let found = self.core.read(move |tx| read_page(tx, &of, &page)).await?;
             if !found.messages.is_empty() || patience.is_zero() || time_is_up.is_elapsed() {
                 return Ok(found);
             }

@@ -70,19 +70,19 @@ pub struct Work {
 impl Service {
     /// Everything that may be started and all open launches, whoever keeps them.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
-        let (at, backoff) = (self.now(), self.settings().backoff);
-        let startable = self.store.startable().await?.into_iter();
+        let (at, backoff) = (self.core.now(), self.core.settings().backoff);
+        let startable = self.core.store.startable().await?.into_iter();
         let startable = startable.filter_map(|facts| self.while_held(facts).candidate(backoff, at));
-        let launches = self.store.open_launches().await?.into_iter().map(|launch| {
+        let launches = self.core.store.open_launches().await?.into_iter().map(|launch| {
             let idle_ms = self.idle_for(&launch).and_then(millis);
             let is_shim_unknown = launch.pid.is_some() && !self.shims.is_reported(&launch.id);
             LaunchFacts { idle_ms, is_shim_unknown, ..LaunchFacts::from(launch) }
         });
         Ok(ServerView {
             at,
-            linger_ms: millis(self.settings().linger),
-            start_timeout_ms: millis(self.settings().start_timeout),
-            session_maximum_ms: millis(self.settings().session_maximum),
+            linger_ms: millis(self.core.settings().linger),
+            start_timeout_ms: millis(self.core.settings().start_timeout),
+            session_maximum_ms: millis(self.core.settings().session_maximum),
             run: format!("{:x}", self.run),
             startable: startable.collect(),
             launches: launches.collect(),
@@ -139,6 +139,7 @@ impl Service {
         id: &LaunchId,
     ) -> Result<Launch, ServiceError> {
         let launch = self
+            .core
             .store
             .launch(id)
             .await?
@@ -159,17 +160,17 @@ impl Service {
         let event = |report: &ProcessReport| match report {
             // Nothing is reported before it happened: a clock that is ahead would hide failures from the back-off.
             ProcessReport::Started { pid, at, .. } => {
-                LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.now()) }
+                LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.core.now()) }
             }
             ProcessReport::Exited { exit } => LaunchEvent::Exited { exit: *exit },
             ProcessReport::Ended { end, at } => {
                 let end = match end {
                     ProcessEnd::StartFailed(reason) => ProcessEnd::StartFailed(
-                        self.redacted(&limits::REASON.cut(reason)).into_owned(),
+                        self.core.redacted(&limits::REASON.cut(reason)).into_owned(),
                     ),
                     other => other.clone(),
                 };
-                LaunchEvent::ProcessEnded { end, at: (*at).min(self.now()) }
+                LaunchEvent::ProcessEnded { end, at: (*at).min(self.core.now()) }
             }
         };
         for report in reports {
@@ -189,15 +190,15 @@ impl Service {
     /// coordinator takes out what is secret or acts on a terminal.
     pub async fn keep_output_tail(&self, id: &LaunchId, tail: &str) -> Result<(), ServiceError> {
         // It comes with the end, which comes after it.
-        if self.store.launch(id).await?.is_none_or(|launch| !launch.is_open()) {
+        if self.core.store.launch(id).await?.is_none_or(|launch| !launch.is_open()) {
             return Ok(());
         }
         let from = tail.ceil_char_boundary(tail.len().saturating_sub(limits::MAX_OUTPUT_TAIL));
         let tail = printable::lines(&tail[from..]);
         let tail = Redactor::default().redact(tail.as_bytes());
-        let tail = self.redacted(&String::from_utf8_lossy(&tail)).into_owned();
+        let tail = self.core.redacted(&String::from_utf8_lossy(&tail)).into_owned();
         let id = id.clone();
-        self.write(move |tx| Ok(output_tails::put(tx, &id, &tail)?)).await
+        self.core.write(move |tx| Ok(output_tails::put(tx, &id, &tail)?)).await
     }
 
     /// Marks a launch to be ended; the first reason wins, an ended or unknown launch stays as it is.
@@ -212,7 +213,7 @@ impl Service {
         reason: StopReason,
         patience: Duration,
     ) -> Result<(), ServiceError> {
-        self.want_end(id, LaunchEvent::StopWanted { reason, at: self.now(), patience }).await
+        self.want_end(id, LaunchEvent::StopWanted { reason, at: self.core.now(), patience }).await
     }
 
     /// Lets happen to a launch what is to end it.
@@ -235,8 +236,9 @@ impl Service {
         id: &LaunchId,
         events: &[LaunchEvent],
     ) -> Result<Option<Launch>, ServiceError> {
-        let (of, all, inputs) = (id.clone(), events.to_vec(), self.inputs());
+        let (of, all, inputs) = (id.clone(), events.to_vec(), self.heard.inputs(&self.core));
         let (ended, started_after) = self
+            .core
             .write(move |tx| {
                 let Some(before) = launches::get(tx, &of)? else {
                     return Ok((None, None));
@@ -257,7 +259,7 @@ impl Service {
             counters::UNTIL_STARTED.observe(started_after);
         }
         if ended.is_some() {
-            self.activities.forget(id);
+            self.heard.activities.forget(id);
         }
         Ok(ended)
     }
@@ -298,7 +300,7 @@ impl Service {
     ) -> Result<(), Refusal> {
         if let Some(incarnation) = incarnation {
             // In memory: what was refused has ended, and what wasn't there to be refused is when both speak again.
-            let heard = self.incarnations().hear(coordinator, incarnation, self.now());
+            let heard = self.incarnations().hear(coordinator, incarnation, self.core.now());
             match heard {
                 Heard::Latest => {}
                 Heard::Successor => {
@@ -311,13 +313,13 @@ impl Service {
                 }
             }
         }
-        self.coordinators.heard_from(coordinator, self.now());
+        self.coordinators.heard_from(coordinator, self.core.now());
         Ok(())
     }
 
     /// Notes that a coordinator without an id asked for something.
     pub fn hear_unnamed_coordinator(&self) {
-        self.coordinators.heard_from_unlisted(self.now());
+        self.coordinators.heard_from_unlisted(self.core.now());
     }
 }
 

@@ -9,8 +9,9 @@ use crate::domain::creation::CreationLimits;
 use crate::domain::{Assignment, Launch, LaunchId, Refusal};
 use crate::store::{MessageFilter, StoreError};
 
+use super::ServiceError;
 use super::chat::visible;
-use super::{Service, ServiceError};
+use super::core::Core;
 
 /// The kind of the event that tells of a new task; one that an agent created names its launch.
 pub(super) const TASK_CREATED: &str = "task.created";
@@ -61,35 +62,41 @@ impl Drop for Reservation<'_> {
     }
 }
 
-impl Service {
+impl Creations {
     /// Counts `n_new` more creations of `launch`, which calls at the same time see.
     ///
     /// # Errors
     /// `TooManyTasks`, `TooManyMessages`.
     pub(super) async fn reserve(
         &self,
+        core: &Core,
         launch: &Launch,
         creation: Creation,
         n_new: usize,
     ) -> Result<Reservation<'_>, ServiceError> {
         let key = (launch.id.clone(), creation);
-        let is_known = self.creations.lock().contains_key(&key);
-        let n_stored = if is_known { 0 } else { self.count_stored(launch, creation).await? };
-        let mut all = self.creations.lock();
+        let is_known = self.lock().contains_key(&key);
+        let n_stored =
+            if is_known { 0 } else { Self::count_stored(core, launch, creation).await? };
+        let mut all = self.lock();
         // Another call may have counted meanwhile, and added its own.
         let n_created = all.entry(key.clone()).or_insert(n_stored);
-        check(&self.settings().creation, creation, *n_created, n_new)?;
+        check(&core.settings().creation, creation, *n_created, n_new)?;
         *n_created += n_new;
-        Ok(Reservation { creations: &self.creations, key, n_new })
+        Ok(Reservation { creations: self, key, n_new })
     }
 
-    async fn count_stored(&self, launch: &Launch, creation: Creation) -> Result<usize, StoreError> {
+    async fn count_stored(
+        core: &Core,
+        launch: &Launch,
+        creation: Creation,
+    ) -> Result<usize, StoreError> {
         let mut n_stored = 0;
         match creation {
             Creation::Task => {
-                let mut after = self.store.last_event_before(launch.claimed_at).await?;
+                let mut after = core.store.last_event_before(launch.claimed_at).await?;
                 loop {
-                    let events = self.store.events(after, PAGE).await?;
+                    let events = core.store.events(after, PAGE).await?;
                     let is_ours = |launch_id: Option<&LaunchId>| launch_id == Some(&launch.id);
                     n_stored += events
                         .iter()
@@ -106,12 +113,12 @@ impl Service {
                     project: launch.key.project.clone(),
                     agent: launch.key.agent.clone(),
                 };
-                let mut after = self.store.last_message_before(&chat, launch.claimed_at).await?;
+                let mut after = core.store.last_message_before(&chat, launch.claimed_at).await?;
                 loop {
                     let (sender, from) = (Some(Sender::Agent), Some(after));
                     let filter =
                         MessageFilter { sender, after: from, ..visible(&launch.key, PAGE) };
-                    let messages = self.store.messages(&filter).await?;
+                    let messages = core.store.messages(&filter).await?;
                     n_stored += messages.len();
                     match messages.last() {
                         Some(last) if messages.len() == PAGE => after = last.seq,

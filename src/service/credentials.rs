@@ -1,6 +1,7 @@
 //! The ways in for people and scripts: one makes a login link, a browser uses it up for a cookie, scripts get tokens, and all of
 //! it is listed and taken back. A secret is told once, to whoever asked for it; the store has its hash.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,11 +9,19 @@ use tokio::time::Instant;
 use crate::domain::credential::{COOKIE_LIFE, CredentialKind, LINK_LIFE, LinkFault, Role};
 use crate::domain::secret::OPERATOR_TOKEN_PREFIX;
 use crate::domain::{Credential, CredentialId, Refusal, Secret, Timestamp, limits};
-use crate::nudge::sleep_until;
+use crate::nudge::{Nudges, sleep_until};
 use crate::rows::{Transaction, credentials};
 use crate::store::StoreError;
 
-use super::{Service, ServiceError};
+use super::ServiceError;
+use super::core::Core;
+
+/// All by which people and scripts come in.
+pub struct Credentials {
+    core: Arc<Core>,
+    /// Woken by each change of a credential.
+    changed: Nudges<CredentialId>,
+}
 
 /// A credential that was just made, with what only its bearer is to know.
 #[derive(Debug, Clone)]
@@ -21,14 +30,18 @@ pub struct MadeCredential {
     pub secret: Secret,
 }
 
-impl Service {
+impl Credentials {
+    pub(super) const fn new(core: Arc<Core>, changed: Nudges<CredentialId>) -> Self {
+        Self { core, changed }
+    }
+
     /// Makes a link by which one browser may come in, within [`LINK_LIFE`].
     ///
     /// # Errors
     /// The refusals of [`limits`].
     pub async fn make_link(&self, name: &str, role: Role) -> Result<MadeCredential, ServiceError> {
-        let expires_at = self.now() + LINK_LIFE;
-        self.make_credential(CredentialKind::Link, name, role, Some(expires_at)).await
+        let expires_at = self.core.now() + LINK_LIFE;
+        self.make(CredentialKind::Link, name, role, Some(expires_at)).await
     }
 
     /// Makes a token for a script, good for `life`, or until it is revoked.
@@ -41,11 +54,11 @@ impl Service {
         role: Role,
         life: Option<Duration>,
     ) -> Result<MadeCredential, ServiceError> {
-        let expires_at = life.map(|life| self.now() + life);
-        self.make_credential(CredentialKind::Token, name, role, expires_at).await
+        let expires_at = life.map(|life| self.core.now() + life);
+        self.make(CredentialKind::Token, name, role, expires_at).await
     }
 
-    async fn make_credential(
+    async fn make(
         &self,
         kind: CredentialKind,
         name: &str,
@@ -54,11 +67,11 @@ impl Service {
     ) -> Result<MadeCredential, ServiceError> {
         let name = limits::NAME.take(name)?.into_owned();
         let secret = self.new_secret();
-        self.write(move |tx| Ok(add(tx, kind, &name, role, &secret, expires_at)?)).await
+        self.core.write(move |tx| Ok(add(tx, kind, &name, role, &secret, expires_at)?)).await
     }
 
     fn new_secret(&self) -> Secret {
-        self.world.new_token(OPERATOR_TOKEN_PREFIX)
+        self.core.world.new_token(OPERATOR_TOKEN_PREFIX)
     }
 
     /// What is wrong with a login link, if anything. Uses nothing up.
@@ -66,8 +79,8 @@ impl Service {
     /// # Errors
     /// `LinkNotValid`.
     pub async fn look_at_link(&self, link: &Secret) -> Result<Credential, ServiceError> {
-        let found = self.store.credential_by_secret(&link.token_hash()).await?;
-        Ok(checked_link(found, self.now())?)
+        let found = self.core.store.credential_by_secret(&link.token_hash()).await?;
+        Ok(checked_link(found, self.core.now())?)
     }
 
     /// Uses a login link up: a cookie for it. Of two who use the same link at once, one gets in.
@@ -76,27 +89,28 @@ impl Service {
     /// `LinkNotValid`.
     pub async fn use_link(&self, link: &Secret) -> Result<MadeCredential, ServiceError> {
         let (link, secret) = (link.token_hash(), self.new_secret());
-        self.write(move |tx| {
-            let (found, now) = (credentials::find_by_secret(tx, &link)?, tx.now());
-            let link = checked_link(found, now)?;
-            let (kind, expires_at) = (CredentialKind::Cookie, Some(now + COOKIE_LIFE));
-            let (name, role) = (link.name.clone(), link.role);
-            let used = Credential { revoked_at: Some(now), last_used_at: Some(now), ..link };
-            credentials::put(tx, &used)?;
-            Ok(add(tx, kind, &name, role, &secret, expires_at)?)
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                let (found, now) = (credentials::find_by_secret(tx, &link)?, tx.now());
+                let link = checked_link(found, now)?;
+                let (kind, expires_at) = (CredentialKind::Cookie, Some(now + COOKIE_LIFE));
+                let (name, role) = (link.name.clone(), link.role);
+                let used = Credential { revoked_at: Some(now), last_used_at: Some(now), ..link };
+                credentials::put(tx, &used)?;
+                Ok(add(tx, kind, &name, role, &secret, expires_at)?)
+            })
+            .await
     }
 
     /// Who shows `secret`; `None` for nobody who may come in by this `kind`. Found by its hash: how long that takes says nothing
     /// about the secret.
-    pub async fn credential_of(
+    pub async fn find(
         &self,
         kind: CredentialKind,
         secret: &Secret,
     ) -> Result<Option<Credential>, ServiceError> {
-        let now = self.now();
-        let found = self.store.credential_by_secret(&secret.token_hash()).await?;
+        let now = self.core.now();
+        let found = self.core.store.credential_by_secret(&secret.token_hash()).await?;
         let Some(credential) = found.filter(|found| found.kind == kind && found.is_good(now))
         else {
             return Ok(None);
@@ -112,26 +126,28 @@ impl Service {
     }
 
     async fn note_use(&self, id: CredentialId) -> Result<(), ServiceError> {
-        self.write(move |tx| {
-            let now = tx.now();
-            // Another request of the same bearer may have noted it, or it was revoked just now:
-            // the next request will see.
-            let is_news = |found: &Credential| found.is_good(now) && found.is_new_use(now);
-            if let Some(found) = credentials::get(tx, &id)?.filter(is_news) {
-                credentials::put(tx, &Credential { last_used_at: Some(now), ..found })?;
-            }
-            Ok(())
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                let now = tx.now();
+                // Another request of the same bearer may have noted it, or it was revoked just now:
+                // the next request will see.
+                let is_news = |found: &Credential| found.is_good(now) && found.is_new_use(now);
+                if let Some(found) = credentials::get(tx, &id)?.filter(is_news) {
+                    credentials::put(tx, &Credential { last_used_at: Some(now), ..found })?;
+                }
+                Ok(())
+            })
+            .await
     }
 
     /// Returns when nobody may come in by this credential any more, or when that can't be told. Cancel-safe.
-    pub async fn credential_ended(&self, id: &CredentialId) {
-        let mut changed = self.waiting.credentials.listen(id.clone());
-        while let Ok(Some(credential)) = self.store.credential(id).await
-            && credential.is_good(self.now())
+    pub async fn ended(&self, id: &CredentialId) {
+        let mut changed = self.changed.listen(id.clone());
+        while let Ok(Some(credential)) = self.core.store.credential(id).await
+            && credential.is_good(self.core.now())
         {
-            let expires_at = credential.expires_at.map(|at| Instant::now() + at.since(self.now()));
+            let expires_at =
+                credential.expires_at.map(|at| Instant::now() + at.since(self.core.now()));
             tokio::select! {
                 () = changed.woken() => {}
                 () = sleep_until(expires_at) => {}
@@ -140,9 +156,9 @@ impl Service {
     }
 
     /// All by which somebody may come in now, by creation.
-    pub async fn credentials(&self) -> Result<Vec<Credential>, ServiceError> {
-        let now = self.now();
-        let all = self.store.credentials().await?;
+    pub async fn list(&self) -> Result<Vec<Credential>, ServiceError> {
+        let now = self.core.now();
+        let all = self.core.store.credentials().await?;
         Ok(all.into_iter().filter(|credential| credential.is_good(now)).collect())
     }
 
@@ -150,37 +166,39 @@ impl Service {
     ///
     /// # Errors
     /// `CredentialNotFound`.
-    pub async fn revoke_credential(&self, id: &CredentialId) -> Result<Credential, ServiceError> {
+    pub async fn revoke(&self, id: &CredentialId) -> Result<Credential, ServiceError> {
         let id = id.clone();
-        self.write(move |tx| {
-            let found = credentials::get(tx, &id)?;
-            let before =
-                found.ok_or_else(|| Refusal::CredentialNotFound { credential: id.clone() })?;
-            let revoked_at = Some(before.revoked_at.unwrap_or(tx.now()));
-            let after = Credential { revoked_at, ..before.clone() };
-            if after != before {
-                credentials::put(tx, &after)?;
-            }
-            Ok(after)
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                let found = credentials::get(tx, &id)?;
+                let before =
+                    found.ok_or_else(|| Refusal::CredentialNotFound { credential: id.clone() })?;
+                let revoked_at = Some(before.revoked_at.unwrap_or(tx.now()));
+                let after = Credential { revoked_at, ..before.clone() };
+                if after != before {
+                    credentials::put(tx, &after)?;
+                }
+                Ok(after)
+            })
+            .await
     }
 
     /// Forgets what has ended and nobody asks for any more.
-    pub(super) async fn forget_credentials(&self) -> Result<(), ServiceError> {
-        let now = self.now();
-        let mut old = self.store.credentials().await?;
+    pub(super) async fn forget_old(&self) -> Result<(), ServiceError> {
+        let now = self.core.now();
+        let mut old = self.core.store.credentials().await?;
         old.retain(|credential| credential.is_forgettable(now));
         if old.is_empty() {
             return Ok(());
         }
-        self.write(move |tx| {
-            for credential in &old {
-                credentials::forget(tx, &credential.id)?;
-            }
-            Ok(())
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                for credential in &old {
+                    credentials::forget(tx, &credential.id)?;
+                }
+                Ok(())
+            })
+            .await
     }
 }
 

@@ -70,7 +70,7 @@ pub struct Follower {
 impl Service {
     /// The number of the newest event; 0 before the first.
     pub async fn newest_event(&self) -> Result<i64, ServiceError> {
-        Ok(self.store.event_span().await?.newest)
+        Ok(self.core.store.event_span().await?.newest)
     }
 
     /// Follows what happens after the event with this number, or from now on.
@@ -79,7 +79,7 @@ impl Service {
         let handed = self.newsroom.0.subscribe();
         let (after, is_behind) = match after {
             Some(after) => (after, true),
-            None => (self.store.event_span().await?.newest, false),
+            None => (self.core.store.event_span().await?.newest, false),
         };
         Ok(Follower { service: Arc::clone(self), handed, after, is_behind })
     }
@@ -124,13 +124,13 @@ impl Service {
             return Ok(None);
         }
         let Some(mut after) = last else {
-            let newest = self.store.event_span().await?.newest;
+            let newest = self.core.store.event_span().await?.newest;
             // Whoever isn't there yet sees that something came before, and reads it.
             let _ = self.newsroom.0.send(Handed::Events { after: newest, events: Arc::new([]) });
             return Ok(Some(newest));
         };
         loop {
-            let events = self.store.events(after, MAX_BATCH).await?;
+            let events = self.core.store.events(after, MAX_BATCH).await?;
             let Some(newest) = events.last().map(|event| event.seq) else {
                 return Ok(Some(after));
             };
@@ -186,12 +186,12 @@ impl Follower {
 
     /// What the store has after the last that was seen; `None` if that is all there is.
     async fn catch_up(&mut self) -> Result<Option<News>, ServiceError> {
-        let span = self.service.store.event_span().await?;
+        let span = self.service.core.store.event_span().await?;
         if span.has_lost_after(self.after) {
             self.after = span.newest;
             return Ok(Some(News::Lost { newest: span.newest }));
         }
-        let events = self.service.store.events(self.after, MAX_BATCH).await?;
+        let events = self.service.core.store.events(self.after, MAX_BATCH).await?;
         let Some(last) = events.last() else {
             return Ok(None);
         };

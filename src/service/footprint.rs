@@ -11,7 +11,7 @@ impl Service {
     /// Resident memory of each running agent and all that it started, in bytes, as far as its processes are on this machine. What
     /// processes share counts for each of them.
     pub async fn memory_of_instances(&self) -> BTreeMap<LaunchId, u64> {
-        let Ok(open) = self.store.open_launches().await else {
+        let Ok(open) = self.core.store.open_launches().await else {
             return BTreeMap::new();
         };
         let here = open.into_iter().filter(|launch| {

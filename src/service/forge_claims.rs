@@ -21,8 +21,8 @@ use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
 use super::forge_waiting::{RepositoryKey, Served};
-use super::my_task::in_progress;
 use super::status::KnownLimits;
+use super::tasks::mine::in_progress;
 use super::{NewItem, Service, ServiceError};
 
 /// After the store did not answer.
@@ -80,7 +80,9 @@ impl Service {
         let mut served = self.forges.waiting.to_serve();
         // Items of a host that takes no claims would keep agents and slots from those of others.
         served.retain(|line| self.forges.takes_claims(line.workers.host));
-        if served.is_empty() || self.are_starts_held() || self.store.paused_since().await?.is_some()
+        if served.is_empty()
+            || self.are_starts_held()
+            || self.core.store.paused_since().await?.is_some()
         {
             return Ok(());
         }
@@ -155,8 +157,8 @@ impl Service {
     }
 
     async fn facts_of_claims(&self) -> Result<Facts, ServiceError> {
-        let (backoff, now) = (self.settings().backoff, self.now());
-        self.read(move |tx| Ok(Facts::of(tx, backoff, now)?)).await
+        let (backoff, now) = (self.core.settings().backoff, self.core.now());
+        self.core.read(move |tx| Ok(Facts::of(tx, backoff, now)?)).await
     }
 
     /// Pairs whose agents work, or will without any further item. An item that was put aside keeps no agent from the next one.
@@ -199,8 +201,8 @@ impl Service {
             .filter(|launch| !facts.is_leaving(launch))
             .map(|launch| &launch.key)
             .collect();
-        let now = self.now();
-        let backoff = self.settings().backoff;
+        let now = self.core.now();
+        let backoff = self.core.settings().backoff;
         let is_ready = |pair: &&PairFacts| {
             let reason = self.while_held((*pair).clone()).reason(backoff, now);
             matches!(reason, StartReason::Ready | StartReason::Backoff)
@@ -231,7 +233,7 @@ impl Service {
 
     /// `None` if nobody is there who would start an agent.
     fn capacity<'a>(&self, facts: &'a Facts, pending: &'a Pending) -> Option<Capacity<'a>> {
-        let mut capacity = match self.coordinators.limits(self.now()) {
+        let mut capacity = match self.coordinators.limits(self.core.now()) {
             KnownLimits::Nobody => return None,
             KnownLimits::Unknown => Capacity::unknown(),
             KnownLimits::Of(limits) => {

@@ -20,8 +20,8 @@ use crate::rows::{Transaction, executions, forge_items, launches, tasks};
 use crate::store::{Read, StoreError};
 
 use super::catalog::check_assignable;
-use super::my_task::in_progress;
-use super::task_rules::{move_task, tasks_below};
+use super::tasks::mine::in_progress;
+use super::tasks::rules::{move_task, tasks_below};
 use super::tasks::{create_task, release_for};
 use super::{Inputs, NewTask, Service, ServiceError};
 
@@ -54,17 +54,17 @@ impl Service {
 
     /// Items for which there is something to do, by their beginning.
     pub async fn forge_items(&self) -> Result<Vec<ForgeItem>, ServiceError> {
-        Ok(self.store.open_forge_items().await?)
+        Ok(self.core.store.open_forge_items().await?)
     }
 
     /// Items that are over, the newest end first.
     pub async fn past_forge_items(&self, limit: usize) -> Result<Vec<ForgeItem>, ServiceError> {
-        Ok(self.store.ended_forge_items(limit).await?)
+        Ok(self.core.store.ended_forge_items(limit).await?)
     }
 
     /// One item, also one that is over.
     pub async fn forge_item(&self, id: &ItemId) -> Result<Option<ForgeItem>, ServiceError> {
-        Ok(self.store.forge_item(id).await?)
+        Ok(self.core.store.forge_item(id).await?)
     }
 
     /// The item that a task was made of.
@@ -72,7 +72,7 @@ impl Service {
         &self,
         task: &TaskId,
     ) -> Result<Option<ForgeItem>, ServiceError> {
-        Ok(self.store.forge_item_of_task(task).await?)
+        Ok(self.core.store.forge_item_of_task(task).await?)
     }
 
     /// The work of agents on an item, the newest first.
@@ -80,7 +80,7 @@ impl Service {
         &self,
         item: &ForgeItem,
     ) -> Result<Vec<Execution>, ServiceError> {
-        Ok(self.store.executions_of_task(&item.task).await?)
+        Ok(self.core.store.executions_of_task(&item.task).await?)
     }
 
     /// Writes down that an item is to be worked on; `None` if it is already. There is no task before it is sure that nobody else
@@ -90,22 +90,23 @@ impl Service {
     /// `AgentNotFound`, `ProjectNotFound`, `NotAssigned`.
     pub async fn take_item(&self, new: &NewItem) -> Result<Option<ForgeItem>, ServiceError> {
         let new = new.clone();
-        self.write(move |tx| {
-            check_assignable(tx, Some(&new.agent), &new.project)?;
-            if forge_items::find_open(tx, &new.key)?.is_some() {
-                return Ok(None);
-            }
-            let (id, task) = (tx.new_id(ItemId::PREFIX), tx.new_id(TaskId::PREFIX));
-            let (agent, project) = (new.agent.clone(), new.project.clone());
-            let item = ForgeItem {
-                title: new.title.clone(),
-                url: new.url.clone(),
-                ..ForgeItem::new(id, task, new.key.clone(), agent, project, tx.now())
-            };
-            put_item(tx, None, &item)?;
-            Ok(Some(item))
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                check_assignable(tx, Some(&new.agent), &new.project)?;
+                if forge_items::find_open(tx, &new.key)?.is_some() {
+                    return Ok(None);
+                }
+                let (id, task) = (tx.new_id(ItemId::PREFIX), tx.new_id(TaskId::PREFIX));
+                let (agent, project) = (new.agent.clone(), new.project.clone());
+                let item = ForgeItem {
+                    title: new.title.clone(),
+                    url: new.url.clone(),
+                    ..ForgeItem::new(id, task, new.key.clone(), agent, project, tx.now())
+                };
+                put_item(tx, None, &item)?;
+                Ok(Some(item))
+            })
+            .await
     }
 
     /// Notes that claims up to this comment are of former work.
@@ -134,25 +135,26 @@ impl Service {
         description: &str,
     ) -> Result<(), ServiceError> {
         let (id, title, description) = (id.clone(), title.to_owned(), description.to_owned());
-        self.write(move |tx| {
-            let Some(item) = find_open(tx, &id)?.filter(is_claiming) else {
-                return Ok(());
-            };
-            let new = NewTask {
-                id: Some(item.task.clone()),
-                project: item.project.clone(),
-                title: title.clone(),
-                description: description.clone(),
-                status: TaskStatus::InProgress,
-                priority: Priority::Medium,
-                assignee: Some(item.agent.clone()),
-                parent: None,
-                dependencies: Vec::new(),
-            };
-            create_task(tx, item.task.clone(), &new)?;
-            Ok(put_item(tx, Some(&item), &settle::won(&item))?)
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                let Some(item) = find_open(tx, &id)?.filter(is_claiming) else {
+                    return Ok(());
+                };
+                let new = NewTask {
+                    id: Some(item.task.clone()),
+                    project: item.project.clone(),
+                    title: title.clone(),
+                    description: description.clone(),
+                    status: TaskStatus::InProgress,
+                    priority: Priority::Medium,
+                    assignee: Some(item.agent.clone()),
+                    parent: None,
+                    dependencies: Vec::new(),
+                };
+                create_task(tx, item.task.clone(), &new)?;
+                Ok(put_item(tx, Some(&item), &settle::won(&item))?)
+            })
+            .await
     }
 
     /// Leaves an item to whoever was first.
@@ -164,106 +166,113 @@ impl Service {
     /// Stops the work on an item: its task is cancelled and its agent ended, in one transaction.
     /// What is owed for that comes when the agent is gone ([`Service::settle_forge_items`]).
     pub async fn stop_item(&self, id: &ItemId, cause: StopCause) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.inputs());
-        self.write(move |tx| {
-            let Some(item) = find_open(tx, &id)? else {
-                return Ok(());
-            };
-            let Some(after) = settle::stopping(&item, cause, tx.now()) else {
-                return Ok(());
-            };
-            // It is finished, and will be told as that.
-            if tasks::get(tx, &item.task)?.is_some_and(|task| task.status == TaskStatus::Done) {
-                return Ok(());
-            }
-            inputs.end_work_on(tx, &item, &after, cause)
-        })
-        .await
+        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
+        self.core
+            .write(move |tx| {
+                let Some(item) = find_open(tx, &id)? else {
+                    return Ok(());
+                };
+                let Some(after) = settle::stopping(&item, cause, tx.now()) else {
+                    return Ok(());
+                };
+                // It is finished, and will be told as that.
+                if tasks::get(tx, &item.task)?.is_some_and(|task| task.status == TaskStatus::Done) {
+                    return Ok(());
+                }
+                inputs.end_work_on(tx, &item, &after, cause)
+            })
+            .await
     }
 
     /// Pauses the work on an item: its task is blocked, and its agent told so.
     pub async fn pause_item(&self, id: &ItemId) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.inputs());
-        self.write(move |tx| {
-            let Some(item) = find_open(tx, &id)? else {
-                return Ok(());
-            };
-            let Some(after) = settle::pausing(&item) else {
-                return Ok(());
-            };
-            let task = tasks::get(tx, &item.task)?;
-            let Some(task) = task.filter(|task| task.status == TaskStatus::InProgress) else {
-                return Ok(());
-            };
-            // Who hasn't asked for it yet can't be told, and will find nothing to do.
-            let mut idle = launches_on(tx, &item)?;
-            idle.retain(|launch| launch.task.is_none());
-            let reason = Some(settle::PAUSE_REASON);
-            let moved = move_task(tx, &task, TaskStatus::Blocked, reason, Actor::Person)?;
-            inputs.stop_all(tx, &idle, StopReason::Paused)?;
-            inputs.tell_agents(tx, &moved.news, None)?;
-            Ok(put_item(tx, Some(&item), &after)?)
-        })
-        .await
+        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
+        self.core
+            .write(move |tx| {
+                let Some(item) = find_open(tx, &id)? else {
+                    return Ok(());
+                };
+                let Some(after) = settle::pausing(&item) else {
+                    return Ok(());
+                };
+                let task = tasks::get(tx, &item.task)?;
+                let Some(task) = task.filter(|task| task.status == TaskStatus::InProgress) else {
+                    return Ok(());
+                };
+                // Who hasn't asked for it yet can't be told, and will find nothing to do.
+                let mut idle = launches_on(tx, &item)?;
+                idle.retain(|launch| launch.task.is_none());
+                let reason = Some(settle::PAUSE_REASON);
+                let moved = move_task(tx, &task, TaskStatus::Blocked, reason, Actor::Person)?;
+                inputs.stop_all(tx, &idle, StopReason::Paused)?;
+                inputs.tell_agents(tx, &moved.news, None)?;
+                Ok(put_item(tx, Some(&item), &after)?)
+            })
+            .await
     }
 
     /// Goes on with a paused item, or stops it, by what the forge says of it now.
     pub async fn resume_item(&self, id: &ItemId, judged: Eligibility) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.inputs());
-        self.write(move |tx| {
-            let Some(item) = find_open(tx, &id)? else {
-                return Ok(());
-            };
-            let Some(after) = settle::resumed(&item, judged, inputs.forge_texts(), tx.now()) else {
-                return Ok(());
-            };
-            match judged {
-                Eligibility::Not(cause) => inputs.end_work_on(tx, &item, &after, cause),
-                Eligibility::Eligible => inputs.begin_again(tx, &item, &after),
-            }
-        })
-        .await
+        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
+        self.core
+            .write(move |tx| {
+                let Some(item) = find_open(tx, &id)? else {
+                    return Ok(());
+                };
+                let Some(after) = settle::resumed(&item, judged, inputs.forge_texts(), tx.now())
+                else {
+                    return Ok(());
+                };
+                match judged {
+                    Eligibility::Not(cause) => inputs.end_work_on(tx, &item, &after, cause),
+                    Eligibility::Eligible => inputs.begin_again(tx, &item, &after),
+                }
+            })
+            .await
     }
 
     /// Ends what was paused for too long.
     pub async fn expire_item(&self, id: &ItemId) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.inputs());
-        self.write(move |tx| {
-            let is_paused = |item: &ForgeItem| matches!(item.state, ItemState::Paused { .. });
-            let Some(item) = find_open(tx, &id)?.filter(is_paused) else {
-                return Ok(());
-            };
-            let last = executions::list_of_task(tx, &item.task)?.into_iter().next();
-            let work = settle::Work { task: None, is_alive: false, last: last.as_ref() };
-            let after = settle::expired(&item, work, inputs.forge_texts(), tx.now());
-            inputs.end_work_on(tx, &item, &after, StopCause::Cancelled)
-        })
-        .await
+        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
+        self.core
+            .write(move |tx| {
+                let is_paused = |item: &ForgeItem| matches!(item.state, ItemState::Paused { .. });
+                let Some(item) = find_open(tx, &id)?.filter(is_paused) else {
+                    return Ok(());
+                };
+                let last = executions::list_of_task(tx, &item.task)?.into_iter().next();
+                let work = settle::Work { task: None, is_alive: false, last: last.as_ref() };
+                let after = settle::expired(&item, work, inputs.forge_texts(), tx.now());
+                inputs.end_work_on(tx, &item, &after, StopCause::Cancelled)
+            })
+            .await
     }
 
     /// Tries again what was put aside: somebody asks for it at the forge.
     pub async fn retry_item(&self, id: &ItemId) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.inputs());
-        self.write(move |tx| match find_open(tx, &id)? {
-            Some(item) => inputs.begin_again(tx, &item, &item),
-            None => Ok(()),
-        })
-        .await
+        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
+        self.core
+            .write(move |tx| match find_open(tx, &id)? {
+                Some(item) => inputs.begin_again(tx, &item, &item),
+                None => Ok(()),
+            })
+            .await
     }
 
     /// Notes whether the forge knows the item. Answers whether it didn't before either.
     pub async fn note_missing(&self, id: &ItemId, is_missing: bool) -> Result<bool, ServiceError> {
         let id = id.clone();
-        self.write(move |tx| {
-            let Some(item) = forge_items::get(tx, &id)? else {
-                return Ok(false);
-            };
-            if item.is_open() && item.is_missing != is_missing {
-                put_item(tx, Some(&item), &ForgeItem { is_missing, ..item.clone() })?;
-            }
-            Ok(item.is_missing)
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                let Some(item) = forge_items::get(tx, &id)? else {
+                    return Ok(false);
+                };
+                if item.is_open() && item.is_missing != is_missing {
+                    put_item(tx, Some(&item), &ForgeItem { is_missing, ..item.clone() })?;
+                }
+                Ok(item.is_missing)
+            })
+            .await
     }
 
     /// Notes that the first thing that was owed is done, or given up with this reason.
@@ -315,17 +324,18 @@ impl Service {
         change: impl Fn(&ForgeItem, Timestamp) -> Option<ForgeItem> + Send + 'static,
     ) -> Result<Option<ForgeItem>, ServiceError> {
         let id = id.clone();
-        self.write(move |tx| {
-            let Some(item) = find_open(tx, &id)? else {
-                return Ok(None);
-            };
-            let Some(after) = change(&item, tx.now()) else {
-                return Ok(Some(item));
-            };
-            put_item(tx, Some(&item), &after)?;
-            Ok(Some(after))
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                let Some(item) = find_open(tx, &id)? else {
+                    return Ok(None);
+                };
+                let Some(after) = change(&item, tx.now()) else {
+                    return Ok(Some(item));
+                };
+                put_item(tx, Some(&item), &after)?;
+                Ok(Some(after))
+            })
+            .await
     }
 }
 

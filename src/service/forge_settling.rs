@@ -38,17 +38,21 @@ impl Service {
             let changed = work.take();
             let looked = async {
                 let items = if looks_at_all {
-                    self.store.open_forge_items().await?
+                    self.core.store.open_forge_items().await?
                 } else {
                     let mut items = Vec::new();
                     for task in &changed.tasks {
                         items.extend(
-                            self.store.forge_item_of_task(task).await?.filter(ForgeItem::is_open),
+                            self.core
+                                .store
+                                .forge_item_of_task(task)
+                                .await?
+                                .filter(ForgeItem::is_open),
                         );
                     }
                     if changed.has_launches {
                         for id in &waiting {
-                            items.extend(self.store.forge_item(id).await?);
+                            items.extend(self.core.store.forge_item(id).await?);
                         }
                     }
                     items
@@ -77,14 +81,15 @@ impl Service {
 
     /// Settles an item by its task and its launches. Whether it waits for the end of one of these.
     async fn settle_item(&self, id: ItemId) -> Result<bool, ServiceError> {
-        let (inputs, now, wanted) = (self.inputs(), self.now(), id.clone());
+        let (inputs, now, wanted) = (self.heard.inputs(&self.core), self.core.now(), id.clone());
         let texts = inputs.forge_texts();
         // Most looks change nothing: those take no time from the writer.
-        let look = self.read(move |tx| Ok(look_at(tx, &wanted, texts, now)?)).await?;
+        let look = self.core.read(move |tx| Ok(look_at(tx, &wanted, texts, now)?)).await?;
         if look.change.is_none() {
             return Ok(look.waits);
         }
         let look = self
+            .core
             .write(move |tx| {
                 let now = tx.now();
                 let look = look_at(tx, &id, texts, now)?;

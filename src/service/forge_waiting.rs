@@ -217,7 +217,7 @@ impl Service {
 
     /// Notes a free item. One that waits already keeps its place.
     pub fn add_waiting_item(&self, repository: &RepositoryKey, item: FreeItem) {
-        let now = self.now();
+        let now = self.core.now();
         let mut lines = self.forges.waiting.lines();
         lines.n_seen += 1;
         let number = lines.n_seen;

@@ -14,21 +14,25 @@ impl Service {
         &self,
         filter: &HistoryFilter<SessionId>,
     ) -> Result<Vec<Session>, ServiceError> {
-        let sessions = self.store.sessions(filter).await?.into_iter();
+        let sessions = self.core.store.sessions(filter).await?.into_iter();
         Ok(sessions.map(|session| self.shown_session(session)).collect())
     }
 
     /// # Errors
     /// `SessionNotFound`.
     pub async fn session(&self, id: &SessionId) -> Result<Session, ServiceError> {
-        let session = self.store.session(id).await?;
+        let session = self.core.store.session(id).await?;
         let session = session.ok_or_else(|| Refusal::SessionNotFound { session: id.clone() })?;
         Ok(self.shown_session(session))
     }
 
     /// Returns an open session with the time of its last call. An ended session keeps the time that its end wrote.
     fn shown_session(&self, session: Session) -> Session {
-        if session.ended.is_none() { self.inputs().with_last_call(session) } else { session }
+        if session.ended.is_none() {
+            self.heard.inputs(&self.core).with_last_call(session)
+        } else {
+            session
+        }
     }
 
     /// Ends a session, and with it the process of its launch; without one at once. Nothing keeps its pair from starting again.
@@ -49,8 +53,10 @@ impl Service {
         &self,
         filter: &HistoryFilter<ExecutionId>,
     ) -> Result<Vec<Execution>, ServiceError> {
-        let executions = self.store.executions(filter).await?.into_iter();
-        Ok(executions.map(|execution| self.execution_with_activity(execution)).collect())
+        let executions = self.core.store.executions(filter).await?.into_iter();
+        Ok(executions
+            .map(|execution| self.heard.activities.execution_with_newest(execution))
+            .collect())
     }
 
     /// The newest first.
@@ -58,7 +64,7 @@ impl Service {
         &self,
         filter: &HistoryFilter<NoticeId>,
     ) -> Result<Vec<Notice>, ServiceError> {
-        Ok(self.store.notices(filter).await?)
+        Ok(self.core.store.notices(filter).await?)
     }
 
     /// What happened to a task after the event with this number, in order, as far as it is kept.
@@ -71,10 +77,10 @@ impl Service {
         after: i64,
         limit: usize,
     ) -> Result<Vec<Event>, ServiceError> {
-        if self.store.task(id).await?.is_none() {
+        if self.core.store.task(id).await?.is_none() {
             return Err(Refusal::TaskNotFound { task: id.clone() }.into());
         }
-        Ok(self.store.events_of_task(id, after, limit).await?)
+        Ok(self.core.store.events_of_task(id, after, limit).await?)
     }
 }
 

@@ -10,9 +10,7 @@ use crate::domain::{Launch, LaunchState, Outcome, Purpose, Timestamp};
 use crate::rows::{Transaction, executions, launches, pairs, startable};
 use crate::store::StoreError;
 
-use super::{Inputs, Service, accounts, chat, notices};
-
-impl Service {}
+use super::{Inputs, accounts, chat, notices};
 
 impl Inputs {
     /// Makes of `before` what it is after these events, and returns it. Returns `None` if none of them can have happened.
@@ -25,7 +23,8 @@ impl Inputs {
         let mut after = None;
         for event in events {
             let launch = after.clone();
-            let launch = launch.unwrap_or_else(|| self.activities.with_newest(before.clone()));
+            let launch =
+                launch.unwrap_or_else(|| self.heard.activities.with_newest(before.clone()));
             match launch.on(event) {
                 Ok(launch) => after = Some(launch),
                 Err(impossible) => {

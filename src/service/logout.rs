@@ -11,21 +11,23 @@ use super::{Caller, Service, ServiceError, notices};
 impl Service {
     /// Ends the session of `caller`; its process has `run.linger` to go. Who was told to stop has done so.
     pub async fn logout(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
-        let (caller, inputs, guidance) = (caller.clone(), self.inputs(), self.guidance());
-        self.write(move |tx| {
-            let launch = fence(tx, &caller)?;
-            let (at, linger) = (tx.now(), inputs.settings.linger);
-            let is_stop = |notice: &Notice| notice.action.kind() == NoticeKind::Stop;
-            let event = if notices::open_of(tx, &launch.id)?.iter().any(is_stop) {
-                LaunchEvent::StopWanted { reason: StopReason::Noticed, at, patience: linger }
-            } else {
-                LaunchEvent::LoggedOut { at, linger }
-            };
-            notices::settle(tx, &launch)?;
-            inputs.end_sessions(tx, &launch.id, SessionEndReason::LoggedOut)?;
-            inputs.happen(tx, &Launch { n_notices: 0, ..launch }, &[event])?;
-            Ok(guidance.logged_out())
-        })
-        .await
+        let (caller, inputs, guidance) =
+            (caller.clone(), self.heard.inputs(&self.core), self.core.guidance());
+        self.core
+            .write(move |tx| {
+                let launch = fence(tx, &caller)?;
+                let (at, linger) = (tx.now(), inputs.settings.linger);
+                let is_stop = |notice: &Notice| notice.action.kind() == NoticeKind::Stop;
+                let event = if notices::open_of(tx, &launch.id)?.iter().any(is_stop) {
+                    LaunchEvent::StopWanted { reason: StopReason::Noticed, at, patience: linger }
+                } else {
+                    LaunchEvent::LoggedOut { at, linger }
+                };
+                notices::settle(tx, &launch)?;
+                inputs.end_sessions(tx, &launch.id, SessionEndReason::LoggedOut)?;
+                inputs.happen(tx, &Launch { n_notices: 0, ..launch }, &[event])?;
+                Ok(guidance.logged_out())
+            })
+            .await
     }
 }

@@ -51,7 +51,7 @@ impl Service {
         let mut news = self.waiting.unmirrored.nudge.listen();
         let mut mirrors = Mirrors::new();
         let mut directories = Directories::new();
-        match self.store.projects().await {
+        match self.core.store.projects().await {
             Ok(projects) => {
                 resolve(
                     projects.into_iter().map(|project| project.working_directory),
@@ -63,7 +63,7 @@ impl Service {
                 tracing::warn!(error = %ErrorChain(&error), "could not look up the working directories");
             }
         }
-        match self.store.chats().await {
+        match self.core.store.chats().await {
             Ok(chats) => {
                 self.mirror(chats.into_iter().collect(), &mut mirrors, &mut directories).await;
             }
@@ -87,7 +87,7 @@ impl Service {
     ) {
         let mut behind = BTreeSet::new();
         for Assignment { project, agent } in chats {
-            match self.store.project(&project).await {
+            match self.core.store.project(&project).await {
                 Ok(Some(found)) => {
                     resolve([found.working_directory.clone()], directories).await;
                     let resolved = directories.get(&found.working_directory).cloned();
@@ -151,8 +151,9 @@ impl Service {
 
     /// Whose files the mirrors of `agent` are.
     async fn file_owner(&self, agent: &AgentId) -> Result<FileOwner, StoreError> {
-        let found = self.store.agent(agent).await?;
+        let found = self.core.store.agent(agent).await?;
         Ok(self
+            .core
             .settings()
             .file_owners
             .of(found.as_ref().map_or(DEFAULT_AI_TYPE, |agent| &agent.ai_type)))
@@ -170,7 +171,7 @@ impl Service {
             let mut after = Some(written);
             loop {
                 let filter = MessageFilter { after, only_visible: false, ..visible(&key, PAGE) };
-                let page = self.store.messages(&filter).await?;
+                let page = self.core.store.messages(&filter).await?;
                 let is_last = page.len() < PAGE;
                 after = page.last().map(|message| message.seq).or(after);
                 found.extend(page);

@@ -15,8 +15,8 @@ use crate::rows::tasks;
 use crate::store::{Read, StoreError};
 
 use super::caller::latest;
-use super::my_task::in_progress;
-use super::task_rules::tasks_below;
+use super::tasks::mine::in_progress;
+use super::tasks::rules::tasks_below;
 use super::{Caller, Service, ServiceError, chat, notices};
 
 /// What an agent is to do, in words and in fields.
@@ -59,11 +59,11 @@ impl Service {
         caller: &Caller,
         patience: Option<Duration>,
     ) -> Result<NextAction, ServiceError> {
-        let hold = patience.map_or(self.settings().chat.poll_hold, |patience| {
-            patience.min(self.settings().chat.poll_hold)
+        let hold = patience.map_or(self.core.settings().chat.poll_hold, |patience| {
+            patience.min(self.core.settings().chat.poll_hold)
         });
         let asked_at = Instant::now();
-        let _held = self.activity.hold(&caller.session.id);
+        let _held = self.heard.calls.hold(&caller.session.id);
         let mut news = self.waiting.agents.listen(caller.session.key.clone());
         loop {
             // On the heap while it lasts: what a look needs is not held by the thousand who wait.
@@ -88,10 +88,10 @@ impl Service {
     }
 
     fn wait_action(&self, action: &'static str) -> NextAction {
-        let is_held = !self.settings().chat.poll_hold.is_zero();
+        let is_held = !self.core.settings().chat.poll_hold.is_zero();
         let pause =
             if is_held && !self.ending.is_cancelled() { 0 } else { PAUSE_BETWEEN_POLLS.as_secs() };
-        let instruction = self.guidance().wait(pause);
+        let instruction = self.core.guidance().wait(pause);
         NextAction {
             action,
             instruction,
@@ -103,7 +103,7 @@ impl Service {
 
     /// The answer to an agent whose session is over.
     pub fn exit_action(&self) -> NextAction {
-        let instruction = self.guidance().next_of_chat(ChatStep::Exit);
+        let instruction = self.core.guidance().next_of_chat(ChatStep::Exit);
         NextAction {
             action: "exit",
             instruction,
@@ -120,7 +120,7 @@ impl Service {
         hold: Duration,
     ) -> Result<Look, ServiceError> {
         let of = caller.clone();
-        let found = self.read(move |tx| Found::of(tx, &of)).await?;
+        let found = self.core.read(move |tx| Found::of(tx, &of)).await?;
         match found {
             Found::Task(step, about) => Ok(self.look_at_task(&step, about)),
             Found::Chat { launch, session, unread } => {
@@ -144,7 +144,7 @@ impl Service {
             TaskStep::LogOut => "logout",
             TaskStep::Exit => "exit",
         };
-        let instruction = self.guidance().next_of_task(step);
+        let instruction = self.core.guidance().next_of_task(step);
         Look::Act(Box::new(NextAction {
             action,
             instruction,
@@ -181,7 +181,7 @@ impl Service {
             ChatStep::LogOut => ("logout", Vec::new()),
             ChatStep::Exit => ("exit", Vec::new()),
         };
-        let instruction = self.guidance().next_of_chat(step);
+        let instruction = self.core.guidance().next_of_chat(step);
         Ok(Look::Act(Box::new(NextAction {
             action,
             instruction,

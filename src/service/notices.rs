@@ -13,23 +13,24 @@ impl Service {
     /// What `caller` was told and hasn't dealt with. They count as read from now on.
     pub async fn notifications(&self, caller: &Caller) -> Result<Vec<Notice>, ServiceError> {
         let caller = caller.clone();
-        self.write(move |tx| {
-            let launch = fence(tx, &caller)?;
-            let open = open_of(tx, &launch.id)?;
-            let mut n_notices = 0;
-            for before in &open {
-                let notice = before.clone().read(tx.now());
-                n_notices += u32::from(notice.is_open());
-                if notice != *before {
-                    notices::put(tx, &notice, &launch.key)?;
+        self.core
+            .write(move |tx| {
+                let launch = fence(tx, &caller)?;
+                let open = open_of(tx, &launch.id)?;
+                let mut n_notices = 0;
+                for before in &open {
+                    let notice = before.clone().read(tx.now());
+                    n_notices += u32::from(notice.is_open());
+                    if notice != *before {
+                        notices::put(tx, &notice, &launch.key)?;
+                    }
                 }
-            }
-            if launch.n_notices != n_notices {
-                launches::put(tx, &Launch { n_notices, ..launch })?;
-            }
-            Ok(open)
-        })
-        .await
+                if launch.n_notices != n_notices {
+                    launches::put(tx, &Launch { n_notices, ..launch })?;
+                }
+                Ok(open)
+            })
+            .await
     }
 }
 

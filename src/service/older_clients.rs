@@ -19,7 +19,7 @@ use crate::store::LaunchFilter;
 
 use super::authenticate::proof;
 use super::caller::fence;
-use super::my_task::{bind, in_progress};
+use super::tasks::mine::{bind, in_progress};
 use super::{AskedBy, Authenticated, Caller, Claim, Report, Service, ServiceError, ShouldStart};
 
 /// What a coordinator is to do about a pair.
@@ -80,11 +80,11 @@ impl Service {
         }
         for purpose in [Purpose::Task, Purpose::Chat] {
             let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
-            let open = self.store.pair_facts(&key).await?.open;
+            let open = self.core.store.pair_facts(&key).await?.open;
             // Until then it may go by itself.
             if let Some((launch, LaunchState::Stopping { reason, ladder_at })) =
                 open.map(|open| (open.id, open.state))
-                && ladder_at <= self.now()
+                && ladder_at <= self.core.now()
             {
                 return Ok((purpose, AgentAction::Stop { launch, reason }));
             }
@@ -113,8 +113,8 @@ impl Service {
             after: None,
             limit: N_ENDED,
         };
-        let mut launches = self.store.open_launches().await?;
-        launches.extend(self.store.launches(&recent).await?);
+        let mut launches = self.core.store.open_launches().await?;
+        launches.extend(self.core.store.launches(&recent).await?);
         Ok(launch_to_report(&launches, ReportedBy { agent, project, pid, coordinator })?)
     }
 
@@ -126,6 +126,7 @@ impl Service {
             projects.map(|project| project.id.clone()).collect()
         };
         let agents = self
+            .core
             .store
             .agents()
             .await?
@@ -148,8 +149,8 @@ impl Service {
         by: AskedBy<'_>,
     ) -> Result<(Option<InstanceKey>, ShouldStart), ServiceError> {
         let pairs = self.pairs_of(agent).await?;
-        let Some(pair) = pair_to_start(pairs, self.settings().backoff, self.now()) else {
-            let is_known = self.store.agent(agent).await?.is_some();
+        let Some(pair) = pair_to_start(pairs, self.core.settings().backoff, self.core.now()) else {
+            let is_known = self.core.store.agent(agent).await?.is_some();
             let reason = if is_known { StartReason::NotAssigned } else { StartReason::Unknown };
             return Ok((None, ShouldStart { reason, claim: None }));
         };
@@ -168,8 +169,8 @@ impl Service {
         presenter: Presenter<'_>,
     ) -> Result<(ProjectId, Authenticated), ServiceError> {
         self.check_transport(presenter)?;
-        let ticketed = self.store.launch_by_ticket(&passkey.token_hash()).await?;
-        let agent = self.store.agent(agent_id).await?;
+        let ticketed = self.core.store.launch_by_ticket(&passkey.token_hash()).await?;
+        let agent = self.core.store.agent(agent_id).await?;
         let project = match proof(agent.as_ref(), ticketed, passkey) {
             // Nothing is told to who has proven nothing.
             Proof::None => return Err(Refusal::InvalidCredentials.into()),
@@ -190,6 +191,7 @@ impl Service {
     ) -> Result<(PathBuf, Vec<Task>), ServiceError> {
         let key = caller.session.key.clone();
         let (project, mut tasks) = self
+            .core
             .read(move |tx| Ok((projects::get(tx, &key.project)?, in_progress(tx, &key)?)))
             .await?;
         tasks.sort_by(|a, b| {
@@ -208,32 +210,33 @@ impl Service {
         id: &TaskId,
     ) -> Result<Execution, ServiceError> {
         let (caller, id) = (caller.clone(), id.clone());
-        self.write(move |tx| {
-            let (launch, key) = (fence(tx, &caller)?, &caller.session.key);
-            let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
-            let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
-            if task.assignee.as_ref() != Some(&key.agent) {
-                return Err(Refusal::NotYourTask { task: task.id }.into());
-            }
-            if task.status != TaskStatus::InProgress {
-                let problem = format!(
-                    "Task {} is {}: only what is in progress can be worked on",
-                    task.id, task.status
-                );
-                return Err(Refusal::Invalid(problem).into());
-            }
-            if let Some(current) = launch.task.clone().filter(|current| *current != task.id) {
-                let is_open = tasks::get(tx, &current)?
-                    .is_some_and(|task| task.status == TaskStatus::InProgress);
-                if is_open {
-                    return Err(Refusal::OtherTaskBegun { task: task.id, current }.into());
+        self.core
+            .write(move |tx| {
+                let (launch, key) = (fence(tx, &caller)?, &caller.session.key);
+                let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
+                let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
+                if task.assignee.as_ref() != Some(&key.agent) {
+                    return Err(Refusal::NotYourTask { task: task.id }.into());
                 }
-            }
-            let executions = executions::list_of_launch(tx, &launch.id)?;
-            let earlier = executions.into_iter().find(|execution| execution.task == task.id);
-            Ok(bind(tx, launch, &task.id, earlier)?)
-        })
-        .await
+                if task.status != TaskStatus::InProgress {
+                    let problem = format!(
+                        "Task {} is {}: only what is in progress can be worked on",
+                        task.id, task.status
+                    );
+                    return Err(Refusal::Invalid(problem).into());
+                }
+                if let Some(current) = launch.task.clone().filter(|current| *current != task.id) {
+                    let is_open = tasks::get(tx, &current)?
+                        .is_some_and(|task| task.status == TaskStatus::InProgress);
+                    if is_open {
+                        return Err(Refusal::OtherTaskBegun { task: task.id, current }.into());
+                    }
+                }
+                let executions = executions::list_of_launch(tx, &launch.id)?;
+                let earlier = executions.into_iter().find(|execution| execution.task == task.id);
+                Ok(bind(tx, launch, &task.id, earlier)?)
+            })
+            .await
     }
 
     /// [`Service::report`], after a look at what it is about.
@@ -248,7 +251,7 @@ impl Service {
     ) -> Result<&'static str, ServiceError> {
         limits::ERROR_MESSAGE.take_optional(report.summary)?;
         if let Some(id) = execution {
-            let executions = self.store.executions_of_launch(&caller.launch.id).await?;
+            let executions = self.core.store.executions_of_launch(&caller.launch.id).await?;
             if !executions.iter().any(|execution| execution.id == *id) {
                 return Err(Refusal::ExecutionNotFound { execution: id.clone() }.into());
             }
@@ -259,15 +262,16 @@ impl Service {
     /// The pairs of an agent for tasks, by project.
     async fn pairs_of(&self, agent: &AgentId) -> Result<Vec<PairFacts>, ServiceError> {
         let agent = agent.clone();
-        self.read(move |tx| {
-            let mut assignments = assignments::list(tx)?;
-            assignments.retain(|assignment| assignment.agent == agent);
-            let keys = assignments.into_iter().map(|assignment| {
-                InstanceKey::new(assignment.agent, assignment.project, Purpose::Task)
-            });
-            Ok(keys.map(|key| startable::of_key(tx, &key)).collect::<Result<_, _>>()?)
-        })
-        .await
+        self.core
+            .read(move |tx| {
+                let mut assignments = assignments::list(tx)?;
+                assignments.retain(|assignment| assignment.agent == agent);
+                let keys = assignments.into_iter().map(|assignment| {
+                    InstanceKey::new(assignment.agent, assignment.project, Purpose::Task)
+                });
+                Ok(keys.map(|key| startable::of_key(tx, &key)).collect::<Result<_, _>>()?)
+            })
+            .await
     }
 }
 

@@ -51,13 +51,13 @@ impl Service {
             StopTarget::All => StopReason::StopAll,
         };
         self.hold(target).await?;
-        let open = self.store.open_launches().await?;
+        let open = self.core.store.open_launches().await?;
         let mut stopped = Stopped::default();
         for launch in open.into_iter().filter(|launch| target.covers(&launch.key)) {
             self.want_stop(&launch.id, reason).await?;
             match launch
                 .coordinator
-                .filter(|coordinator| !self.coordinators.is_there(coordinator, self.now()))
+                .filter(|coordinator| !self.coordinators.is_there(coordinator, self.core.now()))
             {
                 Some(_) if force == Force::Yes => {
                     self.force_end(&launch.id).await?;
@@ -74,44 +74,46 @@ impl Service {
     /// Only because a person insists: its process may live. A coordinator that comes back ends it then.
     async fn force_end(&self, launch: &LaunchId) -> Result<(), ServiceError> {
         tracing::warn!(launch_id = %launch, "ended without its coordinator, which is not there");
-        let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: self.now() };
+        let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: self.core.now() };
         self.report_process(launch, &[gone]).await
     }
 
     async fn hold(&self, target: &StopTarget) -> Result<(), ServiceError> {
         let target = target.clone();
-        self.write(move |tx| {
-            let mut is_new = false;
-            match &target {
-                StopTarget::Pair { agent, project, .. } => {
-                    check_known(tx, agent, project)?;
-                    for key in target.keys() {
-                        let record = pairs::get(tx, &key)?;
-                        if record.held_since.is_none() {
-                            pairs::put(tx, &record.held(tx.now()))?;
-                            is_new = true;
+        self.core
+            .write(move |tx| {
+                let mut is_new = false;
+                match &target {
+                    StopTarget::Pair { agent, project, .. } => {
+                        check_known(tx, agent, project)?;
+                        for key in target.keys() {
+                            let record = pairs::get(tx, &key)?;
+                            if record.held_since.is_none() {
+                                pairs::put(tx, &record.held(tx.now()))?;
+                                is_new = true;
+                            }
                         }
                     }
+                    StopTarget::All => is_new = pause(tx)?,
                 }
-                StopTarget::All => is_new = pause(tx)?,
-            }
-            if is_new {
-                tx.event(target.event("person.stop", tx.now()));
-            }
-            Ok(())
-        })
-        .await
+                if is_new {
+                    tx.event(target.event("person.stop", tx.now()));
+                }
+                Ok(())
+            })
+            .await
     }
 
     /// Starts nothing more until `resume`; what runs goes on. Repeating it changes nothing.
     pub async fn pause(&self) -> Result<(), ServiceError> {
-        self.write(|tx| {
-            if pause(tx)? {
-                tx.event(StopTarget::All.event("person.pause", tx.now()));
-            }
-            Ok(())
-        })
-        .await
+        self.core
+            .write(|tx| {
+                if pause(tx)? {
+                    tx.event(StopTarget::All.event("person.pause", tx.now()));
+                }
+                Ok(())
+            })
+            .await
     }
 
     /// A pause in which chats, which would never end by themselves, are told to; tasks are worked on to their end. Answers what
@@ -119,9 +121,12 @@ impl Service {
     pub async fn drain(&self) -> Result<Vec<Launch>, ServiceError> {
         self.pause().await?;
         audit::note("drain", "coordinator", "all");
-        let open = self.store.open_launches().await?;
+        let open = self.core.store.open_launches().await?;
         for chat in open.iter().filter(|launch| launch.key.purpose == Purpose::Chat) {
-            let event = LaunchEvent::ChatEnded { at: self.now(), patience: self.settings().linger };
+            let event = LaunchEvent::ChatEnded {
+                at: self.core.now(),
+                patience: self.core.settings().linger,
+            };
             self.want_end(&chat.id, event).await?;
         }
         Ok(open)
@@ -133,33 +138,34 @@ impl Service {
     /// `AgentNotFound`, `ProjectNotFound`.
     pub async fn resume(&self, target: &StopTarget) -> Result<(), ServiceError> {
         let target = target.clone();
-        self.write(move |tx| {
-            let mut is_new = false;
-            match &target {
-                StopTarget::Pair { agent, project, .. } => {
-                    check_known(tx, agent, project)?;
-                    for key in target.keys() {
-                        let record = pairs::get(tx, &key)?;
-                        let released = record.clone().released();
-                        if released != record {
-                            pairs::put(tx, &released)?;
+        self.core
+            .write(move |tx| {
+                let mut is_new = false;
+                match &target {
+                    StopTarget::Pair { agent, project, .. } => {
+                        check_known(tx, agent, project)?;
+                        for key in target.keys() {
+                            let record = pairs::get(tx, &key)?;
+                            let released = record.clone().released();
+                            if released != record {
+                                pairs::put(tx, &released)?;
+                                is_new = true;
+                            }
+                        }
+                    }
+                    StopTarget::All => {
+                        if pauses::since(tx)?.is_some() {
+                            pauses::set(tx, None)?;
                             is_new = true;
                         }
                     }
                 }
-                StopTarget::All => {
-                    if pauses::since(tx)?.is_some() {
-                        pauses::set(tx, None)?;
-                        is_new = true;
-                    }
+                if is_new {
+                    tx.event(target.event("person.resume", tx.now()));
                 }
-            }
-            if is_new {
-                tx.event(target.event("person.resume", tx.now()));
-            }
-            Ok(())
-        })
-        .await
+                Ok(())
+            })
+            .await
     }
 }
 

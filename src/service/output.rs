@@ -29,7 +29,7 @@ impl Service {
         id: &LaunchId,
         follow: bool,
     ) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
-        read_output(&self.settings().state_dir, id, follow.then_some(&self.output_folders))
+        read_output(&self.core.settings().state_dir, id, follow.then_some(&self.output_folders))
     }
 
     /// What is known of the output of a launch whose coordinator is on another machine.
@@ -40,7 +40,7 @@ impl Service {
         let launch = self.launch(id).await?;
         match launch.coordinator.filter(|coordinator| !self.coordinators.is_here(coordinator)) {
             None => Ok(None),
-            Some(coordinator) => match self.store.output_tail(id).await? {
+            Some(coordinator) => match self.core.store.output_tail(id).await? {
                 Some(tail) => Ok(Some(tail)),
                 None => Err(Refusal::OutputElsewhere { launch: id.clone(), coordinator }.into()),
             },
@@ -51,7 +51,7 @@ impl Service {
 impl Service {
     /// What the keepers of these launches saw of their ends, where they are kept on this machine and there is something to say.
     pub async fn exit_hints(&self, launches: Vec<LaunchId>) -> BTreeMap<LaunchId, Vec<ExitHint>> {
-        let state_dir = self.settings().state_dir.clone();
+        let state_dir = self.core.settings().state_dir.clone();
         let read = move || {
             let hints = launches.into_iter().filter_map(|launch| {
                 let exit =

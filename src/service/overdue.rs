@@ -21,13 +21,13 @@ impl Service {
         let began = self.moment();
         let mut next: Option<Duration> = None;
         let mut wait = |left: Duration| next = Some(next.map_or(left, |next| next.min(left)));
-        for notice in self.store.open_notices().await? {
+        for notice in self.core.store.open_notices().await? {
             let Some(since) = notice.waited_for_since() else {
                 continue;
             };
             let subject = Subject::Notice(notice.id.clone(), since);
             let lasted = self.lasted(Look::Overdue, subject, since, AtFirst::Believe);
-            let left = self.settings().notice_grace.saturating_sub(lasted);
+            let left = self.core.settings().notice_grace.saturating_sub(lasted);
             if left.is_zero() {
                 tracing::warn!(
                     launch_id = %notice.launch, task_id = notice.task.as_ref().map(tracing::field::display),
@@ -38,13 +38,17 @@ impl Service {
                 wait(left);
             }
         }
-        for launch in self.store.open_launches().await? {
+        for launch in self.core.store.open_launches().await? {
             let left = self.chat_left(&launch).await?;
             match left.map(|left| left.saturating_add(self.time_to_ask_again())) {
                 Some(left) if left.is_zero() => {
                     tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
-                    self.want_stop_after(&launch.id, StopReason::ChatIdle, self.settings().linger)
-                        .await?;
+                    self.want_stop_after(
+                        &launch.id,
+                        StopReason::ChatIdle,
+                        self.core.settings().linger,
+                    )
+                    .await?;
                 }
                 Some(left) => wait(left),
                 None => {}
@@ -56,7 +60,7 @@ impl Service {
 
     /// How long an agent whose questions are not held needs to ask again, and be told to log out, after the end of its chat.
     fn time_to_ask_again(&self) -> Duration {
-        if self.settings().chat.poll_hold.is_zero() {
+        if self.core.settings().chat.poll_hold.is_zero() {
             2 * PAUSE_BETWEEN_POLLS
         } else {
             Duration::ZERO
@@ -76,11 +80,11 @@ impl Service {
             lasted
         } else {
             let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
-            let newest = self.store.messages(&newest).await?;
+            let newest = self.core.store.messages(&newest).await?;
             let since = newest.first().map_or(began_at, |message| message.created_at.max(began_at));
             self.lasted(Look::Overdue, subject, since, AtFirst::Believe)
         };
-        Ok(Some(self.settings().chat.idle_timeout.saturating_sub(lasted)))
+        Ok(Some(self.core.settings().chat.idle_timeout.saturating_sub(lasted)))
     }
 
     /// Something is said in the chat of this launch. It is noted before it is committed, so that the chat never ends between the

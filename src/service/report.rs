@@ -11,8 +11,8 @@ use crate::rows::{Transaction, executions, launches, tasks};
 use crate::store::{Read, StoreError};
 
 use super::caller::fence;
-use super::my_task::{in_progress, new_execution};
-use super::task_rules::{graph_above, move_task};
+use super::tasks::mine::{in_progress, new_execution};
+use super::tasks::rules::{graph_above, move_task};
 use super::{Caller, Inputs, Service, ServiceError, notices};
 
 /// What an agent reports.
@@ -34,11 +34,14 @@ impl Service {
         caller: &Caller,
         report: Report<'_>,
     ) -> Result<&'static str, ServiceError> {
-        let summary = self.redacted_taken(limits::SUMMARY.take_optional(report.summary)?);
-        let next_steps = self.redacted_taken(limits::NEXT_STEPS.take_optional(report.next_steps)?);
-        let (caller, inputs, guidance) = (caller.clone(), self.inputs(), self.guidance());
+        let summary = self.core.redacted_taken(limits::SUMMARY.take_optional(report.summary)?);
+        let next_steps =
+            self.core.redacted_taken(limits::NEXT_STEPS.take_optional(report.next_steps)?);
+        let (caller, inputs, guidance) =
+            (caller.clone(), self.heard.inputs(&self.core), self.core.guidance());
         let result = report.result;
         let answer = self
+            .core
             .write(move |tx| {
                 let report = Report {
                     result,

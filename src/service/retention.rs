@@ -32,11 +32,11 @@ impl Service {
     }
 
     async fn forget_launches(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.settings().retention.clone(), self.now_by_age());
+        let (retention, now) = (self.core.settings().retention.clone(), self.now_by_age());
         let (mut n_forgotten, mut after) = (0, None::<PastLaunch>);
         loop {
             let before = retention.history_before(now);
-            let page = self.store.past_launches(before, after.as_ref(), PAGE).await?;
+            let page = self.core.store.past_launches(before, after.as_ref(), PAGE).await?;
             for past in page.iter().filter(|past| retention.lets_go(past, now)) {
                 n_forgotten += u64::from(self.forget_launch(past.clone()).await?);
             }
@@ -52,23 +52,24 @@ impl Service {
     /// Forgets a launch, and says whether it did. A launch stays until the next time if one of its
     /// tasks was changed in this moment: a task that is reopened keeps its memory.
     async fn forget_launch(&self, past: PastLaunch) -> Result<bool, ServiceError> {
-        self.write(move |tx| {
-            for work in &past.newest_of {
-                let task = tasks::get(tx, &work.task)?;
-                if task.map_or(0, |task| task.revision) != work.revision {
-                    return Ok(false);
+        self.core
+            .write(move |tx| {
+                for work in &past.newest_of {
+                    let task = tasks::get(tx, &work.task)?;
+                    if task.map_or(0, |task| task.revision) != work.revision {
+                        return Ok(false);
+                    }
                 }
-            }
-            launches::forget(tx, &past.id)?;
-            Ok(true)
-        })
-        .await
+                launches::forget(tx, &past.id)?;
+                Ok(true)
+            })
+            .await
     }
 
     async fn forget_events(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.settings().retention.clone(), self.now_by_age());
-        let span = self.store.event_span().await?;
-        let last_old = self.store.last_event_before(retention.events_before(now)).await?;
+        let (retention, now) = (self.core.settings().retention.clone(), self.now_by_age());
+        let span = self.core.store.event_span().await?;
+        let last_old = self.core.store.last_event_before(retention.events_before(now)).await?;
         let Some(up_to) = retention.events_up_to(span, last_old) else {
             return Ok(0);
         };
@@ -76,7 +77,7 @@ impl Service {
         let mut gone = oldest - 1;
         while gone < up_to {
             gone = up_to.min(gone + MAX_EVENTS);
-            self.write(move |tx| Ok(events::forget(tx, gone)?)).await?;
+            self.core.write(move |tx| Ok(events::forget(tx, gone)?)).await?;
         }
         let n_forgotten = u64::try_from(up_to - oldest + 1).unwrap_or(0);
         counters::FORGOTTEN.add_many("event", n_forgotten);
@@ -84,31 +85,31 @@ impl Service {
     }
 
     async fn forget_forge_items(&self) -> Result<u64, ServiceError> {
-        let before = self.settings().retention.history_before(self.now_by_age());
-        let past = self.store.past_forge_items(before, PAGE).await?;
+        let before = self.core.settings().retention.history_before(self.now_by_age());
+        let past = self.core.store.past_forge_items(before, PAGE).await?;
         let n_forgotten = past.len() as u64;
         if !past.is_empty() {
             let forget = move |tx: &mut Transaction<'_>| {
                 Ok(past.iter().try_for_each(|id| forge_items::forget(tx, id))?)
             };
-            self.write(forget).await?;
+            self.core.write(forget).await?;
             counters::FORGOTTEN.add_many("forge_item", n_forgotten);
         }
         Ok(n_forgotten)
     }
 
     async fn forget_messages(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.settings().retention.clone(), self.now_by_age());
+        let (retention, now) = (self.core.settings().retention.clone(), self.now_by_age());
         let Some(before) = retention.chats_before(now) else {
             return Ok(0);
         };
         let mut n_chats = 0;
-        for chat in self.store.chats().await? {
+        for chat in self.core.store.chats().await? {
             let (look, wanted) = (retention.clone(), chat.clone());
-            let up_to = self.read(move |tx| Ok(messages_up_to(tx, &wanted, &look, before)?));
+            let up_to = self.core.read(move |tx| Ok(messages_up_to(tx, &wanted, &look, before)?));
             if up_to.await?.is_some() {
                 let retention = retention.clone();
-                let forget = self.write(move |tx| {
+                let forget = self.core.write(move |tx| {
                     // Somebody may have begun to wait for the agent.
                     if let Some(up_to) = messages_up_to(tx, &chat, &retention, before)? {
                         messages::forget(tx, &chat, up_to)?;

@@ -28,9 +28,9 @@ pub struct ActiveProject {
 
 impl Service {
     pub async fn health(&self) -> Result<Health, ServiceError> {
-        let counts = self.store.counts().await?;
+        let counts = self.core.store.counts().await?;
         Ok(Health {
-            timestamp: self.now(),
+            timestamp: self.core.now(),
             n_agents: counts.n_agents,
             n_projects: counts.n_projects,
         })
@@ -38,10 +38,16 @@ impl Service {
 
     /// Active projects with their active agents, by id.
     pub async fn active_projects(&self) -> Result<Vec<ActiveProject>, ServiceError> {
-        let agents: BTreeMap<AgentId, Agent> =
-            self.store.agents().await?.into_iter().map(|agent| (agent.id.clone(), agent)).collect();
+        let agents: BTreeMap<AgentId, Agent> = self
+            .core
+            .store
+            .agents()
+            .await?
+            .into_iter()
+            .map(|agent| (agent.id.clone(), agent))
+            .collect();
         let mut members: BTreeMap<ProjectId, Vec<AgentId>> = BTreeMap::new();
-        for assignment in self.store.assignments().await? {
+        for assignment in self.core.store.assignments().await? {
             if agents
                 .get(&assignment.agent)
                 .is_some_and(|agent| agent.status == AgentStatus::Active)
@@ -49,7 +55,7 @@ impl Service {
                 members.entry(assignment.project).or_default().push(assignment.agent);
             }
         }
-        let projects = self.store.projects().await?;
+        let projects = self.core.store.projects().await?;
         Ok(projects
             .into_iter()
             .filter(|project| project.status == ProjectStatus::Active)

@@ -38,23 +38,24 @@ impl Service {
         key: &InstanceKey,
         coordinator: AskedBy<'_>,
     ) -> Result<ShouldStart, ServiceError> {
-        let (key, by, settings) = (key.clone(), coordinator.cloned(), self.settings());
+        let (key, by, settings) = (key.clone(), coordinator.cloned(), self.core.settings());
         let is_held = self.are_starts_held();
-        self.write(move |tx| {
-            let mut facts = startable::of_key(tx, &key)?;
-            facts.is_paused |= is_held;
-            match facts.reason(settings.backoff, tx.now()) {
-                StartReason::Ready => claim(tx, facts, by.clone(), &settings),
-                StartReason::Starting => find_claim(tx, &facts, by.as_ref(), &settings),
-                reason => Ok(ShouldStart { reason, claim: None }),
-            }
-        })
-        .await
-        .inspect(|answer| {
-            if answer.claim.is_some() {
-                crash_point::reach(CrashPoint::ClaimGranted);
-            }
-        })
+        self.core
+            .write(move |tx| {
+                let mut facts = startable::of_key(tx, &key)?;
+                facts.is_paused |= is_held;
+                match facts.reason(settings.backoff, tx.now()) {
+                    StartReason::Ready => claim(tx, facts, by.clone(), &settings),
+                    StartReason::Starting => find_claim(tx, &facts, by.as_ref(), &settings),
+                    reason => Ok(ShouldStart { reason, claim: None }),
+                }
+            })
+            .await
+            .inspect(|answer| {
+                if answer.claim.is_some() {
+                    crash_point::reach(CrashPoint::ClaimGranted);
+                }
+            })
     }
 }
 

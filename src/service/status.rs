@@ -231,7 +231,7 @@ impl Service {
             after: None,
             limit: N_ENDED,
         };
-        let now = self.now();
+        let now = self.core.now();
         let open = self.open_launches().await?;
         let abandoned =
             open.iter().filter(|launch| self.is_abandoned(launch)).map(|launch| launch.id.clone());
@@ -239,13 +239,13 @@ impl Service {
             abandoned: abandoned.collect(),
             totals: self.totals(),
             at: now,
-            paused_since: self.store.paused_since().await?,
+            paused_since: self.core.store.paused_since().await?,
             coordinators: self.coordinators.all(now),
             unlisted_coordinator_at: self.coordinators.unlisted_at(),
             open,
-            ended: self.store.launches(&recent).await?,
-            held: self.store.held_pairs().await?,
-            parked: self.store.parked_accounts().await?,
+            ended: self.core.store.launches(&recent).await?,
+            held: self.core.store.held_pairs().await?,
+            parked: self.core.store.parked_accounts().await?,
             pause_file: self.pause_file(),
             forges: self.forges(),
             forge_items: self.forge_items().await?,
@@ -255,35 +255,42 @@ impl Service {
     /// Returns whether nobody who is there can end this launch. A claim without a process lapses by itself.
     pub(super) fn is_abandoned(&self, launch: &Launch) -> bool {
         let has_begun = launch.pid.is_some() || launch.authenticated_at.is_some();
-        let is_missing = |coordinator| !self.coordinators.is_there(coordinator, self.now());
+        let is_missing = |coordinator| !self.coordinators.is_there(coordinator, self.core.now());
         launch.is_open() && has_begun && launch.coordinator.as_ref().is_some_and(is_missing)
     }
 
     /// Launches that have not ended, by claim time.
     pub async fn open_launches(&self) -> Result<Vec<Launch>, ServiceError> {
         Ok(self
+            .core
             .store
             .open_launches()
             .await?
             .into_iter()
-            .map(|launch| self.with_activity(launch))
+            .map(|launch| self.heard.activities.with_newest(launch))
             .collect())
     }
 
     /// Launches that fit, the newest first.
     pub async fn launches(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
         Ok(self
+            .core
             .store
             .launches(filter)
             .await?
             .into_iter()
-            .map(|launch| self.with_activity(launch))
+            .map(|launch| self.heard.activities.with_newest(launch))
             .collect())
     }
 
     /// One launch.
     pub async fn launch(&self, id: &LaunchId) -> Result<Launch, ServiceError> {
-        let launch = self.store.launch(id).await?.map(|launch| self.with_activity(launch));
+        let launch = self
+            .core
+            .store
+            .launch(id)
+            .await?
+            .map(|launch| self.heard.activities.with_newest(launch));
         Ok(launch.ok_or_else(|| crate::domain::Refusal::LaunchNotFound { launch: id.clone() })?)
     }
 }

@@ -1,6 +1,14 @@
 //! The tasks that people keep. Each call is one transaction.
 
+pub(super) mod context;
+pub(super) mod create;
+pub(super) mod mine;
+pub(super) mod progress;
+pub(super) mod rules;
+pub(super) mod status;
+
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
@@ -12,9 +20,11 @@ use crate::rows::{Transaction, executions, pairs, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::catalog::{check_assignable, edited, project};
+use super::core::Core;
+use super::creations::Creations;
 use super::history::check_seen;
-use super::task_rules::{Changed, change_task, tasks_below};
-use super::{Service, ServiceError};
+use super::{Heard, ServiceError};
+use rules::{Changed, change_task, tasks_below};
 
 /// A task to be made.
 #[derive(Debug, Clone)]
@@ -60,16 +70,27 @@ pub struct TaskView {
     pub executions: Vec<Execution>,
 }
 
-impl Service {
-    pub async fn tasks(&self, filter: &TaskFilter) -> Result<Vec<Task>, ServiceError> {
-        Ok(self.store.tasks(filter).await?)
+/// Tasks: those that people keep, and what agents do with theirs.
+pub struct Tasks {
+    core: Arc<Core>,
+    heard: Heard,
+    creations: Arc<Creations>,
+}
+
+impl Tasks {
+    pub(super) const fn new(core: Arc<Core>, heard: Heard, creations: Arc<Creations>) -> Self {
+        Self { core, heard, creations }
+    }
+
+    pub async fn list(&self, filter: &TaskFilter) -> Result<Vec<Task>, ServiceError> {
+        Ok(self.core.store.tasks(filter).await?)
     }
 
     /// # Errors
     /// `TaskNotFound`.
-    pub async fn task(&self, id: &TaskId) -> Result<TaskView, ServiceError> {
+    pub async fn view(&self, id: &TaskId) -> Result<TaskView, ServiceError> {
         let id = id.clone();
-        let view = self.read(move |tx| {
+        let view = self.core.read(move |tx| {
             let task = find(tx, &id)?;
             let mut dependencies = Vec::with_capacity(task.dependencies.len());
             for dependency in &task.dependencies {
@@ -83,7 +104,7 @@ impl Service {
         view.executions = view
             .executions
             .into_iter()
-            .map(|execution| self.execution_with_activity(execution))
+            .map(|execution| self.heard.activities.execution_with_newest(execution))
             .collect();
         Ok(view)
     }
@@ -93,40 +114,42 @@ impl Service {
     /// # Errors
     /// `AlreadyExists`, the refusals of [`limits`] and of [`change`](crate::domain::task::change), `ProjectNotFound`, and for an assignee
     /// `AgentNotFound` and `NotAssigned`.
-    pub async fn add_task(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
-        let id = new.id.clone().unwrap_or_else(|| self.world.new_id(TaskId::PREFIX));
+    pub async fn add(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
+        let id = new.id.clone().unwrap_or_else(|| self.core.world.new_id(TaskId::PREFIX));
         let (of, new) = (id.clone(), new.clone());
-        self.write(move |tx| {
-            if tasks::get(tx, &of)?.is_some() {
-                return Err(Refusal::AlreadyExists(format!("task {of}")).into());
-            }
-            create_task(tx, of.clone(), &new)
-        })
-        .await?;
-        self.task(&id).await
+        self.core
+            .write(move |tx| {
+                if tasks::get(tx, &of)?.is_some() {
+                    return Err(Refusal::AlreadyExists(format!("task {of}")).into());
+                }
+                create_task(tx, of.clone(), &new)
+            })
+            .await?;
+        self.view(&id).await
     }
 
     /// Changes a task. Setting it in progress, even when it is that already, lets its pair start again.
     ///
     /// # Errors
     /// `TaskNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change), `NotAssigned` for an assignee outside the project.
-    pub async fn set_task(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
-        let (of, edit, inputs) = (id.clone(), edit.clone(), self.inputs());
-        self.write(move |tx| {
-            let before = find(tx, &of)?;
-            check_seen("Task", &of, edit.seen, before.revision)?;
-            let after = edit.of(&before)?;
-            if after.assignee != before.assignee {
-                check_assignable(tx, after.assignee.as_ref(), &before.project)?;
-            }
-            let Changed { task, news } = change_task(tx, Some(&before), &after, Actor::Person)?;
-            if edit.status == Some(TaskStatus::InProgress) {
-                release_for(tx, &task)?;
-            }
-            Ok(inputs.tell_agents(tx, &news, None)?)
-        })
-        .await?;
-        self.task(id).await
+    pub async fn set(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
+        let (of, edit, inputs) = (id.clone(), edit.clone(), self.heard.inputs(&self.core));
+        self.core
+            .write(move |tx| {
+                let before = find(tx, &of)?;
+                check_seen("Task", &of, edit.seen, before.revision)?;
+                let after = edit.of(&before)?;
+                if after.assignee != before.assignee {
+                    check_assignable(tx, after.assignee.as_ref(), &before.project)?;
+                }
+                let Changed { task, news } = change_task(tx, Some(&before), &after, Actor::Person)?;
+                if edit.status == Some(TaskStatus::InProgress) {
+                    release_for(tx, &task)?;
+                }
+                Ok(inputs.tell_agents(tx, &news, None)?)
+            })
+            .await?;
+        self.view(id).await
     }
 }
 

@@ -28,7 +28,7 @@ impl TotalsBoard {
 impl Service {
     /// Counts the launches of the store. Called once, before a launch can end.
     pub async fn count_ended_launches(&self) -> Result<(), ServiceError> {
-        let kept = self.store.totals().await?.into_iter().collect();
+        let kept = self.core.store.totals().await?.into_iter().collect();
         *self.totals.lock() = kept;
         Ok(())
     }

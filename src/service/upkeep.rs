@@ -13,7 +13,7 @@ use crate::telemetry::ErrorChain;
 impl Service {
     /// Ends what has run out of time, as long as it is polled. Cancel-safe: what is stored is stored as a whole.
     pub async fn look_after(&self) -> Infallible {
-        let mut settings = self.settings();
+        let mut settings = self.core.settings();
         let mut ticks = ticks_of(settings.cleanup_interval);
         let mut deadlines = self.deadlines();
         let mut departures = self.attendances.departures.listen();
@@ -28,7 +28,7 @@ impl Service {
                     }
                 }
                 () = deadlines.woken() => {
-                    let newest = self.settings();
+                    let newest = self.core.settings();
                     if Arc::ptr_eq(&settings, &newest) {
                         // Nothing new is overdue before: a thousand chats that open are no reason for a thousand looks at all of them.
                         let soonest = Instant::now() + newest.notice_grace.min(newest.chat.idle_timeout);

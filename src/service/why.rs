@@ -39,9 +39,10 @@ impl Service {
         project: &ProjectId,
     ) -> Result<Vec<Why>, ServiceError> {
         let (of, project_id) = (agent.clone(), project.clone());
-        self.read(move |tx| check_known(tx, &of, &project_id)).await?;
-        let at = self.now();
+        self.core.read(move |tx| check_known(tx, &of, &project_id)).await?;
+        let at = self.core.now();
         let abandoned: Vec<Launch> = self
+            .core
             .store
             .open_launches()
             .await?
@@ -51,8 +52,8 @@ impl Service {
         let mut all = Vec::new();
         for purpose in [Purpose::Task, Purpose::Chat] {
             let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
-            let facts = self.while_held(self.store.pair_facts(&key).await?);
-            let rulings = facts.rulings(self.settings().backoff, at).to_vec();
+            let facts = self.while_held(self.core.store.pair_facts(&key).await?);
+            let rulings = facts.rulings(self.core.settings().backoff, at).to_vec();
             let deferred = self.coordinators.deferral_of(&key, at);
             let abandoned =
                 abandoned.iter().find(|launch| launch.key == key).map(|launch| launch.id.clone());

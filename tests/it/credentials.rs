@@ -51,11 +51,11 @@ fn fault_of<T: std::fmt::Debug>(result: Result<T, ServiceError>) -> LinkFault {
 #[tokio::test]
 async fn of_many_who_use_a_link_at_once_one_gets_in() {
     let (_, service) = service();
-    let link = service.make_link("Ann", Role::Viewer).await.unwrap();
+    let link = service.credentials.make_link("Ann", Role::Viewer).await.unwrap();
     let uses: Vec<_> = (0..20)
         .map(|_| {
             let (service, secret) = (service.clone(), link.secret.clone());
-            tokio::spawn(async move { service.use_link(&secret).await })
+            tokio::spawn(async move { service.credentials.use_link(&secret).await })
         })
         .collect();
     let mut cookies = Vec::new();
@@ -68,12 +68,15 @@ async fn of_many_who_use_a_link_at_once_one_gets_in() {
     assert_eq!(cookies.len(), 1);
     let cookie = &cookies[0];
     let known =
-        service.credential_of(CredentialKind::Cookie, &cookie.secret).await.unwrap().unwrap();
+        service.credentials.find(CredentialKind::Cookie, &cookie.secret).await.unwrap().unwrap();
     assert_eq!(
         (known.id, known.role, known.name.as_str()),
         (cookie.credential.id.clone(), Role::Viewer, "Ann")
     );
-    assert_eq!(service.credential_of(CredentialKind::Token, &cookie.secret).await.unwrap(), None);
+    assert_eq!(
+        service.credentials.find(CredentialKind::Token, &cookie.secret).await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]
@@ -83,10 +86,13 @@ async fn a_link_expires() {
         Credential { expires_at: Some(LONG_AGO), ..credential("key_late", CredentialKind::Link) };
     keep(&store, [late]).await;
     let secret = Secret::new("key_late");
-    assert_eq!(fault_of(service.look_at_link(&secret).await), LinkFault::Expired);
-    assert_eq!(fault_of(service.use_link(&secret).await), LinkFault::Expired);
-    assert_eq!(fault_of(service.use_link(&Secret::new("op_other")).await), LinkFault::Unknown);
-    assert!(service.credentials().await.unwrap().is_empty());
+    assert_eq!(fault_of(service.credentials.look_at_link(&secret).await), LinkFault::Expired);
+    assert_eq!(fault_of(service.credentials.use_link(&secret).await), LinkFault::Expired);
+    assert_eq!(
+        fault_of(service.credentials.use_link(&Secret::new("op_other")).await),
+        LinkFault::Unknown
+    );
+    assert!(service.credentials.list().await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ impl ToolSpec for CreateTask {
                 .collect(),
             assignee: input.assignee_id,
         };
-        let mut created = service.create_tasks(&caller, &[draft]).await?;
+        let mut created = service.tasks.create(&caller, &[draft]).await?;
         let task = created.tasks.pop().expect("a draft makes a task");
         tracing::info!(task_id = %task.id, "agent added a task");
         Ok(Output { success: true, task: task.into(), instruction: created.instruction })

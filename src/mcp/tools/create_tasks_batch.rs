@@ -95,7 +95,7 @@ impl ToolSpec for CreateTasksBatch {
                 draft.parent = Some(parent.clone());
             }
         }
-        let created = service.create_tasks(&caller, &drafts).await?;
+        let created = service.tasks.create(&caller, &drafts).await?;
         tracing::info!(n_tasks = created.tasks.len(), "agent added tasks");
         Ok(Output {
             success: true,

@@ -84,11 +84,11 @@ impl ToolSpec for GetMyTask {
         TaskSession(caller): TaskSession,
         _: NoInput,
     ) -> Result<Output, ServiceError> {
-        let mine = service.my_task(&caller).await?;
+        let mine = service.tasks.mine(&caller).await?;
         Ok(Output {
             success: true,
             has_task: mine.is_some(),
-            instruction: service.task_instruction(mine.is_some()),
+            instruction: service.tasks.instruction(mine.is_some()),
             task: mine.map(|mine| Task {
                 task_id: mine.task.id,
                 title: mine.task.title,

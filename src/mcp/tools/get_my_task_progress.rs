@@ -60,7 +60,7 @@ impl ToolSpec for GetMyTaskProgress {
         TaskSession(caller): TaskSession,
         _: NoInput,
     ) -> Result<Output, ServiceError> {
-        let tasks = service.task_progress(&caller).await?;
+        let tasks = service.tasks.progress(&caller).await?;
         Ok(Output { success: true, tasks: tasks.into_iter().map(Top::from).collect() })
     }
 }

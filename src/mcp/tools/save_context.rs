@@ -45,8 +45,10 @@ impl ToolSpec for SaveContext {
         input: Input,
     ) -> Result<Output, ServiceError> {
         let Input { progress, findings, next_steps } = input;
-        let instruction =
-            service.save_context(&caller, &Progress { progress, findings, next_steps }).await?;
+        let instruction = service
+            .tasks
+            .save_context(&caller, &Progress { progress, findings, next_steps })
+            .await?;
         Ok(Output { success: true, instruction })
     }
 }

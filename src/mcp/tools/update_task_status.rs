@@ -54,7 +54,8 @@ impl ToolSpec for UpdateTaskStatus {
         input: Input,
     ) -> Result<Output, ServiceError> {
         let change = service
-            .update_task_status(&caller, &input.task_id, input.status, input.reason.as_deref())
+            .tasks
+            .update_status(&caller, &input.task_id, input.status, input.reason.as_deref())
             .await?;
         tracing::info!(task_id = %change.task.id, status = %change.task.status, "agent set a task's status");
         Ok(Output {

@@ -83,14 +83,14 @@ pub(super) fn routes() -> Api {
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<AgentBody>>, Problem> {
-    Ok(Json(state.service.agents().await?.into_iter().map(AgentBody::from).collect()))
+    Ok(Json(state.service.catalog.agents().await?.into_iter().map(AgentBody::from).collect()))
 }
 
 async fn show(
     State(state): State<RestState>,
     InPath(id): InPath<AgentId>,
 ) -> Result<(Extension<Revision>, Json<AgentBody>), Problem> {
-    let agent = state.service.agent(&id).await?;
+    let agent = state.service.catalog.agent(&id).await?;
     Ok((Extension(Revision(agent.revision)), Json(agent.into())))
 }
 
@@ -99,7 +99,7 @@ async fn add(
     InBody(request): InBody<AgentRequest>,
 ) -> Result<(StatusCode, Json<AgentBody>), Problem> {
     let (edit, shown) = edit_of(&state, &request);
-    let agent = state.service.add_agent(request.id, &edit).await?;
+    let agent = state.service.catalog.add_agent(request.id, &edit).await?;
     tracing::info!(agent_id = %agent.id, "agent added");
     Ok((StatusCode::CREATED, Json(AgentBody { passkey: shown, ..agent.into() })))
 }
@@ -111,14 +111,14 @@ async fn set(
     InBody(request): InBody<AgentRequest>,
 ) -> Result<Json<AgentBody>, Problem> {
     let (edit, shown) = edit_of(&state, &request);
-    let agent = state.service.set_agent(&id, &AgentEdit { seen, ..edit }).await?;
+    let agent = state.service.catalog.set_agent(&id, &AgentEdit { seen, ..edit }).await?;
     tracing::info!(agent_id = %agent.id, "agent changed");
     Ok(Json(AgentBody { passkey: shown, ..agent.into() }))
 }
 
 /// The edit, and the passkey to show if one was generated.
 fn edit_of(state: &RestState, request: &AgentRequest) -> (AgentEdit, Option<String>) {
-    let generated = request.generate_passkey.then(|| state.service.new_passkey());
+    let generated = request.generate_passkey.then(|| state.service.catalog.new_passkey());
     let shown = generated.as_ref().map(|passkey| passkey.reveal().to_owned());
     let edit = AgentEdit {
         name: request.name.clone(),

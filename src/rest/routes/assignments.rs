@@ -49,7 +49,7 @@ async fn list(
         query.agent.as_ref().is_none_or(|agent| *agent == assignment.agent)
             && query.project.as_ref().is_none_or(|project| *project == assignment.project)
     };
-    let assignments = state.service.assignments().await?.into_iter().filter(is_wanted);
+    let assignments = state.service.catalog.assignments().await?.into_iter().filter(is_wanted);
     let body =
         |Assignment { project, agent }| AssignmentBody { project_id: project, agent_id: agent };
     Ok(Json(assignments.map(body).collect()))
@@ -60,7 +60,7 @@ async fn assign(
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Json<AssignmentBody>, Problem> {
     let edit = ProjectEdit { assign: vec![agent.clone()], ..ProjectEdit::default() };
-    state.service.set_project(&project, &edit).await?;
+    state.service.catalog.set_project(&project, &edit).await?;
     tracing::info!(project_id = %project, agent_id = %agent, "agent assigned");
     Ok(Json(AssignmentBody { project_id: project, agent_id: agent }))
 }
@@ -70,9 +70,9 @@ async fn unassign(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<StatusCode, Problem> {
-    state.service.agent(&agent).await?;
+    state.service.catalog.agent(&agent).await?;
     let edit = ProjectEdit { unassign: vec![agent.clone()], ..ProjectEdit::default() };
-    state.service.set_project(&project, &edit).await?;
+    state.service.catalog.set_project(&project, &edit).await?;
     tracing::info!(project_id = %project, agent_id = %agent, "agent unassigned");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -126,8 +126,11 @@ async fn make_link(
         )));
     };
     let role = request.role.unwrap_or(Role::Operator);
-    let made =
-        state.service.make_link(request.name.as_deref().unwrap_or(&operator.name), role).await?;
+    let made = state
+        .service
+        .credentials
+        .make_link(request.name.as_deref().unwrap_or(&operator.name), role)
+        .await?;
     state.guesses.remember(&made.secret.token_hash());
     let url = format!("{base}/login?link={}", made.secret.reveal());
     let expires_at = made.credential.expires_at.unwrap_or_default();
@@ -135,7 +138,9 @@ async fn make_link(
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<CredentialBody>>, Problem> {
-    Ok(Json(state.service.credentials().await?.into_iter().map(CredentialBody::from).collect()))
+    Ok(Json(
+        state.service.credentials.list().await?.into_iter().map(CredentialBody::from).collect(),
+    ))
 }
 
 async fn make_token(
@@ -150,7 +155,11 @@ async fn make_token(
     }
     let name = request.name.as_deref().unwrap_or(&operator.name);
     let life = request.expires_in.map(Duration::from_secs);
-    let made = state.service.make_token(name, request.role.unwrap_or(Role::Operator), life).await?;
+    let made = state
+        .service
+        .credentials
+        .make_token(name, request.role.unwrap_or(Role::Operator), life)
+        .await?;
     state.guesses.remember(&made.secret.token_hash());
     let token = Some(made.secret.reveal().to_owned());
     Ok((StatusCode::CREATED, Json(CredentialBody { token, ..made.credential.into() })))
@@ -160,6 +169,6 @@ async fn revoke(
     State(state): State<RestState>,
     InPath(id): InPath<CredentialId>,
 ) -> Result<StatusCode, Problem> {
-    state.service.revoke_credential(&id).await?;
+    state.service.credentials.revoke(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -18,7 +18,7 @@ async fn apply(
     State(state): State<RestState>,
     InBody(wanted): InBody<Wanted>,
 ) -> Result<Json<Vec<Applied>>, Problem> {
-    let applied = state.service.apply(&wanted).await?;
+    let applied = state.service.catalog.apply(&wanted).await?;
     let n_changed = applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged).count();
     tracing::info!(n_entries = applied.len(), n_changed, "manifest applied");
     Ok(Json(applied))

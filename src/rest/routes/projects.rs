@@ -111,14 +111,14 @@ pub(super) fn routes() -> Api {
 }
 
 async fn list(State(state): State<RestState>) -> Result<Json<Vec<ProjectBody>>, Problem> {
-    Ok(Json(state.service.projects().await?.into_iter().map(ProjectBody::from).collect()))
+    Ok(Json(state.service.catalog.projects().await?.into_iter().map(ProjectBody::from).collect()))
 }
 
 async fn show(
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
 ) -> Result<(Extension<Revision>, Json<ProjectBody>), Problem> {
-    let project = state.service.project(&id).await?;
+    let project = state.service.catalog.project(&id).await?;
     Ok((Extension(Revision(project.0.revision)), Json(project.into())))
 }
 
@@ -126,9 +126,9 @@ async fn add(
     State(state): State<RestState>,
     InBody(NewProjectRequest(mut request)): InBody<NewProjectRequest>,
 ) -> Result<(StatusCode, Json<ProjectBody>), Problem> {
-    let id = state.service.add_project(request.id.take(), &request.into()).await?;
+    let id = state.service.catalog.add_project(request.id.take(), &request.into()).await?;
     tracing::info!(project_id = %id, "project added");
-    Ok((StatusCode::CREATED, Json(state.service.project(&id).await?.into())))
+    Ok((StatusCode::CREATED, Json(state.service.catalog.project(&id).await?.into())))
 }
 
 async fn set(
@@ -137,7 +137,7 @@ async fn set(
     Seen(seen): Seen,
     InBody(request): InBody<ProjectRequest>,
 ) -> Result<Json<ProjectBody>, Problem> {
-    state.service.set_project(&id, &ProjectEdit { seen, ..request.into() }).await?;
+    state.service.catalog.set_project(&id, &ProjectEdit { seen, ..request.into() }).await?;
     tracing::info!(project_id = %id, "project changed");
-    Ok(Json(state.service.project(&id).await?.into()))
+    Ok(Json(state.service.catalog.project(&id).await?.into()))
 }

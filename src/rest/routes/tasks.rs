@@ -266,7 +266,7 @@ async fn list(
         parent: query.parent,
         only_open: false,
     };
-    let tasks = state.service.tasks(&filter).await?;
+    let tasks = state.service.tasks.list(&filter).await?;
     let page =
         Page::cut(tasks, query.limit, query.cursor.as_ref().map(TaskId::as_str), raw, |task| {
             task.id.to_string()
@@ -278,7 +278,7 @@ async fn show(
     State(state): State<RestState>,
     InPath(id): InPath<TaskId>,
 ) -> Result<(Extension<Revision>, Json<TaskDetail>), Problem> {
-    let view = state.service.task(&id).await?;
+    let view = state.service.tasks.view(&id).await?;
     Ok((Extension(Revision(view.task.revision)), Json(view.into())))
 }
 
@@ -299,7 +299,8 @@ async fn add(
 ) -> Result<(StatusCode, Json<TaskDetail>), Problem> {
     let view = state
         .service
-        .add_task(&NewTask {
+        .tasks
+        .add(&NewTask {
             id: request.id,
             project: request.project_id,
             title: request.title,
@@ -332,7 +333,7 @@ async fn set(
         reason: request.blocked_reason,
         seen,
     };
-    let view = state.service.set_task(&id, &edit).await?;
+    let view = state.service.tasks.set(&id, &edit).await?;
     tracing::info!(task_id = %id, project_id = %view.task.project, status = %view.task.status, "task changed");
     Ok(Json(view.into()))
 }

@@ -181,8 +181,8 @@ async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Respon
 }
 
 async fn rows(state: &RestState) -> Result<Vec<AgentRow>, Problem> {
-    let agents = state.service.agents().await?;
-    let projects = state.service.projects().await?;
+    let agents = state.service.catalog.agents().await?;
+    let projects = state.service.catalog.projects().await?;
     let status = StatusBody::from(state.service.status().await?);
     let mut instances: BTreeMap<AgentId, Vec<InstanceRow>> = BTreeMap::new();
     for row in instance_rows(state, status.instances).await? {
@@ -219,7 +219,7 @@ async fn edit(
     State(state): State<RestState>,
     InPath(id): InPath<AgentId>,
 ) -> Result<Response, Problem> {
-    let agent = state.service.agent(&id).await?;
+    let agent = state.service.catalog.agent(&id).await?;
     let kinds = kinds(&state).await?;
     Ok(rendered(&AgentForm {
         frame: frame.at(Place::Agents),
@@ -231,7 +231,7 @@ async fn edit(
 /// Those that agents have, and the built-in ones.
 async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
     let mut kinds: Vec<String> =
-        state.service.agents().await?.into_iter().map(|agent| agent.ai_type).collect();
+        state.service.catalog.agents().await?.into_iter().map(|agent| agent.ai_type).collect();
     kinds.extend(Preset::ALL.iter().map(|(name, _)| (*name).to_owned()));
     kinds.sort();
     kinds.dedup();
@@ -244,7 +244,7 @@ async fn make(
     State(state): State<RestState>,
     InForm(fields): InForm<AgentFields>,
 ) -> Result<Response, Problem> {
-    let passkey = state.service.new_passkey();
+    let passkey = state.service.catalog.new_passkey();
     let shown = passkey.reveal().to_owned();
     let edit = AgentEdit {
         name: Some(fields.name),
@@ -254,7 +254,7 @@ async fn make(
         status: None,
         seen: None,
     };
-    let agent = state.service.add_agent(given("id", &fields.id)?, &edit).await?;
+    let agent = state.service.catalog.add_agent(given("id", &fields.id)?, &edit).await?;
     tracing::info!(agent_id = %agent.id, "agent added");
     Ok(rendered(&PasskeyPart { frame, agent: agent.id, passkey: shown, is_replaced: false }))
 }
@@ -272,7 +272,7 @@ async fn change(
         status: fields.status,
         seen: None,
     };
-    state.service.set_agent(&id, &edit).await?;
+    state.service.catalog.set_agent(&id, &edit).await?;
     tracing::info!(agent_id = %id, "agent changed");
     Ok(go_to("/ui/agents"))
 }
@@ -282,10 +282,10 @@ async fn renew_passkey(
     State(state): State<RestState>,
     InPath(id): InPath<AgentId>,
 ) -> Result<Response, Problem> {
-    let passkey = state.service.new_passkey();
+    let passkey = state.service.catalog.new_passkey();
     let shown = passkey.reveal().to_owned();
     let edit = AgentEdit { passkey: Some(passkey), ..AgentEdit::default() };
-    state.service.set_agent(&id, &edit).await?;
+    state.service.catalog.set_agent(&id, &edit).await?;
     tracing::info!(agent_id = %id, "agent has a new passkey");
     Ok(rendered(&PasskeyPart { frame, agent: id, passkey: shown, is_replaced: true }))
 }

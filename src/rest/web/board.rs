@@ -118,9 +118,9 @@ async fn page(
     InPath(id): InPath<ProjectId>,
     InQuery(query): InQuery<PanelQuery>,
 ) -> Result<Response, Problem> {
-    let (project, members) = state.service.project(&id).await?;
+    let (project, members) = state.service.catalog.project(&id).await?;
     let board = Board::read(&state, &id).await?;
-    let projects = state.service.projects().await?.into_iter().map(|(project, _)| project);
+    let projects = state.service.catalog.projects().await?.into_iter().map(|(project, _)| project);
     let projects =
         projects.filter(|other| other.id == id || other.status.as_str() == "active").collect();
     let open = match query {
@@ -149,7 +149,7 @@ async fn board(
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
 ) -> Result<Response, Problem> {
-    let (project, _) = state.service.project(&id).await?;
+    let (project, _) = state.service.catalog.project(&id).await?;
     let columns = Board::read(&state, &id).await?.columns();
     Ok(rendered(&BoardPart { frame, project, columns }))
 }
@@ -159,8 +159,9 @@ async fn avatars(
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
 ) -> Result<Response, Problem> {
-    let (project, members) = state.service.project(&id).await?;
-    let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
+    let (project, members) = state.service.catalog.project(&id).await?;
+    let faces =
+        Faces::new(state.service.catalog.agents().await?, &state.service.open_launches().await?);
     let (held, paused_since) = who_may_not_start(&state, &id).await?;
     Ok(rendered(&AvatarsPart {
         frame,
@@ -235,7 +236,7 @@ struct Board {
 impl Board {
     async fn read(state: &RestState, project: &ProjectId) -> Result<Self, Problem> {
         let filter = TaskFilter { project: Some(project.clone()), ..TaskFilter::default() };
-        let mut tasks = state.service.tasks(&filter).await?;
+        let mut tasks = state.service.tasks.list(&filter).await?;
         tasks.sort_by_cached_key(order_of);
         let statuses = tasks
             .iter()
@@ -248,8 +249,10 @@ impl Board {
                 parts.entry(parent.clone()).or_default().push(task.status);
             }
         }
-        let faces =
-            Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
+        let faces = Faces::new(
+            state.service.catalog.agents().await?,
+            &state.service.open_launches().await?,
+        );
         Ok(Self { tasks, statuses, parts, faces })
     }
 

@@ -99,8 +99,9 @@ async fn panel(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let (project, members) = state.service.project(&project).await?;
-    let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
+    let (project, members) = state.service.catalog.project(&project).await?;
+    let faces =
+        Faces::new(state.service.catalog.agents().await?, &state.service.open_launches().await?);
     let face = faces.of(&agent).ok_or_else(|| Refusal::AgentNotFound { agent: agent.clone() })?;
     if !members.contains(&agent) {
         return Err(Refusal::NotAssigned { agent, project: project.id }.into());

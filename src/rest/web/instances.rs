@@ -33,7 +33,7 @@ pub(super) async fn instance_rows(
     state: &RestState,
     instances: Vec<InstanceBody>,
 ) -> Result<Vec<InstanceRow>, Problem> {
-    let projects = state.service.projects().await?;
+    let projects = state.service.catalog.projects().await?;
     let names: BTreeMap<ProjectId, String> =
         projects.into_iter().map(|(project, _)| (project.id, project.name)).collect();
     let mut memory = state.service.memory_of_instances().await;

@@ -132,10 +132,10 @@ async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Respon
 
 async fn tiles(state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
     let open = state.service.open_launches().await?;
-    let faces = Faces::new(state.service.agents().await?, &open);
+    let faces = Faces::new(state.service.catalog.agents().await?, &open);
     let mut n_open: BTreeMap<ProjectId, usize> = BTreeMap::new();
     for task in
-        state.service.tasks(&TaskFilter { only_open: true, ..TaskFilter::default() }).await?
+        state.service.tasks.list(&TaskFilter { only_open: true, ..TaskFilter::default() }).await?
     {
         *n_open.entry(task.project).or_default() += 1;
     }
@@ -148,7 +148,7 @@ async fn tiles(state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
         working_directory: project.working_directory.display().to_string(),
         status: project.status.as_str(),
     };
-    Ok(state.service.projects().await?.into_iter().map(tile).collect())
+    Ok(state.service.catalog.projects().await?.into_iter().map(tile).collect())
 }
 
 async fn new(frame: Frame) -> Response {
@@ -161,8 +161,8 @@ async fn edit(
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
 ) -> Result<Response, Problem> {
-    let (project, members) = state.service.project(&id).await?;
-    let agents = state.service.agents().await?;
+    let (project, members) = state.service.catalog.project(&id).await?;
+    let agents = state.service.catalog.agents().await?;
     let others: Vec<AgentId> = agents
         .iter()
         .map(|agent| agent.id.clone())
@@ -188,7 +188,7 @@ async fn make(
         working_directory: Some(fields.working_directory),
         ..ProjectEdit::default()
     };
-    let id = state.service.add_project(id, &edit).await?;
+    let id = state.service.catalog.add_project(id, &edit).await?;
     tracing::info!(project_id = %id, "project added");
     Ok(go_to(&format!("/ui/projects/{id}/edit")))
 }
@@ -204,7 +204,7 @@ async fn change(
         status: fields.status,
         ..ProjectEdit::default()
     };
-    state.service.set_project(&id, &edit).await?;
+    state.service.catalog.set_project(&id, &edit).await?;
     tracing::info!(project_id = %id, "project changed");
     Ok(go_to(&format!("/ui/projects/{id}")))
 }
@@ -240,7 +240,7 @@ async fn change_members(
     id: &ProjectId,
     edit: ProjectEdit,
 ) -> Result<Response, Problem> {
-    state.service.set_project(id, &edit).await?;
+    state.service.catalog.set_project(id, &edit).await?;
     tracing::info!(project_id = %id, assign = ?edit.assign, unassign = ?edit.unassign, "project changed");
     Ok(go_to(&format!("/ui/projects/{id}/edit")))
 }

@@ -156,7 +156,7 @@ async fn page(
     State(state): State<RestState>,
     InPath(id): InPath<TaskId>,
 ) -> Result<Redirect, Problem> {
-    let task = state.service.task(&id).await?.task;
+    let task = state.service.tasks.view(&id).await?.task;
     Ok(Redirect::to(&format!("/ui/projects/{}?task={id}", task.project)))
 }
 
@@ -165,11 +165,12 @@ async fn part(
     State(state): State<RestState>,
     InPath(id): InPath<TaskId>,
 ) -> Result<Response, Problem> {
-    let view = state.service.task(&id).await?;
-    let (_, members) = state.service.project(&view.task.project).await?;
-    let faces = Faces::new(state.service.agents().await?, &state.service.open_launches().await?);
+    let view = state.service.tasks.view(&id).await?;
+    let (_, members) = state.service.catalog.project(&view.task.project).await?;
+    let faces =
+        Faces::new(state.service.catalog.agents().await?, &state.service.open_launches().await?);
     let parent = match &view.task.parent {
-        Some(parent) => Some((parent.clone(), state.service.task(parent).await?.task.title)),
+        Some(parent) => Some((parent.clone(), state.service.tasks.view(parent).await?.task.title)),
         None => None,
     };
     let item = state.service.forge_item_of_task(&id).await?;
@@ -206,11 +207,11 @@ async fn new(
     InPath(project): InPath<ProjectId>,
     InQuery(query): InQuery<ParentQuery>,
 ) -> Result<Response, Problem> {
-    let (_, members) = state.service.project(&project).await?;
-    let faces = Faces::new(state.service.agents().await?, &[]);
+    let (_, members) = state.service.catalog.project(&project).await?;
+    let faces = Faces::new(state.service.catalog.agents().await?, &[]);
     let parent = match query.parent {
         Some(parent) => {
-            let title = state.service.task(&parent).await?.task.title;
+            let title = state.service.tasks.view(&parent).await?.task.title;
             Some((parent, title))
         }
         None => None,
@@ -234,7 +235,7 @@ async fn make(
         parent: given("parent", &fields.parent)?,
         dependencies: Vec::new(),
     };
-    let task = state.service.add_task(&new).await?.task;
+    let task = state.service.tasks.add(&new).await?.task;
     tracing::info!(task_id = %task.id, project_id = %task.project, status = %task.status, "task added");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -256,7 +257,7 @@ async fn change(
         seen: Some(fields.revision),
         ..TaskEdit::default()
     };
-    let task = state.service.set_task(&id, &edit).await?.task;
+    let task = state.service.tasks.set(&id, &edit).await?.task;
     tracing::info!(task_id = %id, project_id = %task.project, status = %task.status, "task changed");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -268,7 +269,7 @@ async fn set_status(
 ) -> Result<Response, Problem> {
     let reason = Some(fields.reason).filter(|reason| !reason.trim().is_empty());
     let edit = TaskEdit { status: Some(fields.status), reason, ..TaskEdit::default() };
-    let task = state.service.set_task(&id, &edit).await?.task;
+    let task = state.service.tasks.set(&id, &edit).await?.task;
     tracing::info!(task_id = %id, project_id = %task.project, status = %task.status, "task changed");
     Ok(StatusCode::NO_CONTENT.into_response())
 }

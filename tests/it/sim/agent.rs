@@ -159,7 +159,7 @@ impl Life<'_> {
             let (token, launch) = (&token, self.launch);
             self.say(|service| async move {
                 let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
-                service.my_task(&caller).await
+                service.tasks.mine(&caller).await
             })
             .await?;
         }

@@ -64,7 +64,7 @@ pub async fn found(sim: &Arc<Sim>, fleet: &Fleet) {
     sim.set_keys(fleet.keys());
     for (agent, ai_type) in fleet.ai_types() {
         let edit = AgentEdit { ai_type: Some(ai_type.to_owned()), ..AgentEdit::default() };
-        service.add_agent(Some(agent.clone()), &edit).await.unwrap();
+        service.catalog.add_agent(Some(agent.clone()), &edit).await.unwrap();
         sim.set_ai_type(agent, ai_type);
     }
     for n in 0..fleet.n_projects {
@@ -73,7 +73,7 @@ pub async fn found(sim: &Arc<Sim>, fleet: &Fleet) {
             assign: (0..fleet.n_agents).map(agent_id).collect(),
             ..ProjectEdit::default()
         };
-        service.add_project(Some(project_id(n)), &edit).await.unwrap();
+        service.catalog.add_project(Some(project_id(n)), &edit).await.unwrap();
     }
     for n in 0..fleet.n_tasks {
         let task = NewTask {
@@ -87,7 +87,7 @@ pub async fn found(sim: &Arc<Sim>, fleet: &Fleet) {
             parent: None,
             dependencies: Vec::new(),
         };
-        service.add_task(&task).await.unwrap();
+        service.tasks.add(&task).await.unwrap();
     }
 }
 
@@ -135,29 +135,29 @@ async fn attempt(
             if *status == TaskStatus::InProgress {
                 *has_released = true;
                 // What is done or cancelled is put back first.
-                let _ = service.set_task(&task(n), &edit(TaskStatus::Todo)).await;
+                let _ = service.tasks.set(&task(n), &edit(TaskStatus::Todo)).await;
             }
-            service.set_task(&task(n), &edit(*status)).await.map(|_| ())
+            service.tasks.set(&task(n), &edit(*status)).await.map(|_| ())
         }
         Deed::GiveTask { task: n, agent: to } => {
             let edit = TaskEdit { assignee: Some(Some(agent(to))), ..TaskEdit::default() };
-            service.set_task(&task(n), &edit).await.map(|_| ())
+            service.tasks.set(&task(n), &edit).await.map(|_| ())
         }
         Deed::Assign { agent: n, project: to } => {
             let edit = ProjectEdit { assign: vec![agent(n)], ..ProjectEdit::default() };
-            service.set_project(&project(to), &edit).await
+            service.catalog.set_project(&project(to), &edit).await
         }
         Deed::Unassign { agent: n, project: from } => {
             let edit = ProjectEdit { unassign: vec![agent(n)], ..ProjectEdit::default() };
-            service.set_project(&project(from), &edit).await
+            service.catalog.set_project(&project(from), &edit).await
         }
         Deed::SetProject { project: n, status } => {
             let edit = ProjectEdit { status: Some(*status), ..ProjectEdit::default() };
-            service.set_project(&project(n), &edit).await
+            service.catalog.set_project(&project(n), &edit).await
         }
         Deed::SetAgent { agent: n, status } => {
             let edit = AgentEdit { status: Some(*status), ..AgentEdit::default() };
-            service.set_agent(&agent(n), &edit).await.map(|_| ())
+            service.catalog.set_agent(&agent(n), &edit).await.map(|_| ())
         }
         Deed::StopPair { agent: n, project: m } => {
             service.stop(&pair(n, m), Force::No).await.map(|_| ())

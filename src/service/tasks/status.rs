@@ -8,10 +8,11 @@ use crate::domain::task::Actor;
 use crate::domain::{Refusal, Task, TaskStatus};
 use crate::rows::tasks;
 
-use super::caller::fence;
-use super::next_action::task_step_of;
-use super::task_rules::move_task;
-use super::{Caller, Service, ServiceError};
+use super::Tasks;
+use super::rules::move_task;
+use crate::service::caller::fence;
+use crate::service::next_action::task_step_of;
+use crate::service::{Caller, ServiceError};
 
 /// A task after its status was set.
 #[derive(Debug, Clone)]
@@ -22,21 +23,22 @@ pub struct StatusChange {
     pub instruction: Option<&'static str>,
 }
 
-impl Service {
+impl Tasks {
     /// Sets the status of a task for `caller`: one of its project that is assigned to it, or a subtask of such a one.
     ///
     /// # Errors
     /// The refusals of [`change`](crate::domain::task::change) and of [`limits`]; `TaskNotFound` also for tasks of other projects.
-    pub async fn update_task_status(
+    pub async fn update_status(
         &self,
         caller: &Caller,
         id: &TaskId,
         to: TaskStatus,
         reason: Option<&str>,
     ) -> Result<StatusChange, ServiceError> {
-        let reason = self.redacted_taken(limits::REASON.take_optional(reason)?);
-        let (by, id, inputs) = (caller.clone(), id.clone(), self.inputs());
+        let reason = self.core.redacted_taken(limits::REASON.take_optional(reason)?);
+        let (by, id, inputs) = (caller.clone(), id.clone(), self.heard.inputs(&self.core));
         let change = self
+            .core
             .write(move |tx| {
                 let key = &by.session.key;
                 let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
@@ -58,12 +60,12 @@ impl Service {
     /// What the agent is told after done; it agrees with what `get_next_action` answers next.
     async fn instruction_after_done(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
         let launch = caller.launch.clone();
-        let (step, _) = self.read(move |tx| Ok(task_step_of(tx, &launch)?)).await?;
+        let (step, _) = self.core.read(move |tx| Ok(task_step_of(tx, &launch)?)).await?;
         Ok(match step {
             TaskStep::ReportCompleted(ReportResult::Success)
             | TaskStep::LogOut
-            | TaskStep::Exit => self.guidance().all_work_done(),
-            _ => self.guidance().work_remains(),
+            | TaskStep::Exit => self.core.guidance().all_work_done(),
+            _ => self.core.guidance().work_remains(),
         })
     }
 }

@@ -14,12 +14,13 @@ use crate::domain::{InstanceKey, Priority, Refusal, Task, TaskStatus};
 use crate::rows::{Transaction, tasks};
 use crate::store::Read;
 
-use super::caller::fence;
-use super::catalog::check_assignable;
+use crate::service::caller::fence;
+use crate::service::catalog::check_assignable;
 
-use super::creations::{Creation, TASK_CREATED};
-use super::task_rules::{Wish, graph_around, parts_of, write_task};
-use super::{Caller, NewTask, Service, ServiceError};
+use super::rules::{Wish, graph_around, parts_of, write_task};
+use super::{NewTask, Tasks};
+use crate::service::creations::{Creation, TASK_CREATED};
+use crate::service::{Caller, ServiceError};
 
 /// So many tasks are made at once.
 pub const MAX_BATCH: usize = 100;
@@ -47,7 +48,7 @@ pub struct Created {
     pub instruction: &'static str,
 }
 
-impl Service {
+impl Tasks {
     /// Makes tasks in the project of `caller`: parts of its own tasks, which are todo, and top tasks, which are in the backlog
     /// with all their parts until people decide. Repeating it makes more of them.
     ///
@@ -55,24 +56,25 @@ impl Service {
     /// `Invalid` for no tasks, more than `MAX_BATCH`, and a local id that is given twice or leads nowhere; the refusals of [`limits`]
     /// and of [`change`], for an assignee `AgentNotFound` and `NotAssigned`, and `TooManyTasks` and `TooManySubtasks`. Where a draft
     /// has a local id, [`Refusal::InBatch`] says which it is.
-    pub async fn create_tasks(
-        &self,
-        caller: &Caller,
-        drafts: &[Draft],
-    ) -> Result<Created, ServiceError> {
-        let ids: Vec<TaskId> = drafts.iter().map(|_| self.world.new_id(TaskId::PREFIX)).collect();
+    pub async fn create(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
+        let ids: Vec<TaskId> =
+            drafts.iter().map(|_| self.core.world.new_id(TaskId::PREFIX)).collect();
         let batch = Batch::new(drafts, &ids)?;
-        let reservation = self.reserve(&caller.launch, Creation::Task, drafts.len()).await?;
+        let reservation = self
+            .creations
+            .reserve(&self.core, &caller.launch, Creation::Task, drafts.len())
+            .await?;
         let cleaned: Vec<Draft> = drafts
             .iter()
             .map(|draft| Draft {
-                title: self.redacted(&draft.title).into_owned(),
-                description: self.redacted(&limits::cleaned(&draft.description)).into_owned(),
+                title: self.core.redacted(&draft.title).into_owned(),
+                description: self.core.redacted(&limits::cleaned(&draft.description)).into_owned(),
                 ..draft.clone()
             })
             .collect();
-        let (caller, new_ids, settings) = (caller.clone(), ids.clone(), self.settings());
+        let (caller, new_ids, settings) = (caller.clone(), ids.clone(), self.core.settings());
         let tasks = self
+            .core
             .write(move |tx| {
                 let batch = Batch::new(&cleaned, &new_ids)?;
                 create(tx, &caller, &batch, &cleaned, &new_ids, &settings.creation)
@@ -88,7 +90,7 @@ impl Service {
                 .iter()
                 .map(|(name, (_, id))| ((*name).to_owned(), (*id).clone()))
                 .collect(),
-            instruction: self.guidance().tasks_created(place),
+            instruction: self.core.guidance().tasks_created(place),
         })
     }
 }

@@ -7,8 +7,9 @@ use crate::domain::id::TaskId;
 use crate::rows::{executions, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
-use super::task_rules::{graph_above, tasks_below};
-use super::{Caller, Service, ServiceError};
+use super::Tasks;
+use super::rules::{graph_above, tasks_below};
+use crate::service::{Caller, ServiceError};
 
 /// A task and what is part of it.
 #[derive(Debug, Clone)]
@@ -17,12 +18,12 @@ pub struct TaskProgress {
     pub subtasks: Vec<TaskProgress>,
 }
 
-impl Service {
+impl Tasks {
     /// The tasks of `caller` in its project that are open, or that its launch has worked on: its top tasks, and what is its own of
     /// the tasks of others, by creation. Below them everything, whoever has it.
-    pub async fn task_progress(&self, caller: &Caller) -> Result<Vec<TaskProgress>, ServiceError> {
+    pub async fn progress(&self, caller: &Caller) -> Result<Vec<TaskProgress>, ServiceError> {
         let caller = caller.clone();
-        self.read(move |tx| Ok(progress(tx, &caller)?)).await
+        self.core.read(move |tx| Ok(progress(tx, &caller)?)).await
     }
 }
 

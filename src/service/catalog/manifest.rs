@@ -18,13 +18,13 @@ use crate::domain::{
 use crate::rows::{Transaction, agents, assignments, projects, tasks};
 use crate::store::{Read, StoreError};
 
-use super::catalog::{
-    AgentEdit, ProjectEdit, edited_project, new_project, news_of_agent, news_of_project,
+use super::{
+    AgentEdit, Catalog, ProjectEdit, edited_project, new_project, news_of_agent, news_of_project,
 };
-use super::creations::TASK_CREATED;
-use super::task_rules::{Wish, graph_around, write_task};
-use super::tasks::{each_once, release_for};
-use super::{Inputs, Service, ServiceError};
+use crate::service::creations::TASK_CREATED;
+use crate::service::tasks::rules::{Wish, graph_around, write_task};
+use crate::service::tasks::{each_once, release_for};
+use crate::service::{Inputs, ServiceError};
 
 /// What a manifest lists, without the places of its file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
@@ -92,7 +92,7 @@ mod passkey_text {
     use crate::domain::Secret;
 
     #[allow(clippy::ref_option, reason = "serde gives the field by reference")]
-    pub(super) fn serialize<S: Serializer>(
+    pub(in crate::service) fn serialize<S: Serializer>(
         passkey: &Option<Secret>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -102,7 +102,7 @@ mod passkey_text {
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(in crate::service) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Secret>, D::Error> {
         Ok(Option::<String>::deserialize(deserializer)?.map(Secret::new))
@@ -217,7 +217,7 @@ struct AgentEntry {
     salt: [u8; 16],
 }
 
-impl Service {
+impl Catalog {
     /// Applies `wanted`, all of it or nothing, and says what became of each entry.
     ///
     /// # Errors
@@ -225,8 +225,8 @@ impl Service {
     pub async fn apply(&self, wanted: &Wanted) -> Result<Vec<Applied>, ApplyError> {
         let agents: Vec<AgentEntry> =
             wanted.agents.iter().map(|entry| self.agent_entry(entry)).collect();
-        let (wanted, inputs) = (wanted.clone(), self.inputs());
-        let applied = self.write(move |tx| {
+        let (wanted, inputs) = (wanted.clone(), self.heard.inputs(&self.core));
+        let applied = self.core.write(move |tx| {
             let mut merged = Merged::of(tx)?;
             merged.merge_agents(&agents);
             merged.merge_projects(&wanted, tx.now());
@@ -252,7 +252,7 @@ impl Service {
             status: Some(entry.status),
             seen: None,
         };
-        AgentEntry { new: self.new_agent(entry.id.clone()), edit, salt: self.world.new_salt() }
+        AgentEntry { new: self.new_agent(entry.id.clone()), edit, salt: self.core.world.new_salt() }
     }
 }
 

@@ -8,9 +8,10 @@ use crate::domain::{Execution, InstanceKey, Launch, Task, TaskStatus, Usage};
 use crate::rows::{Transaction, executions, launches, projects, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
-use super::caller::fence;
-use super::task_rules::graph_above;
-use super::{Caller, Service, ServiceError};
+use super::Tasks;
+use super::rules::graph_above;
+use crate::service::caller::fence;
+use crate::service::{Caller, ServiceError};
 
 /// A task as its agent sees it.
 #[derive(Debug, Clone)]
@@ -23,47 +24,52 @@ pub struct MyTask {
     pub handoff: Option<Execution>,
 }
 
-impl Service {
+impl Tasks {
     /// The task of `caller`; `None` if nothing of its project that is assigned to it is in progress.
-    pub async fn my_task(&self, caller: &Caller) -> Result<Option<MyTask>, ServiceError> {
+    pub async fn mine(&self, caller: &Caller) -> Result<Option<MyTask>, ServiceError> {
         let caller = caller.clone();
-        self.write(move |tx| {
-            let key = &caller.session.key;
-            let launch = fence(tx, &caller)?;
-            let in_progress = in_progress(tx, key)?;
-            let graph = graph_above(tx, &in_progress)?;
-            let Some(task) = next_task(launch.task.as_ref(), &in_progress, &graph) else {
-                return Ok(None);
-            };
-            let project = projects::get(tx, &key.project)?;
-            let earlier = executions::list_of_task(tx, &task.id)?;
-            let left_by = |is_mine: bool| {
-                let mut others = earlier.iter().filter(|execution| execution.launch != launch.id);
-                others.find(|execution| (execution.key.agent == key.agent) == is_mine).cloned()
-            };
-            let answer = MyTask {
-                task: task.clone(),
-                working_directory: project
-                    .map(|project| project.working_directory)
-                    .unwrap_or_default(),
-                context: left_by(true),
-                handoff: left_by(false),
-            };
-            let own = earlier.iter().find(|execution| execution.launch == launch.id).cloned();
-            bind(tx, launch, &task.id, own)?;
-            Ok(Some(answer))
-        })
-        .await
+        self.core
+            .write(move |tx| {
+                let key = &caller.session.key;
+                let launch = fence(tx, &caller)?;
+                let in_progress = in_progress(tx, key)?;
+                let graph = graph_above(tx, &in_progress)?;
+                let Some(task) = next_task(launch.task.as_ref(), &in_progress, &graph) else {
+                    return Ok(None);
+                };
+                let project = projects::get(tx, &key.project)?;
+                let earlier = executions::list_of_task(tx, &task.id)?;
+                let left_by = |is_mine: bool| {
+                    let mut others =
+                        earlier.iter().filter(|execution| execution.launch != launch.id);
+                    others.find(|execution| (execution.key.agent == key.agent) == is_mine).cloned()
+                };
+                let answer = MyTask {
+                    task: task.clone(),
+                    working_directory: project
+                        .map(|project| project.working_directory)
+                        .unwrap_or_default(),
+                    context: left_by(true),
+                    handoff: left_by(false),
+                };
+                let own = earlier.iter().find(|execution| execution.launch == launch.id).cloned();
+                bind(tx, launch, &task.id, own)?;
+                Ok(Some(answer))
+            })
+            .await
     }
 
     /// What to tell an agent that asked for its task.
-    pub fn task_instruction(&self, has_task: bool) -> &'static str {
-        if has_task { self.guidance().task_given() } else { self.guidance().no_task() }
+    pub fn instruction(&self, has_task: bool) -> &'static str {
+        if has_task { self.core.guidance().task_given() } else { self.core.guidance().no_task() }
     }
 }
 
 /// Returns the tasks in progress of an agent in its project.
-pub(super) fn in_progress(tx: &mut Read<'_>, key: &InstanceKey) -> Result<Vec<Task>, StoreError> {
+pub(in crate::service) fn in_progress(
+    tx: &mut Read<'_>,
+    key: &InstanceKey,
+) -> Result<Vec<Task>, StoreError> {
     let filter = TaskFilter {
         project: Some(key.project.clone()),
         assignee: Some(key.agent.clone()),
@@ -74,7 +80,11 @@ pub(super) fn in_progress(tx: &mut Read<'_>, key: &InstanceKey) -> Result<Vec<Ta
 }
 
 /// Begins the work of a launch on a task. It is not stored yet.
-pub(super) fn new_execution(tx: &mut Transaction<'_>, launch: &Launch, task: &TaskId) -> Execution {
+pub(in crate::service) fn new_execution(
+    tx: &mut Transaction<'_>,
+    launch: &Launch,
+    task: &TaskId,
+) -> Execution {
     Execution {
         id: tx.new_id(ExecutionId::PREFIX),
         launch: launch.id.clone(),
@@ -95,7 +105,7 @@ pub(super) fn new_execution(tx: &mut Transaction<'_>, launch: &Launch, task: &Ta
 }
 
 /// Gives a task to a launch: a new execution, unless `earlier` is there, and the task on the launch.
-pub(super) fn bind(
+pub(in crate::service) fn bind(
     tx: &mut Transaction<'_>,
     launch: Launch,
     task: &TaskId,

@@ -10,25 +10,23 @@ use crate::domain::{Task, TaskGraph, TaskStatus};
 use crate::rows::{Transaction, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
-use super::creations::TASK_CREATED;
-use super::{Service, ServiceError};
+use crate::service::ServiceError;
+use crate::service::creations::TASK_CREATED;
 
 /// A task as it is, if it is, and as it is to be.
-pub(super) type Wish<'a> = (Option<&'a Task>, &'a Task);
-
-impl Service {}
+pub(in crate::service) type Wish<'a> = (Option<&'a Task>, &'a Task);
 
 /// A task that was changed, and what that means for agents.
-pub(super) struct Changed {
-    pub(super) task: Task,
-    pub(super) news: Vec<WorkChange>,
+pub(in crate::service) struct Changed {
+    pub(in crate::service) task: Task,
+    pub(in crate::service) news: Vec<WorkChange>,
 }
 
 /// Makes a task what it is to be, with what follows for others. Writes nothing if it is so already.
 ///
 /// # Errors
 /// The refusals of [`change`].
-pub(super) fn change_task(
+pub(in crate::service) fn change_task(
     tx: &mut Transaction<'_>,
     before: Option<&Task>,
     after: &Task,
@@ -53,7 +51,7 @@ pub(super) fn change_task(
 ///
 /// # Errors
 /// As [`change_task`].
-pub(super) fn move_task(
+pub(in crate::service) fn move_task(
     tx: &mut Transaction<'_>,
     task: &Task,
     to: TaskStatus,
@@ -66,7 +64,7 @@ pub(super) fn move_task(
 }
 
 /// Writes a task with its event, and returns what that means for agents. A new task means nothing.
-pub(super) fn write_task(
+pub(in crate::service) fn write_task(
     tx: &mut Transaction<'_>,
     task: Task,
     event: Option<NewEvent>,
@@ -81,7 +79,7 @@ pub(super) fn write_task(
 }
 
 /// Returns the tasks of `wishes` as they are to be, and around them what [`change`] looks at.
-pub(super) fn graph_around(
+pub(in crate::service) fn graph_around(
     tx: &mut Read<'_>,
     wishes: &[Wish<'_>],
 ) -> Result<TaskGraph, StoreError> {
@@ -106,7 +104,10 @@ pub(super) fn graph_around(
 }
 
 /// Returns these tasks, and all that they are part of.
-pub(super) fn graph_above(tx: &mut Read<'_>, tasks: &[Task]) -> Result<TaskGraph, StoreError> {
+pub(in crate::service) fn graph_above(
+    tx: &mut Read<'_>,
+    tasks: &[Task],
+) -> Result<TaskGraph, StoreError> {
     let mut graph: TaskGraph = tasks.iter().cloned().collect();
     for task in tasks {
         add_above(tx, &mut graph, task)?;
@@ -160,12 +161,15 @@ fn add(tx: &mut Read<'_>, graph: &mut TaskGraph, id: &TaskId) -> Result<Option<T
 }
 
 /// Returns the direct subtasks of a task.
-pub(super) fn parts_of(tx: &mut Read<'_>, parent: &TaskId) -> Result<Vec<Task>, StoreError> {
+pub(in crate::service) fn parts_of(
+    tx: &mut Read<'_>,
+    parent: &TaskId,
+) -> Result<Vec<Task>, StoreError> {
     tasks::list(tx, &TaskFilter { parent: Some(parent.clone()), ..TaskFilter::default() })
 }
 
 /// Returns the subtasks of a task, and at every depth those of each one that `is_entered`. Each comes before its own.
-pub(super) fn tasks_below(
+pub(in crate::service) fn tasks_below(
     tx: &mut Read<'_>,
     id: &TaskId,
     is_entered: impl Fn(&Task) -> bool,

@@ -1,0 +1,99 @@
+//! What every use case needs: the store, the world outside, and the settings.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::domain::{Guidance, Timestamp};
+use crate::rows::adapter::SqliteStore;
+use crate::rows::{Context, Publish, Transaction};
+use crate::store::Read;
+
+use super::world::World;
+use super::{ServiceError, Settings, audit};
+
+/// The base of the use cases. It holds nothing that one of them changes.
+pub(super) struct Core {
+    pub(super) store: Arc<SqliteStore>,
+    pub(super) world: Arc<dyn World>,
+    /// Replaced as a whole: a use case that reads several settings takes them once.
+    settings: RwLock<Arc<Settings>>,
+    /// Tells everybody of what was changed.
+    publish: Publish,
+}
+
+impl Core {
+    pub(super) fn new(
+        store: Arc<SqliteStore>,
+        world: Arc<dyn World>,
+        settings: Settings,
+        publish: Publish,
+    ) -> Self {
+        Self { store, world, settings: RwLock::new(Arc::new(settings)), publish }
+    }
+
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the settings, but for the places and the key of tickets: what lies and lives there belongs to this server.
+    pub(super) fn reconfigure(&self, settings: Settings) {
+        let before = self.settings();
+        let settings = Settings {
+            state_dir: before.state_dir.clone(),
+            ticket_key: before.ticket_key.clone(),
+            mcp_socket: before.mcp_socket.clone(),
+            ..settings
+        };
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// The texts for agents.
+    pub(super) fn guidance(&self) -> Guidance {
+        Guidance::new(self.settings().language)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.world.now()
+    }
+
+    /// Returns `text` of an agent as it is stored and sent: without the secrets of the configuration, and without tokens.
+    pub(super) fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.settings().redactor.redact_text(text)
+    }
+
+    /// Does the same with a text that was taken by its limit.
+    pub(super) fn redacted_taken(&self, text: Option<Cow<'_, str>>) -> Option<String> {
+        text.map(|text| self.redacted(&text).into_owned())
+    }
+
+    /// Makes the changes of `body` in one transaction, and tells everybody whom they concern, even if the caller is gone.
+    /// Changes nothing if `body` returns an error.
+    ///
+    /// `body` may run more than once. It uses no clock and no chance, and does no input or output. Not cancel-safe in its
+    /// effect: when the future is dropped, the changes may have been made or not.
+    #[track_caller]
+    pub(super) fn write<T, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, ServiceError>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Result<T, ServiceError> + Send + 'static,
+    {
+        let context = Context::new(self.now(), self.world.unique(), audit::actor());
+        self.store.change(context, Arc::clone(&self.publish), body)
+    }
+
+    /// Reads with `body` from one snapshot. Dropping the future is harmless.
+    pub(super) fn read<T, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, ServiceError>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Read<'_>) -> Result<T, ServiceError> + Send + 'static,
+    {
+        self.store.query(body)
+    }
+}
