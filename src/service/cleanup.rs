@@ -136,8 +136,12 @@ impl Service {
                 let Some(launch) = launches::get(tx, &id)?.filter(Launch::is_open) else {
                     return Ok(None);
                 };
+                let event = LaunchEvent::SessionExpired { at: tx.now() };
+                if launch.clone().on(&event).is_err() {
+                    return Ok(None);
+                }
                 inputs.end_sessions(tx, &launch.id, SessionEndReason::Expired)?;
-                Ok(inputs.happen(tx, &launch, &[LaunchEvent::SessionExpired { at: tx.now() }])?)
+                Ok(inputs.happen(tx, &launch, &[event])?)
             })
             .await?;
         after.iter().for_each(log_end);
