@@ -154,6 +154,9 @@ pub enum Meaning {
 impl WorkChange {
     /// Whether the chat of `launch` can't go on.
     pub fn ends_chat(&self, launch: &Launch) -> bool {
+        if matches!(self, Self::Task { .. }) {
+            return false;
+        }
         let as_if_at_work = Launch {
             key: InstanceKey { purpose: Purpose::Task, ..launch.key.clone() },
             ..launch.clone()

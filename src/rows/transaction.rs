@@ -106,8 +106,12 @@ impl Transaction<'_> {
 
     /// Adds the event with which a row tells of itself. It is left out if the use case has a more exact one: an event
     /// that names the same task, or tells of a provider.
+    ///
+    /// A row that is written twice tells the same only once.
     pub(super) fn row_event(&mut self, event: NewEvent) {
-        self.context.row_events.push(event);
+        if !self.context.row_events.contains(&event) {
+            self.context.row_events.push(event);
+        }
     }
 
     pub fn wake(&mut self, wake: Wake) {

@@ -67,33 +67,24 @@ impl Service {
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
         let content = said(content)?;
         let content = self.core.redacted(&content).into_owned();
-        // Refused only after it is known not to be a repetition.
-        let (reservation, refusal) =
-            match self.creations.reserve(&self.core, &caller.launch, Creation::Message, 1).await {
-                Ok(reservation) => (Some(reservation), None),
-                Err(ServiceError::Refused(refusal)) => (None, Some(refusal)),
-                Err(error) => return Err(error),
-            };
+        // A repetition is nothing new: it needs no place within the limit, and doesn't put off the end of the chat.
+        let (by, said) = (caller.clone(), content.clone());
+        if let Some(id) = self.core.read(move |tx| Ok(Answering::of(tx, &by)?.said(&said))).await? {
+            return Ok(id);
+        }
+        let reservation =
+            self.creations.reserve(&self.core, &caller.launch, Creation::Message, 1).await?;
         self.chat_goes_on(&caller.launch.id);
         let caller = caller.clone();
         let (id, is_new) = self
             .core
             .write(move |tx| {
                 let key = &caller.session.key;
-                let (_, session) = latest(tx, &caller)?;
-                let record = pairs::get(tx, key)?;
-                // Whatever people say meanwhile: they may have heard the answer that the agent thinks is lost.
-                let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
-                let last = MessageFilter { sender, end, ..visible(key, 1) };
-                let last = messages::list(tx, &last)?.into_iter().next();
-                if let Some(last) =
-                    last.filter(|last| is_repeated(last, &content, &session, &record))
-                {
-                    return Ok((last.id, false));
+                let answering = Answering::of(tx, &caller)?;
+                if let Some(id) = answering.said(&content) {
+                    return Ok((id, false));
                 }
-                if let Some(refusal) = refusal.clone() {
-                    return Err(refusal.into());
-                }
+                let Answering { session, record, .. } = answering;
                 let message = Message {
                     seq: 0,
                     id: tx.new_id(MessageId::PREFIX),
@@ -113,10 +104,36 @@ impl Service {
                 Ok((message.id, true))
             })
             .await?;
-        if let Some(reservation) = reservation.filter(|_| is_new) {
+        if is_new {
             reservation.keep();
         }
         Ok(id)
+    }
+}
+
+/// What an answer of an agent depends on.
+struct Answering {
+    session: Session,
+    record: PairRecord,
+    /// The last answer of the agent.
+    last: Option<Message>,
+}
+
+impl Answering {
+    fn of(tx: &mut Read<'_>, caller: &Caller) -> Result<Self, ServiceError> {
+        let (_, session) = latest(tx, caller)?;
+        let record = pairs::get(tx, &caller.session.key)?;
+        // Whatever people say meanwhile: they may have heard the answer that the agent thinks is lost.
+        let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
+        let last = MessageFilter { sender, end, ..visible(&caller.session.key, 1) };
+        let last = messages::list(tx, &last)?.into_iter().next();
+        Ok(Self { session, record, last })
+    }
+
+    /// Returns the message by which this was said already.
+    fn said(&self, content: &str) -> Option<MessageId> {
+        let last = self.last.as_ref()?;
+        is_repeated(last, content, &self.session, &self.record).then(|| last.id.clone())
     }
 }
 

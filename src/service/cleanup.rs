@@ -165,7 +165,8 @@ impl Service {
                         let session =
                             sessions::get(tx, id)?.filter(|session| session.ended.is_none());
                         if let Some(session) = session {
-                            sessions::put(tx, &Session { last_seen_at: *last_seen_at, ..session })?;
+                            let last_seen_at = session.last_seen_at.max(*last_seen_at);
+                            sessions::put(tx, &Session { last_seen_at, ..session })?;
                         }
                     }
                     Ok(())

@@ -164,12 +164,21 @@ impl Service {
     ) -> Result<Message, ServiceError> {
         let content = said(content)?.into_owned();
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
+        let id = id.cloned();
+        let (of, by, text) = (key.clone(), id.clone(), content.clone());
+        let look = self.core.read(move |tx| {
+            let facts = startable::of_key(tx, &of)?;
+            check_may_chat(&facts)?;
+            Ok((said_before(tx, by.as_ref(), &of, &text)?, facts))
+        });
+        let (said, facts) = look.await?;
+        if let Some(said) = said {
+            return Ok(said);
+        }
         // Before it is written: a chat that is about to end would not wait for it.
-        let facts = self.core.store.pair_facts(&key).await?;
         if let Some(open) = facts.open.as_ref().filter(|_| listens(&facts)) {
             self.chat_goes_on(&open.id);
         }
-        let id = id.cloned();
         self.core
             .write(move |tx| {
                 let facts = startable::of_key(tx, &key)?;

@@ -1,6 +1,9 @@
 //! `should_start` and the claim behind it: one transaction, made before any process exists. A true answer reserves the start,
 //! so that neither a second coordinator nor the next poll starts a twin (contract.md, deviations).
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::pair::StartReason;
@@ -39,15 +42,20 @@ impl Service {
         coordinator: AskedBy<'_>,
     ) -> Result<ShouldStart, ServiceError> {
         let (key, by, settings) = (key.clone(), coordinator.cloned(), self.core.settings());
-        let is_held = self.are_starts_held();
+        let question = Question { key, by, settings, is_held: self.are_starts_held() };
+        // Most answers are no, and need no turn of the only writer.
+        let (first, now) = (question.clone(), self.core.now());
+        if let ControlFlow::Break(answer) = self.core.read(move |tx| first.answer(tx, now)).await? {
+            return Ok(answer);
+        }
         self.core
             .write(move |tx| {
-                let mut facts = startable::of_key(tx, &key)?;
-                facts.is_paused |= is_held;
-                match facts.reason(settings.backoff, tx.now()) {
-                    StartReason::Ready => claim(tx, facts, by.clone(), &settings),
-                    StartReason::Starting => find_claim(tx, &facts, by.as_ref(), &settings),
-                    reason => Ok(ShouldStart { reason, claim: None }),
+                let now = tx.now();
+                match question.answer(tx, now)? {
+                    ControlFlow::Break(answer) => Ok(answer),
+                    ControlFlow::Continue(facts) => {
+                        claim(tx, facts, question.by.clone(), &question.settings)
+                    }
                 }
             })
             .await
@@ -56,6 +64,34 @@ impl Service {
                     crash_point::reach(CrashPoint::ClaimGranted);
                 }
             })
+    }
+}
+
+/// A question whether a key may start.
+#[derive(Clone)]
+struct Question {
+    key: InstanceKey,
+    by: Option<CoordinatorId>,
+    settings: Arc<Settings>,
+    is_held: bool,
+}
+
+impl Question {
+    /// Returns the answer, or the facts of a key that is ready.
+    fn answer(
+        &self,
+        tx: &mut Read<'_>,
+        now: Timestamp,
+    ) -> Result<ControlFlow<ShouldStart, PairFacts>, ServiceError> {
+        let mut facts = startable::of_key(tx, &self.key)?;
+        facts.is_paused |= self.is_held;
+        Ok(match facts.reason(self.settings.backoff, now) {
+            StartReason::Ready => ControlFlow::Continue(facts),
+            StartReason::Starting => {
+                ControlFlow::Break(find_claim(tx, &facts, self.by.as_ref(), &self.settings)?)
+            }
+            reason => ControlFlow::Break(ShouldStart { reason, claim: None }),
+        })
     }
 }
 

@@ -268,15 +268,15 @@ impl Changes {
         for assignment in &self.assignments {
             assignments::add(tx, assignment)?;
         }
-        let is_new = |task: &Task| task.revision == 0;
+        let before = self.wishes.iter().filter_map(|(before, _)| before.as_ref());
+        let was: BTreeMap<TaskId, TaskStatus> =
+            before.map(|before| (before.id.clone(), before.status)).collect();
         for (_, task) in self.wishes.iter().filter(|(before, _)| before.is_none()) {
             release_for(tx, task)?;
         }
         for task in self.tasks {
-            let keeps_status = self.wishes.iter().any(|(before, _)| {
-                before.as_ref().is_some_and(|b| b.id == task.id && b.status == task.status)
-            });
-            let kind = if is_new(&task) { TASK_CREATED } else { "task.status" };
+            let keeps_status = was.get(&task.id) == Some(&task.status);
+            let kind = if task.revision == 0 { TASK_CREATED } else { "task.status" };
             let event = (!keeps_status).then(|| tasks::event(kind, &task, tx.now()));
             news.extend(write_task(tx, task, event)?);
         }

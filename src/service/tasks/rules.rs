@@ -84,13 +84,15 @@ pub(in crate::service) fn graph_around(
     wishes: &[Wish<'_>],
 ) -> Result<TaskGraph, StoreError> {
     let mut graph: TaskGraph = wishes.iter().map(|(_, after)| (*after).clone()).collect();
+    // What one wish waits for is in the graph with all that it waits for itself: no other wish reads it again.
+    let mut walked = BTreeSet::new();
     for (before, after) in wishes {
         add_above(tx, &mut graph, after)?;
         let is_shaped = |before: &Task| {
             before.parent == after.parent && before.dependencies == after.dependencies
         };
         if !before.is_some_and(is_shaped) {
-            add_all_that_is_waited_for(tx, &mut graph, after)?;
+            add_all_that_is_waited_for(tx, &mut graph, after, &mut walked)?;
         } else if before.is_some_and(|before| before.status != after.status) {
             for dependency in &after.dependencies {
                 add(tx, &mut graph, dependency)?;
@@ -127,10 +129,11 @@ fn add_all_that_is_waited_for(
     tx: &mut Read<'_>,
     graph: &mut TaskGraph,
     task: &Task,
+    walked: &mut BTreeSet<TaskId>,
 ) -> Result<(), StoreError> {
-    let (mut open, mut seen) = (vec![task.id.clone()], BTreeSet::new());
+    let mut open = vec![task.id.clone()];
     while let Some(id) = open.pop() {
-        if !seen.insert(id.clone()) {
+        if !walked.insert(id.clone()) {
             continue;
         }
         let Some(waiting) = add(tx, graph, &id)? else {
