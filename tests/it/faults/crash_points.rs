@@ -247,8 +247,15 @@ fn check_start_dies(point: CrashPoint) {
     daemon.start();
     fs::write(daemon.work().join("go"), "").unwrap();
     for (agent, expected) in FOUND {
-        let outcomes = until_outcomes(&daemon, agent, |outcomes| outcomes.len() >= expected.len());
-        assert_eq!(outcomes, expected, "{agent}");
+        // The daemon may have died while it began the next start of an agent whose end it knew.
+        let ran = |outcomes: &[String]| -> Vec<String> {
+            outcomes.iter().filter(|outcome| *outcome != "start_failed").cloned().collect()
+        };
+        let outcomes =
+            until_outcomes(&daemon, agent, |outcomes| ran(outcomes).len() >= expected.len());
+        assert_eq!(ran(&outcomes), expected, "{agent}");
+        let is_lost = expected.contains(&"lost");
+        assert!(outcomes.len() <= expected.len() + usize::from(is_lost), "{agent}: {outcomes:?}");
         assert_eq!(daemon.task_status(&format!("tsk_{agent}")), "done", "{agent}");
         let starts = fs::read_to_string(daemon.work().join(format!("{agent}.starts"))).unwrap();
         assert_eq!(starts.lines().count(), expected.len(), "starts of {agent}");
