@@ -4,9 +4,9 @@ use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use crate::domain::plan::ProcessReport;
-use crate::domain::{InstanceKey, Launch, Purpose, Timestamp};
+use crate::domain::{InstanceKey, Launch, PairRecord, Purpose, Timestamp};
 use crate::rows::{Transaction, pairs, pauses};
-use crate::store::{Read, StoreError};
+use crate::store::Read;
 
 use super::{Service, ServiceError, audit, catalog};
 
@@ -82,24 +82,12 @@ impl Service {
         let target = target.clone();
         self.core
             .write(move |tx| {
-                let mut is_new = false;
-                match &target {
-                    StopTarget::Pair { agent, project, .. } => {
-                        check_known(tx, agent, project)?;
-                        for key in target.keys() {
-                            let record = pairs::get(tx, &key)?;
-                            if record.held_since.is_none() {
-                                pairs::put(tx, &record.held(tx.now()))?;
-                                is_new = true;
-                            }
-                        }
-                    }
-                    StopTarget::All => is_new = pause(tx)?,
-                }
-                if is_new {
-                    tx.event(target.event("person.stop", tx.now()));
-                }
-                Ok(())
+                let now = tx.now();
+                let hold = |record: PairRecord| match record.held_since {
+                    Some(_) => record,
+                    None => record.held(now),
+                };
+                change(tx, &target, "person.stop", hold, Some(now))
             })
             .await
     }
@@ -108,10 +96,8 @@ impl Service {
     pub async fn pause(&self) -> Result<(), ServiceError> {
         self.core
             .write(|tx| {
-                if pause(tx)? {
-                    tx.event(StopTarget::All.event("person.pause", tx.now()));
-                }
-                Ok(())
+                let now = tx.now();
+                change(tx, &StopTarget::All, "person.pause", |record| record, Some(now))
             })
             .await
     }
@@ -139,34 +125,46 @@ impl Service {
     pub async fn resume(&self, target: &StopTarget) -> Result<(), ServiceError> {
         let target = target.clone();
         self.core
-            .write(move |tx| {
-                let mut is_new = false;
-                match &target {
-                    StopTarget::Pair { agent, project, .. } => {
-                        check_known(tx, agent, project)?;
-                        for key in target.keys() {
-                            let record = pairs::get(tx, &key)?;
-                            let released = record.clone().released();
-                            if released != record {
-                                pairs::put(tx, &released)?;
-                                is_new = true;
-                            }
-                        }
-                    }
-                    StopTarget::All => {
-                        if pauses::since(tx)?.is_some() {
-                            pauses::set(tx, None)?;
-                            is_new = true;
-                        }
-                    }
-                }
-                if is_new {
-                    tx.event(target.event("person.resume", tx.now()));
-                }
-                Ok(())
-            })
+            .write(move |tx| change(tx, &target, "person.resume", PairRecord::released, None))
             .await
     }
+}
+
+/// Changes the records of a pair, or the pause of all starts. Adds an event of this kind if that is new.
+///
+/// # Errors
+/// `AgentNotFound`, `ProjectNotFound`.
+fn change(
+    tx: &mut Transaction<'_>,
+    target: &StopTarget,
+    kind: &'static str,
+    of_pair: impl Fn(PairRecord) -> PairRecord,
+    paused_since: Option<Timestamp>,
+) -> Result<(), ServiceError> {
+    let mut is_new = false;
+    match target {
+        StopTarget::Pair { agent, project, .. } => {
+            check_known(tx, agent, project)?;
+            for key in target.keys() {
+                let before = pairs::get(tx, &key)?;
+                let after = of_pair(before.clone());
+                if after != before {
+                    pairs::put(tx, &after)?;
+                    is_new = true;
+                }
+            }
+        }
+        StopTarget::All => {
+            is_new = pauses::since(tx)?.is_some() != paused_since.is_some();
+            if is_new {
+                pauses::set(tx, paused_since)?;
+            }
+        }
+    }
+    if is_new {
+        tx.event(target.event(kind, tx.now()));
+    }
+    Ok(())
 }
 
 /// # Errors
@@ -179,15 +177,6 @@ pub(super) fn check_known(
     catalog::agent(tx, agent)?;
     catalog::project(tx, project)?;
     Ok(())
-}
-
-/// Pauses all starts, and returns whether that is new.
-fn pause(tx: &mut Transaction<'_>) -> Result<bool, StoreError> {
-    let is_new = pauses::since(tx)?.is_none();
-    if is_new {
-        pauses::set(tx, Some(tx.now()))?;
-    }
-    Ok(is_new)
 }
 
 impl StopTarget {
