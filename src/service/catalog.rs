@@ -77,14 +77,15 @@ impl Catalog {
         edit: &AgentEdit,
     ) -> Result<Agent, ServiceError> {
         let id = id.unwrap_or_else(|| self.core.world.new_id(AgentId::PREFIX));
-        let agent = edit.of(self.new_agent(id), self.core.world.new_salt())?;
+        let (new, edit, salt) = (self.new_agent(id), edit.clone(), self.core.world.new_salt());
         self.core
             .write(move |tx| {
-                if agents::get(tx, &agent.id)?.is_some() {
-                    return Err(Refusal::AlreadyExists(format!("agent {}", agent.id)).into());
+                if agents::get(tx, &new.id)?.is_some() {
+                    return Err(Refusal::AlreadyExists(format!("agent {}", new.id)).into());
                 }
+                let agent = edit.of(new.clone(), salt)?;
                 agents::put(tx, &agent)?;
-                Ok(agent.clone())
+                Ok(agent)
             })
             .await
     }
@@ -174,15 +175,16 @@ impl Catalog {
         edit: &ProjectEdit,
     ) -> Result<ProjectId, ServiceError> {
         let id = id.unwrap_or_else(|| self.core.world.new_id(ProjectId::PREFIX));
-        let (new, edit) = (edited_project(new_project(id, self.core.now()), edit)?, edit.clone());
+        let edit = edit.clone();
         self.core
             .write(move |tx| {
-                if projects::get(tx, &new.id)?.is_some() {
-                    return Err(Refusal::AlreadyExists(format!("project {}", new.id)).into());
+                if projects::get(tx, &id)?.is_some() {
+                    return Err(Refusal::AlreadyExists(format!("project {id}")).into());
                 }
-                projects::put(tx, &new)?;
-                edit.assign(tx, &new.id)?;
-                Ok(new.id.clone())
+                let project = edited_project(new_project(id.clone(), tx.now()), &edit)?;
+                projects::put(tx, &project)?;
+                edit.assign(tx, &id)?;
+                Ok(id.clone())
             })
             .await
     }

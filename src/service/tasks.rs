@@ -138,10 +138,12 @@ impl Tasks {
             .write(move |tx| {
                 let before = find(tx, &of)?;
                 check_seen("Task", &of, edit.seen, before.revision)?;
-                let after = edit.of(&before)?;
-                if after.assignee != before.assignee {
-                    check_assignable(tx, after.assignee.as_ref(), &before.project)?;
+                if let Some(assignee) = &edit.assignee
+                    && *assignee != before.assignee
+                {
+                    check_assignable(tx, assignee.as_ref(), &before.project)?;
                 }
+                let after = edit.of(&before)?;
                 let Changed { task, news } = change_task(tx, Some(&before), &after, Actor::Person)?;
                 if edit.status == Some(TaskStatus::InProgress) {
                     release_for(tx, &task)?;
