@@ -151,7 +151,7 @@ pub struct Settings {
     pub redactor: Arc<Redactor>,
 }
 
-/// What the server hears of running launches, in memory.
+/// The usage and the last calls of running launches, in memory.
 #[derive(Clone, Default)]
 struct Heard {
     activities: Arc<activities::Activities>,
@@ -164,7 +164,7 @@ impl Heard {
     }
 }
 
-/// What a use case takes into its transaction besides rows: the settings, and what is known in memory of launches.
+/// The values besides rows that a use case takes into its transaction: the settings, and what memory has of launches.
 #[derive(Clone)]
 struct Inputs {
     settings: Arc<Settings>,

@@ -33,7 +33,7 @@ pub(super) enum Lost {
 pub(super) struct HttpDoor {
     http: reqwest::Client,
     url: String,
-    /// What the server gave this client to repeat with each request (MCP 2025-03-26, session management).
+    /// The session id that the server gave this client to repeat with each request (MCP 2025-03-26, session management).
     session: Mutex<Option<HeaderValue>>,
 }
 

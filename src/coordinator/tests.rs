@@ -83,7 +83,7 @@ impl ProcessLayer for Idle {
     async fn forget(&self, _: &LaunchId) {}
 }
 
-/// What run `run` of the server shows: work to start, or nothing.
+/// Returns the view of run `run` of the server: work to start, or nothing.
 fn view(run: &str, has_work: bool) -> ServerView {
     let id = |id: &str| format!("{id}_1");
     let agent = id("agt").parse().expect("an id");
@@ -124,7 +124,7 @@ fn no_providers() -> Providers {
     }
 }
 
-/// How much the poll alone found in these looks. Nothing announces anything.
+/// Returns how much the poll alone finds in these looks. No change is announced.
 async fn found_by_poll_only(looks: Vec<Option<ServerView>>) -> u64 {
     let (mode, is_running) = watch::channel(Mode::Running);
     let counters = Arc::<Mutex<Counters>>::default();

@@ -166,7 +166,7 @@ fn only_the_entry_names_a_folder_for_temporary_files() {
     let named = BTreeMap::from([("TMPDIR".to_owned(), Secret::new("/scratch"))]);
     let named = ProviderConfig { environment: named, ..own("a", &[]) };
     let mut providers = providers([("a", own("a", &[])), ("named", named)]);
-    providers.environment.insert("TMPDIR".to_owned(), "/tmp/of-the-daemon".to_owned());
+    providers.environment.insert("TMPDIR".to_owned(), "/scratch/of-the-daemon".to_owned());
     assert_eq!(variable(&command(&providers, "a"), "TMPDIR"), None);
     assert_eq!(variable(&command(&providers, "claude"), "TMPDIR"), None);
     assert_eq!(variable(&command(&providers, "named"), "TMPDIR"), Some("/scratch"));

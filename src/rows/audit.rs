@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::domain::printable::excerpt;
 use crate::domain::{Credential, CredentialId};
 
-/// A person or script that acts.
+/// The person or script that acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// As people call them.
+    /// The name by which people know it.
     pub name: String,
-    /// What they showed; nothing at the control socket.
+    /// The credential that it showed; `None` at the control socket.
     pub credential: Option<CredentialId>,
 }
 

@@ -43,7 +43,7 @@ pub fn list_of_task(
 
 /// Returns the numbers of the oldest and the newest event, or 0.
 pub fn span(tx: &mut Read<'_>) -> Result<EventSpan, StoreError> {
-    // One by one: each is looked up at an end of the table.
+    // Two queries, because each is answered from one end of the index.
     let oldest = tx.number("SELECT COALESCE(MIN(seq), 0) FROM events", &[])?;
     let newest = tx.number("SELECT COALESCE(MAX(seq), 0) FROM events", &[])?;
     Ok(EventSpan { oldest, newest })

@@ -114,7 +114,7 @@ pub(super) fn state_of(
     known.ok_or_else(|| format!("the columns of the state `{state}` are NULL").into())
 }
 
-/// What belongs to other states is NULL.
+/// Returns the columns of a state. Columns of other states are NULL.
 fn state_values(state: &LaunchState) -> [Value<'_>; 8] {
     let (mut deadline, mut session, mut stopping, mut ended) = (None, None, None, None);
     match state {
@@ -204,7 +204,7 @@ const ENDED: &str = "\
 /// Forgets an ended launch with its sessions, notices, executions and kept output. An open one stays as it is.
 pub fn forget(tx: &mut Transaction<'_>, id: &LaunchId) -> Result<(), StoreError> {
     const IT: &str = "FROM launches WHERE id = ?1 AND state = 'ended'";
-    // What belongs to it goes first: of a launch that is still open nothing goes.
+    // Its rows in other tables go first; the condition keeps those of an open launch.
     for table in ["sessions", "notices", "executions", "output_tails"] {
         let sql = format!("DELETE FROM {table} WHERE launch_id = ?1 AND EXISTS (SELECT 1 {IT})");
         tx.execute(&sql, &[id.as_str().into()])?;

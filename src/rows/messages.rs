@@ -78,7 +78,7 @@ pub fn last_before(tx: &mut Read<'_>, chat: &Assignment, at: Timestamp) -> Resul
     tx.number(sql, &[project, agent, at.into()])
 }
 
-/// Adds a message with the next number, whatever its `seq` is.
+/// Adds a message with the next number. It ignores the `seq` of the message.
 ///
 /// # Errors
 /// [`StoreError::Outdated`] if there is one with its id.

@@ -1,4 +1,4 @@
-//! Whether new agents are started.
+//! The pause of all starts.
 
 use crate::domain::Timestamp;
 use crate::store::{Read, StoreError, cell};

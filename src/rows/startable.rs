@@ -1,4 +1,4 @@
-//! What decides about the start of an agent, in one query for one key or for all that have work.
+//! The facts that decide about the start of an agent: one query for one key, and one for all keys with work.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ macro_rules! facts {
     };
 }
 
-/// One row, whatever exists.
+/// The query of one key. It has exactly one row, also for a key without any rows.
 const OF_KEY: &str = concat!(
     "SELECT ",
     facts!(

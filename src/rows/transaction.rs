@@ -19,12 +19,12 @@ pub type Transaction<'a> = Write<'a, Context>;
 /// Hears what a transaction published: after its commit and before its answer. It must not block.
 pub type Publish = Arc<dyn Fn(Published) + Send + Sync>;
 
-/// What a transaction knows of the outside, and what it is going to publish.
+/// The values that a transaction has from outside, and the list of what it publishes.
 #[derive(Debug, Clone)]
 pub struct Context {
     now: Timestamp,
     unique: String,
-    /// How many ids there are with each prefix.
+    /// The number of ids that were made with each prefix.
     n_ids: Vec<(&'static str, usize)>,
     actor: Option<Actor>,
     events: Vec<NewEvent>,
@@ -32,7 +32,7 @@ pub struct Context {
     published: Published,
 }
 
-/// What a transaction published.
+/// The wake-ups and totals that a transaction published.
 #[derive(Debug, Clone, Default)]
 pub struct Published {
     pub wakes: BTreeSet<Wake>,
@@ -40,30 +40,30 @@ pub struct Published {
     pub ended: Vec<(TotalKey, Total)>,
 }
 
-/// Somebody who may be waiting for a change.
+/// A listener that a change wakes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wake {
-    /// Whoever decides what is started and stopped.
+    /// The coordinators, which decide what is started and stopped.
     Coordinators,
     /// The agent of this key.
     Agent(InstanceKey),
     /// All agents with tasks in this project.
     AgentsOf(ProjectId),
-    /// Whoever looks at this chat or mirrors it.
+    /// The panels and the mirror of this chat.
     Chat(Assignment),
-    /// Whoever writes into the working directories of projects.
+    /// The mirror of chats, which writes into this working directory of a project.
     Directory(PathBuf),
     /// Streams that were opened with this credential.
     Credential(CredentialId),
-    /// Whoever ends what has run out of time.
+    /// The loop that ends what has run out of time.
     Deadlines,
-    /// Whoever hands out events.
+    /// The followers of events.
     Events,
-    /// Whoever does what is owed for items of forges.
+    /// The loop that writes to forges.
     Forges,
-    /// Whoever compares items of forges with this task.
+    /// The loop that settles items of forges, because of this task.
     ForgeTask(TaskId),
-    /// Whoever compares items of forges with launches.
+    /// The same loop, because of a launch.
     ForgeLaunches,
 }
 

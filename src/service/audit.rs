@@ -1,4 +1,4 @@
-//! Who acts: the door that lets a person or a script in names them once, around the whole request ([`acting`]).
+//! The person or script that acts. The layer that authenticates a request names it once, around the request ([`acting`]).
 //!
 //! Each row that they change has a line in the log with the target `audit`. What they do without a row is a [`note`].
 

@@ -55,7 +55,7 @@ impl Service {
             project: project_id.clone(),
             presented_by: presenter.launch.cloned(),
         };
-        // Whoever shows a wrong passkey doesn't get as far as the only thread that writes.
+        // A caller with a wrong passkey never uses the only thread that writes.
         let first = attempt.clone();
         let is_limited = self.core.read(move |tx| Ok(first.enter(tx)?.is_limited)).await?;
         if is_limited && !self.session_rate.take(agent_id, project_id) {

@@ -98,7 +98,7 @@ impl Activity {
 /// launch that has ended.
 ///
 /// # Errors
-/// As [`Service::identify`].
+/// The errors of [`Service::identify`].
 pub(super) fn fence(tx: &mut Read<'_>, caller: &Caller) -> Result<Launch, ServiceError> {
     latest(tx, caller).map(|(launch, _)| launch)
 }
@@ -106,7 +106,7 @@ pub(super) fn fence(tx: &mut Read<'_>, caller: &Caller) -> Result<Launch, Servic
 /// Returns the launch and the session of `caller` as they are now.
 ///
 /// # Errors
-/// As [`Service::identify`].
+/// The errors of [`Service::identify`].
 pub(super) fn latest(
     tx: &mut Read<'_>,
     caller: &Caller,
@@ -157,10 +157,10 @@ impl Service {
         Ok(caller)
     }
 
-    /// As [`Service::identify`]; `None` for the agent of a chat whose session has ended.
+    /// The errors of [`Service::identify`]; `None` for the agent of a chat whose session has ended.
     ///
     /// # Errors
-    /// As [`Service::identify`].
+    /// The errors of [`Service::identify`].
     pub async fn identify_unless_over(
         &self,
         token: &Secret,
@@ -177,7 +177,7 @@ impl Service {
     /// answer when it is repeated.
     ///
     /// # Errors
-    /// As [`Service::identify`].
+    /// The errors of [`Service::identify`].
     pub async fn identify_reporter(
         &self,
         token: &Secret,

@@ -111,7 +111,7 @@ impl Service {
     }
 }
 
-/// What an answer of an agent depends on.
+/// The facts that decide about an answer of an agent.
 struct Answering {
     session: Session,
     record: PairRecord,
@@ -123,7 +123,7 @@ impl Answering {
     fn of(tx: &mut Read<'_>, caller: &Caller) -> Result<Self, ServiceError> {
         let (_, session) = latest(tx, caller)?;
         let record = pairs::get(tx, &caller.session.key)?;
-        // Whatever people say meanwhile: they may have heard the answer that the agent thinks is lost.
+        // Messages of people in between do not count: they may have read the answer that the agent thinks is lost.
         let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
         let last = MessageFilter { sender, end, ..visible(&caller.session.key, 1) };
         let last = messages::list(tx, &last)?.into_iter().next();

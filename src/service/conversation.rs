@@ -98,7 +98,7 @@ impl Service {
                 check_known(tx, &of.agent, &of.project)?;
                 let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
                 let mut after = None;
-                // With the wish, or a launch that ends in between wants somebody back for what it leaves unread.
+                // In one transaction with the wish: the end of a launch wishes for a chat if it leaves something unread.
                 if let Some(open) = startable::of_key(tx, &of)?.open
                     && let Some(before) = launches::get(tx, &open.id)?
                 {

@@ -1,4 +1,4 @@
-//! What every use case needs: the store, the world outside, and the settings.
+//! The base of all use cases: the store, the world outside, and the settings.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -18,7 +18,7 @@ pub(super) struct Core {
     pub(super) world: Arc<dyn World>,
     /// Replaced as a whole: a use case that reads several settings takes them once.
     settings: RwLock<Arc<Settings>>,
-    /// Tells everybody of what was changed.
+    /// Wakes the listeners of a change.
     publish: Publish,
 }
 
@@ -67,7 +67,7 @@ impl Core {
         text.map(|text| self.redacted(&text).into_owned())
     }
 
-    /// Makes the changes of `body` in one transaction, and tells everybody whom they concern, even if the caller is gone.
+    /// Makes the changes of `body` in one transaction, and wakes the listeners of each change, even if the caller is gone.
     /// Changes nothing if `body` returns an error.
     ///
     /// `body` may run more than once. It uses no clock and no chance, and does no input or output. Not cancel-safe in its

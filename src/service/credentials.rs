@@ -16,7 +16,7 @@ use crate::store::StoreError;
 use super::ServiceError;
 use super::core::Core;
 
-/// All by which people and scripts come in.
+/// The credentials of people and scripts: links, cookies and tokens.
 pub struct Credentials {
     core: Arc<Core>,
     /// Woken by each change of a credential.

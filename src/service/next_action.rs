@@ -192,7 +192,7 @@ impl Service {
     }
 }
 
-/// What the next action of an agent depends on.
+/// The facts that decide about the next action of an agent.
 enum Found {
     /// The next step of a task agent, with the task that it is about.
     Task(TaskStep, Option<Task>),

@@ -126,7 +126,7 @@ impl Unmirrored {
 }
 
 impl Waiting {
-    /// Wakes everybody whom a transaction concerns.
+    /// Wakes the listeners of a transaction.
     pub(super) fn wake(&self, wakes: BTreeSet<Wake>) {
         let (mut projects, mut tasks, mut has_launches) = (BTreeSet::new(), Vec::new(), false);
         let (mut chats, mut directories) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What the entities need of a database engine: statements with parameters, and rows whose cells are read in order.
+//! The interface of a database engine: statements with parameters, and rows whose cells are read in order.
 //!
 //! Nothing here knows which engine answers. The SQL that the entities write is the part that SQLite and
 //! PostgreSQL have in common.
@@ -26,7 +26,7 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
 }
 
-/// What a row has in one column.
+/// The value of a row in one column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell<'a> {
     Null,
@@ -75,7 +75,7 @@ pub struct Cells<'r> {
 /// Reads the only cell of a row.
 ///
 /// # Errors
-/// As [`Cells::get`].
+/// The errors of [`Cells::get`].
 pub fn cell<T: for<'r> FromCell<'r>>(cells: &mut Cells<'_>) -> Result<T, BoxError> {
     cells.get()
 }
@@ -269,7 +269,7 @@ impl From<u64> for Value<'_> {
     }
 }
 
-/// As for [`u64`].
+/// The errors of [`u64`].
 impl From<usize> for Value<'_> {
     fn from(number: usize) -> Self {
         Self::Int(number.try_into().unwrap_or(i64::MAX))

@@ -37,7 +37,7 @@ const MAX_WAITING: usize = 4096;
 const N_READERS: usize = 2;
 /// A closure that takes longer than this holds up all others, and is logged.
 const SLOW: Duration = Duration::from_millis(20);
-/// How often the writer looks after its connection, whether there is work or not.
+/// The time between two looks of the writer after its connection, with or without work.
 const CARE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One connection to a database.
@@ -94,7 +94,7 @@ struct Threads {
     n_transactions: Arc<AtomicU64>,
 }
 
-/// What a caller gets: the result of its closure, or why there is none.
+/// The answer to a caller: the result of its closure, or the reason why there is none.
 enum Answer<T, E> {
     Done(Result<T, E>),
     Failed(StoreError),
@@ -124,7 +124,7 @@ trait ReadJob: Send {
     fn fail(self: Box<Self>, failure: StoreError);
 }
 
-/// What one run of a closure left behind.
+/// The result of one run of a closure.
 struct Ran {
     /// The closure returned `Ok`.
     is_kept: bool,
@@ -164,7 +164,7 @@ where
 
     fn answer(self: Box<Self>, failure: Option<StoreError>) {
         let answer = match (failure, self.made) {
-            // A panic is a defect of the program, whatever happened to the database.
+            // A panic is a defect of the program, also if the database failed.
             (_, Some(Answer::Panicked(payload))) => Answer::Panicked(payload),
             (Some(failure), _) => Answer::Failed(failure),
             (None, Some(made)) => made,
@@ -295,7 +295,7 @@ impl Engine {
     /// Does what [`Engine::write`] does. Each run of `body` begins with a copy of `context`.
     ///
     /// # Errors
-    /// As [`Engine::write`].
+    /// The errors of [`Engine::write`].
     #[track_caller]
     pub fn write_with<T, E, F, C>(
         &self,
@@ -460,7 +460,7 @@ struct Writer {
     n_transactions: Arc<AtomicU64>,
 }
 
-/// How one pass over a group ended.
+/// The result of one pass over a group.
 enum Pass {
     /// Everything to be kept is in the open transaction. The effects come with it.
     Made(Vec<Effect>),

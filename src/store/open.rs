@@ -93,10 +93,10 @@ pub enum OpenError {
     },
 }
 
-/// What a database may do.
+/// The limits of a database.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How long a call waits for a lock of another process before it fails.
+    /// The time that a call waits for a lock of another process before it fails.
     pub busy_timeout: Duration,
     /// The size, in pages of 4 KiB, above which the file doesn't grow, as on a full disk; `None`: no limit.
     pub max_pages: Option<u32>,
@@ -151,7 +151,7 @@ pub fn memory() -> Result<Engine, OpenError> {
 /// there, or lets it fail.
 ///
 /// # Errors
-/// As [`memory`].
+/// The errors of [`memory`].
 pub fn memory_through(
     wrap: impl FnOnce(Box<dyn engine::Connection>) -> Box<dyn engine::Connection>,
 ) -> Result<Engine, OpenError> {
@@ -350,7 +350,7 @@ fn failed(path: &Path, source: BoxError) -> OpenError {
     }
 }
 
-/// Whether a reader failed only because a write has to be undone or completed first.
+/// Returns whether a reader failed only because a write has to be undone or completed first.
 fn needs_a_writer(error: &OpenError) -> bool {
     let OpenError::NotWritable { source, .. } = error else {
         return false;
@@ -393,7 +393,7 @@ mod code {
     const PROTOCOL: i32 = 15;
     const NOLFS: i32 = 22;
     const IOERR: i32 = 10;
-    /// What a file system without locks, or without memory that processes share, leads to: UNLOCK, RDLOCK,
+    /// The errors of a file system without locks, or without memory that processes share: UNLOCK, RDLOCK,
     /// CHECKRESERVEDLOCK, LOCK, SHMLOCK and SHMMAP.
     pub(super) const OF_LOCKS: [i32; 8] = [
         PROTOCOL,
@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// What is logged meanwhile.
+    /// Returns the lines that `work` logs.
     fn logged(work: impl FnOnce()) -> Vec<String> {
         let lines = Lines::default();
         let writer = lines.clone();

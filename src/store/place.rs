@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::db::DbError;
 
-/// What a file is, whatever its name: its device and its number there.
+/// The identity of a file under any name: its device, and its number there.
 type FileId = (u64, u64);
 
 /// A database file, its log, and what they were when they were opened.
@@ -19,7 +19,7 @@ type FileId = (u64, u64);
 pub(super) struct Place {
     database: File,
     log: File,
-    /// Whether the log says that the files are not in their place.
+    /// The error about files that are not in their place was logged.
     is_reported: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ struct File {
     opened: OnceLock<FileId>,
 }
 
-/// What happened to the files.
+/// An accident of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Missing {
     #[error("the database file was deleted or moved while it is in use")]

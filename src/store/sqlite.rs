@@ -22,13 +22,13 @@ const N_STATEMENTS: usize = 64;
 /// A log that is larger than this is emptied when nothing holds it.
 const LARGE_LOG: u64 = 8 << 20;
 
-/// How a connection to a database is opened.
+/// The options of a connection to a database.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     pub(super) path: PathBuf,
     /// The files that the first connection opened. `None` until then.
     pub(super) place: Option<Arc<Place>>,
-    /// How long a call waits for a lock of another process before it fails.
+    /// The time that a call waits for a lock of another process before it fails.
     pub(super) busy_timeout: Duration,
     /// The size, in pages of 4 KiB, above which the file does not grow.
     pub(super) max_pages: Option<u32>,
@@ -59,7 +59,7 @@ pub(super) struct Sqlite {
     is_log_reported: bool,
 }
 
-/// Whether the log of a database could be emptied.
+/// The result of emptying the log of a database.
 enum Emptied {
     Yes,
     /// A reader holds a state from before its end.

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Deref, DerefMut};
 use super::StoreError;
 use super::db::{BoxError, Cells, Db, DbError, Value, cell};
 
-/// What happens after a commit. It must not block.
+/// An effect that happens after a commit. It must not block.
 pub type Effect = Box<dyn FnOnce() + Send>;
 
 /// A transaction that reads.
@@ -20,7 +20,7 @@ pub struct Read<'a> {
 pub struct Write<'a, C = ()> {
     read: Read<'a>,
     effects: Vec<Effect>,
-    /// What the closure brings along.
+    /// The values that the closure brings along.
     pub context: C,
 }
 
@@ -32,7 +32,7 @@ pub trait Entity: Sized {
     /// Its name in errors.
     const NAME: &'static str;
     const TABLE: &'static str;
-    /// How many columns at the beginning are the key.
+    /// The number of columns at the beginning that are the key.
     const N_KEY: usize = 1;
     /// Without `revision`.
     const COLUMNS: &'static str;
@@ -84,7 +84,7 @@ impl<'a> Read<'a> {
     /// Returns the first row of a query, if it has one.
     ///
     /// # Errors
-    /// As [`Read::rows`].
+    /// The errors of [`Read::rows`].
     pub fn row<T>(
         &mut self,
         name: &'static str,
@@ -98,7 +98,7 @@ impl<'a> Read<'a> {
     /// Returns the entities that `rest` selects: `WHERE … ORDER BY …`.
     ///
     /// # Errors
-    /// As [`Read::rows`].
+    /// The errors of [`Read::rows`].
     pub fn list<E: Entity>(
         &mut self,
         rest: &str,
@@ -110,7 +110,7 @@ impl<'a> Read<'a> {
     /// Returns the first entity that `rest` selects.
     ///
     /// # Errors
-    /// As [`Read::rows`].
+    /// The errors of [`Read::rows`].
     pub fn find<E: Entity>(
         &mut self,
         rest: &str,
@@ -122,7 +122,7 @@ impl<'a> Read<'a> {
     /// Returns the number in the first cell of the only row of a query.
     ///
     /// # Errors
-    /// As [`Read::rows`].
+    /// The errors of [`Read::rows`].
     pub fn number(&mut self, sql: &str, args: &[Value<'_>]) -> Result<i64, StoreError> {
         Ok(self.row("number", sql, args, cell)?.unwrap_or(0))
     }
@@ -172,7 +172,7 @@ impl<'a, C> Write<'a, C> {
     /// Returns whether there was such a place. Nothing is written otherwise.
     ///
     /// # Errors
-    /// As [`Write::execute`].
+    /// The errors of [`Write::execute`].
     pub fn put<E: Entity>(&mut self, entity: &E) -> Result<bool, StoreError> {
         let mut args = entity.values();
         let sql = match entity.revision() {

@@ -75,7 +75,7 @@ fn failed(message: &str, now: Now) -> Vec<OutputFact> {
     said(message).into_iter().chain(failure).collect()
 }
 
-/// When it says that a quota begins anew, in one of these forms, or `None`:
+/// Returns the time at which a quota begins anew, if the message has one of these forms:
 /// - "try again at 3:34 PM." of the same day, in the agent's time zone
 /// - "try again at Nov 26th, 2026 2:04 PM."
 /// - "try again in 5 days 22 hours 11 minutes.", as older releases say, or "in 11.05s."

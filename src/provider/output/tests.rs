@@ -150,7 +150,7 @@ fn codex_names_the_end_of_a_quota_in_local_time() {
     );
 }
 
-/// What older releases print, and what the service itself says.
+/// The texts of older releases of codex, and of the service itself.
 #[test]
 fn codex_names_the_end_of_a_quota_as_a_pause() {
     let printed = |message: &str| format!(r#"{{"type":"error","message":"{message}"}}"#);

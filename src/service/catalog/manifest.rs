@@ -195,7 +195,7 @@ struct Merged {
     problems: Vec<EntryProblem>,
 }
 
-/// What is to be written.
+/// The rows to write.
 #[derive(Default)]
 struct Changes {
     agents: Vec<Agent>,
@@ -203,9 +203,9 @@ struct Changes {
     assignments: Vec<Assignment>,
     /// Each task that is different, as it is and as it is to be.
     wishes: Vec<(Option<Task>, Task)>,
-    /// Those tasks, and others that change with them.
+    /// The wished tasks, and other tasks that change with them.
     tasks: Vec<Task>,
-    /// What the agents at work are told, besides tasks.
+    /// The news for agents at work, but for those of tasks.
     news: Vec<WorkChange>,
 }
 

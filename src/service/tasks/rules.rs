@@ -50,7 +50,7 @@ pub(in crate::service) fn change_task(
 /// Moves a task to another status. Only a blocked task has a reason.
 ///
 /// # Errors
-/// As [`change_task`].
+/// The errors of [`change_task`].
 pub(in crate::service) fn move_task(
     tx: &mut Transaction<'_>,
     task: &Task,

@@ -153,7 +153,7 @@ fn an_older_coordinator_ends_the_session_of_a_process_that_is_gone() {
     let mine = call(&daemon, "get_my_task", json!({ "session_token": opened["session_token"] }));
     assert_eq!(mine["error_code"], "session_ended", "{mine}");
     assert_eq!(call(&daemon, "invalidate_session", pair), done);
-    let log = json!({ "agent_id": "agt_a", "task_id": "tsk", "log_file_path": "/tmp/agt_a.log" });
+    let log = json!({ "agent_id": "agt_a", "task_id": "tsk", "log_file_path": "logs/agt_a.log" });
     assert_eq!(call(&daemon, "register_execution_log_file", log), done);
     assert_eq!(daemon.ended("agt_a").len(), 1);
     check_warned(
