@@ -35,6 +35,7 @@ mod older_clients;
 mod operate;
 mod output;
 mod overdue;
+mod pause_file;
 pub mod recent;
 mod report;
 mod retention;
@@ -53,7 +54,7 @@ pub mod world;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -193,18 +194,19 @@ pub struct Service {
     ending: CancellationToken,
     heard: Heard,
     session_rate: session_rate::SessionRate,
-    coordinators: status::CoordinatorBoard,
+    coordinators: Arc<status::CoordinatorBoard>,
     /// Which start of each coordinator elsewhere is the latest.
     incarnations: Mutex<Incarnations>,
     creations: Arc<creations::Creations>,
-    shims: shims::Shims,
-    clocks: clocks::Clocks,
-    longest: cleanup::Longest,
-    attendances: attendance::Attendances,
-    newsroom: events::Newsroom,
+    shims: Arc<shims::Shims>,
+    pause_file: Arc<pause_file::PauseFile>,
+    clocks: Arc<clocks::Clocks>,
+    longest: Arc<cleanup::Longest>,
+    attendances: Arc<attendance::Attendances>,
+    newsroom: Arc<events::Newsroom>,
     /// For all who follow the output of launches.
     output_folders: SharedFolders,
-    forges: forge_board::ForgeBoard,
+    forges: Arc<forge_board::ForgeBoard>,
     totals: Arc<totals::TotalsBoard>,
 }
 
@@ -236,6 +238,7 @@ impl Service {
                 waiting.wake(published.wakes);
             })
         };
+        let clocks = Arc::new(clocks::Clocks::new(Arc::clone(&world)));
         let core = Arc::new(Core::new(store, world, settings, publish));
         let heard = Heard::default();
         let creations = Arc::<creations::Creations>::default();
@@ -249,16 +252,17 @@ impl Service {
             waiting,
             heard,
             session_rate: session_rate::SessionRate::default(),
-            coordinators: status::CoordinatorBoard::default(),
+            coordinators: Arc::default(),
             incarnations: Mutex::default(),
             creations,
-            shims: shims::Shims::default(),
-            clocks: clocks::Clocks::new(),
-            longest: cleanup::Longest::default(),
-            attendances: attendance::Attendances::default(),
-            newsroom: events::Newsroom::default(),
+            shims: Arc::default(),
+            pause_file: Arc::default(),
+            clocks,
+            longest: Arc::default(),
+            attendances: Arc::default(),
+            newsroom: Arc::default(),
             output_folders: SharedFolders::default(),
-            forges: forge_board::ForgeBoard::default(),
+            forges: Arc::default(),
             totals,
         }
     }
@@ -273,6 +277,21 @@ impl Service {
         audit::note("refresh", "coordinator", "all");
         self.waiting.coordinators.wake();
         self.look_at_forges();
+    }
+
+    /// Starts nothing while there is a pause file, or starts again. Returns whether that has changed.
+    pub fn hold_starts(&self, pause_file: Option<&Path>) -> bool {
+        let is_news = self.pause_file.set(pause_file);
+        if is_news {
+            self.waiting.coordinators.wake();
+            self.waiting.forges.wake();
+        }
+        is_news
+    }
+
+    /// Returns whether the pause file keeps agents from starting.
+    pub fn are_starts_held(&self) -> bool {
+        self.pause_file.exists()
     }
 
     /// Hears whenever something new may become overdue; see [`Service::end_overdue`].

@@ -42,7 +42,7 @@ impl Longest {
 impl Service {
     /// Ends what has run out of time and writes down when each session was last seen.
     pub async fn cleanup(&self) -> Result<(), ServiceError> {
-        let began = self.moment();
+        let began = self.clocks.moment();
         let sessions = self.core.store.open_sessions().await?;
         let open = self.core.store.open_launches().await?;
         self.heard.activities.keep_only(|id| open.iter().any(|launch| launch.id == *id));
@@ -54,7 +54,7 @@ impl Service {
                 tracing::warn!(launch_id = %launch.id, error = %ErrorChain(&error), "could not end what has run out of time");
             }
         }
-        self.end_look(Look::Cleanup, began);
+        self.clocks.end_look(Look::Cleanup, began);
         self.correct_accounts().await?;
         self.credentials.forget_old().await?;
         self.write_down_activity().await?;
@@ -75,7 +75,7 @@ impl Service {
         let authenticated_at = launch.authenticated_at.unwrap_or(launch.claimed_at);
         // Its coordinator measures the run of its process, also over restarts of this server; this is for one that doesn't.
         let at_first = if launch.is_kept() { AtFirst::Begin } else { AtFirst::Believe };
-        let lasted = self.lasted(
+        let lasted = self.clocks.lasted(
             Look::Cleanup,
             Subject::Session(launch.id.clone()),
             authenticated_at,
@@ -94,7 +94,7 @@ impl Service {
         };
         let idle = self.heard.calls.idle_for(&session.id).unwrap_or_else(|| {
             let subject = Subject::Silence(session.id.clone(), session.last_seen_at);
-            self.lasted(Look::Cleanup, subject, session.last_seen_at, AtFirst::Believe)
+            self.clocks.lasted(Look::Cleanup, subject, session.last_seen_at, AtFirst::Believe)
         });
         if is_too_old || idle > self.core.settings().session_default {
             self.expire_session(&launch.id).await?;
@@ -111,9 +111,10 @@ impl Service {
             _ => start,
         };
         let claim = Subject::Claim(launch.id.clone());
-        let claimed_for = self.lasted(Look::Cleanup, claim, launch.claimed_at, AtFirst::Begin);
+        let claimed_for =
+            self.clocks.lasted(Look::Cleanup, claim, launch.claimed_at, AtFirst::Begin);
         let on_ladder_for = match launch.state {
-            LaunchState::Stopping { ladder_at, .. } => self.lasted(
+            LaunchState::Stopping { ladder_at, .. } => self.clocks.lasted(
                 Look::Cleanup,
                 Subject::Ladder(launch.id.clone()),
                 ladder_at,

@@ -1,6 +1,6 @@
 //! How long what the server waits for has lasted, by a clock that nobody sets ([`crate::domain::stopwatch`]).
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use crate::domain::stopwatch::{AtFirst, Moment, Steady, Stopwatches};
 use crate::domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestamp};
 
-use super::Service;
+use super::Heard;
+use super::world::World;
 
 /// What is waited for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,8 +29,8 @@ pub(super) enum Subject {
 }
 
 /// The stopwatches of those who look: each at its own pace.
-#[derive(Debug)]
 pub(super) struct Clocks {
+    world: Arc<dyn World>,
     began: Instant,
     /// When age was first asked for.
     first: OnceLock<Moment>,
@@ -45,8 +46,9 @@ pub(super) enum Look {
 }
 
 impl Clocks {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(world: Arc<dyn World>) -> Self {
         Self {
+            world,
             began: Instant::now(),
             first: OnceLock::new(),
             cleanup: Mutex::default(),
@@ -61,18 +63,16 @@ impl Clocks {
         };
         watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Service {
     /// Now, on both clocks.
     pub(super) fn moment(&self) -> Moment {
-        Moment { wall: self.core.now(), steady: Steady::after(self.clocks.began.elapsed()) }
+        Moment { wall: self.world.now(), steady: Steady::after(self.began.elapsed()) }
     }
 
     /// Now, for what is destroyed by its age.
     pub(super) fn now_by_age(&self) -> Timestamp {
         let now = self.moment();
-        now.cautious(*self.clocks.first.get_or_init(|| now))
+        now.cautious(*self.first.get_or_init(|| now))
     }
 
     /// How long `subject` has lasted that began at `began_at`.
@@ -83,30 +83,30 @@ impl Service {
         began_at: Timestamp,
         at_first: AtFirst,
     ) -> Duration {
-        self.clocks.of(look).lasted(subject, began_at, self.moment(), at_first)
+        self.of(look).lasted(subject, began_at, self.moment(), at_first)
     }
 
     /// How long `subject` has lasted, if that was asked for before.
     pub(super) fn known_to_last(&self, look: Look, subject: &Subject) -> Option<Duration> {
-        self.clocks.of(look).known(subject, self.moment())
+        self.of(look).known(subject, self.moment())
     }
 
     /// `subject` begins now, once more or for the first time.
     pub(super) fn restart(&self, look: Look, subject: Subject) {
-        self.clocks.of(look).restart(subject, self.moment());
+        self.of(look).restart(subject, self.moment());
     }
 
     /// Everything that there is was looked at since `began`.
     pub(super) fn end_look(&self, look: Look, began: Moment) {
-        self.clocks.of(look).end_look(began);
+        self.of(look).end_look(began);
     }
 
     /// How long ago the agent of a running launch called; `None` for others.
-    pub(super) fn idle_for(&self, launch: &Launch) -> Option<Duration> {
+    pub(super) fn idle_for(&self, heard: &Heard, launch: &Launch) -> Option<Duration> {
         let LaunchState::Running { session } = &launch.state else {
             return None;
         };
         // One that was there before this program may have called just before.
-        Some(self.heard.calls.idle_for(session).unwrap_or_else(|| self.clocks.began.elapsed()))
+        Some(heard.calls.idle_for(session).unwrap_or_else(|| self.began.elapsed()))
     }
 }

@@ -72,9 +72,10 @@ impl Service {
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
         let (at, backoff) = (self.core.now(), self.core.settings().backoff);
         let startable = self.core.store.startable().await?.into_iter();
-        let startable = startable.filter_map(|facts| self.while_held(facts).candidate(backoff, at));
+        let startable =
+            startable.filter_map(|facts| self.pause_file.apply(facts).candidate(backoff, at));
         let launches = self.core.store.open_launches().await?.into_iter().map(|launch| {
-            let idle_ms = self.idle_for(&launch).and_then(millis);
+            let idle_ms = self.clocks.idle_for(&self.heard, &launch).and_then(millis);
             let is_shim_unknown = launch.pid.is_some() && !self.shims.is_reported(&launch.id);
             LaunchFacts { idle_ms, is_shim_unknown, ..LaunchFacts::from(launch) }
         });

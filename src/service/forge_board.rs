@@ -1,12 +1,10 @@
-//! How the forges are, as those who talk to them said last; and whether the pause file exists. In memory: it is said again after
-//! the next look.
+//! How the forges are, as those who talk to them said last. In memory: it is said again after the next look.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::forge::ForgeKind;
-use crate::domain::{AgentId, PairFacts, ProjectId, Timestamp};
+use crate::domain::{AgentId, ProjectId, Timestamp};
 
 use super::Service;
 use super::forge_waiting::{RepositoryKey, WaitingItems};
@@ -62,8 +60,6 @@ pub struct RepositoryStatus {
 #[derive(Debug, Default)]
 pub(super) struct ForgeBoard {
     hosts: Mutex<BTreeMap<usize, ForgeStatus>>,
-    /// The pause file, while it exists.
-    pause_file: Mutex<Option<PathBuf>>,
     pub(super) waiting: WaitingItems,
 }
 
@@ -83,10 +79,6 @@ impl ForgeBoard {
             .values()
             .filter(|status| (status.forge, status.host.as_str()) == (forge, host))
             .any(|status| !status.takes_claims())
-    }
-
-    fn pause_file(&self) -> MutexGuard<'_, Option<PathBuf>> {
-        self.pause_file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,32 +132,5 @@ impl Service {
             }
         }
         hosts
-    }
-
-    /// Starts nothing while there is a pause file, or starts again. Returns whether that has changed.
-    pub fn hold_starts(&self, pause_file: Option<&Path>) -> bool {
-        let before =
-            std::mem::replace(&mut *self.forges.pause_file(), pause_file.map(Path::to_owned));
-        let is_news = before.is_some() != pause_file.is_some();
-        if is_news {
-            self.waiting.coordinators.wake();
-            self.waiting.forges.wake();
-        }
-        is_news
-    }
-
-    /// Whether the pause file keeps agents from starting.
-    pub fn are_starts_held(&self) -> bool {
-        self.forges.pause_file().is_some()
-    }
-
-    /// The pause file, if it keeps agents from starting.
-    pub fn pause_file(&self) -> Option<PathBuf> {
-        self.forges.pause_file().clone()
-    }
-
-    /// The facts of a key, with the pause file among them.
-    pub(super) fn while_held(&self, facts: PairFacts) -> PairFacts {
-        PairFacts { is_paused: facts.is_paused || self.are_starts_held(), ..facts }
     }
 }

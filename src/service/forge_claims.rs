@@ -81,7 +81,7 @@ impl Service {
         // Items of a host that takes no claims would keep agents and slots from those of others.
         served.retain(|line| self.forges.takes_claims(line.workers.host));
         if served.is_empty()
-            || self.are_starts_held()
+            || self.pause_file.exists()
             || self.core.store.paused_since().await?.is_some()
         {
             return Ok(());
@@ -204,7 +204,7 @@ impl Service {
         let now = self.core.now();
         let backoff = self.core.settings().backoff;
         let is_ready = |pair: &&PairFacts| {
-            let reason = self.while_held((*pair).clone()).reason(backoff, now);
+            let reason = self.pause_file.apply((*pair).clone()).reason(backoff, now);
             matches!(reason, StartReason::Ready | StartReason::Backoff)
         };
         let ready: BTreeSet<&InstanceKey> =

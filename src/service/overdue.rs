@@ -18,7 +18,7 @@ impl Service {
     /// Wants a stop of every launch whose patience is at its end, and says how long to wait until the next can be; `None`: until
     /// something new may become overdue.
     pub async fn end_overdue(&self) -> Result<Option<Duration>, ServiceError> {
-        let began = self.moment();
+        let began = self.clocks.moment();
         let mut next: Option<Duration> = None;
         let mut wait = |left: Duration| next = Some(next.map_or(left, |next| next.min(left)));
         for notice in self.core.store.open_notices().await? {
@@ -26,7 +26,7 @@ impl Service {
                 continue;
             };
             let subject = Subject::Notice(notice.id.clone(), since);
-            let lasted = self.lasted(Look::Overdue, subject, since, AtFirst::Believe);
+            let lasted = self.clocks.lasted(Look::Overdue, subject, since, AtFirst::Believe);
             let left = self.core.settings().notice_grace.saturating_sub(lasted);
             if left.is_zero() {
                 tracing::warn!(
@@ -54,7 +54,7 @@ impl Service {
                 None => {}
             }
         }
-        self.end_look(Look::Overdue, began);
+        self.clocks.end_look(Look::Overdue, began);
         Ok(next)
     }
 
@@ -76,13 +76,13 @@ impl Service {
             return Ok(None);
         };
         let subject = Subject::Chat(launch.id.clone());
-        let lasted = if let Some(lasted) = self.known_to_last(Look::Overdue, &subject) {
+        let lasted = if let Some(lasted) = self.clocks.known_to_last(Look::Overdue, &subject) {
             lasted
         } else {
             let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
             let newest = self.core.store.messages(&newest).await?;
             let since = newest.first().map_or(began_at, |message| message.created_at.max(began_at));
-            self.lasted(Look::Overdue, subject, since, AtFirst::Believe)
+            self.clocks.lasted(Look::Overdue, subject, since, AtFirst::Believe)
         };
         Ok(Some(self.core.settings().chat.idle_timeout.saturating_sub(lasted)))
     }
@@ -90,7 +90,7 @@ impl Service {
     /// Something is said in the chat of this launch. It is noted before it is committed, so that the chat never ends between the
     /// two: what then isn't committed put its end off for nothing.
     pub(super) fn chat_goes_on(&self, launch: &LaunchId) {
-        self.restart(Look::Overdue, Subject::Chat(launch.clone()));
+        self.clocks.restart(Look::Overdue, Subject::Chat(launch.clone()));
     }
 }
 

@@ -32,7 +32,7 @@ impl Service {
     }
 
     async fn forget_launches(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.core.settings().retention.clone(), self.now_by_age());
+        let (retention, now) = (self.core.settings().retention.clone(), self.clocks.now_by_age());
         let (mut n_forgotten, mut after) = (0, None::<PastLaunch>);
         loop {
             let before = retention.history_before(now);
@@ -67,7 +67,7 @@ impl Service {
     }
 
     async fn forget_events(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.core.settings().retention.clone(), self.now_by_age());
+        let (retention, now) = (self.core.settings().retention.clone(), self.clocks.now_by_age());
         let span = self.core.store.event_span().await?;
         let last_old = self.core.store.last_event_before(retention.events_before(now)).await?;
         let Some(up_to) = retention.events_up_to(span, last_old) else {
@@ -85,7 +85,7 @@ impl Service {
     }
 
     async fn forget_forge_items(&self) -> Result<u64, ServiceError> {
-        let before = self.core.settings().retention.history_before(self.now_by_age());
+        let before = self.core.settings().retention.history_before(self.clocks.now_by_age());
         let past = self.core.store.past_forge_items(before, PAGE).await?;
         let n_forgotten = past.len() as u64;
         if !past.is_empty() {
@@ -99,7 +99,7 @@ impl Service {
     }
 
     async fn forget_messages(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.core.settings().retention.clone(), self.now_by_age());
+        let (retention, now) = (self.core.settings().retention.clone(), self.clocks.now_by_age());
         let Some(before) = retention.chats_before(now) else {
             return Ok(0);
         };

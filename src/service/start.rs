@@ -42,7 +42,7 @@ impl Service {
         coordinator: AskedBy<'_>,
     ) -> Result<ShouldStart, ServiceError> {
         let (key, by, settings) = (key.clone(), coordinator.cloned(), self.core.settings());
-        let question = Question { key, by, settings, is_held: self.are_starts_held() };
+        let question = Question { key, by, settings, is_held: self.pause_file.exists() };
         // Most answers are no, and need no turn of the only writer.
         let (first, now) = (question.clone(), self.core.now());
         if let ControlFlow::Break(answer) = self.core.read(move |tx| first.answer(tx, now)).await? {

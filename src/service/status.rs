@@ -246,7 +246,7 @@ impl Service {
             ended: self.core.store.launches(&recent).await?,
             held: self.core.store.held_pairs().await?,
             parked: self.core.store.parked_accounts().await?,
-            pause_file: self.pause_file(),
+            pause_file: self.pause_file.get(),
             forges: self.forges(),
             forge_items: self.forge_items().await?,
         })

@@ -52,13 +52,13 @@ impl Service {
         let mut all = Vec::new();
         for purpose in [Purpose::Task, Purpose::Chat] {
             let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
-            let facts = self.while_held(self.core.store.pair_facts(&key).await?);
+            let facts = self.pause_file.apply(self.core.store.pair_facts(&key).await?);
             let rulings = facts.rulings(self.core.settings().backoff, at).to_vec();
             let deferred = self.coordinators.deferral_of(&key, at);
             let abandoned =
                 abandoned.iter().find(|launch| launch.key == key).map(|launch| launch.id.clone());
             let (n_failures, account, pause_file) =
-                (facts.record.n_failures, facts.account, self.pause_file());
+                (facts.record.n_failures, facts.account, self.pause_file.get());
             all.push(Why {
                 key,
                 at,

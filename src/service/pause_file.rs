@@ -1,0 +1,34 @@
+//! The file whose existence keeps agents from starting, as the last look at it showed it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::domain::PairFacts;
+
+/// The pause file, while it exists. It is in memory: the process that watches it says it again after a restart.
+#[derive(Debug, Default)]
+pub(super) struct PauseFile(Mutex<Option<PathBuf>>);
+
+impl PauseFile {
+    /// Notes the pause file, or that there is none. Returns whether starts are held now and were not before, or the reverse.
+    pub(super) fn set(&self, file: Option<&Path>) -> bool {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, file.map(Path::to_owned));
+        before.is_some() != file.is_some()
+    }
+
+    /// Returns the pause file, if it keeps agents from starting.
+    pub(super) fn get(&self) -> Option<PathBuf> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns whether the pause file keeps agents from starting.
+    pub(super) fn exists(&self) -> bool {
+        self.get().is_some()
+    }
+
+    /// Returns the facts of a key with the pause file among them.
+    pub(super) fn apply(&self, facts: PairFacts) -> PairFacts {
+        PairFacts { is_paused: facts.is_paused || self.exists(), ..facts }
+    }
+}
