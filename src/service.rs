@@ -3,8 +3,6 @@
 //! A use case is one transaction: it reads facts from the store, lets `domain` decide, and writes. Front doors (`mcp`,
 //! `rest`, `coordinator`) call this module and nothing below it.
 
-mod accounts;
-mod activities;
 mod attendance;
 pub mod audit;
 mod authenticate;
@@ -19,7 +17,6 @@ mod core;
 mod creations;
 mod credentials;
 mod events;
-mod footprint;
 mod forge_board;
 mod forge_claims;
 mod forge_items;
@@ -32,8 +29,6 @@ mod mirror;
 mod next_action;
 mod notices;
 mod older_clients;
-mod operate;
-mod output;
 mod overdue;
 mod pause_file;
 pub mod recent;
@@ -41,15 +36,11 @@ mod report;
 mod retention;
 mod roster;
 mod session_rate;
-mod shims;
-mod start;
 mod status;
 mod tasks;
 pub mod throttle;
-mod totals;
 mod upkeep;
 mod waiting;
-mod why;
 pub mod world;
 
 use std::borrow::Cow;
@@ -73,13 +64,15 @@ pub use events::{Follower, News};
 pub use forge_board::{ForgeHealth, ForgeStatus, RepositoryStatus};
 pub use forge_items::NewItem;
 pub use forge_waiting::{FreeItem, RepositoryKey, WaitingItem, Workers};
+pub use launches::Launches;
+pub use launches::operate::{Force, StopTarget, Stopped};
+pub use launches::output::read_output;
+pub use launches::start::{Claim, ShouldStart};
+pub use launches::why::Why;
 pub use next_action::NextAction;
 pub use older_clients::{AgentAction, ManagedAgent};
-pub use operate::{Force, StopTarget, Stopped};
-pub use output::read_output;
 pub use report::Report;
 pub use roster::{ActiveProject, Health};
-pub use start::{Claim, ShouldStart};
 pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 pub use tasks::context::Progress;
 pub use tasks::create::{Created, Draft};
@@ -87,7 +80,6 @@ pub use tasks::mine::MyTask;
 pub use tasks::progress::TaskProgress;
 pub use tasks::status::StatusChange;
 pub use tasks::{NewTask, TaskEdit, TaskView, Tasks};
-pub use why::Why;
 
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 
@@ -100,12 +92,12 @@ use crate::domain::{
     AgentId, CoordinatorId, FileOwners, Guidance, Incarnations, Language, Refusal, Secret,
     Timestamp,
 };
-use crate::folder_watch::shared::SharedFolders;
 use crate::nudge::{Nudge, Wakeups};
 use crate::rows::Publish;
 use crate::rows::adapter::SqliteStore;
 use crate::store::StoreError;
 use core::Core;
+use launches::Boards;
 use waiting::Waiting;
 use world::World;
 
@@ -155,7 +147,7 @@ pub struct Settings {
 /// The usage and the last calls of running launches, in memory.
 #[derive(Clone, Default)]
 struct Heard {
-    activities: Arc<activities::Activities>,
+    activities: Arc<launches::activities::Activities>,
     calls: Arc<caller::Activity>,
 }
 
@@ -187,6 +179,7 @@ pub struct Service {
     pub catalog: Catalog,
     pub credentials: Credentials,
     pub tasks: Tasks,
+    pub launches: Launches,
     waiting: Waiting,
     /// Tells this run of the server from all others.
     run: u64,
@@ -198,16 +191,13 @@ pub struct Service {
     /// Which start of each coordinator elsewhere is the latest.
     incarnations: Mutex<Incarnations>,
     creations: Arc<creations::Creations>,
-    shims: Arc<shims::Shims>,
+    shims: Arc<launches::shims::Shims>,
     pause_file: Arc<pause_file::PauseFile>,
     clocks: Arc<clocks::Clocks>,
     longest: Arc<cleanup::Longest>,
     attendances: Arc<attendance::Attendances>,
     newsroom: Arc<events::Newsroom>,
-    /// For all who follow the output of launches.
-    output_folders: SharedFolders,
     forges: Arc<forge_board::ForgeBoard>,
-    totals: Arc<totals::TotalsBoard>,
 }
 
 /// Why a use case didn't succeed.
@@ -230,7 +220,7 @@ impl Service {
         let mut run = [0; 8];
         world.fill(&mut run);
         let waiting = Waiting { coordinators: nudge, ..Waiting::default() };
-        let totals = Arc::new(totals::TotalsBoard::default());
+        let totals = Arc::new(launches::totals::TotalsBoard::default());
         let publish: Publish = {
             let (waiting, totals) = (waiting.clone(), Arc::clone(&totals));
             Arc::new(move |published| {
@@ -242,7 +232,19 @@ impl Service {
         let core = Arc::new(Core::new(store, world, settings, publish));
         let heard = Heard::default();
         let creations = Arc::<creations::Creations>::default();
+        let boards = Boards {
+            shims: Arc::default(),
+            pause_file: Arc::default(),
+            coordinators: Arc::default(),
+            totals,
+        };
         Self {
+            launches: Launches::new(
+                Arc::clone(&core),
+                heard.clone(),
+                waiting.clone(),
+                boards.clone(),
+            ),
             tasks: Tasks::new(Arc::clone(&core), heard.clone(), Arc::clone(&creations)),
             catalog: Catalog::new(Arc::clone(&core), heard.clone()),
             credentials: Credentials::new(Arc::clone(&core), waiting.credentials.clone()),
@@ -252,18 +254,16 @@ impl Service {
             waiting,
             heard,
             session_rate: session_rate::SessionRate::default(),
-            coordinators: Arc::default(),
+            coordinators: boards.coordinators,
             incarnations: Mutex::default(),
             creations,
-            shims: Arc::default(),
-            pause_file: Arc::default(),
+            shims: boards.shims,
+            pause_file: boards.pause_file,
             clocks,
             longest: Arc::default(),
             attendances: Arc::default(),
             newsroom: Arc::default(),
-            output_folders: SharedFolders::default(),
             forges: Arc::default(),
-            totals,
         }
     }
 

@@ -79,7 +79,7 @@ impl Server {
         let made_token = identity::coordinator_token(state_dir)?;
         let settings = settings(config, &secrets(config, manifest.as_ref()), &made_token);
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
-        service.count_ended_launches().await?;
+        service.launches.count_ended_launches().await?;
         // Before anything can be started.
         service.hold_starts(forge::pause_file(&config.forges.pause_resume));
         let mcp = McpServer::new(service.clone(), coordinator_token(config, &made_token));

@@ -38,6 +38,7 @@ impl ControlPlane for LocalControlPlane {
     async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
         let answer = self
             .service
+            .launches
             .should_start(key, Some(&self.id))
             .await
             .map_err(failed("claim a start"))?;
@@ -54,7 +55,11 @@ impl ControlPlane for LocalControlPlane {
         launch: &LaunchId,
         reports: &[ProcessReport],
     ) -> Result<(), ControlError> {
-        self.service.report_process(launch, reports).await.map_err(failed("report a process"))
+        self.service
+            .launches
+            .report_process(launch, reports)
+            .await
+            .map_err(failed("report a process"))
     }
 
     async fn report_activity(
@@ -63,13 +68,18 @@ impl ControlPlane for LocalControlPlane {
         activity: &Activity,
     ) -> Result<(), ControlError> {
         self.service
+            .launches
             .report_activity(launch, activity.clone())
             .await
             .map_err(failed("report an activity"))
     }
 
     async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {
-        self.service.want_stop(launch, reason).await.map_err(failed("mark a launch to be stopped"))
+        self.service
+            .launches
+            .want_stop(launch, reason)
+            .await
+            .map_err(failed("mark a launch to be stopped"))
     }
 
     async fn report_status(&self, status: CoordinatorStatus) -> Result<(), ControlError> {

@@ -45,7 +45,7 @@ impl Sender {
         let Peer::Local(peer) = &self.peer else {
             return Cow::Borrowed(self);
         };
-        match peer.with_launch(|processes| service.find_launch_of(processes)) {
+        match peer.with_launch(|processes| service.launches.find_launch_of(processes)) {
             Some(peer) => Cow::Owned(Self { peer: Peer::Local(peer), ..self.clone() }),
             None => Cow::Borrowed(self),
         }
@@ -406,7 +406,7 @@ impl Incoming<'_> {
         let Some(processes) = peer.ancestors_of_unknown_agent() else {
             return Ok(());
         };
-        if launch.is_kept() && self.service.is_outside_launch(&launch.id, processes) {
+        if launch.is_kept() && self.service.launches.is_outside_launch(&launch.id, processes) {
             tracing::info!(launch_id = %launch.id, "an agent of no known launch showed a session token");
             return Err(Refusal::InvalidSession);
         }
@@ -434,7 +434,12 @@ impl Incoming<'_> {
             let Some(launch) = self.sender.launch() else {
                 return false;
             };
-            return self.service.launch(launch).await.is_ok_and(|launch| launch.n_notices > 0);
+            return self
+                .service
+                .launches
+                .get(launch)
+                .await
+                .is_ok_and(|launch| launch.n_notices > 0);
         };
         let identified =
             async { Ok(self.service.identify(&token, self.sender.presenter()).await?) };

@@ -50,7 +50,7 @@ pub struct McpServer {
 impl McpServer {
     /// The peer, with the launch that it is an agent of if that launch's shim was reported.
     pub(super) fn with_launch<'a>(&self, peer: &'a LocalPeer) -> Cow<'a, LocalPeer> {
-        let found = peer.with_launch(|processes| self.service.find_launch_of(processes));
+        let found = peer.with_launch(|processes| self.service.launches.find_launch_of(processes));
         found.map_or(Cow::Borrowed(peer), Cow::Owned)
     }
 

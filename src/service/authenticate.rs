@@ -15,7 +15,8 @@ use crate::rows::{Transaction, agents, launches, pairs, projects, sessions, star
 use crate::store::Read;
 use crate::telemetry::counters;
 
-use super::{Inputs, Service, ServiceError, accounts};
+use super::launches::accounts;
+use super::{Inputs, Service, ServiceError};
 
 /// A session was opened.
 #[derive(Debug, Clone)]

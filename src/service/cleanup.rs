@@ -13,7 +13,8 @@ use crate::domain::{Launch, LaunchId, LaunchState, Session, SessionId, Timestamp
 use crate::rows::{launches, sessions};
 
 use super::clocks::{Look, Subject};
-use super::coordination::log_end;
+use super::launches::accounts;
+use super::launches::change::{happen_logged, log_end, want_stop};
 use super::{Service, ServiceError, Settings};
 use crate::telemetry::ErrorChain;
 
@@ -55,7 +56,7 @@ impl Service {
             }
         }
         self.clocks.end_look(Look::Cleanup, began);
-        self.correct_accounts().await?;
+        accounts::correct(&self.core).await?;
         self.credentials.forget_old().await?;
         self.write_down_activity().await?;
         self.forget_the_past().await
@@ -63,11 +64,8 @@ impl Service {
 
     async fn expire(&self, launch: &Launch, sessions: &[Session]) -> Result<(), ServiceError> {
         if self.has_lapsed(launch) {
-            let ended = self
-                .happen(&launch.id, &[LaunchEvent::ClaimLapsed { at: self.core.now() }])
-                .await?;
-            ended.iter().for_each(log_end);
-            return Ok(());
+            let event = LaunchEvent::ClaimLapsed { at: self.core.now() };
+            return happen_logged(&self.core, &self.heard, &launch.id, &[event]).await;
         }
         let LaunchState::Running { session } = &launch.state else {
             return Ok(());
@@ -85,7 +83,14 @@ impl Service {
         if launch.is_kept() {
             if is_too_old {
                 tracing::info!(launch_id = %launch.id, "session is past its maximum; its agent is stopped");
-                self.want_stop(&launch.id, StopReason::SessionMaximum).await?;
+                want_stop(
+                    &self.core,
+                    &self.heard,
+                    &launch.id,
+                    StopReason::SessionMaximum,
+                    Duration::ZERO,
+                )
+                .await?;
             }
             return Ok(());
         }

@@ -19,8 +19,8 @@ use crate::rows::{Transaction, launches, messages, pairs, startable};
 use crate::store::{ChatEnd, MessageFilter, Read};
 
 use super::chat::visible;
-use super::coordination::log_end;
-use super::operate::check_known;
+use super::launches::change::log_end;
+use super::launches::operate::check_known;
 use super::{Service, ServiceError};
 
 /// How many sessions of an agent in a project are open, by purpose.

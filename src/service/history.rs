@@ -1,11 +1,14 @@
 //! What agents leave behind them, for people who look: sessions, executions, notices, and what happened to a task.
 
+use std::time::Duration;
+
 use crate::domain::event::Event;
-use crate::domain::id::{ExecutionId, LaunchId, NoticeId, SessionId, TaskId};
+use crate::domain::id::{LaunchId, SessionId, TaskId};
 use crate::domain::launch::StopReason;
-use crate::domain::{Execution, Notice, Refusal, Session};
+use crate::domain::{Refusal, Session};
 use crate::store::HistoryFilter;
 
+use super::launches::change::want_stop;
 use super::{Service, ServiceError};
 
 impl Service {
@@ -43,28 +46,10 @@ impl Service {
     pub async fn end_session(&self, id: &SessionId) -> Result<(Session, LaunchId), ServiceError> {
         let session = self.session(id).await?;
         if session.ended.is_none() {
-            self.want_stop(&session.launch, StopReason::Person).await?;
+            want_stop(&self.core, &self.heard, &session.launch, StopReason::Person, Duration::ZERO)
+                .await?;
         }
         Ok((self.session(id).await?, session.launch))
-    }
-
-    /// The newest first, with what is known of those that go on.
-    pub async fn executions(
-        &self,
-        filter: &HistoryFilter<ExecutionId>,
-    ) -> Result<Vec<Execution>, ServiceError> {
-        let executions = self.core.store.executions(filter).await?.into_iter();
-        Ok(executions
-            .map(|execution| self.heard.activities.execution_with_newest(execution))
-            .collect())
-    }
-
-    /// The newest first.
-    pub async fn notices(
-        &self,
-        filter: &HistoryFilter<NoticeId>,
-    ) -> Result<Vec<Notice>, ServiceError> {
-        Ok(self.core.store.notices(filter).await?)
     }
 
     /// What happened to a task after the event with this number, in order, as far as it is kept.

@@ -1,116 +1,191 @@
-//! What belongs to a change of a launch, whichever use case makes it: its sessions and executions end with its process, and
-//! its key remembers how it went.
+//! Launches: one per start of an agent. Whoever keeps its process reports it here; people look at launches and stop them.
 
-use crate::domain::chat::after_end;
-use crate::domain::event::NewEvent;
-use crate::domain::launch::LaunchEvent;
-use crate::domain::session::SessionEndReason;
-use crate::domain::totals::of_ended;
-use crate::domain::{Launch, LaunchState, Outcome, Purpose, Timestamp};
-use crate::rows::{Transaction, executions, launches, pairs, startable};
-use crate::store::StoreError;
+pub(super) mod accounts;
+pub(super) mod activities;
+pub(super) mod change;
+mod memory;
+pub(super) mod operate;
+pub(super) mod output;
+pub(super) mod shims;
+pub(super) mod start;
+pub(super) mod totals;
+pub(super) mod why;
 
-use super::{Inputs, accounts, chat, notices};
+use std::sync::Arc;
+use std::time::Duration;
 
-impl Inputs {
-    /// Makes of `before` what it is after these events, and returns it. Returns `None` if none of them can have happened.
-    pub(super) fn happen(
+use crate::domain::id::{CoordinatorId, ExecutionId, LaunchId, NoticeId};
+use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
+use crate::domain::limits;
+use crate::domain::plan::ProcessReport;
+use crate::domain::printable;
+use crate::domain::redact::Redactor;
+use crate::domain::{Execution, Launch, Notice, Refusal};
+use crate::folder_watch::shared::SharedFolders;
+use crate::rows::output_tails;
+use crate::store::{HistoryFilter, LaunchFilter};
+
+use super::core::Core;
+use super::pause_file::PauseFile;
+use super::status::CoordinatorBoard;
+use super::waiting::Waiting;
+use super::{Heard, ServiceError};
+use shims::Shims;
+use totals::TotalsBoard;
+
+/// The launches of all agents.
+pub struct Launches {
+    core: Arc<Core>,
+    heard: Heard,
+    waiting: Waiting,
+    shims: Arc<Shims>,
+    pause_file: Arc<PauseFile>,
+    coordinators: Arc<CoordinatorBoard>,
+    totals: Arc<TotalsBoard>,
+    /// Shared by all who follow the output of launches.
+    output_folders: SharedFolders,
+}
+
+/// What memory has of launches besides their rows.
+#[derive(Clone)]
+pub(super) struct Boards {
+    pub(super) shims: Arc<Shims>,
+    pub(super) pause_file: Arc<PauseFile>,
+    pub(super) coordinators: Arc<CoordinatorBoard>,
+    pub(super) totals: Arc<TotalsBoard>,
+}
+
+impl Launches {
+    pub(super) fn new(core: Arc<Core>, heard: Heard, waiting: Waiting, boards: Boards) -> Self {
+        let Boards { shims, pause_file, coordinators, totals } = boards;
+        let output_folders = SharedFolders::default();
+        Self { core, heard, waiting, shims, pause_file, coordinators, totals, output_folders }
+    }
+
+    /// Launches that have not ended, by claim time.
+    pub async fn open(&self) -> Result<Vec<Launch>, ServiceError> {
+        Ok(self
+            .core
+            .store
+            .open_launches()
+            .await?
+            .into_iter()
+            .map(|launch| self.heard.activities.with_newest(launch))
+            .collect())
+    }
+
+    /// Launches that fit, the newest first.
+    pub async fn list(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
+        Ok(self
+            .core
+            .store
+            .launches(filter)
+            .await?
+            .into_iter()
+            .map(|launch| self.heard.activities.with_newest(launch))
+            .collect())
+    }
+
+    /// One launch.
+    pub async fn get(&self, id: &LaunchId) -> Result<Launch, ServiceError> {
+        let launch = self
+            .core
+            .store
+            .launch(id)
+            .await?
+            .map(|launch| self.heard.activities.with_newest(launch));
+        Ok(launch.ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?)
+    }
+
+    /// The newest first, with what is known of those that go on.
+    pub async fn executions(
         &self,
-        tx: &mut Transaction<'_>,
-        before: &Launch,
-        events: &[LaunchEvent],
-    ) -> Result<Option<Launch>, StoreError> {
-        let mut after = None;
-        for event in events {
-            let launch = after.clone();
-            let launch =
-                launch.unwrap_or_else(|| self.heard.activities.with_newest(before.clone()));
-            match launch.on(event) {
-                Ok(launch) => after = Some(launch),
-                Err(impossible) => {
-                    tracing::debug!(launch_id = %before.id, reason = %impossible, "event ignored");
-                }
-            }
-        }
-        match after {
-            Some(after) => self.advance(tx, before, after).map(Some),
-            None => Ok(None),
+        filter: &HistoryFilter<ExecutionId>,
+    ) -> Result<Vec<Execution>, ServiceError> {
+        let executions = self.core.store.executions(filter).await?.into_iter();
+        Ok(executions
+            .map(|execution| self.heard.activities.execution_with_newest(execution))
+            .collect())
+    }
+
+    /// The newest first.
+    pub async fn notices(
+        &self,
+        filter: &HistoryFilter<NoticeId>,
+    ) -> Result<Vec<Notice>, ServiceError> {
+        Ok(self.core.store.notices(filter).await?)
+    }
+
+    /// The launch that a coordinator elsewhere speaks of, which must be its own.
+    ///
+    /// # Errors
+    /// `LaunchNotFound`, `NotYourLaunch`.
+    pub async fn launch_of(
+        &self,
+        coordinator: Option<&CoordinatorId>,
+        id: &LaunchId,
+    ) -> Result<Launch, ServiceError> {
+        let launch = self
+            .core
+            .store
+            .launch(id)
+            .await?
+            .ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?;
+        if launch.is_reported_by(coordinator) {
+            Ok(launch)
+        } else {
+            Err(Refusal::NotYourLaunch { launch: id.clone() }.into())
         }
     }
 
-    /// Writes what `before` has become, with what ends together with it, and returns it.
-    fn advance(
+    /// Takes what a coordinator says of a process, in its order and in one transaction; old news and unknown launches change nothing.
+    pub async fn report_process(
         &self,
-        tx: &mut Transaction<'_>,
-        before: &Launch,
-        mut after: Launch,
-    ) -> Result<Launch, StoreError> {
-        if after == *before {
-            return Ok(after);
-        }
-        let is_over = |launch: &Launch| {
-            matches!(launch.state, LaunchState::Ending | LaunchState::Ended { .. })
+        id: &LaunchId,
+        reports: &[ProcessReport],
+    ) -> Result<(), ServiceError> {
+        let event = |report: &ProcessReport| match report {
+            // Nothing is reported before it happened: a clock that is ahead would hide failures from the back-off.
+            ProcessReport::Started { pid, at, .. } => {
+                LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.core.now()) }
+            }
+            ProcessReport::Exited { exit } => LaunchEvent::Exited { exit: *exit },
+            ProcessReport::Ended { end, at } => {
+                let end = match end {
+                    ProcessEnd::StartFailed(reason) => ProcessEnd::StartFailed(
+                        self.core.redacted(&limits::REASON.cut(reason)).into_owned(),
+                    ),
+                    other => other.clone(),
+                };
+                LaunchEvent::ProcessEnded { end, at: (*at).min(self.core.now()) }
+            }
         };
-        // Before the agent came in there is no session, and no work.
-        if after.authenticated_at.is_some() && !is_over(before) && is_over(&after) {
-            self.end_sessions(tx, &after.id, SessionEndReason::ProcessExited)?;
-        }
-        let read_up_to = chat::read_by_leaver(tx, before, &after)?;
-        if let LaunchState::Ended { outcome, at } = after.state.clone() {
-            notices::settle(tx, before)?;
-            after.n_notices = 0;
-            self.remember_end(tx, &after, &outcome, at, read_up_to.unwrap_or(0))?;
-        } else if let Some(read_up_to) = read_up_to {
-            let record = pairs::get(tx, &after.key)?;
-            if record.read_up_to < read_up_to {
-                pairs::put(tx, &record.answered(read_up_to))?;
+        for report in reports {
+            if let ProcessReport::Started { shim: Some(shim), .. } = report {
+                self.shims.report(id, shim);
             }
         }
-        if before.state.as_str() != after.state.as_str() {
-            accounts::note_state(tx, &after, self.settings.parking)?;
-            tx.event(launches::event(&after, tx.now()));
-            tx.count_ended(of_ended(&after));
-        }
-        launches::put(tx, &after)?;
-        Ok(after)
+        let events: Vec<LaunchEvent> = reports.iter().map(event).collect();
+        change::happen_logged(&self.core, &self.heard, id, &events).await
     }
 
-    /// Ends the work of a launch, and notes with its key how it went.
-    fn remember_end(
-        &self,
-        tx: &mut Transaction<'_>,
-        launch: &Launch,
-        outcome: &Outcome,
-        at: Timestamp,
-        read_up_to: i64,
-    ) -> Result<(), StoreError> {
-        if launch.authenticated_at.is_some() {
-            for mut execution in executions::list_of_launch(tx, &launch.id)? {
-                execution.ended_at = execution.ended_at.or(Some(at));
-                execution.outcome = Some(outcome.clone());
-                (execution.usage, execution.failure) =
-                    (launch.activity.usage, launch.activity.failure);
-                executions::put(tx, &execution)?;
-            }
+    /// Keeps the end of what the agent of a launch printed, for launches whose output is elsewhere; at most 64 KiB of it. Not every
+    /// coordinator takes out what is secret or acts on a terminal.
+    pub async fn keep_output_tail(&self, id: &LaunchId, tail: &str) -> Result<(), ServiceError> {
+        // It comes with the end, which comes after it.
+        if self.core.store.launch(id).await?.is_none_or(|launch| !launch.is_open()) {
+            return Ok(());
         }
-        let before = pairs::get(tx, &launch.key)?.answered(read_up_to);
-        let was_suspended = before.suspended_since.is_some();
-        let limit = self.settings.start_limit;
-        let record = match launch.key.purpose {
-            Purpose::Task => {
-                let leaves_work = launch.task.is_some()
-                    || startable::of_key(tx, &launch.key)?.waiting_since.is_some();
-                let verdict = launch.verdict(outcome, leaves_work);
-                before.after_end(verdict, launch.claimed_at, at, limit)
-            }
-            Purpose::Chat => {
-                let unread = chat::newest_unread_after(tx, &launch.key, before.read_up_to)?;
-                after_end(before, launch, outcome, unread, at, limit)
-            }
-        };
-        if record.suspended_since.is_some() && !was_suspended {
-            tx.event(NewEvent::of_pair("pair.suspended", tx.now(), &record.key));
-        }
-        pairs::put(tx, &record)
+        let from = tail.ceil_char_boundary(tail.len().saturating_sub(limits::MAX_OUTPUT_TAIL));
+        let tail = printable::lines(&tail[from..]);
+        let tail = Redactor::default().redact(tail.as_bytes());
+        let tail = self.core.redacted(&String::from_utf8_lossy(&tail)).into_owned();
+        let id = id.clone();
+        self.core.write(move |tx| Ok(output_tails::put(tx, &id, &tail)?)).await
+    }
+
+    /// Marks a launch to be ended; the first reason wins, an ended or unknown launch stays as it is.
+    pub async fn want_stop(&self, id: &LaunchId, reason: StopReason) -> Result<(), ServiceError> {
+        change::want_stop(&self.core, &self.heard, id, reason, Duration::ZERO).await
     }
 }

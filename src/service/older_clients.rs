@@ -54,11 +54,11 @@ impl Service {
     ) -> Result<(Purpose, ShouldStart), ServiceError> {
         let key = |purpose| InstanceKey::new(agent.clone(), project.clone(), purpose);
         let first = purpose.unwrap_or(Purpose::Task);
-        let answer = self.should_start(&key(first), by).await?;
+        let answer = self.launches.should_start(&key(first), by).await?;
         if purpose.is_some() || answer.claim.is_some() {
             return Ok((first, answer));
         }
-        let of_chat = self.should_start(&key(Purpose::Chat), by).await?;
+        let of_chat = self.launches.should_start(&key(Purpose::Chat), by).await?;
         if of_chat.claim.is_some() || answer.reason == StartReason::NoWork {
             Ok((Purpose::Chat, of_chat))
         } else {
@@ -154,7 +154,7 @@ impl Service {
             let reason = if is_known { StartReason::NotAssigned } else { StartReason::Unknown };
             return Ok((None, ShouldStart { reason, claim: None }));
         };
-        let answer = self.should_start(&pair.key, by).await?;
+        let answer = self.launches.should_start(&pair.key, by).await?;
         Ok((Some(pair.key), answer))
     }
 

@@ -11,6 +11,7 @@ use crate::store::{ChatEnd, MessageFilter};
 
 use super::chat::visible;
 use super::clocks::{Look, Subject};
+use super::launches::change::want_stop;
 use super::next_action::PAUSE_BETWEEN_POLLS;
 use super::{Service, ServiceError};
 
@@ -33,7 +34,14 @@ impl Service {
                     launch_id = %notice.launch, task_id = notice.task.as_ref().map(tracing::field::display),
                     reason = notice.action.as_str(), "agent was told of a change and went on; it is stopped"
                 );
-                self.want_stop(&notice.launch, StopReason::NoticeIgnored).await?;
+                want_stop(
+                    &self.core,
+                    &self.heard,
+                    &notice.launch,
+                    StopReason::NoticeIgnored,
+                    Duration::ZERO,
+                )
+                .await?;
             } else {
                 wait(left);
             }
@@ -43,7 +51,9 @@ impl Service {
             match left.map(|left| left.saturating_add(self.time_to_ask_again())) {
                 Some(left) if left.is_zero() => {
                     tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
-                    self.want_stop_after(
+                    want_stop(
+                        &self.core,
+                        &self.heard,
                         &launch.id,
                         StopReason::ChatIdle,
                         self.core.settings().linger,

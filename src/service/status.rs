@@ -155,6 +155,13 @@ impl CoordinatorBoard {
         }
     }
 
+    /// Returns whether no coordinator that is there can end this launch. A claim without a process lapses by itself.
+    pub(super) fn is_abandoned(&self, launch: &Launch, now: Timestamp) -> bool {
+        let has_begun = launch.pid.is_some() || launch.authenticated_at.is_some();
+        let is_missing = |coordinator| !self.is_there(coordinator, now);
+        launch.is_open() && has_begun && launch.coordinator.as_ref().is_some_and(is_missing)
+    }
+
     fn unlisted(&self) -> Option<Unlisted> {
         *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,12 +239,14 @@ impl Service {
             limit: N_ENDED,
         };
         let now = self.core.now();
-        let open = self.open_launches().await?;
-        let abandoned =
-            open.iter().filter(|launch| self.is_abandoned(launch)).map(|launch| launch.id.clone());
+        let open = self.launches.open().await?;
+        let abandoned = open
+            .iter()
+            .filter(|launch| self.coordinators.is_abandoned(launch, now))
+            .map(|launch| launch.id.clone());
         Ok(StatusView {
             abandoned: abandoned.collect(),
-            totals: self.totals(),
+            totals: self.launches.totals(),
             at: now,
             paused_since: self.core.store.paused_since().await?,
             coordinators: self.coordinators.all(now),
@@ -250,47 +259,5 @@ impl Service {
             forges: self.forges(),
             forge_items: self.forge_items().await?,
         })
-    }
-
-    /// Returns whether nobody who is there can end this launch. A claim without a process lapses by itself.
-    pub(super) fn is_abandoned(&self, launch: &Launch) -> bool {
-        let has_begun = launch.pid.is_some() || launch.authenticated_at.is_some();
-        let is_missing = |coordinator| !self.coordinators.is_there(coordinator, self.core.now());
-        launch.is_open() && has_begun && launch.coordinator.as_ref().is_some_and(is_missing)
-    }
-
-    /// Launches that have not ended, by claim time.
-    pub async fn open_launches(&self) -> Result<Vec<Launch>, ServiceError> {
-        Ok(self
-            .core
-            .store
-            .open_launches()
-            .await?
-            .into_iter()
-            .map(|launch| self.heard.activities.with_newest(launch))
-            .collect())
-    }
-
-    /// Launches that fit, the newest first.
-    pub async fn launches(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
-        Ok(self
-            .core
-            .store
-            .launches(filter)
-            .await?
-            .into_iter()
-            .map(|launch| self.heard.activities.with_newest(launch))
-            .collect())
-    }
-
-    /// One launch.
-    pub async fn launch(&self, id: &LaunchId) -> Result<Launch, ServiceError> {
-        let launch = self
-            .core
-            .store
-            .launch(id)
-            .await?
-            .map(|launch| self.heard.activities.with_newest(launch));
-        Ok(launch.ok_or_else(|| crate::domain::Refusal::LaunchNotFound { launch: id.clone() })?)
     }
 }

@@ -152,7 +152,9 @@ async fn check_no_start_slips_past(target: StopTarget, reason: StartReason) {
     let service = Arc::new(Service::new(store.clone(), world.clone(), settings(), Nudge::new()));
     let claim = tokio::spawn({
         let service = service.clone();
-        async move { service.should_start(&key(), Some(&"crd_here".parse().unwrap())).await.unwrap() }
+        async move {
+            service.launches.should_start(&key(), Some(&"crd_here".parse().unwrap())).await.unwrap()
+        }
     });
     tokio::task::spawn_blocking({
         let world = world.clone();
@@ -160,7 +162,7 @@ async fn check_no_start_slips_past(target: StopTarget, reason: StartReason) {
     })
     .await
     .unwrap();
-    service.stop(&target, Force::No).await.unwrap();
+    service.launches.stop(&target, Force::No).await.unwrap();
     world.may_go_on.open();
     let answer = claim.await.unwrap();
     assert_eq!((answer.reason, answer.claim.is_some()), (reason, false));
@@ -191,7 +193,7 @@ async fn what_could_not_be_read_at_once_is_told_when_it_can() {
     let mut follower = service.follow(None).await.unwrap();
     let mut handing_out = pin!(service.hand_out_events());
     assert!(futures::poll!(&mut handing_out).is_pending());
-    service.stop(&StopTarget::All, Force::No).await.unwrap();
+    service.launches.stop(&StopTarget::All, Force::No).await.unwrap();
     let stranger = Connection::open(&path).unwrap();
     stranger.execute_batch("ALTER TABLE events RENAME TO hidden").unwrap();
     // One attempt. Should it come later than that, it finds all as it was.
@@ -214,6 +216,7 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
     let say = || async { service.say(&key.agent, &key.project, None, "hello").await.unwrap() };
     say().await;
     let claim = service
+        .launches
         .should_start(&key, Some(&"crd_here".parse().unwrap()))
         .await
         .unwrap()
@@ -223,7 +226,7 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
         .authenticate(&key.agent, &claim.ticket.unwrap(), &key.project, Presenter::on_socket(None))
         .await
         .unwrap();
-    service.want_stop(&claim.launch, StopReason::Shutdown).await.unwrap();
+    service.launches.want_stop(&claim.launch, StopReason::Shutdown).await.unwrap();
     // The agent doesn't listen any more, hence another one is wanted.
     say().await;
     assert!(store.pair(&key).await.unwrap().wanted_since.is_some());
@@ -235,7 +238,7 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
         "a launch that ends in between would want somebody back"
     );
     let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: SystemWorld.now() };
-    service.report_process(&claim.launch, &[gone]).await.unwrap();
+    service.launches.report_process(&claim.launch, &[gone]).await.unwrap();
     let launch = store.launch(&claim.launch).await.unwrap().unwrap();
     assert_eq!(
         launch.as_ended().map(|(outcome, _)| outcome),
@@ -250,7 +253,7 @@ async fn a_chat_whose_agent_nobody_keeps_ends_at_once_and_wants_nobody() {
     let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(), Nudge::new());
     let key = InstanceKey { purpose: Purpose::Chat, ..key() };
     service.say(&key.agent, &key.project, None, "hello").await.unwrap();
-    let claim = service.should_start(&key, None).await.unwrap().claim.unwrap();
+    let claim = service.launches.should_start(&key, None).await.unwrap().claim.unwrap();
     service.end_chat(&key.agent, &key.project).await.unwrap();
     let launch = store.launch(&claim.launch).await.unwrap().unwrap();
     assert!(!launch.is_open() && launch.is_chat_over, "{launch:?}");

@@ -48,7 +48,7 @@ impl ToolSpec for InvalidateSession {
         // It does not say how the process ended.
         let end = ProcessEnd::Exited(ExitStatus { exit_code: None, signal: None });
         let report = ProcessReport::Ended { end, at: service.time() };
-        service.report_process(&launch, &[report]).await?;
+        service.launches.report_process(&launch, &[report]).await?;
         Ok(Done::DONE)
     }
 }

@@ -75,8 +75,8 @@ impl ToolSpec for ReportActivity {
     type Output = Done;
 
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
-        let launch = service.launch_of(who.id.as_ref(), &input.launch_id).await?;
-        service.report_activity(&launch.id, input.into()).await?;
+        let launch = service.launches.launch_of(who.id.as_ref(), &input.launch_id).await?;
+        service.launches.report_activity(&launch.id, input.into()).await?;
         Ok(Done::DONE)
     }
 }

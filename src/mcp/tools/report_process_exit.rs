@@ -94,7 +94,7 @@ impl ToolSpec for ReportProcessExit {
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
         let coordinator = who.id.as_ref();
         let launch = match (&input.launch_id, &input.agent_id, &input.project_id) {
-            (Some(launch), _, _) => service.launch_of(coordinator, launch).await?.id,
+            (Some(launch), _, _) => service.launches.launch_of(coordinator, launch).await?.id,
             (None, Some(agent), Some(project)) => {
                 service.find_launch_to_report(agent, project, input.pid, coordinator).await?
             }
@@ -106,9 +106,9 @@ impl ToolSpec for ReportProcessExit {
             }
         };
         if let Some(tail) = &input.output_tail {
-            service.keep_output_tail(&launch, tail).await?;
+            service.launches.keep_output_tail(&launch, tail).await?;
         }
-        service.report_process(&launch, &[input.report(service.time())]).await?;
+        service.launches.report_process(&launch, &[input.report(service.time())]).await?;
         Ok(Done::DONE)
     }
 }

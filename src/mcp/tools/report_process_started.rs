@@ -62,9 +62,10 @@ impl ToolSpec for ReportProcessStarted {
     type Output = Done;
 
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
-        let launch = service.launch_of(who.id.as_ref(), &input.launch_id).await?;
+        let launch = service.launches.launch_of(who.id.as_ref(), &input.launch_id).await?;
         let at = input.started_at.unwrap_or_else(|| service.time());
         service
+            .launches
             .report_process(
                 &launch.id,
                 &[ProcessReport::Started { pid: input.pid, at, shim: input.shim() }],

@@ -30,8 +30,8 @@ impl ToolSpec for ReportProcessStopping {
     type Output = Done;
 
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
-        let launch = service.launch_of(who.id.as_ref(), &input.launch_id).await?;
-        service.want_stop(&launch.id, input.reason).await?;
+        let launch = service.launches.launch_of(who.id.as_ref(), &input.launch_id).await?;
+        service.launches.want_stop(&launch.id, input.reason).await?;
         Ok(Done::DONE)
     }
 }

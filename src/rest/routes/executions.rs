@@ -51,7 +51,7 @@ async fn list(
     raw: RawQuery,
 ) -> Result<Page<ExecutionItem>, Problem> {
     let (filter, limit) = query.into_filter()?;
-    let executions = state.service.executions(&filter).await?;
+    let executions = state.service.launches.executions(&filter).await?;
     Ok(Page::of(executions, limit, raw, |execution| execution.id.to_string())
         .map(ExecutionItem::from))
 }

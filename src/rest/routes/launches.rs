@@ -154,7 +154,8 @@ async fn list(
     };
     let mut launches = state
         .service
-        .launches(&filter)
+        .launches
+        .list(&filter)
         .await?
         .into_iter()
         .map(LaunchBody::from)
@@ -167,7 +168,7 @@ async fn show(
     State(state): State<RestState>,
     InPath(id): InPath<LaunchId>,
 ) -> Result<Json<LaunchBody>, Problem> {
-    let mut launch = [LaunchBody::from(state.service.launch(&id).await?)];
+    let mut launch = [LaunchBody::from(state.service.launches.get(&id).await?)];
     add_exit_hints(&state, &mut launch).await;
     let [launch] = launch;
     Ok(Json(launch))
@@ -177,8 +178,11 @@ async fn show(
 pub(super) async fn add_exit_hints(state: &RestState, launches: &mut [LaunchBody]) {
     let exited =
         launches.iter().filter(|launch| launch.exit_code.is_some() || launch.signal.is_some());
-    let mut hints =
-        state.service.exit_hints(exited.map(|launch| launch.launch_id.clone()).collect()).await;
+    let mut hints = state
+        .service
+        .launches
+        .exit_hints(exited.map(|launch| launch.launch_id.clone()).collect())
+        .await;
     for launch in launches {
         launch.exit_hints = hints.remove(&launch.launch_id).unwrap_or_default();
     }
@@ -191,10 +195,10 @@ async fn output(
     InPath(id): InPath<LaunchId>,
     InQuery(query): InQuery<OutputQuery>,
 ) -> Result<Response, Problem> {
-    let launch = state.service.launch(&id).await?;
+    let launch = state.service.launches.get(&id).await?;
     let place = query.follow.then(|| places.take("output of launches")).transpose()?;
-    let Some(output) = state.service.output(&launch.id, query.follow)? else {
-        if let Some(tail) = state.service.output_elsewhere(&launch.id).await? {
+    let Some(output) = state.service.launches.output(&launch.id, query.follow)? else {
+        if let Some(tail) = state.service.launches.output_elsewhere(&launch.id).await? {
             return Ok(
                 ([(OUTPUT_IS, TAIL), (header::CONTENT_TYPE.as_str(), TEXT)], tail).into_response()
             );

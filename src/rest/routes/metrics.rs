@@ -22,7 +22,7 @@ pub(super) fn routes() -> Api {
 
 async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {
     let view = state.service.status().await?;
-    let totals = state.service.totals();
+    let totals = state.service.launches.totals();
     let coordinators: Vec<CoordinatorStatus> =
         view.coordinators.iter().map(|each| each.status.clone()).collect();
     Ok(describe(&StatusBody::from(view), &coordinators, &totals))

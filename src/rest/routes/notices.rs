@@ -59,6 +59,6 @@ async fn list(
     raw: RawQuery,
 ) -> Result<Page<NoticeBody>, Problem> {
     let (filter, limit) = query.into_filter()?;
-    let notices = state.service.notices(&filter).await?;
+    let notices = state.service.launches.notices(&filter).await?;
     Ok(Page::of(notices, limit, raw, |notice| notice.id.to_string()).map(NoticeBody::from))
 }

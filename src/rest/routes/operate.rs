@@ -168,7 +168,7 @@ async fn stop(
 ) -> Result<Json<StoppedBody>, Problem> {
     let force = if request.force { Force::Yes } else { Force::No };
     let target = request.try_into()?;
-    let stopped = state.service.stop(&target, force).await?;
+    let stopped = state.service.launches.stop(&target, force).await?;
     let _span = span_of(&target).entered();
     tracing::info!(n_launches = stopped.launches.len(), "a person stopped agents");
     Ok(Json(StoppedBody { launches: stopped.launches, abandoned: stopped.abandoned }))
@@ -187,25 +187,25 @@ async fn resume(
         provider: Some(provider),
     } = &request
     {
-        state.service.release_provider(provider).await?;
+        state.service.launches.release_provider(provider).await?;
         tracing::info!(provider, "a person resumed a provider");
         return Ok(StatusCode::NO_CONTENT);
     }
     let target = request.try_into()?;
-    state.service.resume(&target).await?;
+    state.service.launches.resume(&target).await?;
     let _span = span_of(&target).entered();
     tracing::info!("a person resumed agents");
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
-    state.service.pause().await?;
+    state.service.launches.pause().await?;
     tracing::info!("a person paused all starts");
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Problem> {
-    let open = state.service.drain().await?;
+    let open = state.service.launches.drain().await?;
     tracing::info!(n_launches = open.len(), "a person drains");
     let launches = open.into_iter().map(|launch| launch.id).collect();
     Ok(Json(StoppedBody { launches, abandoned: Vec::new() }))

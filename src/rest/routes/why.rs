@@ -105,6 +105,6 @@ async fn why(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Json<Vec<WhyBody>>, Problem> {
-    let why = state.service.why(&agent, &project).await?;
+    let why = state.service.launches.why(&agent, &project).await?;
     Ok(Json(why.into_iter().map(WhyBody::from).collect()))
 }

@@ -296,7 +296,7 @@ async fn stop(
 ) -> Result<StatusCode, Problem> {
     let StopFields { agent, project, purpose } = fields;
     tracing::info!(agent_id = %agent, project_id = %project, "a person stopped agents");
-    state.service.stop(&StopTarget::Pair { agent, project, purpose }, Force::No).await?;
+    state.service.launches.stop(&StopTarget::Pair { agent, project, purpose }, Force::No).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -305,7 +305,7 @@ async fn resume(
     InForm(fields): InForm<ResumeFields>,
 ) -> Result<Response, Problem> {
     if let Some(provider) = fields.provider {
-        state.service.release_provider(&provider).await?;
+        state.service.launches.release_provider(&provider).await?;
         tracing::info!(provider, "a person resumed a provider");
     } else {
         let (Some(agent), Some(project)) =
@@ -315,7 +315,7 @@ async fn resume(
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_form", detail));
         };
         tracing::info!(agent_id = %agent, project_id = %project, "a person resumed agents");
-        state.service.resume(&StopTarget::Pair { agent, project, purpose: None }).await?;
+        state.service.launches.resume(&StopTarget::Pair { agent, project, purpose: None }).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -325,8 +325,14 @@ async fn why(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let purposes =
-        state.service.why(&agent, &project).await?.into_iter().map(WhyBody::from).collect();
+    let purposes = state
+        .service
+        .launches
+        .why(&agent, &project)
+        .await?
+        .into_iter()
+        .map(WhyBody::from)
+        .collect();
     Ok(rendered(&WhyPage { frame: frame.at(Place::Agents), agent, project, purposes }))
 }
 
@@ -335,7 +341,13 @@ async fn why_part(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let purposes =
-        state.service.why(&agent, &project).await?.into_iter().map(WhyBody::from).collect();
+    let purposes = state
+        .service
+        .launches
+        .why(&agent, &project)
+        .await?
+        .into_iter()
+        .map(WhyBody::from)
+        .collect();
     Ok(rendered(&WhyPart { frame, agent, project, purposes }))
 }

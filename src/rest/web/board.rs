@@ -161,7 +161,7 @@ async fn avatars(
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.catalog.project(&id).await?;
     let faces =
-        Faces::new(state.service.catalog.agents().await?, &state.service.open_launches().await?);
+        Faces::new(state.service.catalog.agents().await?, &state.service.launches.open().await?);
     let (held, paused_since) = who_may_not_start(&state, &id).await?;
     Ok(rendered(&AvatarsPart {
         frame,
@@ -251,7 +251,7 @@ impl Board {
         }
         let faces = Faces::new(
             state.service.catalog.agents().await?,
-            &state.service.open_launches().await?,
+            &state.service.launches.open().await?,
         );
         Ok(Self { tasks, statuses, parts, faces })
     }

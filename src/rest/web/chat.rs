@@ -101,7 +101,7 @@ async fn panel(
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.catalog.project(&project).await?;
     let faces =
-        Faces::new(state.service.catalog.agents().await?, &state.service.open_launches().await?);
+        Faces::new(state.service.catalog.agents().await?, &state.service.launches.open().await?);
     let face = faces.of(&agent).ok_or_else(|| Refusal::AgentNotFound { agent: agent.clone() })?;
     if !members.contains(&agent) {
         return Err(Refusal::NotAssigned { agent, project: project.id }.into());
@@ -159,7 +159,7 @@ impl Standing {
     ) -> Result<Self, Problem> {
         let sessions = state.service.agent_sessions(project).await?;
         let is_ready = sessions.get(agent).is_some_and(|open| open.chat > 0);
-        let why = state.service.why(agent, project).await?.into_iter().map(WhyBody::from);
+        let why = state.service.launches.why(agent, project).await?.into_iter().map(WhyBody::from);
         let why = why.into_iter().find(|why| why.purpose == Purpose::Chat);
         let reason = why.as_ref().map(|why| why.reason);
         Ok(match reason {

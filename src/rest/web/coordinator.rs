@@ -90,19 +90,19 @@ impl Overview {
 }
 
 async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
-    state.service.pause().await?;
+    state.service.launches.pause().await?;
     tracing::info!("a person paused all starts");
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn resume(State(state): State<RestState>) -> Result<StatusCode, Problem> {
-    state.service.resume(&StopTarget::All).await?;
+    state.service.launches.resume(&StopTarget::All).await?;
     tracing::info!("a person resumed agents");
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn drain(State(state): State<RestState>) -> Result<StatusCode, Problem> {
-    let open = state.service.drain().await?;
+    let open = state.service.launches.drain().await?;
     tracing::info!(n_launches = open.len(), "a person drains");
     Ok(StatusCode::NO_CONTENT)
 }
@@ -113,7 +113,7 @@ async fn refresh(State(state): State<RestState>) -> StatusCode {
 }
 
 async fn stop_all(State(state): State<RestState>) -> Result<StatusCode, Problem> {
-    let stopped = state.service.stop(&StopTarget::All, Force::No).await?;
+    let stopped = state.service.launches.stop(&StopTarget::All, Force::No).await?;
     tracing::info!(n_launches = stopped.launches.len(), "a person stopped agents");
     Ok(StatusCode::NO_CONTENT)
 }

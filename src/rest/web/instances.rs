@@ -36,7 +36,7 @@ pub(super) async fn instance_rows(
     let projects = state.service.catalog.projects().await?;
     let names: BTreeMap<ProjectId, String> =
         projects.into_iter().map(|(project, _)| (project.id, project.name)).collect();
-    let mut memory = state.service.memory_of_instances().await;
+    let mut memory = state.service.launches.memory_of_instances().await;
     let row = |instance: InstanceBody| {
         let launch = instance.launch;
         InstanceRow {

@@ -110,7 +110,7 @@ async fn rows(state: &RestState, query: LaunchQuery) -> Result<Vec<LaunchRow>, P
         after: None,
         limit: query.limit.unwrap_or(MAX_LAUNCHES).min(MAX_LAUNCHES),
     };
-    Ok(state.service.launches(&filter).await?.iter().map(LaunchRow::from).collect())
+    Ok(state.service.launches.list(&filter).await?.iter().map(LaunchRow::from).collect())
 }
 
 async fn one(
@@ -118,7 +118,7 @@ async fn one(
     State(state): State<RestState>,
     InPath(id): InPath<LaunchId>,
 ) -> Result<Response, Problem> {
-    let launch = ShownLaunch::of(&frame, state.service.launch(&id).await?);
+    let launch = ShownLaunch::of(&frame, state.service.launches.get(&id).await?);
     Ok(rendered(&LaunchPage { frame: frame.at(Place::Launches), launch }))
 }
 
@@ -127,7 +127,7 @@ async fn one_part(
     State(state): State<RestState>,
     InPath(id): InPath<LaunchId>,
 ) -> Result<Response, Problem> {
-    let launch = ShownLaunch::of(&frame, state.service.launch(&id).await?);
+    let launch = ShownLaunch::of(&frame, state.service.launches.get(&id).await?);
     Ok(rendered(&LaunchPart { frame, launch }))
 }
 

@@ -131,7 +131,7 @@ async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Respon
 }
 
 async fn tiles(state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
-    let open = state.service.open_launches().await?;
+    let open = state.service.launches.open().await?;
     let faces = Faces::new(state.service.catalog.agents().await?, &open);
     let mut n_open: BTreeMap<ProjectId, usize> = BTreeMap::new();
     for task in
@@ -168,7 +168,7 @@ async fn edit(
         .map(|agent| agent.id.clone())
         .filter(|agent| !members.contains(agent))
         .collect();
-    let faces = Faces::new(agents, &state.service.open_launches().await?);
+    let faces = Faces::new(agents, &state.service.launches.open().await?);
     let (members, others) = (faces.of_all(&members), faces.of_all(&others));
     Ok(rendered(&ProjectForm {
         frame: frame.at(Place::Projects),

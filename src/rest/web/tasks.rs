@@ -168,7 +168,7 @@ async fn part(
     let view = state.service.tasks.view(&id).await?;
     let (_, members) = state.service.catalog.project(&view.task.project).await?;
     let faces =
-        Faces::new(state.service.catalog.agents().await?, &state.service.open_launches().await?);
+        Faces::new(state.service.catalog.agents().await?, &state.service.launches.open().await?);
     let parent = match &view.task.parent {
         Some(parent) => Some((parent.clone(), state.service.tasks.view(parent).await?.task.title)),
         None => None,

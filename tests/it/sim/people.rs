@@ -160,14 +160,14 @@ async fn attempt(
             service.catalog.set_agent(&agent(n), &edit).await.map(|_| ())
         }
         Deed::StopPair { agent: n, project: m } => {
-            service.stop(&pair(n, m), Force::No).await.map(|_| ())
+            service.launches.stop(&pair(n, m), Force::No).await.map(|_| ())
         }
         Deed::ResumePair { agent: n, project: m } => {
             *has_released = true;
-            service.resume(&pair(n, m)).await
+            service.launches.resume(&pair(n, m)).await
         }
-        Deed::StopAll => service.stop(&StopTarget::All, Force::No).await.map(|_| ()),
-        Deed::ResumeAll => service.resume(&StopTarget::All).await,
+        Deed::StopAll => service.launches.stop(&StopTarget::All, Force::No).await.map(|_| ()),
+        Deed::ResumeAll => service.launches.resume(&StopTarget::All).await,
         Deed::OpenChat { agent: n, project: m } => {
             *has_released = true;
             let key = InstanceKey::new(agent(n), project(m), Purpose::Chat);

@@ -22,7 +22,8 @@ async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
     let service = sim.service();
     service.start_chat(&key.agent, &key.project).await.unwrap();
     let coordinator = "crd_0".parse().unwrap();
-    let claim = service.should_start(&key, Some(&coordinator)).await.unwrap().claim.unwrap();
+    let claim =
+        service.launches.should_start(&key, Some(&coordinator)).await.unwrap().claim.unwrap();
     let ticket = claim.ticket.unwrap();
     let opened = service
         .authenticate(&key.agent, &ticket, &key.project, Presenter::on_socket(None))
@@ -117,7 +118,7 @@ async fn who_logs_out_has_read_what_it_was_given_and_is_not_wanted_back_for_it()
         end: ProcessEnd::Exited(ExitStatus::default()),
         at: sim.world.now(),
     };
-    service.report_process(&launch, &[gone]).await.unwrap();
+    service.launches.report_process(&launch, &[gone]).await.unwrap();
     let record = sim.store.pair(&key).await.unwrap();
     assert_eq!((record.read_up_to, record.wanted_since, record.n_failures), (newest, None, 0));
 }

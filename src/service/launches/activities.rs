@@ -6,27 +6,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::{Activity, Execution, Launch, LaunchId};
 
-use super::{Service, ServiceError};
+use super::Launches;
+use crate::service::ServiceError;
 
 /// The newest word on each open launch that there was one on.
 #[derive(Debug, Default)]
-pub(super) struct Activities(Mutex<BTreeMap<LaunchId, Activity>>);
+pub(in crate::service) struct Activities(Mutex<BTreeMap<LaunchId, Activity>>);
 
 impl Activities {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<LaunchId, Activity>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn keep_only(&self, is_open: impl Fn(&LaunchId) -> bool) {
+    pub(in crate::service) fn keep_only(&self, is_open: impl Fn(&LaunchId) -> bool) {
         self.lock().retain(|launch, _| is_open(launch));
     }
 
-    pub(super) fn forget(&self, launch: &LaunchId) {
+    pub(in crate::service) fn forget(&self, launch: &LaunchId) {
         self.lock().remove(launch);
     }
 }
 
-impl Service {
+impl Launches {
     /// Takes a newer word on an agent; on one that has ended, or was never there, it is no news.
     pub async fn report_activity(
         &self,
@@ -51,7 +52,7 @@ impl Service {
 
 impl Activities {
     /// Returns the launch with what coordinators reported of it.
-    pub(super) fn with_newest(&self, launch: Launch) -> Launch {
+    pub(in crate::service) fn with_newest(&self, launch: Launch) -> Launch {
         match self.lock().get(&launch.id) {
             Some(newest) if launch.is_open() => {
                 Launch { activity: newest.clone().after(launch.activity.clone()), ..launch }
@@ -61,7 +62,7 @@ impl Activities {
     }
 
     /// The same of the work of a launch that goes on.
-    pub(super) fn execution_with_newest(&self, execution: Execution) -> Execution {
+    pub(in crate::service) fn execution_with_newest(&self, execution: Execution) -> Execution {
         match self.lock().get(&execution.launch) {
             Some(newest) if execution.outcome.is_none() => {
                 Execution { usage: newest.usage, failure: newest.failure, ..execution }

@@ -13,12 +13,13 @@ use crate::instance_dir::output_reader::OutputReader;
 use crate::instance_dir::record::{self, Exit};
 use crate::instance_dir::{self};
 
-use super::{Service, ServiceError};
+use super::Launches;
+use crate::service::ServiceError;
 
 /// How much is read at once.
 const CHUNK: usize = 16 * 1024;
 
-impl Service {
+impl Launches {
     /// The output of a launch, as far as this machine has it: what there is, or with `follow` until the launch has ended.
     /// `None` if nothing of it is here.
     ///
@@ -37,7 +38,7 @@ impl Service {
     /// # Errors
     /// `OutputElsewhere` as long as nothing of it is here, `LaunchNotFound`.
     pub async fn output_elsewhere(&self, id: &LaunchId) -> Result<Option<String>, ServiceError> {
-        let launch = self.launch(id).await?;
+        let launch = self.get(id).await?;
         match launch.coordinator.filter(|coordinator| !self.coordinators.is_here(coordinator)) {
             None => Ok(None),
             Some(coordinator) => match self.core.store.output_tail(id).await? {
@@ -48,7 +49,7 @@ impl Service {
     }
 }
 
-impl Service {
+impl Launches {
     /// What the keepers of these launches saw of their ends, where they are kept on this machine and there is something to say.
     pub async fn exit_hints(&self, launches: Vec<LaunchId>) -> BTreeMap<LaunchId, Vec<ExitHint>> {
         let state_dir = self.core.settings().state_dir.clone();

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Service;
+use super::Launches;
 use crate::domain::LaunchId;
 use crate::domain::instance::ShimIdentity;
 use crate::domain::peer::ProcessId;
 
 /// The shims of open launches.
 #[derive(Debug, Default)]
-pub(super) struct Shims(Mutex<Reported>);
+pub(in crate::service) struct Shims(Mutex<Reported>);
 
 #[derive(Debug, Default)]
 struct Reported {
@@ -23,11 +23,11 @@ struct Reported {
 
 impl Shims {
     /// Returns whether a coordinator has told which process is the shim of this launch.
-    pub(super) fn is_reported(&self, launch: &LaunchId) -> bool {
+    pub(in crate::service) fn is_reported(&self, launch: &LaunchId) -> bool {
         self.lock().of_launch.contains_key(launch)
     }
 
-    pub(super) fn keep_only(&self, is_open: impl Fn(&LaunchId) -> bool) {
+    pub(in crate::service) fn keep_only(&self, is_open: impl Fn(&LaunchId) -> bool) {
         let mut reported = self.lock();
         reported.of_launch.retain(|launch, _| is_open(launch));
         reported.of_process.retain(|_, launch| is_open(launch));
@@ -36,6 +36,12 @@ impl Shims {
     fn excludes(&self, launch: &LaunchId, processes: &[ProcessId]) -> bool {
         let shim = self.lock().of_launch.get(launch).copied().flatten();
         shim.is_some_and(|shim| !processes.contains(&shim))
+    }
+
+    /// Notes the shim that a coordinator reported of a launch.
+    pub(in crate::service) fn report(&self, launch: &LaunchId, shim: &ShimIdentity) {
+        let process = ProcessId { pid: shim.pid, start_ticks: shim.start_ticks };
+        self.note(launch, shim.is_of_here().then_some(process));
     }
 
     /// Notes the shim of a launch. A process that is the shim of another launch stays that one's.
@@ -62,12 +68,7 @@ impl Shims {
     }
 }
 
-impl Service {
-    pub(super) fn note_shim(&self, launch: &LaunchId, shim: &ShimIdentity) {
-        let process = ProcessId { pid: shim.pid, start_ticks: shim.start_ticks };
-        self.shims.note(launch, shim.is_of_here().then_some(process));
-    }
-
+impl Launches {
     /// Finds the launch whose shim is the first of `processes` that is a shim of an open launch.
     pub fn find_launch_of(&self, processes: &[ProcessId]) -> Option<LaunchId> {
         let reported = self.shims.lock();

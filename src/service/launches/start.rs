@@ -12,7 +12,9 @@ use crate::domain::{InstanceKey, Launch, LaunchState, PairFacts, Secret, Timesta
 use crate::rows::{Transaction, launches, startable};
 use crate::store::Read;
 
-use super::{AskedBy, Service, ServiceError, Settings, accounts};
+use super::Launches;
+use super::accounts;
+use crate::service::{AskedBy, ServiceError, Settings};
 
 /// The answer to "may this key start?".
 #[derive(Debug, Clone)]
@@ -33,7 +35,7 @@ pub struct Claim {
     pub ticket: Option<Secret>,
 }
 
-impl Service {
+impl Launches {
     /// Whether `key` should be started now; yes claims it for `coordinator`. The coordinator that made a claim finds it again
     /// until it reported a process.
     pub async fn should_start(

@@ -5,17 +5,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::totals::{Total, TotalKey, Totals};
 
-use super::{Service, ServiceError};
+use super::Launches;
+use crate::service::ServiceError;
 
 #[derive(Debug, Default)]
-pub(super) struct TotalsBoard(Mutex<Totals>);
+pub(in crate::service) struct TotalsBoard(Mutex<Totals>);
 
 impl TotalsBoard {
     fn lock(&self) -> MutexGuard<'_, Totals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, ended: Vec<(TotalKey, Total)>) {
+    pub(in crate::service) fn add(&self, ended: Vec<(TotalKey, Total)>) {
         if !ended.is_empty() {
             let mut totals = self.lock();
             for (key, total) in ended {
@@ -25,7 +26,7 @@ impl TotalsBoard {
     }
 }
 
-impl Service {
+impl Launches {
     /// Counts the launches of the store. Called once, before a launch can end.
     pub async fn count_ended_launches(&self) -> Result<(), ServiceError> {
         let kept = self.core.store.totals().await?.into_iter().collect();

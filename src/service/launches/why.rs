@@ -7,8 +7,9 @@ use crate::domain::pair::Ruling;
 use crate::domain::plan::Deferred;
 use crate::domain::{Account, InstanceKey, Launch, Purpose, Timestamp};
 
+use super::Launches;
 use super::operate::check_known;
-use super::{Service, ServiceError};
+use crate::service::ServiceError;
 
 /// What the rules say of one key.
 #[derive(Debug, Clone)]
@@ -28,7 +29,7 @@ pub struct Why {
     pub abandoned: Option<LaunchId>,
 }
 
-impl Service {
+impl Launches {
     /// The rules for a pair, for each purpose.
     ///
     /// # Errors
@@ -47,7 +48,7 @@ impl Service {
             .open_launches()
             .await?
             .into_iter()
-            .filter(|launch| self.is_abandoned(launch))
+            .filter(|launch| self.coordinators.is_abandoned(launch, at))
             .collect();
         let mut all = Vec::new();
         for purpose in [Purpose::Task, Purpose::Chat] {

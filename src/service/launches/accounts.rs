@@ -7,9 +7,11 @@ use crate::domain::{Account, Launch, LaunchState, Refusal};
 use crate::rows::{Transaction, accounts, agents};
 use crate::store::StoreError;
 
-use super::{Service, ServiceError};
+use super::Launches;
+use crate::service::ServiceError;
+use crate::service::core::Core;
 
-impl Service {
+impl Launches {
     /// Lets agents of a provider start again although its account is parked. Repeating it changes nothing.
     ///
     /// # Errors
@@ -33,25 +35,24 @@ impl Service {
             })
             .await
     }
+}
 
-    /// A clock that was wrong keeps no account parked.
-    pub(super) async fn correct_accounts(&self) -> Result<(), ServiceError> {
-        self.core
-            .write(|tx| {
-                for account in accounts::list_parked(tx)? {
-                    let seen = account.clone().seen_at(tx.now());
-                    if seen != account {
-                        put(tx, &seen)?;
-                    }
-                }
-                Ok(())
-            })
-            .await
-    }
+/// A clock that was wrong keeps no account parked.
+pub(in crate::service) async fn correct(core: &Core) -> Result<(), ServiceError> {
+    core.write(|tx| {
+        for account in accounts::list_parked(tx)? {
+            let seen = account.clone().seen_at(tx.now());
+            if seen != account {
+                put(tx, &seen)?;
+            }
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// The lines that tell of changes that were made.
-pub(super) fn log_accounts<'a>(accounts: impl Iterator<Item = &'a Account>) {
+pub(in crate::service) fn log_accounts<'a>(accounts: impl Iterator<Item = &'a Account>) {
     for Account { ai_type, parked, .. } in accounts {
         match parked {
             Some(Parked { probe: Some(probe), .. }) => {
@@ -69,7 +70,7 @@ pub(super) fn log_accounts<'a>(accounts: impl Iterator<Item = &'a Account>) {
 }
 
 /// Notes what a launch that has just come to this state says of its account.
-pub(super) fn note_state(
+pub(in crate::service) fn note_state(
     tx: &mut Transaction<'_>,
     launch: &Launch,
     parking: Parking,
@@ -96,7 +97,10 @@ pub(super) fn note_state(
 }
 
 /// Writes an account, and logs it after the commit.
-pub(super) fn put(tx: &mut Transaction<'_>, account: &Account) -> Result<(), StoreError> {
+pub(in crate::service) fn put(
+    tx: &mut Transaction<'_>,
+    account: &Account,
+) -> Result<(), StoreError> {
     accounts::put(tx, account)?;
     let account = account.clone();
     tx.after_commit(move || log_accounts(std::iter::once(&account)));

@@ -8,7 +8,9 @@ use crate::domain::{InstanceKey, Launch, PairRecord, Purpose, Timestamp};
 use crate::rows::{Transaction, pairs, pauses};
 use crate::store::Read;
 
-use super::{Service, ServiceError, audit, catalog};
+use super::Launches;
+use super::change::want_end;
+use crate::service::{ServiceError, audit, catalog};
 
 /// Whom a person wants stopped or resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +41,7 @@ pub enum Force {
     Yes,
 }
 
-impl Service {
+impl Launches {
     /// Stops the target and keeps it from starting again: a pair is held until it is resumed or a task of it is set in
     /// progress again, `All` pauses every start until `resume`. Repeating it changes nothing.
     ///
@@ -113,7 +115,7 @@ impl Service {
                 at: self.core.now(),
                 patience: self.core.settings().linger,
             };
-            self.want_end(&chat.id, event).await?;
+            want_end(&self.core, &self.heard, &chat.id, event).await?;
         }
         Ok(open)
     }
@@ -169,7 +171,7 @@ fn change(
 
 /// # Errors
 /// `AgentNotFound`, `ProjectNotFound`.
-pub(super) fn check_known(
+pub(in crate::service) fn check_known(
     tx: &mut Read<'_>,
     agent: &AgentId,
     project: &ProjectId,

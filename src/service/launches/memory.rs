@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use crate::domain::LaunchId;
 use crate::sys::processes;
 
-use super::Service;
+use super::Launches;
 
-impl Service {
+impl Launches {
     /// Resident memory of each running agent and all that it started, in bytes, as far as its processes are on this machine. What
     /// processes share counts for each of them.
     pub async fn memory_of_instances(&self) -> BTreeMap<LaunchId, u64> {
