@@ -3,15 +3,11 @@
 //! A use case is one transaction: it reads facts from the store, lets `domain` decide, and writes. Front doors (`mcp`,
 //! `rest`, `coordinator`) call this module and nothing below it.
 
-mod attendance;
 pub mod audit;
-mod authenticate;
-mod caller;
 mod catalog;
-mod chat;
+mod chats;
 mod cleanup;
 mod clocks;
-mod conversation;
 mod coordination;
 mod core;
 mod creations;
@@ -22,20 +18,15 @@ mod forge_claims;
 mod forge_items;
 mod forge_settling;
 mod forge_waiting;
-mod history;
 mod launches;
-mod logout;
-mod mirror;
-mod next_action;
-mod notices;
 mod older_clients;
 mod overdue;
 mod pause_file;
 pub mod recent;
-mod report;
 mod retention;
+mod revision;
 mod roster;
-mod session_rate;
+mod sessions;
 mod status;
 mod tasks;
 pub mod throttle;
@@ -51,13 +42,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-pub use attendance::Attendance;
-pub use authenticate::Authenticated;
-pub use caller::Caller;
 pub use catalog::manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use catalog::{AgentEdit, Catalog, ProjectEdit};
-pub use chat::Pending;
-pub use conversation::{ChatPage, Conversation, OpenSessions};
+pub use chats::Chats;
+pub use chats::agents::Pending;
+pub use chats::attendance::Attendance;
+pub use chats::people::{ChatPage, Conversation, OpenSessions};
 pub use coordination::{ServerView, Work};
 pub use credentials::{Credentials, MadeCredential};
 pub use events::{Follower, News};
@@ -69,10 +59,13 @@ pub use launches::operate::{Force, StopTarget, Stopped};
 pub use launches::output::read_output;
 pub use launches::start::{Claim, ShouldStart};
 pub use launches::why::Why;
-pub use next_action::NextAction;
 pub use older_clients::{AgentAction, ManagedAgent};
-pub use report::Report;
 pub use roster::{ActiveProject, Health};
+pub use sessions::Sessions;
+pub use sessions::authenticate::Authenticated;
+pub use sessions::caller::Caller;
+pub use sessions::next_action::NextAction;
+pub use sessions::report::Report;
 pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 pub use tasks::context::Progress;
 pub use tasks::create::{Created, Draft};
@@ -148,7 +141,7 @@ pub struct Settings {
 #[derive(Clone, Default)]
 struct Heard {
     activities: Arc<launches::activities::Activities>,
-    calls: Arc<caller::Activity>,
+    calls: Arc<sessions::caller::Activity>,
 }
 
 impl Heard {
@@ -179,6 +172,8 @@ pub struct Service {
     pub catalog: Catalog,
     pub credentials: Credentials,
     pub tasks: Tasks,
+    pub chats: Chats,
+    pub sessions: Sessions,
     pub launches: Launches,
     waiting: Waiting,
     /// Tells this run of the server from all others.
@@ -186,7 +181,6 @@ pub struct Service {
     /// Cancelled when nobody is to wait here any more.
     ending: CancellationToken,
     heard: Heard,
-    session_rate: session_rate::SessionRate,
     coordinators: Arc<status::CoordinatorBoard>,
     /// Which start of each coordinator elsewhere is the latest.
     incarnations: Mutex<Incarnations>,
@@ -195,7 +189,7 @@ pub struct Service {
     pause_file: Arc<pause_file::PauseFile>,
     clocks: Arc<clocks::Clocks>,
     longest: Arc<cleanup::Longest>,
-    attendances: Arc<attendance::Attendances>,
+    attendances: Arc<chats::attendance::Attendances>,
     newsroom: Arc<events::Newsroom>,
     forges: Arc<forge_board::ForgeBoard>,
 }
@@ -232,6 +226,8 @@ impl Service {
         let core = Arc::new(Core::new(store, world, settings, publish));
         let heard = Heard::default();
         let creations = Arc::<creations::Creations>::default();
+        let ending = CancellationToken::new();
+        let attendances = Arc::<chats::attendance::Attendances>::default();
         let boards = Boards {
             shims: Arc::default(),
             pause_file: Arc::default(),
@@ -245,15 +241,29 @@ impl Service {
                 waiting.clone(),
                 boards.clone(),
             ),
+            sessions: Sessions::new(
+                Arc::clone(&core),
+                heard.clone(),
+                waiting.clone(),
+                Arc::clone(&clocks),
+                ending.clone(),
+            ),
+            chats: Chats::new(
+                Arc::clone(&core),
+                heard.clone(),
+                waiting.clone(),
+                Arc::clone(&clocks),
+                (Arc::clone(&creations), Arc::clone(&attendances)),
+                ending.clone(),
+            ),
             tasks: Tasks::new(Arc::clone(&core), heard.clone(), Arc::clone(&creations)),
             catalog: Catalog::new(Arc::clone(&core), heard.clone()),
             credentials: Credentials::new(Arc::clone(&core), waiting.credentials.clone()),
             run: u64::from_ne_bytes(run),
-            ending: CancellationToken::new(),
+            ending,
             core,
             waiting,
             heard,
-            session_rate: session_rate::SessionRate::default(),
             coordinators: boards.coordinators,
             incarnations: Mutex::default(),
             creations,
@@ -261,7 +271,7 @@ impl Service {
             pause_file: boards.pause_file,
             clocks,
             longest: Arc::default(),
-            attendances: Arc::default(),
+            attendances,
             newsroom: Arc::default(),
             forges: Arc::default(),
         }

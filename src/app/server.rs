@@ -197,7 +197,7 @@ impl Server {
         parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
         parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));
         let (mirroring, serves) = (service.clone(), serving.clone());
-        parts.spawn(async move { mirroring.mirror_chats(serves).await });
+        parts.spawn(async move { mirroring.chats.mirror_chats(serves).await });
         let (kept, serves) = (Arc::clone(service), serving.clone());
         parts.spawn(async move {
             serves.run_until_cancelled(kept.look_after()).await;

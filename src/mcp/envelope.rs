@@ -211,8 +211,9 @@ impl Who for AgentSession {
 
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
-        let identified =
-            async { Ok(incoming.service.identify(&token, incoming.sender.presenter()).await?) };
+        let identified = async {
+            Ok(incoming.service.sessions.identify(&token, incoming.sender.presenter()).await?)
+        };
         let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
         incoming.check_own_session(&caller)?;
         Ok(Self(Box::new(noted(caller))))
@@ -234,7 +235,7 @@ impl Who for Asker {
         let token = incoming.session_token()?;
         let presenter = incoming.sender.presenter();
         let identified =
-            async { Ok(incoming.service.identify_unless_over(&token, presenter).await?) };
+            async { Ok(incoming.service.sessions.identify_unless_over(&token, presenter).await?) };
         let Some(caller) =
             incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?
         else {
@@ -303,7 +304,11 @@ impl Who for Reporter {
     async fn find(incoming: &Incoming<'_>) -> Result<Self, CallError> {
         let token = incoming.session_token()?;
         let identified = async {
-            Ok(incoming.service.identify_reporter(&token, incoming.sender.presenter()).await?)
+            Ok(incoming
+                .service
+                .sessions
+                .identify_reporter(&token, incoming.sender.presenter())
+                .await?)
         };
         let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
         incoming.check_own_session(&caller)?;
@@ -442,7 +447,7 @@ impl Incoming<'_> {
                 .is_ok_and(|launch| launch.n_notices > 0);
         };
         let identified =
-            async { Ok(self.service.identify(&token, self.sender.presenter()).await?) };
+            async { Ok(self.service.sessions.identify(&token, self.sender.presenter()).await?) };
         let caller = self.gate.check_token(&self.sender.peer, &token, identified).await;
         caller.is_ok_and(|caller| caller.launch.n_notices > 0)
     }
@@ -462,7 +467,7 @@ impl Incoming<'_> {
         {
             return Ok(true);
         }
-        match self.service.identify(token, self.sender.presenter()).await {
+        match self.service.sessions.identify(token, self.sender.presenter()).await {
             Ok(_) => Ok(true),
             Err(ServiceError::Refused(_)) => Ok(false),
             Err(error) => Err(error),

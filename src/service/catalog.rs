@@ -18,7 +18,7 @@ use crate::rows::{Transaction, agents, assignments, projects};
 use crate::store::Read;
 
 use super::core::Core;
-use super::history::check_seen;
+use super::revision::check_seen;
 use super::{Heard, ServiceError};
 
 /// What is to be different about an agent; `None` stays as it is.

@@ -10,7 +10,7 @@ use crate::domain::{Assignment, Launch, LaunchId, Refusal};
 use crate::store::{MessageFilter, StoreError};
 
 use super::ServiceError;
-use super::chat::visible;
+use super::chats::agents::visible;
 use super::core::Core;
 
 /// The kind of the event that tells of a new task; one that an agent created names its launch.

@@ -17,8 +17,8 @@ use crate::domain::{
 use crate::rows::{assignments, executions, projects, startable, tasks};
 use crate::store::LaunchFilter;
 
-use super::authenticate::proof;
-use super::caller::fence;
+use super::sessions::authenticate::proof;
+use super::sessions::caller::fence;
 use super::tasks::mine::{bind, in_progress};
 use super::{AskedBy, Authenticated, Caller, Claim, Report, Service, ServiceError, ShouldStart};
 
@@ -168,7 +168,7 @@ impl Service {
         passkey: &Secret,
         presenter: Presenter<'_>,
     ) -> Result<(ProjectId, Authenticated), ServiceError> {
-        self.check_transport(presenter)?;
+        self.sessions.check_transport(presenter)?;
         let ticketed = self.core.store.launch_by_ticket(&passkey.token_hash()).await?;
         let agent = self.core.store.agent(agent_id).await?;
         let project = match proof(agent.as_ref(), ticketed, passkey) {
@@ -180,7 +180,7 @@ impl Service {
             }
         };
         let project = project.ok_or_else(|| Refusal::NeedsProject { agent: agent_id.clone() })?;
-        let opened = self.authenticate(agent_id, passkey, &project, presenter).await?;
+        let opened = self.sessions.authenticate(agent_id, passkey, &project, presenter).await?;
         Ok((project, opened))
     }
 
@@ -256,7 +256,7 @@ impl Service {
                 return Err(Refusal::ExecutionNotFound { execution: id.clone() }.into());
             }
         }
-        self.report(caller, report).await
+        self.sessions.report(caller, report).await
     }
 
     /// The pairs of an agent for tasks, by project.

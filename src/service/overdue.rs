@@ -5,14 +5,13 @@
 
 use std::time::Duration;
 
+use crate::domain::StopReason;
 use crate::domain::stopwatch::AtFirst;
-use crate::domain::{Launch, LaunchId, LaunchState, Purpose, StopReason, Timestamp};
-use crate::store::{ChatEnd, MessageFilter};
 
-use super::chat::visible;
+use super::chats::silence;
 use super::clocks::{Look, Subject};
 use super::launches::change::want_stop;
-use super::next_action::PAUSE_BETWEEN_POLLS;
+use super::sessions::next_action::PAUSE_BETWEEN_POLLS;
 use super::{Service, ServiceError};
 
 impl Service {
@@ -47,7 +46,7 @@ impl Service {
             }
         }
         for launch in self.core.store.open_launches().await? {
-            let left = self.chat_left(&launch).await?;
+            let left = silence::left(&self.core, &self.clocks, &launch).await?;
             match left.map(|left| left.saturating_add(self.time_to_ask_again())) {
                 Some(left) if left.is_zero() => {
                     tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
@@ -76,37 +75,4 @@ impl Service {
             Duration::ZERO
         }
     }
-
-    /// How much silence a running chat has left.
-    pub(super) async fn chat_left(
-        &self,
-        launch: &Launch,
-    ) -> Result<Option<Duration>, ServiceError> {
-        let Some(began_at) = began_at(launch) else {
-            return Ok(None);
-        };
-        let subject = Subject::Chat(launch.id.clone());
-        let lasted = if let Some(lasted) = self.clocks.known_to_last(Look::Overdue, &subject) {
-            lasted
-        } else {
-            let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
-            let newest = self.core.store.messages(&newest).await?;
-            let since = newest.first().map_or(began_at, |message| message.created_at.max(began_at));
-            self.clocks.lasted(Look::Overdue, subject, since, AtFirst::Believe)
-        };
-        Ok(Some(self.core.settings().chat.idle_timeout.saturating_sub(lasted)))
-    }
-
-    /// Something is said in the chat of this launch. It is noted before it is committed, so that the chat never ends between the
-    /// two: what then isn't committed put its end off for nothing.
-    pub(super) fn chat_goes_on(&self, launch: &LaunchId) {
-        self.clocks.restart(Look::Overdue, Subject::Chat(launch.clone()));
-    }
-}
-
-/// Since when a chat runs.
-fn began_at(launch: &Launch) -> Option<Timestamp> {
-    let is_chat =
-        launch.key.purpose == Purpose::Chat && matches!(launch.state, LaunchState::Running { .. });
-    launch.authenticated_at.filter(|_| is_chat)
 }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::domain::Timestamp;
-use crate::domain::event::NewEvent;
+use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::task::Actor;
@@ -22,7 +22,7 @@ use crate::store::{Read, StoreError, TaskFilter};
 use super::catalog::{check_assignable, edited, project};
 use super::core::Core;
 use super::creations::Creations;
-use super::history::check_seen;
+use super::revision::check_seen;
 use super::{Heard, ServiceError};
 use rules::{Changed, change_task, tasks_below};
 
@@ -152,6 +152,22 @@ impl Tasks {
             })
             .await?;
         self.view(id).await
+    }
+
+    /// What happened to a task after the event with this number, in order, as far as it is kept.
+    ///
+    /// # Errors
+    /// `TaskNotFound`.
+    pub async fn history(
+        &self,
+        id: &TaskId,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Event>, ServiceError> {
+        if self.core.store.task(id).await?.is_none() {
+            return Err(Refusal::TaskNotFound { task: id.clone() }.into());
+        }
+        Ok(self.core.store.events_of_task(id, after, limit).await?)
     }
 }
 

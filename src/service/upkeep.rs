@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::Service;
+use super::chats::attendance::end_left;
 use crate::nudge::sleep_until;
 use crate::telemetry::ErrorChain;
 
@@ -43,7 +44,7 @@ impl Service {
                 () = sleep_until(next_at) => {}
                 () = departures.woken() => continue,
                 () = sleep_until(self.attendances.next_end()) => {
-                    self.end_unattended().await;
+                    end_left(&self.core, &self.heard, &self.attendances).await;
                     continue;
                 }
             }

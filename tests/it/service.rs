@@ -213,7 +213,8 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
     let store = one_pair_with_work().await;
     let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(), Nudge::new());
     let key = InstanceKey { purpose: Purpose::Chat, ..key() };
-    let say = || async { service.say(&key.agent, &key.project, None, "hello").await.unwrap() };
+    let say =
+        || async { service.chats.say(&key.agent, &key.project, None, "hello").await.unwrap() };
     say().await;
     let claim = service
         .launches
@@ -223,6 +224,7 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
         .claim
         .unwrap();
     service
+        .sessions
         .authenticate(&key.agent, &claim.ticket.unwrap(), &key.project, Presenter::on_socket(None))
         .await
         .unwrap();
@@ -231,7 +233,7 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
     say().await;
     assert!(store.pair(&key).await.unwrap().wanted_since.is_some());
     let n_before = store.n_transactions();
-    service.end_chat(&key.agent, &key.project).await.unwrap();
+    service.chats.end(&key.agent, &key.project).await.unwrap();
     assert_eq!(
         store.n_transactions(),
         n_before + 1,
@@ -252,9 +254,9 @@ async fn a_chat_whose_agent_nobody_keeps_ends_at_once_and_wants_nobody() {
     let store = one_pair_with_work().await;
     let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(), Nudge::new());
     let key = InstanceKey { purpose: Purpose::Chat, ..key() };
-    service.say(&key.agent, &key.project, None, "hello").await.unwrap();
+    service.chats.say(&key.agent, &key.project, None, "hello").await.unwrap();
     let claim = service.launches.should_start(&key, None).await.unwrap().claim.unwrap();
-    service.end_chat(&key.agent, &key.project).await.unwrap();
+    service.chats.end(&key.agent, &key.project).await.unwrap();
     let launch = store.launch(&claim.launch).await.unwrap().unwrap();
     assert!(!launch.is_open() && launch.is_chat_over, "{launch:?}");
     assert_eq!(store.pair(&key).await.unwrap().wanted_since, None);

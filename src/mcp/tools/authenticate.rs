@@ -57,7 +57,8 @@ impl ToolSpec for Authenticate {
         let passkey = Secret::new(input.passkey);
         let (project, opened) = if let Some(project) = input.project_id {
             let project: ProjectId = project.parse().map_err(|_| Refusal::InvalidCredentials)?;
-            let opened = service.authenticate(&agent, &passkey, &project, who.presenter()).await?;
+            let opened =
+                service.sessions.authenticate(&agent, &passkey, &project, who.presenter()).await?;
             (project, opened)
         } else {
             WITHOUT_PROJECT.is_used();

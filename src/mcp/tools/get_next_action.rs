@@ -70,8 +70,8 @@ impl ToolSpec for GetNextAction {
     ) -> Result<Output, ServiceError> {
         let patience = input.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
         let next = match caller {
-            Some(caller) => service.next_action(&caller, patience).await?,
-            None => service.exit_action(),
+            Some(caller) => service.sessions.next_action(&caller, patience).await?,
+            None => service.sessions.exit_action(),
         };
         let task = next.task.map(|task| Task {
             task_id: task.id,

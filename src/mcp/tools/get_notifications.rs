@@ -59,7 +59,7 @@ impl ToolSpec for GetNotifications {
         AgentSession(caller): AgentSession,
         _: NoInput,
     ) -> Result<Output, ServiceError> {
-        let notices = service.notifications(&caller).await?;
+        let notices = service.sessions.notifications(&caller).await?;
         let guidance = service.guidance();
         let notifications =
             notices.into_iter().map(|notice| Notification::of(notice, guidance)).collect();

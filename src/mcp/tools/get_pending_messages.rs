@@ -31,7 +31,7 @@ impl ToolSpec for GetPendingMessages {
         ChatSession(caller): ChatSession,
         _: NoInput,
     ) -> Result<Output, ServiceError> {
-        let found = service.hand_out(&caller).await?;
+        let found = service.chats.hand_out(&caller).await?;
         let shown =
             |messages: Vec<_>| messages.into_iter().map(ChatMessage::from).collect::<Vec<_>>();
         Ok(Output {

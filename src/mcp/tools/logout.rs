@@ -29,7 +29,7 @@ impl ToolSpec for Logout {
         AgentSession(caller): AgentSession,
         _: NoInput,
     ) -> Result<Output, ServiceError> {
-        let instruction = service.logout(&caller).await?;
+        let instruction = service.sessions.logout(&caller).await?;
         Ok(Output { success: true, instruction })
     }
 }

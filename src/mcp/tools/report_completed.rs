@@ -49,7 +49,7 @@ impl ToolSpec for ReportCompleted {
             summary: input.summary.as_deref(),
             next_steps: input.next_steps.as_deref(),
         };
-        let instruction = service.report(&caller, report).await?;
+        let instruction = service.sessions.report(&caller, report).await?;
         tracing::info!(outcome = input.result.as_str(), "agent reported");
         Ok(Output { success: true, instruction })
     }

@@ -36,7 +36,7 @@ impl ToolSpec for RespondChat {
         ChatSession(caller): ChatSession,
         input: Input,
     ) -> Result<Output, ServiceError> {
-        let message_id = service.respond(&caller, &input.content).await?;
+        let message_id = service.chats.respond(&caller, &input.content).await?;
         tracing::debug!(message_id = %message_id, "agent said something in its chat");
         Ok(Output { success: true, message_id, instruction: service.guidance().responded() })
     }

@@ -163,7 +163,7 @@ async fn start_with(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Json<ChatBody>, Problem> {
-    state.service.start_chat(&agent, &project).await?;
+    state.service.chats.start(&agent, &project).await?;
     tracing::info!(agent_id = %agent, project_id = %project, "a person opened a chat");
     Ok(Json(ChatBody { agent_id: agent, project_id: project, purpose: Purpose::Chat }))
 }
@@ -180,7 +180,7 @@ async fn end_with(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Json<ChatBody>, Problem> {
-    state.service.end_chat(&agent, &project).await?;
+    state.service.chats.end(&agent, &project).await?;
     tracing::info!(agent_id = %agent, project_id = %project, "a person closed a chat");
     Ok(Json(ChatBody { agent_id: agent, project_id: project, purpose: Purpose::Chat }))
 }
@@ -189,7 +189,7 @@ async fn sessions(
     State(state): State<RestState>,
     InPath(project): InPath<ProjectId>,
 ) -> Result<Json<SessionsBody>, Problem> {
-    let sessions = state.service.agent_sessions(&project).await?;
+    let sessions = state.service.chats.open_sessions(&project).await?;
     let agent_sessions = sessions.into_iter().map(|(agent, open)| (agent, open.into())).collect();
     Ok(Json(SessionsBody { agent_sessions }))
 }
@@ -200,7 +200,7 @@ async fn say(
     InBody(request): InBody<MessageRequest>,
 ) -> Result<(StatusCode, Json<MessageBody>), Problem> {
     let message =
-        state.service.say(&agent, &project, request.id.as_ref(), &request.content).await?;
+        state.service.chats.say(&agent, &project, request.id.as_ref(), &request.content).await?;
     Ok((StatusCode::CREATED, Json(message.into())))
 }
 
@@ -212,7 +212,7 @@ async fn read(
     let limit = limit_of(query.limit)?;
     let patience = Duration::from_secs(query.wait.unwrap_or(0).min(MAX_WAIT));
     let page = ChatPage { after: query.after, before: query.before, limit };
-    let found = state.service.conversation(&agent, &project, &page, patience).await?;
+    let found = state.service.chats.conversation(&agent, &project, &page, patience).await?;
     Ok(Json(MessagesBody {
         messages: found.messages.into_iter().map(MessageBody::from).collect(),
         next_cursor: found.next,

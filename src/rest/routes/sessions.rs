@@ -98,7 +98,7 @@ async fn list(
         after: query.cursor,
         limit: limit + 1,
     };
-    let sessions = state.service.sessions(&filter).await?;
+    let sessions = state.service.sessions.list(&filter).await?;
     Ok(Page::of(sessions, limit, raw, |session| session.id.to_string()).map(SessionBody::from))
 }
 
@@ -106,14 +106,14 @@ async fn show(
     State(state): State<RestState>,
     InPath(id): InPath<SessionId>,
 ) -> Result<Json<SessionBody>, Problem> {
-    Ok(Json(state.service.session(&id).await?.into()))
+    Ok(Json(state.service.sessions.get(&id).await?.into()))
 }
 
 async fn end(
     State(state): State<RestState>,
     InPath(id): InPath<SessionId>,
 ) -> Result<Json<SessionBody>, Problem> {
-    let (session, launch) = state.service.end_session(&id).await?;
+    let (session, launch) = state.service.sessions.end(&id).await?;
     tracing::info!(session_id = %id, launch_id = %launch, "a person ended a session");
     Ok(Json(session.into()))
 }

@@ -289,7 +289,7 @@ async fn history(
     raw: RawQuery,
 ) -> Result<Page<EventBody>, Problem> {
     let limit = limit_of(query.limit)?;
-    let events = state.service.task_history(&id, query.cursor.unwrap_or(0), limit + 1).await?;
+    let events = state.service.tasks.history(&id, query.cursor.unwrap_or(0), limit + 1).await?;
     Ok(Page::of(events, limit, raw, |event| event.seq.to_string()).map(EventBody::from))
 }
 

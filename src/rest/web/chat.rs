@@ -107,7 +107,8 @@ async fn panel(
         return Err(Refusal::NotAssigned { agent, project: project.id }.into());
     }
     let page = ChatPage { after: None, before: None, limit: PAGE };
-    let found = state.service.conversation(&agent, &project.id, &page, Duration::ZERO).await?;
+    let found =
+        state.service.chats.conversation(&agent, &project.id, &page, Duration::ZERO).await?;
     let standing = Standing::of(&frame, &state, &agent, &project.id).await?;
     // Who opens the panel brings the agent.
     let is_coming = standing.is_gone && frame.may_change();
@@ -140,7 +141,7 @@ async fn messages(
     InQuery(query): InQuery<MessagesQuery>,
 ) -> Result<Response, Problem> {
     let page = ChatPage { after: query.after, before: query.before, limit: PAGE };
-    let found = state.service.conversation(&agent, &project, &page, Duration::ZERO).await?;
+    let found = state.service.chats.conversation(&agent, &project, &page, Duration::ZERO).await?;
     let has_more = found.next.is_some();
     let messages = found.messages.into_iter().map(ShownMessage::from).collect();
     let mut response = rendered(&MessagesPart { frame, messages });
@@ -157,7 +158,7 @@ impl Standing {
         agent: &AgentId,
         project: &ProjectId,
     ) -> Result<Self, Problem> {
-        let sessions = state.service.agent_sessions(project).await?;
+        let sessions = state.service.chats.open_sessions(project).await?;
         let is_ready = sessions.get(agent).is_some_and(|open| open.chat > 0);
         let why = state.service.launches.why(agent, project).await?.into_iter().map(WhyBody::from);
         let why = why.into_iter().find(|why| why.purpose == Purpose::Chat);

@@ -74,7 +74,7 @@ async fn follow(
             let (project, agent): (Option<ProjectId>, Option<AgentId>) = (project?, agent?);
             project
                 .zip(agent)
-                .map(|(project, agent)| state.service.attend(Assignment { project, agent }))
+                .map(|(project, agent)| state.service.chats.attend(Assignment { project, agent }))
         }
         _ => None,
     };

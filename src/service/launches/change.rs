@@ -15,8 +15,10 @@ use crate::store::StoreError;
 use crate::telemetry::counters;
 
 use super::accounts;
+use crate::service::chats::agents as chat;
 use crate::service::core::Core;
-use crate::service::{Heard, Inputs, ServiceError, chat, notices};
+use crate::service::sessions::notices;
+use crate::service::{Heard, Inputs, ServiceError};
 
 impl Inputs {
     /// Makes of `before` what it is after these events, and returns it. Returns `None` if none of them can have happened.

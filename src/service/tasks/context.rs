@@ -6,7 +6,7 @@ use crate::rows::executions;
 
 use super::Tasks;
 use super::mine::new_execution;
-use crate::service::caller::fence;
+use crate::service::sessions::caller::fence;
 use crate::service::{Caller, ServiceError};
 
 /// What is to be kept; what is `None` stays as it was saved before.

@@ -14,8 +14,8 @@ use crate::domain::{InstanceKey, Priority, Refusal, Task, TaskStatus};
 use crate::rows::{Transaction, tasks};
 use crate::store::Read;
 
-use crate::service::caller::fence;
 use crate::service::catalog::check_assignable;
+use crate::service::sessions::caller::fence;
 
 use super::rules::{Wish, graph_around, parts_of, write_task};
 use super::{NewTask, Tasks};

@@ -10,7 +10,7 @@ use crate::store::{Read, StoreError, TaskFilter};
 
 use super::Tasks;
 use super::rules::graph_above;
-use crate::service::caller::fence;
+use crate::service::sessions::caller::fence;
 use crate::service::{Caller, ServiceError};
 
 /// A task as its agent sees it.

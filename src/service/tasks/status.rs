@@ -10,8 +10,8 @@ use crate::rows::tasks;
 
 use super::Tasks;
 use super::rules::move_task;
-use crate::service::caller::fence;
-use crate::service::next_action::task_step_of;
+use crate::service::sessions::caller::fence;
+use crate::service::sessions::next_action::task_step_of;
 use crate::service::{Caller, ServiceError};
 
 /// A task after its status was set.

@@ -158,7 +158,8 @@ impl Life<'_> {
         if self.key.purpose == Purpose::Task && character.asks_for_its_task {
             let (token, launch) = (&token, self.launch);
             self.say(|service| async move {
-                let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
+                let caller =
+                    service.sessions.identify(token, Presenter::on_socket(Some(launch))).await?;
                 service.tasks.mine(&caller).await
             })
             .await?;
@@ -181,6 +182,7 @@ impl Life<'_> {
         let opened = self
             .say(|service| async move {
                 service
+                    .sessions
                     .authenticate(
                         &key.agent,
                         ticket,
@@ -201,9 +203,11 @@ impl Life<'_> {
         loop {
             let next = self
                 .say(|service| async move {
-                    let caller =
-                        service.identify(token, Presenter::on_socket(Some(launch))).await?;
-                    service.next_action(&caller, Some(Duration::from_secs(3))).await
+                    let caller = service
+                        .sessions
+                        .identify(token, Presenter::on_socket(Some(launch)))
+                        .await?;
+                    service.sessions.next_action(&caller, Some(Duration::from_secs(3))).await
                 })
                 .await?;
             if character.is_obedient {
@@ -230,8 +234,9 @@ impl Life<'_> {
         let launch = self.launch;
         let told = self
             .say(|service| async move {
-                let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
-                service.notifications(&caller).await
+                let caller =
+                    service.sessions.identify(token, Presenter::on_socket(Some(launch))).await?;
+                service.sessions.notifications(&caller).await
             })
             .await?;
         Ok(told.len())
@@ -245,9 +250,13 @@ impl Life<'_> {
                 self.sim.chronicle.note(|| format!("{launch}  reports {result:?}"));
                 self.say(|service| async move {
                     let caller = service
+                        .sessions
                         .identify_reporter(token, Presenter::on_socket(Some(launch)))
                         .await?;
-                    service.report(&caller, Report { result, summary, next_steps: None }).await
+                    service
+                        .sessions
+                        .report(&caller, Report { result, summary, next_steps: None })
+                        .await
                 })
                 .await?;
             }
@@ -256,9 +265,11 @@ impl Life<'_> {
                     self.sim.talk.settle(self.key, launch);
                 }
                 self.say(|service| async move {
-                    let caller =
-                        service.identify(token, Presenter::on_socket(Some(launch))).await?;
-                    service.logout(&caller).await
+                    let caller = service
+                        .sessions
+                        .identify(token, Presenter::on_socket(Some(launch)))
+                        .await?;
+                    service.sessions.logout(&caller).await
                 })
                 .await?;
             }

@@ -171,12 +171,12 @@ async fn attempt(
         Deed::OpenChat { agent: n, project: m } => {
             *has_released = true;
             let key = InstanceKey::new(agent(n), project(m), Purpose::Chat);
-            let opened = service.start_chat(&key.agent, &key.project).await;
+            let opened = service.chats.start(&key.agent, &key.project).await;
             opened.inspect(|()| sim.talk.note_opened(&key))
         }
         Deed::EndChat { agent: n, project: m } => {
             let key = InstanceKey::new(agent(n), project(m), Purpose::Chat);
-            let ended = service.end_chat(&key.agent, &key.project).await;
+            let ended = service.chats.end(&key.agent, &key.project).await;
             ended.inspect(|()| sim.talk.note_ended(&key))
         }
         Deed::Say { agent: n, project: m, n_bytes, times } => {
@@ -196,8 +196,11 @@ async fn say(
     times: usize,
 ) -> Result<(), ServiceError> {
     for _ in 0..times {
-        let said =
-            sim.service().say(&key.agent, &key.project, Some(id), &"x".repeat(n_bytes)).await?;
+        let said = sim
+            .service()
+            .chats
+            .say(&key.agent, &key.project, Some(id), &"x".repeat(n_bytes))
+            .await?;
         sim.talk.note_said(key, &said);
     }
     Ok(())

@@ -99,9 +99,11 @@ impl Life<'_> {
         if manner.fetches {
             let Pending { pending, .. } = self
                 .say(|service| async move {
-                    let caller =
-                        service.identify(token, Presenter::on_socket(Some(launch))).await?;
-                    let pending = service.hand_out(&caller).await?;
+                    let caller = service
+                        .sessions
+                        .identify(token, Presenter::on_socket(Some(launch)))
+                        .await?;
+                    let pending = service.chats.hand_out(&caller).await?;
                     sim.talk.note_handed_out(&caller.session.id, &pending.pending);
                     Ok(pending)
                 })
@@ -113,8 +115,9 @@ impl Life<'_> {
         for _ in 0..manner.answers {
             let (content, seen) = (&content, sim.talk.settle(key, launch));
             self.say(|service| async move {
-                let caller = service.identify(token, Presenter::on_socket(Some(launch))).await?;
-                service.respond(&caller, content).await
+                let caller =
+                    service.sessions.identify(token, Presenter::on_socket(Some(launch))).await?;
+                service.chats.respond(&caller, content).await
             })
             .await?;
             sim.chronicle.note(|| format!("{launch}  has answered up to {seen}"));
@@ -133,9 +136,9 @@ async fn next_of(
 ) -> Result<NextAction, ServiceError> {
     let mut run = sim.run.subscribe();
     let answer = async {
-        let caller = service.identify(&token, Presenter::on_socket(Some(&launch))).await?;
+        let caller = service.sessions.identify(&token, Presenter::on_socket(Some(&launch))).await?;
         let (asked_at, before) = (Instant::now(), sim.talk.handed_out(&caller.session.id));
-        let next = service.next_action(&caller, None).await?;
+        let next = service.sessions.next_action(&caller, None).await?;
         if next.action == "get_pending_messages" {
             let newest = sim.talk.note_handed_out(&caller.session.id, &next.messages);
             sim.chronicle.note(|| format!("{launch}  is given up to {newest}"));

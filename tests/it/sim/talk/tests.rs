@@ -20,12 +20,13 @@ async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
     sim.begin_server();
     let key = fleet.keys().into_iter().find(|key| key.purpose == Purpose::Chat).unwrap();
     let service = sim.service();
-    service.start_chat(&key.agent, &key.project).await.unwrap();
+    service.chats.start(&key.agent, &key.project).await.unwrap();
     let coordinator = "crd_0".parse().unwrap();
     let claim =
         service.launches.should_start(&key, Some(&coordinator)).await.unwrap().claim.unwrap();
     let ticket = claim.ticket.unwrap();
     let opened = service
+        .sessions
         .authenticate(&key.agent, &ticket, &key.project, Presenter::on_socket(None))
         .await
         .unwrap();
@@ -35,9 +36,9 @@ async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
 /// A person says something, and the agent of `token` is given it; as whom it goes on, and the number of what it was given.
 async fn given(sim: &Sim, key: &InstanceKey, token: &Secret) -> (Caller, i64) {
     let service = sim.service();
-    service.say(&key.agent, &key.project, None, "thank you").await.unwrap();
-    let caller = service.identify(token, Presenter::on_socket(None)).await.unwrap();
-    let given = service.hand_out(&caller).await.unwrap().pending;
+    service.chats.say(&key.agent, &key.project, None, "thank you").await.unwrap();
+    let caller = service.sessions.identify(token, Presenter::on_socket(None)).await.unwrap();
+    let given = service.chats.hand_out(&caller).await.unwrap().pending;
     (caller, given[0].seq)
 }
 
@@ -59,7 +60,7 @@ async fn check_idle_end(speaks: impl AsyncFnOnce(&Sim, &InstanceKey, &Secret)) {
 #[tokio::test(start_paused = true)]
 async fn a_chat_ends_so_long_after_the_last_word_of_a_person() {
     check_idle_end(async |sim, key, _| {
-        sim.service().say(&key.agent, &key.project, None, "the last word").await.unwrap();
+        sim.service().chats.say(&key.agent, &key.project, None, "the last word").await.unwrap();
     })
     .await;
 }
@@ -68,8 +69,8 @@ async fn a_chat_ends_so_long_after_the_last_word_of_a_person() {
 async fn a_chat_ends_so_long_after_the_last_word_of_its_agent() {
     check_idle_end(async |sim, _, token| {
         let service = sim.service();
-        let caller = service.identify(token, Presenter::on_socket(None)).await.unwrap();
-        service.respond(&caller, "the last word").await.unwrap();
+        let caller = service.sessions.identify(token, Presenter::on_socket(None)).await.unwrap();
+        service.chats.respond(&caller, "the last word").await.unwrap();
     })
     .await;
 }
@@ -80,17 +81,17 @@ async fn what_does_not_fit_into_an_answer_is_no_news_before_the_rest_is_answered
     let (key, _, token) = open_chat(&sim).await;
     let service = sim.service();
     for _ in 0..3 {
-        service.say(&key.agent, &key.project, None, &"x".repeat(7_000)).await.unwrap();
+        service.chats.say(&key.agent, &key.project, None, &"x".repeat(7_000)).await.unwrap();
     }
-    let caller = service.identify(&token, Presenter::on_socket(None)).await.unwrap();
+    let caller = service.sessions.identify(&token, Presenter::on_socket(None)).await.unwrap();
     let ask = || async {
         let asked_at = tokio::time::Instant::now();
-        let n_messages = service.next_action(&caller, None).await.unwrap().messages.len();
+        let n_messages = service.sessions.next_action(&caller, None).await.unwrap().messages.len();
         (n_messages, asked_at.elapsed() < SLACK)
     };
     assert_eq!(ask().await, (2, true));
     assert_eq!(ask().await, (2, false), "the answer may have been lost, but not that soon");
-    service.respond(&caller, "to two").await.unwrap();
+    service.chats.respond(&caller, "to two").await.unwrap();
     assert_eq!(ask().await, (1, true));
 }
 
@@ -101,9 +102,9 @@ async fn who_is_told_to_go_reads_nothing_by_logging_out() {
     let service = sim.service();
     // The answer with it may have been lost.
     let (caller, _) = given(&sim, &key, &token).await;
-    service.end_chat(&key.agent, &key.project).await.unwrap();
-    assert_eq!(service.next_action(&caller, None).await.unwrap().action, "exit");
-    service.logout(&caller).await.unwrap();
+    service.chats.end(&key.agent, &key.project).await.unwrap();
+    assert_eq!(service.sessions.next_action(&caller, None).await.unwrap().action, "exit");
+    service.sessions.logout(&caller).await.unwrap();
     assert_eq!(sim.store.pair(&key).await.unwrap().read_up_to, 0);
 }
 
@@ -113,7 +114,7 @@ async fn who_logs_out_has_read_what_it_was_given_and_is_not_wanted_back_for_it()
     let (key, launch, token) = open_chat(&sim).await;
     let service = sim.service();
     let (caller, newest) = given(&sim, &key, &token).await;
-    service.logout(&caller).await.unwrap();
+    service.sessions.logout(&caller).await.unwrap();
     let gone = ProcessReport::Ended {
         end: ProcessEnd::Exited(ExitStatus::default()),
         at: sim.world.now(),

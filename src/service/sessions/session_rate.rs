@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::recent::Recent;
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::rate::{Bucket, Rate};
+use crate::service::recent::Recent;
 
 /// Far more than people and restarts of agents need.
 const LIMIT: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
@@ -17,7 +17,7 @@ const MAX_KNOWN: usize = 8192;
 
 /// The buckets.
 #[derive(Debug)]
-pub(super) struct SessionRate {
+pub(in crate::service) struct SessionRate {
     began: Instant,
     buckets: Mutex<Recent<(AgentId, ProjectId), Bucket>>,
 }
@@ -30,13 +30,13 @@ impl Default for SessionRate {
 
 impl SessionRate {
     /// Counts a session that is about to be opened; `false` if it is one too many.
-    pub(super) fn take(&self, agent: &AgentId, project: &ProjectId) -> bool {
+    pub(in crate::service) fn take(&self, agent: &AgentId, project: &ProjectId) -> bool {
         let now = self.began.elapsed();
         self.lock().touch(&(agent.clone(), project.clone())).take(LIMIT, now)
     }
 
     /// A session that was counted was not opened.
-    pub(super) fn give_back(&self, agent: &AgentId, project: &ProjectId) {
+    pub(in crate::service) fn give_back(&self, agent: &AgentId, project: &ProjectId) {
         self.lock().touch(&(agent.clone(), project.clone())).give_back();
     }
 

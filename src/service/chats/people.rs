@@ -15,13 +15,15 @@ use crate::domain::launch::LaunchEvent;
 use crate::domain::{
     Assignment, InstanceKey, LaunchState, Message, PairFacts, Purpose, Refusal, Timestamp,
 };
-use crate::rows::{Transaction, launches, messages, pairs, startable};
+use crate::rows::{Transaction, assignments, launches, messages, pairs, startable};
 use crate::store::{ChatEnd, MessageFilter, Read};
 
-use super::chat::visible;
-use super::launches::change::log_end;
-use super::launches::operate::check_known;
-use super::{Service, ServiceError};
+use super::agents::visible;
+use super::{Chats, silence};
+use crate::service::core::Core;
+use crate::service::launches::change::log_end;
+use crate::service::launches::operate::check_known;
+use crate::service::{Heard, ServiceError, catalog};
 
 /// How many sessions of an agent in a project are open, by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,17 +50,13 @@ pub struct Conversation {
     pub next: Option<MessageId>,
 }
 
-impl Service {
+impl Chats {
     /// Opens a chat: its agent is started, if it isn't there. A hold and a back-off of the chat end, because a person asks.
     /// Repeated while it is open or on its way, it changes nothing.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`, `NotAssigned`, `Inactive`.
-    pub async fn start_chat(
-        &self,
-        agent: &AgentId,
-        project: &ProjectId,
-    ) -> Result<(), ServiceError> {
+    pub async fn start(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         let opening = self.core.guidance().chat_started();
         self.core
@@ -84,77 +82,19 @@ impl Service {
             .await
     }
 
-    /// Closes a chat: nobody is wanted for it, and its agent is told to go; its process has `run.linger` to do so. Repeating it
-    /// changes nothing. What was not answered is kept for the next time.
+    /// Closes a chat, as [`end`] does.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.
-    pub async fn end_chat(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
-        let of = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
-        let inputs = self.heard.inputs(&self.core);
-        let ended = self
-            .core
-            .write(move |tx| {
-                check_known(tx, &of.agent, &of.project)?;
-                let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
-                let mut after = None;
-                // In one transaction with the wish: the end of a launch wishes for a chat if it leaves something unread.
-                if let Some(open) = startable::of_key(tx, &of)?.open
-                    && let Some(before) = launches::get(tx, &open.id)?
-                {
-                    let (at, patience) = (tx.now(), inputs.settings.linger);
-                    let event = LaunchEvent::ChatEnded { at, patience };
-                    after = inputs.happen(tx, &before, &[event])?;
-                }
-                let record = pairs::get(tx, &of)?;
-                if record.wanted_since.is_some() {
-                    pairs::put(tx, &record.unwanted())?;
-                }
-                if is_wanted {
-                    tx.event(chat_event("chat.ended", tx.now(), &of));
-                }
-                Ok(after.filter(|after| !after.is_open()))
-            })
-            .await?;
-        crash_point::reach(CrashPoint::StopWanted);
-        if let Some(launch) = ended {
-            self.heard.activities.forget(&launch.id);
-            log_end(&launch);
-        }
-        Ok(())
-    }
-
-    /// The sessions that are open now, of everyone who is assigned to the project.
-    ///
-    /// # Errors
-    /// `ProjectNotFound`.
-    pub async fn agent_sessions(
-        &self,
-        project: &ProjectId,
-    ) -> Result<BTreeMap<AgentId, OpenSessions>, ServiceError> {
-        let (_, members) = self.catalog.project(project).await?;
-        let mut sessions: BTreeMap<AgentId, OpenSessions> =
-            members.into_iter().map(|agent| (agent, OpenSessions::default())).collect();
-        for launch in self.core.store.open_launches().await? {
-            if launch.key.project != *project
-                || !matches!(launch.state, LaunchState::Running { .. })
-            {
-                continue;
-            }
-            let of_agent = sessions.entry(launch.key.agent).or_default();
-            match launch.key.purpose {
-                Purpose::Chat => of_agent.chat += 1,
-                Purpose::Task => of_agent.task += 1,
-            }
-        }
-        Ok(sessions)
+    pub async fn end(&self, agent: &AgentId, project: &ProjectId) -> Result<(), ServiceError> {
+        end(&self.core, &self.heard, agent, project).await
     }
 
     /// A person says something. With an id of the client's choice it can be repeated: it is said once. Where no agent listens,
     /// one is wanted from then on.
     ///
     /// # Errors
-    /// As [`Service::start_chat`]; `Invalid` for a content that is none; `AlreadyExists` if the id is that of something else.
+    /// As [`Chats::start`]; `Invalid` for a content that is none; `AlreadyExists` if the id is that of something else.
     pub async fn say(
         &self,
         agent: &AgentId,
@@ -177,7 +117,7 @@ impl Service {
         }
         // Before it is written: a chat that is about to end would not wait for it.
         if let Some(open) = facts.open.as_ref().filter(|_| listens(&facts)) {
-            self.chat_goes_on(&open.id);
+            silence::restart(&self.clocks, &open.id);
         }
         self.core
             .write(move |tx| {
@@ -196,6 +136,38 @@ impl Service {
                     }
                 }
                 Ok(message)
+            })
+            .await
+    }
+
+    /// Returns how many sessions are open now, for each agent that is assigned to the project.
+    ///
+    /// # Errors
+    /// `ProjectNotFound`.
+    pub async fn open_sessions(
+        &self,
+        project: &ProjectId,
+    ) -> Result<BTreeMap<AgentId, OpenSessions>, ServiceError> {
+        let project = project.clone();
+        self.core
+            .read(move |tx| {
+                catalog::project(tx, &project)?;
+                let members = assignments::list(tx)?.into_iter();
+                let members = members.filter(|member| member.project == project);
+                let mut sessions: BTreeMap<AgentId, OpenSessions> =
+                    members.map(|member| (member.agent, OpenSessions::default())).collect();
+                for launch in launches::list_open(tx)? {
+                    if launch.key.project == project
+                        && matches!(launch.state, LaunchState::Running { .. })
+                    {
+                        let of_agent = sessions.entry(launch.key.agent).or_default();
+                        match launch.key.purpose {
+                            Purpose::Chat => of_agent.chat += 1,
+                            Purpose::Task => of_agent.task += 1,
+                        }
+                    }
+                }
+                Ok(sessions)
             })
             .await
     }
@@ -229,6 +201,50 @@ impl Service {
             }
         }
     }
+}
+
+/// Closes a chat: nobody is wanted for it, and its agent is told to go; its process has `run.linger` to do so. Repeating it
+/// changes nothing. What was not answered is kept for the next time.
+///
+/// # Errors
+/// `AgentNotFound`, `ProjectNotFound`.
+pub(in crate::service) async fn end(
+    core: &Core,
+    heard: &Heard,
+    agent: &AgentId,
+    project: &ProjectId,
+) -> Result<(), ServiceError> {
+    let of = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
+    let inputs = heard.inputs(core);
+    let ended = core
+        .write(move |tx| {
+            check_known(tx, &of.agent, &of.project)?;
+            let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
+            let mut after = None;
+            // In one transaction with the wish: the end of a launch wishes for a chat if it leaves something unread.
+            if let Some(open) = startable::of_key(tx, &of)?.open
+                && let Some(before) = launches::get(tx, &open.id)?
+            {
+                let (at, patience) = (tx.now(), inputs.settings.linger);
+                let event = LaunchEvent::ChatEnded { at, patience };
+                after = inputs.happen(tx, &before, &[event])?;
+            }
+            let record = pairs::get(tx, &of)?;
+            if record.wanted_since.is_some() {
+                pairs::put(tx, &record.unwanted())?;
+            }
+            if is_wanted {
+                tx.event(chat_event("chat.ended", tx.now(), &of));
+            }
+            Ok(after.filter(|after| !after.is_open()))
+        })
+        .await?;
+    crash_point::reach(CrashPoint::StopWanted);
+    if let Some(launch) = ended {
+        heard.activities.forget(&launch.id);
+        log_end(&launch);
+    }
+    Ok(())
 }
 
 fn read_page(
@@ -309,7 +325,7 @@ fn chat_event(kind: &'static str, at: Timestamp, key: &InstanceKey) -> NewEvent 
 }
 
 /// The event that tells of a message, without what it says.
-pub(super) fn message_event(message: &Message) -> NewEvent {
+pub(in crate::service) fn message_event(message: &Message) -> NewEvent {
     NewEvent {
         at: message.created_at,
         kind: "chat.message",

@@ -10,9 +10,10 @@ use crate::domain::authentication::is_presented_by_its_own;
 use crate::domain::session::{Presenter, SessionEndReason, Transport};
 use crate::domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, SessionId, Timestamp};
 
-use super::{Inputs, Service, ServiceError};
+use super::Sessions;
 use crate::domain::LaunchId;
 use crate::rows::{Transaction, launches, sessions};
+use crate::service::{Inputs, ServiceError};
 use crate::store::{Read, StoreError};
 
 /// An agent that has shown its session token.
@@ -25,7 +26,7 @@ pub struct Caller {
 /// When each open session made its last call. Kept in memory and written behind by the cleanup, because a commit per call
 /// would cost more than the call.
 #[derive(Debug, Default)]
-pub(super) struct Activity(Mutex<HashMap<SessionId, Seen>>);
+pub(in crate::service) struct Activity(Mutex<HashMap<SessionId, Seen>>);
 
 #[derive(Debug)]
 struct Seen {
@@ -39,7 +40,7 @@ struct Seen {
 }
 
 /// A call that is being held: as long as this is there, its session is alive.
-pub(super) struct Held<'a> {
+pub(in crate::service) struct Held<'a> {
     activity: &'a Activity,
     session: &'a SessionId,
 }
@@ -54,7 +55,7 @@ impl Drop for Held<'_> {
 }
 
 impl Activity {
-    pub(super) fn touch(&self, session: &SessionId, now: Timestamp) {
+    pub(in crate::service) fn touch(&self, session: &SessionId, now: Timestamp) {
         let mut all = self.lock();
         let began = Instant::now();
         let seen =
@@ -63,7 +64,7 @@ impl Activity {
     }
 
     /// A call of this session is held from now on.
-    pub(super) fn hold<'a>(&'a self, session: &'a SessionId) -> Held<'a> {
+    pub(in crate::service) fn hold<'a>(&'a self, session: &'a SessionId) -> Held<'a> {
         if let Some(seen) = self.lock().get_mut(session) {
             seen.n_held += 1;
         }
@@ -71,7 +72,7 @@ impl Activity {
     }
 
     /// Returns the end of its last call, by the same clock as [`Activity::idle_for`]; a call that is held lasts until now.
-    pub(super) fn last_seen(&self, session: &SessionId) -> Option<Timestamp> {
+    pub(in crate::service) fn last_seen(&self, session: &SessionId) -> Option<Timestamp> {
         self.lock().get(session).map(|seen| {
             let end = if seen.n_held > 0 { Instant::now() } else { seen.steady };
             seen.at + end.duration_since(seen.began)
@@ -79,13 +80,13 @@ impl Activity {
     }
 
     /// How long ago it called, by a clock that nobody sets; `None` if it didn't since this program began.
-    pub(super) fn idle_for(&self, session: &SessionId) -> Option<Duration> {
+    pub(in crate::service) fn idle_for(&self, session: &SessionId) -> Option<Duration> {
         self.lock()
             .get(session)
             .map(|seen| if seen.n_held > 0 { Duration::ZERO } else { seen.steady.elapsed() })
     }
 
-    pub(super) fn keep_only(&self, is_open: impl Fn(&SessionId) -> bool) {
+    pub(in crate::service) fn keep_only(&self, is_open: impl Fn(&SessionId) -> bool) {
         self.lock().retain(|session, _| is_open(session));
     }
 
@@ -98,16 +99,19 @@ impl Activity {
 /// launch that has ended.
 ///
 /// # Errors
-/// The errors of [`Service::identify`].
-pub(super) fn fence(tx: &mut Read<'_>, caller: &Caller) -> Result<Launch, ServiceError> {
+/// The errors of [`Sessions::identify`].
+pub(in crate::service) fn fence(
+    tx: &mut Read<'_>,
+    caller: &Caller,
+) -> Result<Launch, ServiceError> {
     latest(tx, caller).map(|(launch, _)| launch)
 }
 
 /// Returns the launch and the session of `caller` as they are now.
 ///
 /// # Errors
-/// The errors of [`Service::identify`].
-pub(super) fn latest(
+/// The errors of [`Sessions::identify`].
+pub(in crate::service) fn latest(
     tx: &mut Read<'_>,
     caller: &Caller,
 ) -> Result<(Launch, Session), ServiceError> {
@@ -119,13 +123,13 @@ pub(super) fn latest(
 
 impl Inputs {
     /// Returns the session with the time of its last call.
-    pub(super) fn with_last_call(&self, session: Session) -> Session {
+    pub(in crate::service) fn with_last_call(&self, session: Session) -> Session {
         let last_seen_at = self.heard.calls.last_seen(&session.id).unwrap_or(session.last_seen_at);
         Session { last_seen_at: last_seen_at.max(session.last_seen_at), ..session }
     }
 
     /// Ends the sessions of a launch that are open.
-    pub(super) fn end_sessions(
+    pub(in crate::service) fn end_sessions(
         &self,
         tx: &mut Transaction<'_>,
         launch: &LaunchId,
@@ -141,7 +145,7 @@ impl Inputs {
     }
 }
 
-impl Service {
+impl Sessions {
     /// The agent behind `token`, and notes that it is alive.
     ///
     /// # Errors
@@ -157,10 +161,10 @@ impl Service {
         Ok(caller)
     }
 
-    /// The errors of [`Service::identify`]; `None` for the agent of a chat whose session has ended.
+    /// The errors of [`Sessions::identify`]; `None` for the agent of a chat whose session has ended.
     ///
     /// # Errors
-    /// The errors of [`Service::identify`].
+    /// The errors of [`Sessions::identify`].
     pub async fn identify_unless_over(
         &self,
         token: &Secret,
@@ -177,7 +181,7 @@ impl Service {
     /// answer when it is repeated.
     ///
     /// # Errors
-    /// The errors of [`Service::identify`].
+    /// The errors of [`Sessions::identify`].
     pub async fn identify_reporter(
         &self,
         token: &Secret,
@@ -200,7 +204,10 @@ impl Service {
     ///
     /// # Errors
     /// [`Refusal::AgentsNotOverHttp`].
-    pub(super) fn check_transport(&self, presenter: Presenter<'_>) -> Result<(), Refusal> {
+    pub(in crate::service) fn check_transport(
+        &self,
+        presenter: Presenter<'_>,
+    ) -> Result<(), Refusal> {
         match presenter.transport {
             Transport::Http if !self.core.settings().serves_agents_over_http => {
                 Err(Refusal::AgentsNotOverHttp)

@@ -14,16 +14,18 @@ use crate::domain::Assignment;
 use crate::nudge::Nudge;
 use crate::telemetry::ErrorChain;
 
-use super::Service;
+use super::{Chats, people};
+use crate::service::Heard;
+use crate::service::core::Core;
 
 /// How long a chat waits for a panel after the last one closed.
 const RELOAD_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
-pub(super) struct Attendances {
+pub(in crate::service) struct Attendances {
     tables: Mutex<BTreeMap<Assignment, Table>>,
     /// Somebody left.
-    pub(super) departures: Nudge,
+    pub(in crate::service) departures: Nudge,
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +40,7 @@ impl Attendances {
     }
 
     /// When the next chat ends that nobody sits at.
-    pub(super) fn next_end(&self) -> Option<Instant> {
+    pub(in crate::service) fn next_end(&self) -> Option<Instant> {
         self.lock()
             .values()
             .filter_map(|table| table.left_at)
@@ -62,34 +64,34 @@ impl Attendances {
 
 /// An open panel; it closes when this is dropped.
 pub struct Attendance {
-    service: Arc<Service>,
+    attendances: Arc<Attendances>,
     chat: Assignment,
 }
 
-impl Service {
+impl Chats {
     /// Somebody opens a panel at a chat.
-    pub fn attend(self: &Arc<Self>, chat: Assignment) -> Attendance {
+    pub fn attend(&self, chat: Assignment) -> Attendance {
         let mut tables = self.attendances.lock();
         let table = tables.entry(chat.clone()).or_default();
         table.n_open += 1;
         table.left_at = None;
-        Attendance { service: Arc::clone(self), chat }
+        Attendance { attendances: Arc::clone(&self.attendances), chat }
     }
+}
 
-    /// Ends the chats that nobody sits at any more.
-    pub(super) async fn end_unattended(&self) {
-        for Assignment { agent, project } in self.attendances.take_left(Instant::now()) {
-            tracing::info!(agent_id = %agent, project_id = %project, "the last panel of a chat was closed; it ends");
-            if let Err(error) = self.end_chat(&agent, &project).await {
-                tracing::warn!(error = %ErrorChain(&error), "could not end a chat; it ends by its silence");
-            }
+/// Ends the chats that nobody sits at any more.
+pub(in crate::service) async fn end_left(core: &Core, heard: &Heard, attendances: &Attendances) {
+    for Assignment { agent, project } in attendances.take_left(Instant::now()) {
+        tracing::info!(agent_id = %agent, project_id = %project, "the last panel of a chat was closed; it ends");
+        if let Err(error) = people::end(core, heard, &agent, &project).await {
+            tracing::warn!(error = %ErrorChain(&error), "could not end a chat; it ends by its silence");
         }
     }
 }
 
 impl Drop for Attendance {
     fn drop(&mut self) {
-        let attendances = &self.service.attendances;
+        let attendances = &self.attendances;
         if let Some(table) = attendances.lock().get_mut(&self.chat) {
             table.n_open = table.n_open.saturating_sub(1);
             if table.n_open == 0 {

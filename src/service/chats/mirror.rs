@@ -18,8 +18,8 @@ use crate::domain::{AgentId, Assignment, FileOwner, InstanceKey, Message, Projec
 use crate::store::{MessageFilter, StoreError};
 use crate::telemetry::ErrorChain;
 
-use super::Service;
-use super::chat::visible;
+use super::Chats;
+use super::agents::visible;
 
 /// So many messages are read at once.
 const PAGE: usize = 500;
@@ -45,7 +45,7 @@ struct Mirror {
     is_troubled: bool,
 }
 
-impl Service {
+impl Chats {
     /// Mirrors what is said until `cancel`, beginning with what was not mirrored yet.
     pub async fn mirror_chats(&self, cancel: CancellationToken) {
         let mut news = self.waiting.unmirrored.nudge.listen();

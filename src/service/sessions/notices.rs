@@ -6,10 +6,11 @@ use crate::domain::{Launch, LaunchId, Notice, NoticeId, Purpose};
 use crate::rows::{Transaction, launches, notices};
 use crate::store::{Read, StoreError};
 
+use super::Sessions;
 use super::caller::fence;
-use super::{Caller, Inputs, Service, ServiceError};
+use crate::service::{Caller, Inputs, ServiceError};
 
-impl Service {
+impl Sessions {
     /// What `caller` was told and hasn't dealt with. They count as read from now on.
     pub async fn notifications(&self, caller: &Caller) -> Result<Vec<Notice>, ServiceError> {
         let caller = caller.clone();
@@ -35,14 +36,20 @@ impl Service {
 }
 
 /// Returns the notices of a launch that are not settled.
-pub(super) fn open_of(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Notice>, StoreError> {
+pub(in crate::service) fn open_of(
+    tx: &mut Read<'_>,
+    launch: &LaunchId,
+) -> Result<Vec<Notice>, StoreError> {
     let mut notices = notices::list_of_launch(tx, launch)?;
     notices.retain(Notice::is_open);
     Ok(notices)
 }
 
 /// Settles the open notices of a launch: its agent has reported, or is gone.
-pub(super) fn settle(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), StoreError> {
+pub(in crate::service) fn settle(
+    tx: &mut Transaction<'_>,
+    launch: &Launch,
+) -> Result<(), StoreError> {
     if launch.n_notices > 0 {
         for notice in open_of(tx, &launch.id)? {
             notices::put(tx, &notice.settled(tx.now()), &launch.key)?;
@@ -53,7 +60,7 @@ pub(super) fn settle(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), St
 
 impl Inputs {
     /// Tells the agents at work what has changed for them: all but that of `by`, which made the changes.
-    pub(super) fn tell_agents(
+    pub(in crate::service) fn tell_agents(
         &self,
         tx: &mut Transaction<'_>,
         news: &[WorkChange],

@@ -14,10 +14,13 @@ use crate::domain::{Launch, Message, Purpose, Refusal, Session, Task, TaskId, Ta
 use crate::rows::tasks;
 use crate::store::{Read, StoreError};
 
+use super::Sessions;
 use super::caller::latest;
-use super::tasks::mine::in_progress;
-use super::tasks::rules::tasks_below;
-use super::{Caller, Service, ServiceError, chat, notices};
+use super::notices;
+use crate::service::chats::{agents as chat, silence};
+use crate::service::tasks::mine::in_progress;
+use crate::service::tasks::rules::tasks_below;
+use crate::service::{Caller, ServiceError};
 
 /// What an agent is to do, in words and in fields.
 #[derive(Debug, Clone)]
@@ -36,7 +39,7 @@ pub struct NextAction {
 /// After so long an agent that was given a message, and asks for the next action without having answered, is given it again.
 const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);
 /// How long an agent is to wait between two questions that are not held (seed 003).
-pub(super) const PAUSE_BETWEEN_POLLS: Duration = Duration::from_secs(5);
+pub(in crate::service) const PAUSE_BETWEEN_POLLS: Duration = Duration::from_secs(5);
 
 /// One look at the world.
 enum Look {
@@ -48,12 +51,12 @@ enum Look {
     },
 }
 
-impl Service {
+impl Sessions {
     /// What `caller` is to do next. When there is nothing, the answer is held: for `chat.poll_hold`, at most for `patience`.
     /// Cancel-safe.
     ///
     /// # Errors
-    /// As [`Service::identify`]. A session that ends meanwhile is an action: to go.
+    /// As [`Sessions::identify`]. A session that ends meanwhile is an action: to go.
     pub async fn next_action(
         &self,
         caller: &Caller,
@@ -162,7 +165,7 @@ impl Service {
         unread: Option<i64>,
         is_overdue: bool,
     ) -> Result<Look, ServiceError> {
-        let until_idle = self.chat_left(launch).await?;
+        let until_idle = silence::left(&self.core, &self.clocks, launch).await?;
         let step = chat_step(ChatFacts {
             launch,
             unread,
@@ -175,9 +178,10 @@ impl Service {
                 let until = if unread.is_some() { Some(PATIENCE_WITH_ANSWERS) } else { until_idle };
                 return Ok(Look::Wait { action: "wait_for_messages", until });
             }
-            ChatStep::GetPendingMessages => {
-                ("get_pending_messages", self.hand_out(caller).await?.pending)
-            }
+            ChatStep::GetPendingMessages => (
+                "get_pending_messages",
+                chat::hand_out(&self.core, &self.heard, caller).await?.pending,
+            ),
             ChatStep::LogOut => ("logout", Vec::new()),
             ChatStep::Exit => ("exit", Vec::new()),
         };
@@ -217,7 +221,7 @@ impl Found {
 }
 
 /// Returns the next step of a task agent, with the task that it is about.
-pub(super) fn task_step_of(
+pub(in crate::service) fn task_step_of(
     tx: &mut Read<'_>,
     launch: &Launch,
 ) -> Result<(TaskStep, Option<Task>), StoreError> {

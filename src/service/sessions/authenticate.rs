@@ -15,8 +15,9 @@ use crate::rows::{Transaction, agents, launches, pairs, projects, sessions, star
 use crate::store::Read;
 use crate::telemetry::counters;
 
-use super::launches::accounts;
-use super::{Inputs, Service, ServiceError};
+use super::Sessions;
+use crate::service::launches::accounts;
+use crate::service::{Inputs, ServiceError};
 
 /// A session was opened.
 #[derive(Debug, Clone)]
@@ -35,7 +36,7 @@ pub struct Authenticated {
     pub waited: Option<Duration>,
 }
 
-impl Service {
+impl Sessions {
     /// Opens a session for `agent_id` in `project_id`. Its token says over which transport it was opened.
     ///
     /// An unknown agent costs the same work and gets the same words as a wrong passkey.
@@ -59,7 +60,7 @@ impl Service {
         // A caller with a wrong passkey never uses the only thread that writes.
         let first = attempt.clone();
         let is_limited = self.core.read(move |tx| Ok(first.enter(tx)?.is_limited)).await?;
-        if is_limited && !self.session_rate.take(agent_id, project_id) {
+        if is_limited && !self.rate.take(agent_id, project_id) {
             let (agent, project) = (agent_id.clone(), project_id.clone());
             return Err(Refusal::TooManySessions { agent, project }.into());
         }
@@ -73,7 +74,7 @@ impl Service {
             .await
             .inspect_err(|_| {
                 if is_limited {
-                    self.session_rate.give_back(agent_id, project_id);
+                    self.rate.give_back(agent_id, project_id);
                 }
             })
             .inspect(|authenticated| {
@@ -195,7 +196,11 @@ fn open_session(
     })
 }
 
-pub(super) fn proof(agent: Option<&Agent>, ticketed: Option<Launch>, passkey: &Secret) -> Proof {
+pub(in crate::service) fn proof(
+    agent: Option<&Agent>,
+    ticketed: Option<Launch>,
+    passkey: &Secret,
+) -> Proof {
     let is_passkey = match agent.and_then(|agent| agent.passkey.as_ref()) {
         Some(hash) => hash.is_of(passkey),
         None => PasskeyHash::none_is_of(passkey),

@@ -10,10 +10,12 @@ use crate::domain::{Guidance, Launch, Task, TaskStatus};
 use crate::rows::{Transaction, executions, launches, tasks};
 use crate::store::{Read, StoreError};
 
+use super::Sessions;
 use super::caller::fence;
-use super::tasks::mine::{in_progress, new_execution};
-use super::tasks::rules::{graph_above, move_task};
-use super::{Caller, Inputs, Service, ServiceError, notices};
+use super::notices;
+use crate::service::tasks::mine::{in_progress, new_execution};
+use crate::service::tasks::rules::{graph_above, move_task};
+use crate::service::{Caller, Inputs, ServiceError};
 
 /// What an agent reports.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +25,7 @@ pub struct Report<'a> {
     pub next_steps: Option<&'a str>,
 }
 
-impl Service {
+impl Sessions {
     /// Takes the report of `caller`, ends its session and moves its task: success to done, anything else to blocked. A status
     /// that a person set meanwhile stays. Repeated, it answers the same and changes nothing.
     ///

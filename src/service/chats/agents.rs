@@ -9,10 +9,12 @@ use crate::domain::{
 use crate::rows::{messages, pairs, sessions};
 use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 
-use super::caller::latest;
-use super::conversation::message_event;
-use super::creations::Creation;
-use super::{Caller, Service, ServiceError};
+use super::people::message_event;
+use super::{Chats, silence};
+use crate::service::core::Core;
+use crate::service::creations::Creation;
+use crate::service::sessions::caller::latest;
+use crate::service::{Caller, Heard, ServiceError};
 
 /// Messages for an agent.
 #[derive(Debug, Clone, Default)]
@@ -32,38 +34,20 @@ const MAX_CONTEXT: usize = 20;
 const PENDING_BYTES: usize = 16 * 1024;
 const CONTEXT_BYTES: usize = 8 * 1024;
 
-impl Service {
-    /// The messages that `caller` hasn't answered, with what was said before. They count as handed out to its session.
+impl Chats {
+    /// Hands out what `caller` has not answered, as [`hand_out`] does.
     ///
     /// # Errors
-    /// As [`Service::identify`].
+    /// As [`Sessions::identify`](crate::service::Sessions::identify).
     pub async fn hand_out(&self, caller: &Caller) -> Result<Pending, ServiceError> {
-        let (caller, inputs) = (caller.clone(), self.heard.inputs(&self.core));
-        self.core
-            .write(move |tx| {
-                let key = &caller.session.key;
-                let (_, session) = latest(tx, &caller)?;
-                let pending = pending(tx, key)?;
-                let before = pending.first().map(|message| message.seq);
-                let earlier =
-                    MessageFilter { before, end: ChatEnd::Newest, ..visible(key, MAX_CONTEXT) };
-                let context = newest_fitting(messages::list(tx, &earlier)?, CONTEXT_BYTES);
-                let handed_out =
-                    pending.last().map_or(0, |message| message.seq).max(session.handed_out);
-                if handed_out != session.handed_out {
-                    let session = Session { handed_out, ..session };
-                    sessions::put(tx, &inputs.with_last_call(session))?;
-                }
-                Ok(Pending { pending, context })
-            })
-            .await
+        hand_out(&self.core, &self.heard, caller).await
     }
 
     /// Says `content` in the chat of `caller`: the answer to what it was given, which counts as read from then on. Repeated
     /// because its own answer was lost, it is the same message.
     ///
     /// # Errors
-    /// `Invalid` for a content that is none; `TooManyMessages`; as [`Service::identify`].
+    /// `Invalid` for a content that is none; `TooManyMessages`; as [`Sessions::identify`].
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
         let content = said(content)?;
         let content = self.core.redacted(&content).into_owned();
@@ -74,7 +58,7 @@ impl Service {
         }
         let reservation =
             self.creations.reserve(&self.core, &caller.launch, Creation::Message, 1).await?;
-        self.chat_goes_on(&caller.launch.id);
+        silence::restart(&self.clocks, &caller.launch.id);
         let caller = caller.clone();
         let (id, is_new) = self
             .core
@@ -111,6 +95,33 @@ impl Service {
     }
 }
 
+/// The messages that `caller` hasn't answered, with what was said before. They count as handed out to its session.
+///
+/// # Errors
+/// As [`Sessions::identify`].
+pub(in crate::service) async fn hand_out(
+    core: &Core,
+    heard: &Heard,
+    caller: &Caller,
+) -> Result<Pending, ServiceError> {
+    let (caller, inputs) = (caller.clone(), heard.inputs(core));
+    core.write(move |tx| {
+        let key = &caller.session.key;
+        let (_, session) = latest(tx, &caller)?;
+        let pending = pending(tx, key)?;
+        let before = pending.first().map(|message| message.seq);
+        let earlier = MessageFilter { before, end: ChatEnd::Newest, ..visible(key, MAX_CONTEXT) };
+        let context = newest_fitting(messages::list(tx, &earlier)?, CONTEXT_BYTES);
+        let handed_out = pending.last().map_or(0, |message| message.seq).max(session.handed_out);
+        if handed_out != session.handed_out {
+            let session = Session { handed_out, ..session };
+            sessions::put(tx, &inputs.with_last_call(session))?;
+        }
+        Ok(Pending { pending, context })
+    })
+    .await
+}
+
 /// The facts that decide about an answer of an agent.
 struct Answering {
     session: Session,
@@ -138,7 +149,7 @@ impl Answering {
 }
 
 /// Returns the number up to which an agent that logged out of its chat has read.
-pub(super) fn read_by_leaver(
+pub(in crate::service) fn read_by_leaver(
     tx: &mut Read<'_>,
     before: &Launch,
     after: &Launch,
@@ -153,7 +164,10 @@ pub(super) fn read_by_leaver(
 }
 
 /// Returns what people said that is not answered yet, as much as fits into one answer.
-pub(super) fn pending(tx: &mut Read<'_>, key: &InstanceKey) -> Result<Vec<Message>, StoreError> {
+pub(in crate::service) fn pending(
+    tx: &mut Read<'_>,
+    key: &InstanceKey,
+) -> Result<Vec<Message>, StoreError> {
     let (after, sender) = (Some(pairs::get(tx, key)?.read_up_to), Some(Sender::User));
     let unread = MessageFilter { after, sender, ..visible(key, MAX_PENDING) };
     let mut pending = messages::list(tx, &unread)?;
@@ -163,7 +177,7 @@ pub(super) fn pending(tx: &mut Read<'_>, key: &InstanceKey) -> Result<Vec<Messag
 }
 
 /// Returns the number of the newest message of a person after `read_up_to`.
-pub(super) fn newest_unread_after(
+pub(in crate::service) fn newest_unread_after(
     tx: &mut Read<'_>,
     key: &InstanceKey,
     read_up_to: i64,
@@ -192,7 +206,7 @@ fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
 }
 
 /// What anybody is shown of a chat, the oldest first.
-pub(super) fn visible(key: &InstanceKey, limit: usize) -> MessageFilter {
+pub(in crate::service) fn visible(key: &InstanceKey, limit: usize) -> MessageFilter {
     MessageFilter {
         only_visible: true,
         ..MessageFilter::oldest(key.agent.clone(), key.project.clone(), limit)

@@ -5,10 +5,12 @@ use crate::domain::notice::NoticeKind;
 use crate::domain::session::SessionEndReason;
 use crate::domain::{Launch, Notice, StopReason};
 
+use super::Sessions;
 use super::caller::fence;
-use super::{Caller, Service, ServiceError, notices};
+use super::notices;
+use crate::service::{Caller, ServiceError};
 
-impl Service {
+impl Sessions {
     /// Ends the session of `caller`; its process has `run.linger` to go. Who was told to stop has done so.
     pub async fn logout(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
         let (caller, inputs, guidance) =

@@ -1,0 +1,44 @@
+//! Chats (seed 003): what people and agents say to each other, for each agent in a project.
+
+pub(super) mod agents;
+pub(super) mod attendance;
+mod mirror;
+pub(super) mod people;
+pub(super) mod silence;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Heard;
+use super::clocks::Clocks;
+use super::core::Core;
+use super::creations::Creations;
+use super::waiting::Waiting;
+use attendance::Attendances;
+
+/// The chats of all agents.
+pub struct Chats {
+    core: Arc<Core>,
+    heard: Heard,
+    waiting: Waiting,
+    clocks: Arc<Clocks>,
+    creations: Arc<Creations>,
+    attendances: Arc<Attendances>,
+    /// Cancelled when no call is to be held any more.
+    ending: CancellationToken,
+}
+
+impl Chats {
+    pub(super) fn new(
+        core: Arc<Core>,
+        heard: Heard,
+        waiting: Waiting,
+        clocks: Arc<Clocks>,
+        boards: (Arc<Creations>, Arc<Attendances>),
+        ending: CancellationToken,
+    ) -> Self {
+        let (creations, attendances) = boards;
+        Self { core, heard, waiting, clocks, creations, attendances, ending }
+    }
+}

@@ -1,0 +1,46 @@
+//! The silence of a chat: how much of it is left until the chat ends, and what begins it anew.
+
+use std::time::Duration;
+
+use crate::domain::stopwatch::AtFirst;
+use crate::domain::{Launch, LaunchId, LaunchState, Purpose, Timestamp};
+use crate::store::{ChatEnd, MessageFilter};
+
+use super::agents::visible;
+use crate::service::ServiceError;
+use crate::service::clocks::{Clocks, Look, Subject};
+use crate::service::core::Core;
+
+/// Returns how much silence a running chat has left; `None` for a launch that is none.
+pub(in crate::service) async fn left(
+    core: &Core,
+    clocks: &Clocks,
+    launch: &Launch,
+) -> Result<Option<Duration>, ServiceError> {
+    let Some(began_at) = began_at(launch) else {
+        return Ok(None);
+    };
+    let subject = Subject::Chat(launch.id.clone());
+    let lasted = if let Some(lasted) = clocks.known_to_last(Look::Overdue, &subject) {
+        lasted
+    } else {
+        let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
+        let newest = core.store.messages(&newest).await?;
+        let since = newest.first().map_or(began_at, |message| message.created_at.max(began_at));
+        clocks.lasted(Look::Overdue, subject, since, AtFirst::Believe)
+    };
+    Ok(Some(core.settings().chat.idle_timeout.saturating_sub(lasted)))
+}
+
+/// Begins the silence of the chat of this launch anew. It is called before the message is committed, so that the chat never ends
+/// between the two: a message that is then not committed put the end off for nothing.
+pub(in crate::service) fn restart(clocks: &Clocks, launch: &LaunchId) {
+    clocks.restart(Look::Overdue, Subject::Chat(launch.clone()));
+}
+
+/// Returns since when a chat runs.
+fn began_at(launch: &Launch) -> Option<Timestamp> {
+    let is_chat =
+        launch.key.purpose == Purpose::Chat && matches!(launch.state, LaunchState::Running { .. });
+    launch.authenticated_at.filter(|_| is_chat)
+}

@@ -1,0 +1,19 @@
+//! The check that nobody has changed what somebody saw and wants to change.
+
+use crate::domain::Refusal;
+
+/// Checks that an object still has the revision at which somebody saw it.
+///
+/// # Errors
+/// `Changed`.
+pub(super) fn check_seen(
+    what: &'static str,
+    id: &impl ToString,
+    seen: Option<i64>,
+    revision: i64,
+) -> Result<(), Refusal> {
+    if seen.is_none_or(|seen| seen == revision) {
+        return Ok(());
+    }
+    Err(Refusal::Changed { what, id: id.to_string(), revision })
+}

@@ -1,0 +1,91 @@
+//! Sessions of agents: an agent opens one, calls with its token, and ends it.
+
+pub(super) mod authenticate;
+pub(super) mod caller;
+mod logout;
+pub(super) mod next_action;
+pub(super) mod notices;
+pub(super) mod report;
+mod session_rate;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::id::{LaunchId, SessionId};
+use crate::domain::launch::StopReason;
+use crate::domain::{Refusal, Session};
+use crate::store::HistoryFilter;
+
+use super::clocks::Clocks;
+use super::core::Core;
+use super::launches::change::want_stop;
+use super::waiting::Waiting;
+use super::{Heard, ServiceError};
+use session_rate::SessionRate;
+
+/// The sessions of agents.
+pub struct Sessions {
+    core: Arc<Core>,
+    heard: Heard,
+    waiting: Waiting,
+    clocks: Arc<Clocks>,
+    /// Cancelled when no call is to be held any more.
+    ending: CancellationToken,
+    rate: SessionRate,
+}
+
+impl Sessions {
+    pub(super) fn new(
+        core: Arc<Core>,
+        heard: Heard,
+        waiting: Waiting,
+        clocks: Arc<Clocks>,
+        ending: CancellationToken,
+    ) -> Self {
+        Self { core, heard, waiting, clocks, ending, rate: SessionRate::default() }
+    }
+
+    /// Returns the sessions of a filter, the newest first.
+    pub async fn list(
+        &self,
+        filter: &HistoryFilter<SessionId>,
+    ) -> Result<Vec<Session>, ServiceError> {
+        let sessions = self.core.store.sessions(filter).await?.into_iter();
+        Ok(sessions.map(|session| self.shown_session(session)).collect())
+    }
+
+    /// Returns a session.
+    ///
+    /// # Errors
+    /// `SessionNotFound`.
+    pub async fn get(&self, id: &SessionId) -> Result<Session, ServiceError> {
+        let session = self.core.store.session(id).await?;
+        let session = session.ok_or_else(|| Refusal::SessionNotFound { session: id.clone() })?;
+        Ok(self.shown_session(session))
+    }
+
+    /// Returns an open session with the time of its last call. An ended session keeps the time that its end wrote.
+    fn shown_session(&self, session: Session) -> Session {
+        if session.ended.is_none() {
+            self.heard.inputs(&self.core).with_last_call(session)
+        } else {
+            session
+        }
+    }
+
+    /// Ends a session, and with it the process of its launch; without one at once. Nothing keeps its pair from starting again.
+    /// Ending one that has ended changes nothing.
+    ///
+    /// # Errors
+    /// `SessionNotFound`.
+    pub async fn end(&self, id: &SessionId) -> Result<(Session, LaunchId), ServiceError> {
+        let session = self.get(id).await?;
+        if session.ended.is_none() {
+            want_stop(&self.core, &self.heard, &session.launch, StopReason::Person, Duration::ZERO)
+                .await?;
+        }
+        Ok((self.get(id).await?, session.launch))
+    }
+}
