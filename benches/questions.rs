@@ -115,7 +115,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
     let mut times = Times::default();
     for _ in 0..N_CYCLES {
         let began = Instant::now();
-        let view = service.view().await?;
+        let view = service.coordinators.view().await?;
         let planned = plan(&Snapshot {
             now: view.at,
             coordinator: coordinator.clone(),

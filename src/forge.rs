@@ -263,7 +263,7 @@ pub async fn watch(
     let mut keeping = pin!(gates.keep(&service));
     loop {
         let newest = config.borrow_and_update().clone();
-        service.forget_forges();
+        service.forges.forget_all();
         warn_of_orphans(&service, &newest).await;
         let mut parts = parts_of(&service, state_dir, &newest, &pokes, &gates);
         tokio::select! {
@@ -290,9 +290,9 @@ fn parts_of(
 ) -> JoinSet<Infallible> {
     let mut parts = JoinSet::new();
     let settling = Arc::clone(service);
-    parts.spawn(async move { settling.settle_forge_items().await });
+    parts.spawn(async move { settling.forge_items.settle_all().await });
     let claiming = Arc::clone(service);
-    parts.spawn(async move { claiming.claim_waiting_items().await });
+    parts.spawn(async move { claiming.forges.claim_waiting_items().await });
     let (paused, settings, poll_interval) =
         (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
     let all = pokes.clone();
@@ -300,7 +300,7 @@ fn parts_of(
     if config.hosts.is_empty() {
         return parts;
     }
-    parts.spawn(look_at_once(Arc::clone(service), pokes.clone(), service.forge_looks()));
+    parts.spawn(look_at_once(Arc::clone(service), pokes.clone(), service.forges.looks()));
     let contexts = Arc::new(contexts::Contexts::new(state_dir));
     parts.spawn(past::forget(Arc::clone(service), Arc::clone(&contexts)));
     let habits = judge::Habits {
@@ -315,7 +315,7 @@ fn parts_of(
             parts.spawn(tokens::follow(Arc::clone(&seat), file.clone()));
         }
         let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
-        parts.spawn(performer.work(service.forge_news()));
+        parts.spawn(performer.work(service.forge_items.news()));
         for repository in &host.repositories {
             let poller = poller::Poller::new(Arc::clone(&seat), repository.clone(), habits.clone());
             parts.spawn(poller.watch(pokes.listen(repository.name.to_lowercase())));
@@ -333,7 +333,7 @@ async fn look_at_once(
     loop {
         looks.woken().await;
         pokes.wake_where(|_| true);
-        if let Err(error) = service.hurry_forge_items().await {
+        if let Err(error) = service.forge_items.hurry().await {
             tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "what has failed at forges is not tried before its time");
         }
     }
@@ -350,7 +350,7 @@ async fn ended(parts: &mut JoinSet<Infallible>) -> Infallible {
 
 /// Work that no repository of the configuration belongs to is neither stopped from its forge nor told there: say so.
 async fn warn_of_orphans(service: &Service, config: &Forges) {
-    let items = match service.forge_items().await {
+    let items = match service.forge_items.open().await {
         Ok(items) => items,
         Err(error) => {
             tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "could not look for items without a forge");

@@ -8,16 +8,13 @@ mod catalog;
 mod chats;
 mod cleanup;
 mod clocks;
-mod coordination;
+mod coordinators;
 mod core;
 mod creations;
 mod credentials;
 mod events;
-mod forge_board;
-mod forge_claims;
 mod forge_items;
-mod forge_settling;
-mod forge_waiting;
+mod forges;
 mod launches;
 mod older_clients;
 mod overdue;
@@ -37,7 +34,7 @@ pub mod world;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -48,12 +45,13 @@ pub use chats::Chats;
 pub use chats::agents::Pending;
 pub use chats::attendance::Attendance;
 pub use chats::people::{ChatPage, Conversation, OpenSessions};
-pub use coordination::{ServerView, Work};
+pub use coordinators::board::{CoordinatorStatus, CoordinatorView, Counters};
+pub use coordinators::{Coordinators, ServerView, Work};
 pub use credentials::{Credentials, MadeCredential};
 pub use events::{Follower, News};
-pub use forge_board::{ForgeHealth, ForgeStatus, RepositoryStatus};
-pub use forge_items::NewItem;
-pub use forge_waiting::{FreeItem, RepositoryKey, WaitingItem, Workers};
+pub use forge_items::{ForgeItems, NewItem};
+pub use forges::waiting::{FreeItem, RepositoryKey, WaitingItem, Workers};
+pub use forges::{ForgeHealth, ForgeStatus, Forges, RepositoryStatus};
 pub use launches::Launches;
 pub use launches::operate::{Force, StopTarget, Stopped};
 pub use launches::output::read_output;
@@ -66,7 +64,7 @@ pub use sessions::authenticate::Authenticated;
 pub use sessions::caller::Caller;
 pub use sessions::next_action::NextAction;
 pub use sessions::report::Report;
-pub use status::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
+pub use status::StatusView;
 pub use tasks::context::Progress;
 pub use tasks::create::{Created, Draft};
 pub use tasks::mine::MyTask;
@@ -82,8 +80,7 @@ use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::redact::Redactor;
 use crate::domain::retention::Retention;
 use crate::domain::{
-    AgentId, CoordinatorId, FileOwners, Guidance, Incarnations, Language, Refusal, Secret,
-    Timestamp,
+    AgentId, CoordinatorId, FileOwners, Guidance, Language, Refusal, Secret, Timestamp,
 };
 use crate::nudge::{Nudge, Wakeups};
 use crate::rows::Publish;
@@ -172,18 +169,17 @@ pub struct Service {
     pub catalog: Catalog,
     pub credentials: Credentials,
     pub tasks: Tasks,
+    pub coordinators: Coordinators,
+    pub forges: Forges,
+    pub forge_items: ForgeItems,
     pub chats: Chats,
     pub sessions: Sessions,
     pub launches: Launches,
     waiting: Waiting,
-    /// Tells this run of the server from all others.
-    run: u64,
     /// Cancelled when nobody is to wait here any more.
     ending: CancellationToken,
     heard: Heard,
-    coordinators: Arc<status::CoordinatorBoard>,
-    /// Which start of each coordinator elsewhere is the latest.
-    incarnations: Mutex<Incarnations>,
+    board: Arc<coordinators::board::CoordinatorBoard>,
     creations: Arc<creations::Creations>,
     shims: Arc<launches::shims::Shims>,
     pause_file: Arc<pause_file::PauseFile>,
@@ -191,7 +187,6 @@ pub struct Service {
     longest: Arc<cleanup::Longest>,
     attendances: Arc<chats::attendance::Attendances>,
     newsroom: Arc<events::Newsroom>,
-    forges: Arc<forge_board::ForgeBoard>,
 }
 
 /// Why a use case didn't succeed.
@@ -211,8 +206,6 @@ impl Service {
         settings: Settings,
         nudge: Nudge,
     ) -> Self {
-        let mut run = [0; 8];
-        world.fill(&mut run);
         let waiting = Waiting { coordinators: nudge, ..Waiting::default() };
         let totals = Arc::new(launches::totals::TotalsBoard::default());
         let publish: Publish = {
@@ -256,16 +249,24 @@ impl Service {
                 (Arc::clone(&creations), Arc::clone(&attendances)),
                 ending.clone(),
             ),
+            coordinators: Coordinators::new(
+                Arc::clone(&core),
+                heard.clone(),
+                waiting.clone(),
+                Arc::clone(&clocks),
+                boards.clone(),
+                ending.clone(),
+            ),
+            forges: Forges::new(Arc::clone(&core), waiting.clone(), boards.clone()),
+            forge_items: ForgeItems::new(Arc::clone(&core), heard.clone(), waiting.clone()),
             tasks: Tasks::new(Arc::clone(&core), heard.clone(), Arc::clone(&creations)),
             catalog: Catalog::new(Arc::clone(&core), heard.clone()),
             credentials: Credentials::new(Arc::clone(&core), waiting.credentials.clone()),
-            run: u64::from_ne_bytes(run),
             ending,
             core,
             waiting,
             heard,
-            coordinators: boards.coordinators,
-            incarnations: Mutex::default(),
+            board: boards.coordinators,
             creations,
             shims: boards.shims,
             pause_file: boards.pause_file,
@@ -273,7 +274,6 @@ impl Service {
             longest: Arc::default(),
             attendances,
             newsroom: Arc::default(),
-            forges: Arc::default(),
         }
     }
 
@@ -286,7 +286,7 @@ impl Service {
     pub fn refresh(&self) {
         audit::note("refresh", "coordinator", "all");
         self.waiting.coordinators.wake();
-        self.look_at_forges();
+        self.forges.look();
     }
 
     /// Starts nothing while there is a pause file, or starts again. Returns whether that has changed.
@@ -302,6 +302,11 @@ impl Service {
     /// Returns whether the pause file keeps agents from starting.
     pub fn are_starts_held(&self) -> bool {
         self.pause_file.exists()
+    }
+
+    /// Ends all waits for news; those who ask later aren't let wait either.
+    pub fn end_waits(&self) {
+        self.ending.cancel();
     }
 
     /// Hears whenever something new may become overdue; see [`Service::end_overdue`].

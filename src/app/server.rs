@@ -146,7 +146,7 @@ impl Server {
             is_news
         });
         // A reload reads the present state, even if the configuration is the same.
-        self.service.look_at_forges();
+        self.service.forges.look();
     }
 
     /// Binds the sockets that weren't inherited.

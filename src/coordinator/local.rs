@@ -17,7 +17,7 @@ pub struct LocalControlPlane {
 
 impl LocalControlPlane {
     pub fn new(service: Arc<Service>, id: CoordinatorId) -> Self {
-        service.keep_name(id.clone());
+        service.coordinators.keep_name(id.clone());
         Self { service, id }
     }
 }
@@ -32,7 +32,7 @@ impl ControlPlane for LocalControlPlane {
     }
 
     async fn observe(&self, _: &[Instance]) -> Result<ServerView, ControlError> {
-        self.service.view().await.map_err(failed("look at the server's state"))
+        self.service.coordinators.view().await.map_err(failed("look at the server's state"))
     }
 
     async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
@@ -83,7 +83,7 @@ impl ControlPlane for LocalControlPlane {
     }
 
     async fn report_status(&self, status: CoordinatorStatus) -> Result<(), ControlError> {
-        self.service.report_own_status(status);
+        self.service.coordinators.report_own(status);
         Ok(())
     }
 }

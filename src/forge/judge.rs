@@ -51,7 +51,7 @@ impl Judge {
         let answer = self.seat.find(&*forge, &item).await;
         let service = &self.seat.service;
         // As it is now: it may have come further while the forge was asked.
-        let item = service.forge_item(&item.id).await.map_err(|error| said(&error))?;
+        let item = service.forge_items.get(&item.id).await.map_err(|error| said(&error))?;
         // What the forge said of it is of before or after that; the next look tells.
         let Some(item) = item.filter(|item| item.revision == revision) else {
             return Ok(Judged::AskAgain);
@@ -62,7 +62,7 @@ impl Judge {
                 tracing::info!(item = %item.key, to, "a forge item was moved");
                 self.stop(&item, StopCause::Moved, is_checked).await
             }
-            Ok(FoundItem::Gone) => match service.note_missing(&item.id, true).await {
+            Ok(FoundItem::Gone) => match service.forge_items.note_missing(&item.id, true).await {
                 // Once may be a mistake of the forge, or of the token.
                 Ok(true) => self.stop(&item, StopCause::Gone, is_checked).await,
                 other => other.map(|_| Judged::AskAgain),
@@ -85,7 +85,7 @@ impl Judge {
     ) -> Result<Judged, ServiceError> {
         let service = &self.seat.service;
         if item.is_missing {
-            service.note_missing(&item.id, false).await?;
+            service.forge_items.note_missing(&item.id, false).await?;
         }
         match rules.judge(facts, Some(&item.state)) {
             Eligibility::Eligible => {
@@ -94,10 +94,10 @@ impl Judge {
                     return Ok(Judged::AskAgain);
                 }
                 if matches!(item.state, ItemState::Paused { .. }) {
-                    service.resume_item(&item.id, Eligibility::Eligible).await?;
+                    service.forge_items.resume(&item.id, Eligibility::Eligible).await?;
                     crash_point::reach(CrashPoint::ItemResumed);
                 } else if rules.is_asked_again(facts, &item.state) && item.owed.is_empty() {
-                    service.retry_item(&item.id).await?;
+                    service.forge_items.retry(&item.id).await?;
                 }
                 Ok(Judged::Finally)
             }
@@ -123,7 +123,7 @@ impl Judge {
         if !is_checked {
             return Ok(Judged::AskAgain);
         }
-        self.seat.service.stop_item(&item.id, cause).await?;
+        self.seat.service.forge_items.stop(&item.id, cause).await?;
         crash_point::reach(CrashPoint::ItemStopWanted);
         Ok(Judged::Finally)
     }

@@ -18,7 +18,7 @@ pub(super) async fn forget(service: Arc<Service>, contexts: Arc<Contexts>) -> In
         let completed =
             tokio::task::spawn_blocking(move || known.completed()).await.unwrap_or_default();
         for id in completed {
-            match service.forge_item(&id).await {
+            match service.forge_items.get(&id).await {
                 Ok(None) => {
                     let known = Arc::clone(&contexts);
                     let removed =

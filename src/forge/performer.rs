@@ -152,7 +152,7 @@ impl Performer {
 
     /// The items for which there is something to do now, and when the next one will be.
     async fn due(&self) -> (Vec<(Urgency, ItemId)>, Option<Instant>) {
-        let items = match self.seat.service.forge_items().await {
+        let items = match self.seat.service.forge_items.open().await {
             Ok(items) => items,
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "could not read what is owed to forges; will try again");
@@ -186,7 +186,7 @@ impl Performer {
     /// nothing tells.
     async fn serve(&self, id: ItemId) -> (ItemId, Option<Instant>) {
         loop {
-            let item = match self.seat.service.forge_item(&id).await {
+            let item = match self.seat.service.forge_items.get(&id).await {
                 Ok(item) => item,
                 Err(error) => {
                     tracing::warn!(error = %ErrorChain(&error), "could not read a forge item; will try again");
@@ -216,7 +216,7 @@ impl Performer {
         let done = match performed {
             Ok(()) => {
                 crash_point::reach(CrashPoint::ItemOwedDone);
-                let noted = self.seat.service.owed_is_done(id, &owed, None).await;
+                let noted = self.seat.service.forge_items.owed_is_done(id, &owed, None).await;
                 crash_point::reach(CrashPoint::ItemOwedNoted);
                 noted
             }
@@ -252,12 +252,16 @@ impl Performer {
                 } else {
                     tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "a forge item is not up to date; will try again");
                 }
-                self.seat.service.owed_has_failed(&item.id, owed, undone.setback(), &error).await
+                self.seat
+                    .service
+                    .forge_items
+                    .owed_has_failed(&item.id, owed, undone.setback(), &error)
+                    .await
             }
             Next::GiveUp => {
                 tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "given up for a forge item");
                 let given_up = format!("{what} given up: {error}");
-                self.seat.service.owed_is_done(&item.id, owed, Some(&given_up)).await
+                self.seat.service.forge_items.owed_is_done(&item.id, owed, Some(&given_up)).await
             }
         }
     }
@@ -304,7 +308,7 @@ impl Performer {
             ) => {
                 return match self.facts(forge, item).await? {
                     Ok(_) => Err(error.into()),
-                    Err(cause) => Ok(service.stop_item(&item.id, cause).await?),
+                    Err(cause) => Ok(service.forge_items.stop(&item.id, cause).await?),
                 };
             }
             comments => comments?,
@@ -312,22 +316,24 @@ impl Performer {
         // Tried again: meanwhile somebody may have taken it, and be ready with it. Then no label of it is ours to change.
         if after_comment.is_some_and(|after| self.is_of_another(&claimants, &comments, item, after))
         {
-            return Ok(service.lose_item(&item.id).await?);
+            return Ok(service.forge_items.lose(&item.id).await?);
         }
         // After the comments: whoever has claimed it by then has set the label before, and it isn't free.
         let facts = match self.facts(forge, item).await? {
             Ok(facts) => facts,
-            Err(cause) => return Ok(service.stop_item(&item.id, cause).await?),
+            Err(cause) => return Ok(service.forge_items.stop(&item.id, cause).await?),
         };
         if let Eligibility::Not(cause) = rules.judge(&facts, Some(&item.state)) {
-            return Ok(service.stop_item(&item.id, cause).await?);
+            return Ok(service.forge_items.stop(&item.id, cause).await?);
         }
         let after_comment = match after_comment {
             Some(after) => after,
-            None if !rules.is_free(&facts) => return Ok(service.lose_item(&item.id).await?),
+            None if !rules.is_free(&facts) => {
+                return Ok(service.forge_items.lose(&item.id).await?);
+            }
             None => {
                 let last = comments.iter().map(|comment| comment.id).max().unwrap_or(0);
-                service.look_at_item(&item.id, last).await?;
+                service.forge_items.look_at(&item.id, last).await?;
                 last
             }
         };
@@ -353,10 +359,13 @@ impl Performer {
         crash_point::reach(CrashPoint::ItemClaimed);
         if self.is_of_another(&claimants, &comments, item, after_comment) {
             tracing::info!(item = %item.key, host = item.key.host, "another coordinator was first at a forge item");
-            return Ok(service.lose_item(&item.id).await?);
+            return Ok(service.forge_items.lose(&item.id).await?);
         }
         let description = task_text::description(&item.key, &facts, &comments, &claimants);
-        service.win_item(&item.id, &task_text::title(&item.key, &facts), &description).await?;
+        service
+            .forge_items
+            .win(&item.id, &task_text::title(&item.key, &facts), &description)
+            .await?;
         crash_point::reach(CrashPoint::ItemWon);
         Ok(())
     }
@@ -458,7 +467,7 @@ impl Performer {
 
     async fn put_folder(&self, item: &ForgeItem, place: Place) -> Result<(), Undone> {
         let service = &self.seat.service;
-        let executions = service.executions_of_item(item).await?;
+        let executions = service.forge_items.executions_of(item).await?;
         let provider = service.catalog.agent(&item.agent).await.ok().map(|agent| agent.ai_type);
         let mut launches: Vec<_> =
             executions.iter().map(|execution| execution.launch.clone()).collect();

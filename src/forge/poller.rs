@@ -66,7 +66,7 @@ impl Poller {
         };
         let (project, agents) = (watched.project.clone(), watched.agents.clone());
         let workers = Workers { host: seat.place(), project, agents };
-        seat.service.watch_repository(repository.clone(), workers);
+        seat.service.forges.watch(repository.clone(), workers);
         let (judge, judging) = (Judge { seat, habits }, JoinSet::new());
         Self {
             judge,
@@ -131,7 +131,7 @@ impl Poller {
         self.n_looks += 1;
         if self.n_looks == 1 {
             let items =
-                self.judge.seat.service.forge_items().await.map_err(|error| said(&error))?;
+                self.judge.seat.service.forge_items.open().await.map_err(|error| said(&error))?;
             self.judge.seat.learn_names(&*forge, &items).await;
         }
         let (mut problem, mut unanswered) = (None, None);
@@ -141,7 +141,7 @@ impl Poller {
             let reads_pages = n_feeds == 1 || self.n_looks % N_LOOKS_A_PAGE == place as u64;
             let read = self.read_feed(&*forge, *feed, &rules, reads_pages, &mut problem).await;
             // What waits can be claimed while other lists are read.
-            self.judge.seat.service.serve_waiting_items();
+            self.judge.seat.service.forges.serve_waiting();
             match read {
                 Ok(()) => {}
                 Err(Unanswered::Failed(
@@ -311,11 +311,11 @@ impl Poller {
         }
         let (title, url) = (task_text::title(&key, item), item.url.clone());
         let service = &self.judge.seat.service;
-        service.add_waiting_item(&self.repository, FreeItem { key, title, url });
+        service.forges.add_waiting(&self.repository, FreeItem { key, title, url });
     }
 
     fn keep_waiting(&self, is_meant: impl Fn(ItemKind, u64) -> bool) {
-        self.judge.seat.service.keep_waiting_items(&self.repository, is_meant);
+        self.judge.seat.service.forges.keep_waiting(&self.repository, is_meant);
     }
 
     /// Finds out which items are to be asked for by themselves, and begins to.
@@ -328,7 +328,7 @@ impl Poller {
             if let ItemState::Paused { since } = item.state
                 && now.since(since) >= self.judge.habits.paused_task_expiry
             {
-                if let Err(error) = service.expire_item(&item.id).await {
+                if let Err(error) = service.forge_items.expire(&item.id).await {
                     self.problems.insert(here, said(&error));
                 }
             } else if is_watched(&item)
@@ -386,7 +386,7 @@ impl Poller {
     /// Our items of this repository that the forge has a say in.
     async fn ours(&self) -> Result<Vec<ForgeItem>, String> {
         let mut items =
-            self.judge.seat.service.forge_items().await.map_err(|error| said(&error))?;
+            self.judge.seat.service.forge_items.open().await.map_err(|error| said(&error))?;
         items.retain(|item| {
             self.judge.seat.has(item)
                 && self.judge.seat.is_called(&item.key.repository, &self.watched.name)

@@ -113,7 +113,7 @@ impl Seat {
         // Asked for before the daemon, or this configuration of it, began.
         seat.note_limit();
         let status = lock(&seat.status).clone();
-        seat.service.report_forge(place, &status);
+        seat.service.forges.report(place, &status);
         seat
     }
 
@@ -289,7 +289,7 @@ impl Seat {
             );
         }
         if after != before {
-            self.service.report_forge(self.place, &after);
+            self.service.forges.report(self.place, &after);
         }
     }
 
@@ -335,7 +335,7 @@ impl Seat {
                 "labels and comments of a forge wait: the writes of this hour are used up"
             );
         }
-        self.service.report_forge(self.place, &after);
+        self.service.forges.report(self.place, &after);
     }
 
     /// Shows a limit that was met by others, or before a restart.
@@ -383,7 +383,7 @@ impl Seat {
                 ForgeHealth::Unknown => {}
             }
         }
-        self.service.report_forge(self.place, &after);
+        self.service.forges.report(self.place, &after);
     }
 }
 

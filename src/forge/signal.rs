@@ -53,8 +53,8 @@ pub(super) async fn follow(
 }
 
 async fn pause_all(service: &Service) -> Result<(), crate::service::ServiceError> {
-    for item in service.forge_items().await? {
-        service.pause_item(&item.id).await?;
+    for item in service.forge_items.open().await? {
+        service.forge_items.pause(&item.id).await?;
         if matches!(item.state, ItemState::Active(Standing::Processing)) {
             crash_point::reach(CrashPoint::ItemPauseWanted);
         }

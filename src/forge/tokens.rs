@@ -21,7 +21,7 @@ pub(super) async fn follow(seat: Arc<Seat>, file: std::path::PathBuf) -> Infalli
         // Before the first wait, too: it may have changed since it was read.
         if matches!(seat.read_token_again(), Ok(true)) {
             tracing::info!(host = seat.config.host, file = %file.display(), "a forge has a new token");
-            seat.service.look_at_forges();
+            seat.service.forges.look();
         }
         let seen = match &folders {
             Some(folders) => folders.seen().await.map(drop),

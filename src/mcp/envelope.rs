@@ -373,8 +373,8 @@ impl Who for Coordinator {
         let id = incoming.parsed("coordinator_id")?;
         let incarnation = incoming.parsed("coordinator_incarnation")?;
         match &id {
-            Some(id) => incoming.service.hear_coordinator(id, incarnation)?,
-            None => incoming.service.hear_unnamed_coordinator(),
+            Some(id) => incoming.service.coordinators.hear(id, incarnation)?,
+            None => incoming.service.coordinators.hear_unnamed(),
         }
         // Scripts that use these tools do not say which start they are.
         if let (Some(_), Peer::Local(peer)) = (incarnation, &incoming.sender.peer) {

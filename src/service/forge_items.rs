@@ -3,7 +3,10 @@
 //! Each call is one transaction, and repeating it changes nothing. What the forge says is judged by
 //! `domain::forge`.
 
+mod settling;
+
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::event::NewEvent;
@@ -20,10 +23,12 @@ use crate::rows::{Transaction, executions, forge_items, launches, tasks};
 use crate::store::{Read, StoreError};
 
 use super::catalog::check_assignable;
+use super::core::Core;
 use super::tasks::mine::in_progress;
 use super::tasks::rules::{move_task, tasks_below};
 use super::tasks::{create_task, release_for};
-use super::{Inputs, NewTask, Service, ServiceError};
+use super::waiting::Waiting;
+use super::{Heard, Inputs, NewTask, ServiceError};
 
 /// An item that may become work.
 #[derive(Debug, Clone)]
@@ -36,86 +41,55 @@ pub struct NewItem {
     pub url: String,
 }
 
-impl Service {
+/// The work on items of forges.
+pub struct ForgeItems {
+    core: Arc<Core>,
+    heard: Heard,
+    waiting: Waiting,
+}
+
+impl ForgeItems {
+    pub(super) const fn new(core: Arc<Core>, heard: Heard, waiting: Waiting) -> Self {
+        Self { core, heard, waiting }
+    }
+
     /// Hears whenever something new is owed, or the pause file comes or goes.
-    pub fn forge_news(&self) -> Wakeups {
+    pub fn news(&self) -> Wakeups {
         self.waiting.forges.listen()
     }
 
-    /// Hears whenever forges are to be asked at once, also those that failed.
-    pub fn forge_looks(&self) -> Wakeups {
-        self.waiting.forge_looks.listen()
-    }
-
-    /// Makes forges be asked at once, as far as their limits allow it.
-    pub fn look_at_forges(&self) {
-        self.waiting.forge_looks.wake();
-    }
-
     /// Items for which there is something to do, by their beginning.
-    pub async fn forge_items(&self) -> Result<Vec<ForgeItem>, ServiceError> {
+    pub async fn open(&self) -> Result<Vec<ForgeItem>, ServiceError> {
         Ok(self.core.store.open_forge_items().await?)
     }
 
     /// Items that are over, the newest end first.
-    pub async fn past_forge_items(&self, limit: usize) -> Result<Vec<ForgeItem>, ServiceError> {
+    pub async fn past(&self, limit: usize) -> Result<Vec<ForgeItem>, ServiceError> {
         Ok(self.core.store.ended_forge_items(limit).await?)
     }
 
     /// One item, also one that is over.
-    pub async fn forge_item(&self, id: &ItemId) -> Result<Option<ForgeItem>, ServiceError> {
+    pub async fn get(&self, id: &ItemId) -> Result<Option<ForgeItem>, ServiceError> {
         Ok(self.core.store.forge_item(id).await?)
     }
 
     /// The item that a task was made of.
-    pub async fn forge_item_of_task(
-        &self,
-        task: &TaskId,
-    ) -> Result<Option<ForgeItem>, ServiceError> {
+    pub async fn of_task(&self, task: &TaskId) -> Result<Option<ForgeItem>, ServiceError> {
         Ok(self.core.store.forge_item_of_task(task).await?)
     }
 
     /// The work of agents on an item, the newest first.
-    pub async fn executions_of_item(
-        &self,
-        item: &ForgeItem,
-    ) -> Result<Vec<Execution>, ServiceError> {
+    pub async fn executions_of(&self, item: &ForgeItem) -> Result<Vec<Execution>, ServiceError> {
         Ok(self.core.store.executions_of_task(&item.task).await?)
     }
 
-    /// Writes down that an item is to be worked on; `None` if it is already. There is no task before it is sure that nobody else
-    /// was first ([`Service::win_item`]).
-    ///
-    /// # Errors
-    /// `AgentNotFound`, `ProjectNotFound`, `NotAssigned`.
-    pub async fn take_item(&self, new: &NewItem) -> Result<Option<ForgeItem>, ServiceError> {
-        let new = new.clone();
-        self.core
-            .write(move |tx| {
-                check_assignable(tx, Some(&new.agent), &new.project)?;
-                if forge_items::find_open(tx, &new.key)?.is_some() {
-                    return Ok(None);
-                }
-                let (id, task) = (tx.new_id(ItemId::PREFIX), tx.new_id(TaskId::PREFIX));
-                let (agent, project) = (new.agent.clone(), new.project.clone());
-                let item = ForgeItem {
-                    title: new.title.clone(),
-                    url: new.url.clone(),
-                    ..ForgeItem::new(id, task, new.key.clone(), agent, project, tx.now())
-                };
-                put_item(tx, None, &item)?;
-                Ok(Some(item))
-            })
-            .await
-    }
-
     /// Notes that claims up to this comment are of former work.
-    pub async fn look_at_item(
+    pub async fn look_at(
         &self,
         id: &ItemId,
         last_comment: u64,
     ) -> Result<Option<ForgeItem>, ServiceError> {
-        self.change_item(id, move |item, _| {
+        self.change(id, move |item, _| {
             matches!(item.state, ItemState::Claiming { after_comment: None }).then(|| ForgeItem {
                 state: ItemState::Claiming { after_comment: Some(last_comment) },
                 ..item.clone()
@@ -128,7 +102,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of a task that a person makes.
-    pub async fn win_item(
+    pub async fn win(
         &self,
         id: &ItemId,
         title: &str,
@@ -158,14 +132,14 @@ impl Service {
     }
 
     /// Leaves an item to whoever was first.
-    pub async fn lose_item(&self, id: &ItemId) -> Result<(), ServiceError> {
+    pub async fn lose(&self, id: &ItemId) -> Result<(), ServiceError> {
         let lost = |item: &ForgeItem, _| is_claiming(item).then(|| settle::lost(item));
-        self.change_item(id, lost).await.map(drop)
+        self.change(id, lost).await.map(drop)
     }
 
     /// Stops the work on an item: its task is cancelled and its agent ended, in one transaction.
-    /// What is owed for that comes when the agent is gone ([`Service::settle_forge_items`]).
-    pub async fn stop_item(&self, id: &ItemId, cause: StopCause) -> Result<(), ServiceError> {
+    /// What is owed for that comes when the agent is gone ([`ForgeItems::settle`]).
+    pub async fn stop(&self, id: &ItemId, cause: StopCause) -> Result<(), ServiceError> {
         let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
         self.core
             .write(move |tx| {
@@ -185,7 +159,7 @@ impl Service {
     }
 
     /// Pauses the work on an item: its task is blocked, and its agent told so.
-    pub async fn pause_item(&self, id: &ItemId) -> Result<(), ServiceError> {
+    pub async fn pause(&self, id: &ItemId) -> Result<(), ServiceError> {
         let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
         self.core
             .write(move |tx| {
@@ -212,7 +186,7 @@ impl Service {
     }
 
     /// Goes on with a paused item, or stops it, by what the forge says of it now.
-    pub async fn resume_item(&self, id: &ItemId, judged: Eligibility) -> Result<(), ServiceError> {
+    pub async fn resume(&self, id: &ItemId, judged: Eligibility) -> Result<(), ServiceError> {
         let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
         self.core
             .write(move |tx| {
@@ -232,7 +206,7 @@ impl Service {
     }
 
     /// Ends what was paused for too long.
-    pub async fn expire_item(&self, id: &ItemId) -> Result<(), ServiceError> {
+    pub async fn expire(&self, id: &ItemId) -> Result<(), ServiceError> {
         let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
         self.core
             .write(move |tx| {
@@ -249,7 +223,7 @@ impl Service {
     }
 
     /// Tries again what was put aside: somebody asks for it at the forge.
-    pub async fn retry_item(&self, id: &ItemId) -> Result<(), ServiceError> {
+    pub async fn retry(&self, id: &ItemId) -> Result<(), ServiceError> {
         let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
         self.core
             .write(move |tx| match find_open(tx, &id)? {
@@ -287,7 +261,7 @@ impl Service {
             let is_first = item.owed.first() == Some(&owed);
             is_first.then(|| item.clone().done(given_up.clone(), now))
         };
-        self.change_item(id, is_done).await.map(drop)
+        self.change(id, is_done).await.map(drop)
     }
 
     /// Notes that it failed, and is to be tried again.
@@ -303,22 +277,22 @@ impl Service {
             let is_first = item.owed.first() == Some(&owed);
             is_first.then(|| item.clone().failed(setback, error.clone(), now + item.delay(setback)))
         };
-        self.change_item(id, failed).await.map(drop)
+        self.change(id, failed).await.map(drop)
     }
 
     /// Ends the waits after failures: what is owed is tried again at once.
-    pub async fn hurry_forge_items(&self) -> Result<(), ServiceError> {
+    pub async fn hurry(&self) -> Result<(), ServiceError> {
         let is_late = |item: &ForgeItem| item.retry_at.is_some();
-        for item in self.forge_items().await?.iter().filter(|item| is_late(item)) {
+        for item in self.open().await?.iter().filter(|item| is_late(item)) {
             let hurried = move |item: &ForgeItem, _| {
                 is_late(item).then(|| ForgeItem { retry_at: None, ..item.clone() })
             };
-            self.change_item(&item.id, hurried).await?;
+            self.change(&item.id, hurried).await?;
         }
         Ok(())
     }
 
-    async fn change_item(
+    async fn change(
         &self,
         id: &ItemId,
         change: impl Fn(&ForgeItem, Timestamp) -> Option<ForgeItem> + Send + 'static,
@@ -337,6 +311,31 @@ impl Service {
             })
             .await
     }
+}
+
+/// Writes down that an item is to be worked on; `None` if it is already. There is no task before it is sure that nobody else
+/// was first ([`ForgeItems::win`]).
+///
+/// # Errors
+/// `AgentNotFound`, `ProjectNotFound`, `NotAssigned`.
+pub(super) async fn take(core: &Core, new: &NewItem) -> Result<Option<ForgeItem>, ServiceError> {
+    let new = new.clone();
+    core.write(move |tx| {
+        check_assignable(tx, Some(&new.agent), &new.project)?;
+        if forge_items::find_open(tx, &new.key)?.is_some() {
+            return Ok(None);
+        }
+        let (id, task) = (tx.new_id(ItemId::PREFIX), tx.new_id(TaskId::PREFIX));
+        let (agent, project) = (new.agent.clone(), new.project.clone());
+        let item = ForgeItem {
+            title: new.title.clone(),
+            url: new.url.clone(),
+            ..ForgeItem::new(id, task, new.key.clone(), agent, project, tx.now())
+        };
+        put_item(tx, None, &item)?;
+        Ok(Some(item))
+    })
+    .await
 }
 
 impl Inputs {
@@ -405,7 +404,7 @@ const fn is_claiming(item: &ForgeItem) -> bool {
 
 /// Returns the open launches that work on an item or a part of it, or may come to. A launch that
 /// has not asked for work yet does not count if there is other work for it.
-pub(super) fn launches_on(tx: &mut Read<'_>, item: &ForgeItem) -> Result<Vec<Launch>, StoreError> {
+fn launches_on(tx: &mut Read<'_>, item: &ForgeItem) -> Result<Vec<Launch>, StoreError> {
     let key = InstanceKey::new(item.agent.clone(), item.project.clone(), Purpose::Task);
     let below = tasks_below(tx, &item.task, |_| true)?;
     let mut tasks: BTreeSet<TaskId> = below.into_iter().map(|task| task.id).collect();

@@ -25,9 +25,9 @@ use crate::folder_watch::shared::SharedFolders;
 use crate::rows::output_tails;
 use crate::store::{HistoryFilter, LaunchFilter};
 
+use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
 use super::pause_file::PauseFile;
-use super::status::CoordinatorBoard;
 use super::waiting::Waiting;
 use super::{Heard, ServiceError};
 use shims::Shims;

@@ -31,7 +31,7 @@ impl ToolSpec for ListStopRequests {
         who: NamedCoordinator,
         _: NoInput,
     ) -> Result<Output, ServiceError> {
-        let work = service.wait_for_work(&who.0, None, Duration::ZERO).await?;
+        let work = service.coordinators.wait_for_work(&who.0, None, Duration::ZERO).await?;
         Ok(Output { success: true, stop_requests: StopRequest::all(&work) })
     }
 }

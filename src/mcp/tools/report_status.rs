@@ -73,7 +73,7 @@ impl ToolSpec for ReportStatus {
         who: NamedCoordinator,
         input: Input,
     ) -> Result<Done, ServiceError> {
-        service.report_status(CoordinatorStatus {
+        service.coordinators.report(CoordinatorStatus {
             coordinator: who.0,
             at: service.time(),
             // How long agents may stay is for their coordinator to know.

@@ -77,7 +77,8 @@ impl ToolSpec for WaitForWork {
         input: Input,
     ) -> Result<Output, ServiceError> {
         let patience = Duration::from_secs(input.timeout_seconds.min(MAX_WAIT));
-        let work = service.wait_for_work(&who.0, input.seen.as_deref(), patience).await?;
+        let work =
+            service.coordinators.wait_for_work(&who.0, input.seen.as_deref(), patience).await?;
         Ok(Output { success: true, stop_requests: StopRequest::all(&work), work })
     }
 }

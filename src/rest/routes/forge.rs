@@ -259,7 +259,7 @@ pub(super) fn routes() -> Api {
 }
 
 async fn hosts(State(state): State<RestState>) -> Json<Vec<ForgeBody>> {
-    Json(state.service.forges().into_iter().map(ForgeBody::from).collect())
+    Json(state.service.forges.all().into_iter().map(ForgeBody::from).collect())
 }
 
 async fn items(
@@ -270,7 +270,7 @@ async fn items(
     let limit = limit_of(query.limit)?;
     let body = ForgeItemBody::from;
     let mut items: Vec<ForgeItemBody> = if query.ended {
-        state.service.past_forge_items(limit).await?.into_iter().map(body).collect()
+        state.service.forge_items.past(limit).await?.into_iter().map(body).collect()
     } else {
         open_items(&state.service).await?
     };
@@ -284,8 +284,8 @@ async fn items(
 /// Those for which there is something to do, then those that wait, in the order of their turns.
 async fn open_items(service: &Service) -> Result<Vec<ForgeItemBody>, Problem> {
     // Before the others: what is claimed meanwhile is shown once, as that.
-    let waiting = service.waiting_forge_items();
-    let open = service.forge_items().await?;
+    let waiting = service.forges.waiting_items();
+    let open = service.forge_items.open().await?;
     let claimed: BTreeSet<ItemKey> = open.iter().map(|item| item.key.clone()).collect();
     let waiting = waiting.into_iter().filter(|item| !claimed.contains(&item.key));
     let waiting = waiting.zip(1..).map(|(item, position)| ForgeItemBody {

@@ -173,7 +173,7 @@ async fn part(
         Some(parent) => Some((parent.clone(), state.service.tasks.view(parent).await?.task.title)),
         None => None,
     };
-    let item = state.service.forge_item_of_task(&id).await?;
+    let item = state.service.forge_items.of_task(&id).await?;
     let source =
         item.map(|item| (item.key.to_string(), Some(item.url).filter(|url| is_safe_link(url))));
     let task = view.task;

@@ -239,7 +239,7 @@ pub async fn check_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
 
 /// Machines with a free slot for these keys.
 async fn possible_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) -> Vec<(usize, InstanceKey)> {
-    let view = sim.service().view().await.unwrap();
+    let view = sim.service().coordinators.view().await.unwrap();
     let mut starts = Vec::new();
     for host in hosts {
         let mut taken: BTreeMap<LaunchId, InstanceKey> = host.live().into_iter().collect();

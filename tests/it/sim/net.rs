@@ -268,7 +268,7 @@ impl ControlPlane for Way {
 
     async fn report_status(&self, status: CoordinatorStatus) -> Result<(), ControlError> {
         yield_now().await;
-        self.0.sim.service().report_status(status);
+        self.0.sim.service().coordinators.report(status);
         Ok(())
     }
 }

@@ -1,13 +1,21 @@
 //! How the forges are, as those who talk to them said last. In memory: it is said again after the next look.
 
+mod claims;
+pub(super) mod waiting;
+
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::forge::ForgeKind;
 use crate::domain::{AgentId, ProjectId, Timestamp};
+use crate::nudge::Wakeups;
 
-use super::Service;
-use super::forge_waiting::{RepositoryKey, WaitingItems};
+use super::coordinators::board::CoordinatorBoard;
+use super::core::Core;
+use super::launches::Boards;
+use super::pause_file::PauseFile;
+use super::waiting::Waiting;
+use waiting::{RepositoryKey, WaitingItems};
 
 /// A host, as it was at the last look.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,16 +59,16 @@ pub struct RepositoryStatus {
     pub n_assigned: usize,
     /// Of these, those that somebody else works on.
     pub n_elsewhere: usize,
-    /// Of these, those that wait for an agent and a slot. [`Service::forges`] knows it.
+    /// Of these, those that wait for an agent and a slot. [`Forges::all`] knows it.
     pub n_waiting: usize,
     /// What keeps items of it from being taken, or it from being looked at.
     pub problem: Option<String>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct ForgeBoard {
+struct ForgeBoard {
     hosts: Mutex<BTreeMap<usize, ForgeStatus>>,
-    pub(super) waiting: WaitingItems,
+    waiting: WaitingItems,
 }
 
 impl ForgeBoard {
@@ -69,12 +77,12 @@ impl ForgeBoard {
     }
 
     /// Whether the host with this place in the configuration takes claims now.
-    pub(super) fn takes_claims(&self, place: usize) -> bool {
+    fn takes_claims(&self, place: usize) -> bool {
         self.hosts().get(&place).is_some_and(ForgeStatus::takes_claims)
     }
 
     /// Whether a host takes no claims now, by what any of its tokens was told.
-    pub(super) fn is_in_trouble(&self, forge: ForgeKind, host: &str) -> bool {
+    fn is_in_trouble(&self, forge: ForgeKind, host: &str) -> bool {
         self.hosts()
             .values()
             .filter(|status| (status.forge, status.host.as_str()) == (forge, host))
@@ -101,10 +109,34 @@ impl ForgeHealth {
     }
 }
 
-impl Service {
+/// The forges, and the items there that wait for an agent.
+pub struct Forges {
+    core: Arc<Core>,
+    waiting: Waiting,
+    board: Arc<ForgeBoard>,
+    coordinators: Arc<CoordinatorBoard>,
+    pause_file: Arc<PauseFile>,
+}
+
+impl Forges {
+    pub(super) fn new(core: Arc<Core>, waiting: Waiting, boards: Boards) -> Self {
+        let Boards { coordinators, pause_file, .. } = boards;
+        Self { core, waiting, board: Arc::default(), coordinators, pause_file }
+    }
+
+    /// Hears whenever forges are to be asked at once, also those that failed.
+    pub fn looks(&self) -> Wakeups {
+        self.waiting.forge_looks.listen()
+    }
+
+    /// Makes forges be asked at once, as far as their limits allow it.
+    pub fn look(&self) {
+        self.waiting.forge_looks.wake();
+    }
+
     /// Keeps the newest word about a host, the `place`th of the configuration, for everyone who looks.
-    pub fn report_forge(&self, place: usize, status: &ForgeStatus) {
-        let before = self.forges.hosts().insert(place, status.clone());
+    pub fn report(&self, place: usize, status: &ForgeStatus) {
+        let before = self.board.hosts().insert(place, status.clone());
         if before.is_none_or(|before| {
             (before.health, before.writes_held_until) != (status.health, status.writes_held_until)
         }) {
@@ -113,20 +145,20 @@ impl Service {
     }
 
     /// Forgets all hosts: others are configured now.
-    pub fn forget_forges(&self) {
-        self.forges.hosts().clear();
-        self.forges.waiting.clear();
+    pub fn forget_all(&self) {
+        self.board.hosts().clear();
+        self.board.waiting.clear();
     }
 
     /// The hosts, in the order of the configuration.
-    pub fn forges(&self) -> Vec<ForgeStatus> {
-        let mut hosts: Vec<ForgeStatus> = self.forges.hosts().values().cloned().collect();
+    pub fn all(&self) -> Vec<ForgeStatus> {
+        let mut hosts: Vec<ForgeStatus> = self.board.hosts().values().cloned().collect();
         for host in &mut hosts {
             let (forge, name) = (host.forge, &host.host);
             for repository in &mut host.repositories {
                 let key =
                     RepositoryKey { forge, host: name.clone(), name: repository.name.clone() };
-                let (n_waiting, problem) = self.forges.waiting.state_of(&key);
+                let (n_waiting, problem) = self.board.waiting.state_of(&key);
                 repository.n_waiting = n_waiting;
                 repository.problem = repository.problem.take().or(problem);
             }

@@ -17,15 +17,16 @@ use crate::rows::{executions, forge_items, tasks};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
-use super::forge_items::{launches_on, put_item};
-use super::{Service, ServiceError};
+use super::ForgeItems;
+use super::{launches_on, put_item};
+use crate::service::ServiceError;
 
 /// After the store didn't answer.
 const RETRY: Duration = Duration::from_secs(5);
 
-impl Service {
+impl ForgeItems {
     /// Settles items as long as it is polled. Cancel-safe: each transaction is whole.
-    pub async fn settle_forge_items(&self) -> Infallible {
+    pub async fn settle_all(&self) -> Infallible {
         let work = &self.waiting.forge_work;
         let _interest = work.interest();
         let mut changes = work.nudge.listen();

@@ -20,10 +20,12 @@ use crate::rows::{agents, forge_items, launches, startable, tasks};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
-use super::forge_waiting::{RepositoryKey, Served};
-use super::status::KnownLimits;
-use super::tasks::mine::in_progress;
-use super::{NewItem, Service, ServiceError};
+use super::Forges;
+use super::waiting::{RepositoryKey, Served};
+use crate::service::coordinators::board::KnownLimits;
+use crate::service::forge_items::take;
+use crate::service::tasks::mine::in_progress;
+use crate::service::{NewItem, ServiceError};
 
 /// After the store did not answer.
 const RETRY: Duration = Duration::from_secs(5);
@@ -52,10 +54,10 @@ struct Pending {
     of_others: Vec<Start>,
 }
 
-impl Service {
+impl Forges {
     /// Claims items as long as it is polled. Cancel-safe: each claim is one transaction.
     pub async fn claim_waiting_items(&self) -> Infallible {
-        let mut looks = self.forges.waiting.nudge.listen();
+        let mut looks = self.board.waiting.nudge.listen();
         let mut items = self.waiting.forges.listen();
         let mut work = self.waiting.coordinators.listen();
         let mut reports = self.waiting.reports.listen();
@@ -77,9 +79,9 @@ impl Service {
     }
 
     async fn claim_what_can_start(&self) -> Result<(), ServiceError> {
-        let mut served = self.forges.waiting.to_serve();
+        let mut served = self.board.waiting.to_serve();
         // Items of a host that takes no claims would keep agents and slots from those of others.
-        served.retain(|line| self.forges.takes_claims(line.workers.host));
+        served.retain(|line| self.board.takes_claims(line.workers.host));
         if served.is_empty()
             || self.pause_file.exists()
             || self.core.store.paused_since().await?.is_some()
@@ -110,17 +112,17 @@ impl Service {
         while let Some(Turn { line, agent }) = queue::next(&lines, &busy, &capacity) {
             let start = lines[line].agents[agent];
             let Served { repository, .. } = &served[line];
-            let Some(item) = self.forges.waiting.first(repository) else {
+            let Some(item) = self.board.waiting.first(repository) else {
                 lines[line].agents.clear();
                 continue;
             };
             let (agent, project) = (start.key.agent.clone(), start.key.project.clone());
             let (key, title, url) = (item.key.clone(), item.title, item.url);
-            match self.take_item(&NewItem { key, agent, project, title, url }).await {
+            match take(&self.core, &NewItem { key, agent, project, title, url }).await {
                 Ok(taken) => {
                     let is_claimed = taken.is_some();
                     let claimed_by = taken.as_ref().map(|_| &start.key.agent);
-                    let turn = self.forges.waiting.remove(repository, &item.key, claimed_by);
+                    let turn = self.board.waiting.remove(repository, &item.key, claimed_by);
                     if is_claimed {
                         crash_point::reach(CrashPoint::ItemTaken);
                         lines[line].served = turn;
@@ -146,7 +148,7 @@ impl Service {
             key.project,
             ErrorChain(error)
         );
-        if self.forges.waiting.refuse(repository, &key.agent, &problem) {
+        if self.board.waiting.refuse(repository, &key.agent, &problem) {
             tracing::warn!(
                 host = repository.host,
                 repository = repository.name,
@@ -191,7 +193,7 @@ impl Service {
     fn is_stuck(&self, item: &ForgeItem) -> bool {
         let key = &item.key;
         matches!(item.state, ItemState::Claiming { .. })
-            && (item.n_attempts > 0 || self.forges.is_in_trouble(key.forge, &key.host))
+            && (item.n_attempts > 0 || self.board.is_in_trouble(key.forge, &key.host))
     }
 
     fn pending_starts(&self, facts: &Facts) -> Pending {

@@ -1,7 +1,7 @@
 //! The items of forges that wait for an agent and a slot, as the last looks at the forges showed them.
 //!
 //! They are in memory only: nothing is written down for an item that waits, here or at its forge, and the next look finds it again.
-//! `forge` fills this in, `forge_claims` takes from it.
+//! `forge` fills this in, `claims` takes from it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use crate::domain::forge::{ForgeKind, ItemKey, ItemKind, queue};
 use crate::domain::{AgentId, ProjectId, Timestamp};
 use crate::nudge::Nudge;
 
-use super::Service;
+use super::Forges;
 
 /// A watched repository, among those of all hosts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,19 +206,19 @@ impl WaitingItems {
     }
 }
 
-impl Service {
+impl Forges {
     /// Watches a repository from now on: what is free there waits for one of its agents.
-    pub fn watch_repository(&self, repository: RepositoryKey, workers: Workers) {
-        let mut lines = self.forges.waiting.lines();
+    pub fn watch(&self, repository: RepositoryKey, workers: Workers) {
+        let mut lines = self.board.waiting.lines();
         lines.n_seen += 1;
         let (number, items, problems) = (lines.n_seen, BTreeMap::new(), BTreeMap::new());
         lines.by_repository.insert(repository, Line { number, workers, items, problems });
     }
 
     /// Notes a free item. One that waits already keeps its place.
-    pub fn add_waiting_item(&self, repository: &RepositoryKey, item: FreeItem) {
+    pub fn add_waiting(&self, repository: &RepositoryKey, item: FreeItem) {
         let now = self.core.now();
-        let mut lines = self.forges.waiting.lines();
+        let mut lines = self.board.waiting.lines();
         lines.n_seen += 1;
         let number = lines.n_seen;
         if let Some(line) = lines.by_repository.get_mut(repository) {
@@ -232,23 +232,23 @@ impl Service {
     }
 
     /// Lets only those items of a repository wait that are meant: the others are not free any more.
-    pub fn keep_waiting_items(
+    pub fn keep_waiting(
         &self,
         repository: &RepositoryKey,
         is_meant: impl Fn(ItemKind, u64) -> bool,
     ) {
-        if let Some(line) = self.forges.waiting.lines().by_repository.get_mut(repository) {
+        if let Some(line) = self.board.waiting.lines().by_repository.get_mut(repository) {
             line.items.retain(|(kind, number), _| is_meant(*kind, *number));
         }
     }
 
     /// Claims what can be claimed now: a repository was looked at.
-    pub fn serve_waiting_items(&self) {
-        self.forges.waiting.nudge.wake();
+    pub fn serve_waiting(&self) {
+        self.board.waiting.nudge.wake();
     }
 
     /// The items that wait, in the order in which they come to their turn.
-    pub fn waiting_forge_items(&self) -> Vec<WaitingItem> {
-        self.forges.waiting.all()
+    pub fn waiting_items(&self) -> Vec<WaitingItem> {
+        self.board.waiting.all()
     }
 }

@@ -1,16 +1,26 @@
 //! What a coordinator sees of the server and tells it. It knows no task: only wanted starts, wanted stops, its own processes.
 
-use std::sync::{MutexGuard, PoisonError};
+pub(super) mod board;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::CoordinatorId;
 use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
 use crate::domain::limits;
 use crate::domain::{Candidate, LaunchFacts, Refusal, Timestamp};
 
-use super::{CoordinatorStatus, Service, ServiceError};
+use super::ServiceError;
+use super::clocks::Clocks;
+use super::core::Core;
+use super::launches::Boards;
+use super::launches::shims::Shims;
+use super::pause_file::PauseFile;
+use super::waiting::Waiting;
+use board::{CoordinatorBoard, CoordinatorStatus};
 
 /// The server's part of what a plan is made from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -60,7 +70,49 @@ pub struct Work {
     pub view: ServerView,
 }
 
-impl Service {
+/// The coordinators, here and elsewhere.
+pub struct Coordinators {
+    core: Arc<Core>,
+    heard: super::Heard,
+    waiting: Waiting,
+    clocks: Arc<Clocks>,
+    shims: Arc<Shims>,
+    pause_file: Arc<PauseFile>,
+    board: Arc<CoordinatorBoard>,
+    /// The latest start of each coordinator elsewhere.
+    incarnations: Mutex<Incarnations>,
+    /// Tells this run of the server from all others.
+    run: u64,
+    /// Cancelled when no call is to be held any more.
+    ending: CancellationToken,
+}
+
+impl Coordinators {
+    pub(super) fn new(
+        core: Arc<Core>,
+        heard: super::Heard,
+        waiting: Waiting,
+        clocks: Arc<Clocks>,
+        boards: Boards,
+        ending: CancellationToken,
+    ) -> Self {
+        let mut run = [0; 8];
+        core.world.fill(&mut run);
+        let Boards { shims, pause_file, coordinators, .. } = boards;
+        Self {
+            core,
+            heard,
+            waiting,
+            clocks,
+            shims,
+            pause_file,
+            board: coordinators,
+            incarnations: Mutex::default(),
+            run: u64::from_ne_bytes(run),
+            ending,
+        }
+    }
+
     /// Everything that may be started and all open launches, whoever keeps them.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
         let (at, backoff) = (self.core.now(), self.core.settings().backoff);
@@ -113,28 +165,23 @@ impl Service {
         Ok(Work { seen, view })
     }
 
-    /// Ends all waits for news; those who ask later aren't let wait either.
-    pub fn end_waits(&self) {
-        self.ending.cancel();
-    }
-
     /// How far the news have come, in this run of the server.
     fn mark(&self) -> String {
         format!("{:x}.{}", self.run, self.waiting.coordinators.n_wakeups())
     }
 
     /// Keeps the newest word of the coordinator in this process for everyone who looks.
-    pub fn report_own_status(&self, status: CoordinatorStatus) {
+    pub fn report_own(&self, status: CoordinatorStatus) {
         self.hear_status(status, true);
     }
 
     /// The same of a coordinator elsewhere.
-    pub fn report_status(&self, status: CoordinatorStatus) {
+    pub fn report(&self, status: CoordinatorStatus) {
         self.hear_status(status, false);
     }
 
     fn hear_status(&self, status: CoordinatorStatus, is_here: bool) {
-        if self.coordinators.put(status, is_here) {
+        if self.board.put(status, is_here) {
             self.waiting.reports.wake();
         }
     }
@@ -152,7 +199,7 @@ impl Service {
     ///
     /// # Errors
     /// `Superseded`, where a later start was heard.
-    pub fn hear_coordinator(
+    pub fn hear(
         &self,
         coordinator: &CoordinatorId,
         incarnation: Option<Incarnation>,
@@ -172,13 +219,13 @@ impl Service {
                 }
             }
         }
-        self.coordinators.heard_from(coordinator, self.core.now());
+        self.board.heard_from(coordinator, self.core.now());
         Ok(())
     }
 
     /// Notes that a coordinator without an id asked for something.
-    pub fn hear_unnamed_coordinator(&self) {
-        self.coordinators.heard_from_unlisted(self.core.now());
+    pub fn hear_unnamed(&self) {
+        self.board.heard_from_unlisted(self.core.now());
     }
 }
 

@@ -1,0 +1,201 @@
+//! What each coordinator last said of itself, and when it last asked for anything.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::domain::id::CoordinatorId;
+use crate::domain::plan::{Deferred, Limits};
+use crate::domain::{Instance, InstanceKey, Launch, Timestamp};
+
+/// A coordinator's view of itself, as of its last cycle that changed something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CoordinatorStatus {
+    pub coordinator: CoordinatorId,
+    pub at: Timestamp,
+    /// Of a coordinator elsewhere only `max_concurrent` is known.
+    pub limits: Limits,
+    pub instances: Vec<Instance>,
+    pub deferred: Vec<Deferred>,
+    pub counters: Counters,
+}
+
+/// What a coordinator has counted since its start.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
+pub struct Counters {
+    pub cycles: u64,
+    pub starts: u64,
+    pub adoptions: u64,
+    /// Processes that lived on when their agent had ended, and were ended.
+    #[serde(default)]
+    pub leaked: u64,
+    /// Work that no wake-up had announced; it should stay 0.
+    pub found_by_poll_only: u64,
+}
+
+/// The newest word of each coordinator, and when it last asked for anything. In memory: a coordinator says it again after its
+/// next cycle.
+#[derive(Debug, Default)]
+pub(in crate::service) struct CoordinatorBoard {
+    coordinators: Mutex<BTreeMap<CoordinatorId, OnBoard>>,
+    /// When a coordinator that does not report its status last asked for anything, and since when it does so.
+    unlisted: Mutex<Option<Unlisted>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Unlisted {
+    since: Timestamp,
+    at: Timestamp,
+}
+
+/// How many agents the coordinators that are there keep.
+#[derive(Debug)]
+pub(in crate::service) enum KnownLimits {
+    /// None is there.
+    Nobody,
+    /// One that does not report its status is there.
+    Unknown,
+    Of(Vec<(CoordinatorId, Limits)>),
+}
+
+#[derive(Debug)]
+struct OnBoard {
+    status: CoordinatorStatus,
+    heard_at: Timestamp,
+    /// In one process with the server: it is there as long as that is.
+    is_here: bool,
+}
+
+/// A coordinator that reports its status does so this soon after its first question.
+const REPORTED_AFTER: Duration = Duration::from_secs(10);
+
+/// A coordinator that has asked nothing for so long is not there: it asks for news every half minute.
+const SILENT_AFTER: Duration = Duration::from_mins(2);
+
+impl CoordinatorBoard {
+    /// Whether it says anything else than before, by what people look at.
+    pub(in crate::service) fn put(&self, status: CoordinatorStatus, is_here: bool) -> bool {
+        let (id, heard_at) = (status.coordinator.clone(), status.at);
+        let seen = |status: &CoordinatorStatus| {
+            let counters = Counters { cycles: 0, ..status.counters };
+            CoordinatorStatus { at: Timestamp::from_millis(0), counters, ..status.clone() }
+        };
+        let now = seen(&status);
+        let before = self.lock().insert(id, OnBoard { status, heard_at, is_here });
+        before.is_none_or(|before| seen(&before.status) != now)
+    }
+
+    pub(in crate::service) fn heard_from(&self, coordinator: &CoordinatorId, at: Timestamp) {
+        match self.lock().get_mut(coordinator) {
+            Some(known) => known.heard_at = at,
+            None => self.heard_from_unlisted(at),
+        }
+    }
+
+    /// A coordinator of an older form, or a script, asked for something. It is not listed.
+    pub(in crate::service) fn heard_from_unlisted(&self, at: Timestamp) {
+        let mut unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = unlisted.filter(|before| at.since(before.at) <= SILENT_AFTER);
+        *unlisted = Some(Unlisted { since: before.map_or(at, |before| before.since), at });
+    }
+
+    /// Whether it is there: somebody will do what is wanted of it.
+    pub(in crate::service) fn is_there(&self, coordinator: &CoordinatorId, now: Timestamp) -> bool {
+        self.lock().get(coordinator).is_some_and(|known| known.is_there(now))
+    }
+
+    /// Whether it is in one process with this server.
+    pub(in crate::service) fn is_here(&self, coordinator: &CoordinatorId) -> bool {
+        self.lock().get(coordinator).is_some_and(|known| known.is_here)
+    }
+
+    /// What a coordinator that is there said last about putting off the start of `key`.
+    pub(in crate::service) fn deferral_of(
+        &self,
+        key: &InstanceKey,
+        now: Timestamp,
+    ) -> Option<Deferred> {
+        let board = self.lock();
+        let there = board.values().filter(|known| known.is_there(now));
+        there
+            .flat_map(|known| &known.status.deferred)
+            .find(|deferred| deferred.key == *key)
+            .cloned()
+    }
+
+    /// The limits of the coordinators that are there.
+    pub(in crate::service) fn limits(&self, now: Timestamp) -> KnownLimits {
+        let limits: Vec<_> = self
+            .lock()
+            .iter()
+            .filter(|(_, known)| known.is_there(now))
+            .map(|(id, known)| (id.clone(), known.status.limits))
+            .collect();
+        let is_there = |unlisted: Unlisted| {
+            now.since(unlisted.at) <= SILENT_AFTER && now.since(unlisted.since) >= REPORTED_AFTER
+        };
+        if !limits.is_empty() {
+            KnownLimits::Of(limits)
+        } else if self.unlisted().is_some_and(is_there) {
+            KnownLimits::Unknown
+        } else {
+            KnownLimits::Nobody
+        }
+    }
+
+    /// Returns whether no coordinator that is there can end this launch. A claim without a process lapses by itself.
+    pub(in crate::service) fn is_abandoned(&self, launch: &Launch, now: Timestamp) -> bool {
+        let has_begun = launch.pid.is_some() || launch.authenticated_at.is_some();
+        let is_missing = |coordinator| !self.is_there(coordinator, now);
+        launch.is_open() && has_begun && launch.coordinator.as_ref().is_some_and(is_missing)
+    }
+
+    fn unlisted(&self) -> Option<Unlisted> {
+        *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::service) fn unlisted_at(&self) -> Option<Timestamp> {
+        self.unlisted().map(|unlisted| unlisted.at)
+    }
+
+    pub(in crate::service) fn all(&self, now: Timestamp) -> Vec<CoordinatorView> {
+        let board = self.lock();
+        let view = |known: &OnBoard| CoordinatorView {
+            status: known.status.clone(),
+            heard_at: if known.is_here { now } else { known.heard_at },
+            is_there: known.is_there(now),
+        };
+        board.values().map(view).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<CoordinatorId, OnBoard>> {
+        self.coordinators.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OnBoard {
+    fn is_there(&self, now: Timestamp) -> bool {
+        self.is_here || now.since(self.heard_at) <= SILENT_AFTER
+    }
+}
+
+/// A coordinator as its server sees it.
+#[derive(Debug, Clone)]
+pub struct CoordinatorView {
+    pub status: CoordinatorStatus,
+    /// When it last asked for anything.
+    pub heard_at: Timestamp,
+    /// Whether that was lately.
+    pub is_there: bool,
+}
