@@ -6,7 +6,6 @@
 pub mod audit;
 mod catalog;
 mod chats;
-mod cleanup;
 mod clocks;
 mod coordinators;
 mod core;
@@ -17,10 +16,8 @@ mod forge_items;
 mod forges;
 mod launches;
 mod older_clients;
-mod overdue;
 mod pause_file;
 pub mod recent;
-mod retention;
 mod revision;
 mod roster;
 mod sessions;
@@ -48,7 +45,7 @@ pub use chats::people::{ChatPage, Conversation, OpenSessions};
 pub use coordinators::board::{CoordinatorStatus, CoordinatorView, Counters};
 pub use coordinators::{Coordinators, ServerView, Work};
 pub use credentials::{Credentials, MadeCredential};
-pub use events::{Follower, News};
+pub use events::{Events, Follower, News};
 pub use forge_items::{ForgeItems, NewItem};
 pub use forges::waiting::{FreeItem, RepositoryKey, WaitingItem, Workers};
 pub use forges::{ForgeHealth, ForgeStatus, Forges, RepositoryStatus};
@@ -73,6 +70,7 @@ pub use tasks::status::StatusChange;
 pub use tasks::{NewTask, TaskEdit, TaskView, Tasks};
 
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
+pub use upkeep::Upkeep;
 
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
@@ -169,6 +167,8 @@ pub struct Service {
     pub catalog: Catalog,
     pub credentials: Credentials,
     pub tasks: Tasks,
+    pub events: Events,
+    pub upkeep: Upkeep,
     pub coordinators: Coordinators,
     pub forges: Forges,
     pub forge_items: ForgeItems,
@@ -178,15 +178,8 @@ pub struct Service {
     waiting: Waiting,
     /// Cancelled when nobody is to wait here any more.
     ending: CancellationToken,
-    heard: Heard,
     board: Arc<coordinators::board::CoordinatorBoard>,
-    creations: Arc<creations::Creations>,
-    shims: Arc<launches::shims::Shims>,
     pause_file: Arc<pause_file::PauseFile>,
-    clocks: Arc<clocks::Clocks>,
-    longest: Arc<cleanup::Longest>,
-    attendances: Arc<chats::attendance::Attendances>,
-    newsroom: Arc<events::Newsroom>,
 }
 
 /// Why a use case didn't succeed.
@@ -259,21 +252,23 @@ impl Service {
             ),
             forges: Forges::new(Arc::clone(&core), waiting.clone(), boards.clone()),
             forge_items: ForgeItems::new(Arc::clone(&core), heard.clone(), waiting.clone()),
+            events: Events::new(Arc::clone(&core), waiting.clone()),
+            upkeep: Upkeep::new(
+                Arc::clone(&core),
+                heard.clone(),
+                waiting.clone(),
+                Arc::clone(&clocks),
+                Arc::clone(&boards.shims),
+                (Arc::clone(&creations), attendances),
+            ),
             tasks: Tasks::new(Arc::clone(&core), heard.clone(), Arc::clone(&creations)),
             catalog: Catalog::new(Arc::clone(&core), heard.clone()),
             credentials: Credentials::new(Arc::clone(&core), waiting.credentials.clone()),
             ending,
             core,
             waiting,
-            heard,
             board: boards.coordinators,
-            creations,
-            shims: boards.shims,
             pause_file: boards.pause_file,
-            clocks,
-            longest: Arc::default(),
-            attendances,
-            newsroom: Arc::default(),
         }
     }
 
@@ -327,7 +322,7 @@ impl Service {
     /// Goes by other settings from the next decision on, and makes those look again whose deadlines they move. Where things are,
     /// and what tickets are made with, stays: what lies and lives there is this server's.
     pub fn reconfigure(&self, settings: Settings) {
-        self.longest.with(&self.settings());
+        self.upkeep.note_timeouts(&self.settings());
         self.core.reconfigure(settings);
         self.waiting.deadlines.wake();
         self.waiting.coordinators.wake();

@@ -200,11 +200,11 @@ impl Server {
         parts.spawn(async move { mirroring.chats.mirror_chats(serves).await });
         let (kept, serves) = (Arc::clone(service), serving.clone());
         parts.spawn(async move {
-            serves.run_until_cancelled(kept.look_after()).await;
+            serves.run_until_cancelled(kept.upkeep.look_after()).await;
         });
         let (told, serves) = (Arc::clone(service), serving.clone());
         parts.spawn(async move {
-            serves.run_until_cancelled(told.hand_out_events()).await;
+            serves.run_until_cancelled(told.events.hand_out()).await;
         });
         let (watching, serves) = (Arc::clone(service), serving.clone());
         let (forges, pokes, state_dir) =

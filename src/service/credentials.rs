@@ -182,24 +182,23 @@ impl Credentials {
             })
             .await
     }
+}
 
-    /// Forgets what has ended and nobody asks for any more.
-    pub(super) async fn forget_old(&self) -> Result<(), ServiceError> {
-        let now = self.core.now();
-        let mut old = self.core.store.credentials().await?;
-        old.retain(|credential| credential.is_forgettable(now));
-        if old.is_empty() {
-            return Ok(());
-        }
-        self.core
-            .write(move |tx| {
-                for credential in &old {
-                    credentials::forget(tx, &credential.id)?;
-                }
-                Ok(())
-            })
-            .await
+/// Forgets what has ended and nobody asks for any more.
+pub(super) async fn forget_old(core: &Core) -> Result<(), ServiceError> {
+    let now = core.now();
+    let mut old = core.store.credentials().await?;
+    old.retain(|credential| credential.is_forgettable(now));
+    if old.is_empty() {
+        return Ok(());
     }
+    core.write(move |tx| {
+        for credential in &old {
+            credentials::forget(tx, &credential.id)?;
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Adds a credential with this secret.

@@ -14,7 +14,9 @@ use crate::domain::event::Event;
 use crate::nudge::sleep_until;
 use crate::telemetry::ErrorChain;
 
-use super::{Service, ServiceError};
+use super::ServiceError;
+use super::core::Core;
+use super::waiting::Waiting;
 
 /// Batches that a follower may be behind before it reads for itself.
 const MAX_BEHIND: usize = 256;
@@ -27,7 +29,7 @@ const STATUS_PAUSE: Duration = Duration::from_millis(200);
 
 /// Hands out what happens.
 #[derive(Debug)]
-pub(super) struct Newsroom(broadcast::Sender<Handed>);
+struct Newsroom(broadcast::Sender<Handed>);
 
 impl Default for Newsroom {
     fn default() -> Self {
@@ -51,7 +53,7 @@ enum Handed {
 pub enum News {
     /// What happened, in order; never empty.
     Events(Arc<[Event]>),
-    /// What coordinators say of themselves is different; [`Service::status`] has it.
+    /// What coordinators say of themselves is different; [`Service::status`](super::Service::status) has it.
     Status,
     /// Of what came after the last event it had seen, some is not kept any more. It goes on after this number.
     Lost { newest: i64 },
@@ -59,7 +61,7 @@ pub enum News {
 
 /// Somebody who follows.
 pub struct Follower {
-    service: Arc<Service>,
+    core: Arc<Core>,
     handed: broadcast::Receiver<Handed>,
     /// The last one it has seen.
     after: i64,
@@ -67,25 +69,36 @@ pub struct Follower {
     is_behind: bool,
 }
 
-impl Service {
+/// What happens, for all who follow it.
+pub struct Events {
+    core: Arc<Core>,
+    waiting: Waiting,
+    newsroom: Newsroom,
+}
+
+impl Events {
+    pub(super) fn new(core: Arc<Core>, waiting: Waiting) -> Self {
+        Self { core, waiting, newsroom: Newsroom::default() }
+    }
+
     /// The number of the newest event; 0 before the first.
-    pub async fn newest_event(&self) -> Result<i64, ServiceError> {
+    pub async fn newest(&self) -> Result<i64, ServiceError> {
         Ok(self.core.store.event_span().await?.newest)
     }
 
     /// Follows what happens after the event with this number, or from now on.
-    pub async fn follow(self: &Arc<Self>, after: Option<i64>) -> Result<Follower, ServiceError> {
+    pub async fn follow(&self, after: Option<i64>) -> Result<Follower, ServiceError> {
         // First of all, so that nothing falls between what is read and what is handed out.
         let handed = self.newsroom.0.subscribe();
         let (after, is_behind) = match after {
             Some(after) => (after, true),
             None => (self.core.store.event_span().await?.newest, false),
         };
-        Ok(Follower { service: Arc::clone(self), handed, after, is_behind })
+        Ok(Follower { core: Arc::clone(&self.core), handed, after, is_behind })
     }
 
     /// Hands out what happens, as long as it is polled. Cancel-safe: who follows reads what is missing.
-    pub async fn hand_out_events(&self) -> Infallible {
+    pub async fn hand_out(&self) -> Infallible {
         let (mut commits, mut reports) =
             (self.waiting.events.listen(), self.waiting.reports.listen());
         let (mut last, mut again_at, mut status_from, mut status_at) =
@@ -178,7 +191,7 @@ impl Follower {
                     }));
                 }
                 Err(broadcast::error::RecvError::Lagged(_)) => self.is_behind = true,
-                // The service has the sender, and this has the service.
+                // The sender is there as long as the server.
                 Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
             }
         }
@@ -186,12 +199,12 @@ impl Follower {
 
     /// What the store has after the last that was seen; `None` if that is all there is.
     async fn catch_up(&mut self) -> Result<Option<News>, ServiceError> {
-        let span = self.service.core.store.event_span().await?;
+        let span = self.core.store.event_span().await?;
         if span.has_lost_after(self.after) {
             self.after = span.newest;
             return Ok(Some(News::Lost { newest: span.newest }));
         }
-        let events = self.service.core.store.events(self.after, MAX_BATCH).await?;
+        let events = self.core.store.events(self.after, MAX_BATCH).await?;
         let Some(last) = events.last() else {
             return Ok(None);
         };

@@ -1,22 +1,61 @@
 //! When what runs out of time is looked at: the cleanup in its interval, what patience ends when that is due.
 
+mod cleanup;
+mod overdue;
+mod retention;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::Service;
-use super::chats::attendance::end_left;
+use super::chats::attendance::{Attendances, end_left};
+use super::clocks::Clocks;
+use super::core::Core;
+use super::creations::Creations;
+use super::launches::shims::Shims;
+use super::waiting::Waiting;
+use super::{Heard, Settings};
 use crate::nudge::sleep_until;
 use crate::telemetry::ErrorChain;
+use cleanup::Longest;
 
-impl Service {
+/// The work that time makes, in the background.
+pub struct Upkeep {
+    core: Arc<Core>,
+    heard: Heard,
+    waiting: Waiting,
+    clocks: Arc<Clocks>,
+    shims: Arc<Shims>,
+    creations: Arc<Creations>,
+    attendances: Arc<Attendances>,
+    longest: Longest,
+}
+
+impl Upkeep {
+    pub(super) fn new(
+        core: Arc<Core>,
+        heard: Heard,
+        waiting: Waiting,
+        clocks: Arc<Clocks>,
+        shims: Arc<Shims>,
+        boards: (Arc<Creations>, Arc<Attendances>),
+    ) -> Self {
+        let ((creations, attendances), longest) = (boards, Longest::default());
+        Self { core, heard, waiting, clocks, shims, creations, attendances, longest }
+    }
+
+    /// Notes time-outs that are about to be replaced: claims that were made with them keep them.
+    pub(super) fn note_timeouts(&self, settings: &Settings) {
+        self.longest.with(settings);
+    }
+
     /// Ends what has run out of time, as long as it is polled. Cancel-safe: what is stored is stored as a whole.
     pub async fn look_after(&self) -> Infallible {
         let mut settings = self.core.settings();
         let mut ticks = ticks_of(settings.cleanup_interval);
-        let mut deadlines = self.deadlines();
+        let mut deadlines = self.waiting.deadlines.listen();
         let mut departures = self.attendances.departures.listen();
         let mut next_at: Option<Instant> = None;
         loop {

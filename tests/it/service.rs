@@ -190,8 +190,8 @@ async fn what_could_not_be_read_at_once_is_told_when_it_can() {
     let path = folder.path().join("store.db");
     let store = Arc::new(SqliteStore::open(&path).await.unwrap());
     let service = Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new()));
-    let mut follower = service.follow(None).await.unwrap();
-    let mut handing_out = pin!(service.hand_out_events());
+    let mut follower = service.events.follow(None).await.unwrap();
+    let mut handing_out = pin!(service.events.hand_out());
     assert!(futures::poll!(&mut handing_out).is_pending());
     service.launches.stop(&StopTarget::All, Force::No).await.unwrap();
     let stranger = Connection::open(&path).unwrap();

@@ -316,6 +316,6 @@ async fn look_after(service: Arc<Service>, mut run: watch::Receiver<u64>) {
     tokio::select! {
         biased;
         _ = run.changed() => {}
-        never = service.look_after() => match never {},
+        never = service.upkeep.look_after() => match never {},
     }
 }

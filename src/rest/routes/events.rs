@@ -178,7 +178,7 @@ pub(in crate::rest) async fn stream(
         Some(id) => Some(last_event_id(id.as_bytes())?),
         None => after,
     };
-    let follower = state.service.follow(after).await?;
+    let follower = state.service.events.follow(after).await?;
     let mut greeting = format!("retry: {RETRY}\n");
     if after.is_none() {
         // Who is cut off before anything happens comes back with it.

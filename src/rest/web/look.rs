@@ -76,7 +76,7 @@ impl FromRequestParts<RestState> for Frame {
 
     async fn from_request_parts(parts: &mut Parts, state: &RestState) -> Result<Self, Problem> {
         // Before anything that is shown is read.
-        let newest_event = state.service.newest_event().await?;
+        let newest_event = state.service.events.newest().await?;
         let operator = parts.extensions.get().cloned();
         Ok(Self { newest_event, operator, ..Self::of(&parts.headers) })
     }

@@ -60,7 +60,7 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
 
     let service = service(&store, Retention::default());
     for _ in 0..2 {
-        service.cleanup().await.unwrap();
+        service.upkeep.cleanup().await.unwrap();
         for (launch, is_kept) in [
             ("l_done", false),
             ("l_older", false),
@@ -87,6 +87,7 @@ async fn young_history_stays() {
     make(&store, vec![ended("l")]).await;
     let century = Duration::from_hours(24 * 36_525);
     service(&store, Retention { history: century, ..Retention::default() })
+        .upkeep
         .cleanup()
         .await
         .unwrap();
@@ -98,12 +99,12 @@ async fn who_has_not_read_events_that_are_gone_is_told_so() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     make(&store, (0..5_000).map(event).collect()).await;
     let service = service(&store, Retention::default());
-    service.cleanup().await.unwrap();
+    service.upkeep.cleanup().await.unwrap();
     let span = store.event_span().await.unwrap();
     assert_eq!((span.oldest, span.newest), (5_000, 5_000), "the newest stays");
-    let mut late = service.follow(Some(17)).await.unwrap();
+    let mut late = service.events.follow(Some(17)).await.unwrap();
     assert!(matches!(late.next().await.unwrap(), News::Lost { newest: 5_000 }));
-    let mut in_time = service.follow(Some(4_999)).await.unwrap();
+    let mut in_time = service.events.follow(Some(4_999)).await.unwrap();
     let News::Events(events) = in_time.next().await.unwrap() else { panic!("events") };
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [5_000]);
     // Numbers are not used again.
@@ -119,10 +120,14 @@ async fn what_was_said_goes_as_far_as_it_was_answered_and_only_where_that_is_wan
     let key = InstanceKey::new(id("a"), id("p"), Purpose::Chat);
     make(&store, vec![Row::Pair(PairRecord { read_up_to: 2, ..PairRecord::new(key) })]).await;
     let filter = MessageFilter::oldest(id("a"), id("p"), 9);
-    service(&store, Retention::default()).cleanup().await.unwrap();
+    service(&store, Retention::default()).upkeep.cleanup().await.unwrap();
     assert_eq!(store.messages(&filter).await.unwrap().len(), 3);
     let day = Some(Duration::from_hours(24));
-    service(&store, Retention { chats: day, ..Retention::default() }).cleanup().await.unwrap();
+    service(&store, Retention { chats: day, ..Retention::default() })
+        .upkeep
+        .cleanup()
+        .await
+        .unwrap();
     let left = store.messages(&filter).await.unwrap();
     assert_eq!(left.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["m3"]);
 }

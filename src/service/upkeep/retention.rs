@@ -9,7 +9,8 @@ use crate::rows::{Transaction, events, forge_items, launches, messages, pairs, t
 use crate::store::{Read, StoreError};
 use crate::telemetry::counters;
 
-use super::{Service, ServiceError};
+use super::Upkeep;
+use crate::service::ServiceError;
 
 /// Launches that are looked at together.
 const PAGE: usize = 100;
@@ -18,9 +19,9 @@ const MAX_LAUNCHES: u64 = 1_000;
 /// Events of one transaction; of messages it is all of a chat, which are few.
 const MAX_EVENTS: i64 = 2_000;
 
-impl Service {
+impl Upkeep {
     /// Forgets what is old and needed no more. Cancel-safe: each transaction is whole.
-    pub(super) async fn forget_the_past(&self) -> Result<(), ServiceError> {
+    pub(in crate::service) async fn forget_the_past(&self) -> Result<(), ServiceError> {
         let n_launches = self.forget_launches().await?;
         let n_events = self.forget_events().await?;
         let n_chats = self.forget_messages().await?;

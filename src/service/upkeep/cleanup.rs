@@ -12,10 +12,12 @@ use crate::domain::stopwatch::AtFirst;
 use crate::domain::{Launch, LaunchId, LaunchState, Session, SessionId, Timestamp};
 use crate::rows::{launches, sessions};
 
-use super::clocks::{Look, Subject};
-use super::launches::accounts;
-use super::launches::change::{happen_logged, log_end, want_stop};
-use super::{Service, ServiceError, Settings};
+use super::Upkeep;
+use crate::service::clocks::{Look, Subject};
+use crate::service::credentials;
+use crate::service::launches::accounts;
+use crate::service::launches::change::{happen_logged, log_end, want_stop};
+use crate::service::{ServiceError, Settings};
 use crate::telemetry::ErrorChain;
 
 /// Patience beyond every time-out with a claim whose process nobody reported.
@@ -24,14 +26,14 @@ const CLAIM_MARGIN: Duration = Duration::from_secs(30);
 /// The longest time for a start and for a stop, in milliseconds, that counted in this run of the server: a claim has the time that it
 /// was made with.
 #[derive(Debug, Default)]
-pub(super) struct Longest {
+pub(in crate::service) struct Longest {
     start: AtomicU64,
     stop: AtomicU64,
 }
 
 impl Longest {
     /// Those of `settings` counted in.
-    pub(super) fn with(&self, settings: &Settings) -> (Duration, Duration) {
+    pub(in crate::service) fn with(&self, settings: &Settings) -> (Duration, Duration) {
         let longest = |all: &AtomicU64, one: Duration| {
             let one = u64::try_from(one.as_millis()).unwrap_or(u64::MAX);
             Duration::from_millis(all.fetch_max(one, Ordering::Relaxed).max(one))
@@ -40,7 +42,7 @@ impl Longest {
     }
 }
 
-impl Service {
+impl Upkeep {
     /// Ends what has run out of time and writes down when each session was last seen.
     pub async fn cleanup(&self) -> Result<(), ServiceError> {
         let began = self.clocks.moment();
@@ -57,7 +59,7 @@ impl Service {
         }
         self.clocks.end_look(Look::Cleanup, began);
         accounts::correct(&self.core).await?;
-        self.credentials.forget_old().await?;
+        credentials::forget_old(&self.core).await?;
         self.write_down_activity().await?;
         self.forget_the_past().await
     }

@@ -8,13 +8,14 @@ use std::time::Duration;
 use crate::domain::StopReason;
 use crate::domain::stopwatch::AtFirst;
 
-use super::chats::silence;
-use super::clocks::{Look, Subject};
-use super::launches::change::want_stop;
-use super::sessions::next_action::PAUSE_BETWEEN_POLLS;
-use super::{Service, ServiceError};
+use super::Upkeep;
+use crate::service::ServiceError;
+use crate::service::chats::silence;
+use crate::service::clocks::{Look, Subject};
+use crate::service::launches::change::want_stop;
+use crate::service::sessions::next_action::PAUSE_BETWEEN_POLLS;
 
-impl Service {
+impl Upkeep {
     /// Wants a stop of every launch whose patience is at its end, and says how long to wait until the next can be; `None`: until
     /// something new may become overdue.
     pub async fn end_overdue(&self) -> Result<Option<Duration>, ServiceError> {
