@@ -19,7 +19,6 @@ mod older_clients;
 mod pause_file;
 pub mod recent;
 mod revision;
-mod roster;
 mod sessions;
 mod status;
 mod tasks;
@@ -37,6 +36,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub use catalog::manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
+pub use catalog::roster::ActiveProject;
 pub use catalog::{AgentEdit, Catalog, ProjectEdit};
 pub use chats::Chats;
 pub use chats::agents::Pending;
@@ -55,13 +55,12 @@ pub use launches::output::read_output;
 pub use launches::start::{Claim, ShouldStart};
 pub use launches::why::Why;
 pub use older_clients::{AgentAction, ManagedAgent};
-pub use roster::{ActiveProject, Health};
 pub use sessions::Sessions;
 pub use sessions::authenticate::Authenticated;
 pub use sessions::caller::Caller;
 pub use sessions::next_action::NextAction;
 pub use sessions::report::Report;
-pub use status::StatusView;
+pub use status::{Health, StatusView};
 pub use tasks::context::Progress;
 pub use tasks::create::{Created, Draft};
 pub use tasks::mine::MyTask;
@@ -84,8 +83,14 @@ use crate::nudge::{Nudge, Wakeups};
 use crate::rows::Publish;
 use crate::rows::adapter::SqliteStore;
 use crate::store::StoreError;
+use chats::attendance::Attendances;
+use clocks::Clocks;
+use coordinators::board::CoordinatorBoard;
 use core::Core;
-use launches::Boards;
+use creations::Creations;
+use launches::shims::Shims;
+use launches::totals::TotalsBoard;
+use pause_file::PauseFile;
 use waiting::Waiting;
 use world::World;
 
@@ -161,25 +166,42 @@ pub struct ChatSettings {
     pub idle_timeout: Duration,
 }
 
-/// The server side of the program: all state, all rights.
-pub struct Service {
+/// The parts that several owners use. Each takes what it needs.
+#[derive(Clone)]
+struct Shared {
     core: Arc<Core>,
+    heard: Heard,
+    waiting: Waiting,
+    clocks: Arc<Clocks>,
+    creations: Arc<Creations>,
+    attendances: Arc<Attendances>,
+    shims: Arc<Shims>,
+    pause_file: Arc<PauseFile>,
+    coordinators: Arc<CoordinatorBoard>,
+    totals: Arc<TotalsBoard>,
+    /// Cancelled when no call is to be held any more.
+    ending: CancellationToken,
+}
+
+/// The server side of the program: all state, all rights. Each owner has the use cases of one subject; what concerns several of
+/// them is here.
+pub struct Service {
     pub catalog: Catalog,
     pub credentials: Credentials,
     pub tasks: Tasks,
-    pub events: Events,
-    pub upkeep: Upkeep,
+    pub launches: Launches,
+    pub sessions: Sessions,
+    pub chats: Chats,
     pub coordinators: Coordinators,
     pub forges: Forges,
     pub forge_items: ForgeItems,
-    pub chats: Chats,
-    pub sessions: Sessions,
-    pub launches: Launches,
+    pub events: Events,
+    pub upkeep: Upkeep,
+    core: Arc<Core>,
     waiting: Waiting,
-    /// Cancelled when nobody is to wait here any more.
+    board: Arc<CoordinatorBoard>,
+    pause_file: Arc<PauseFile>,
     ending: CancellationToken,
-    board: Arc<coordinators::board::CoordinatorBoard>,
-    pause_file: Arc<pause_file::PauseFile>,
 }
 
 /// Why a use case didn't succeed.
@@ -200,7 +222,7 @@ impl Service {
         nudge: Nudge,
     ) -> Self {
         let waiting = Waiting { coordinators: nudge, ..Waiting::default() };
-        let totals = Arc::new(launches::totals::TotalsBoard::default());
+        let totals = Arc::new(TotalsBoard::default());
         let publish: Publish = {
             let (waiting, totals) = (waiting.clone(), Arc::clone(&totals));
             Arc::new(move |published| {
@@ -208,67 +230,36 @@ impl Service {
                 waiting.wake(published.wakes);
             })
         };
-        let clocks = Arc::new(clocks::Clocks::new(Arc::clone(&world)));
-        let core = Arc::new(Core::new(store, world, settings, publish));
-        let heard = Heard::default();
-        let creations = Arc::<creations::Creations>::default();
-        let ending = CancellationToken::new();
-        let attendances = Arc::<chats::attendance::Attendances>::default();
-        let boards = Boards {
+        let shared = Shared {
+            clocks: Arc::new(Clocks::new(Arc::clone(&world))),
+            core: Arc::new(Core::new(store, world, settings, publish)),
+            heard: Heard::default(),
+            waiting,
+            creations: Arc::default(),
+            attendances: Arc::default(),
             shims: Arc::default(),
             pause_file: Arc::default(),
             coordinators: Arc::default(),
             totals,
+            ending: CancellationToken::new(),
         };
         Self {
-            launches: Launches::new(
-                Arc::clone(&core),
-                heard.clone(),
-                waiting.clone(),
-                boards.clone(),
-            ),
-            sessions: Sessions::new(
-                Arc::clone(&core),
-                heard.clone(),
-                waiting.clone(),
-                Arc::clone(&clocks),
-                ending.clone(),
-            ),
-            chats: Chats::new(
-                Arc::clone(&core),
-                heard.clone(),
-                waiting.clone(),
-                Arc::clone(&clocks),
-                (Arc::clone(&creations), Arc::clone(&attendances)),
-                ending.clone(),
-            ),
-            coordinators: Coordinators::new(
-                Arc::clone(&core),
-                heard.clone(),
-                waiting.clone(),
-                Arc::clone(&clocks),
-                boards.clone(),
-                ending.clone(),
-            ),
-            forges: Forges::new(Arc::clone(&core), waiting.clone(), boards.clone()),
-            forge_items: ForgeItems::new(Arc::clone(&core), heard.clone(), waiting.clone()),
-            events: Events::new(Arc::clone(&core), waiting.clone()),
-            upkeep: Upkeep::new(
-                Arc::clone(&core),
-                heard.clone(),
-                waiting.clone(),
-                Arc::clone(&clocks),
-                Arc::clone(&boards.shims),
-                (Arc::clone(&creations), attendances),
-            ),
-            tasks: Tasks::new(Arc::clone(&core), heard.clone(), Arc::clone(&creations)),
-            catalog: Catalog::new(Arc::clone(&core), heard.clone()),
-            credentials: Credentials::new(Arc::clone(&core), waiting.credentials.clone()),
-            ending,
-            core,
-            waiting,
-            board: boards.coordinators,
-            pause_file: boards.pause_file,
+            catalog: Catalog::new(shared.clone()),
+            credentials: Credentials::new(shared.clone()),
+            tasks: Tasks::new(shared.clone()),
+            launches: Launches::new(shared.clone()),
+            sessions: Sessions::new(shared.clone()),
+            chats: Chats::new(shared.clone()),
+            coordinators: Coordinators::new(shared.clone()),
+            forges: Forges::new(shared.clone()),
+            forge_items: ForgeItems::new(shared.clone()),
+            events: Events::new(shared.clone()),
+            upkeep: Upkeep::new(shared.clone()),
+            core: shared.core,
+            waiting: shared.waiting,
+            board: shared.coordinators,
+            pause_file: shared.pause_file,
+            ending: shared.ending,
         }
     }
 

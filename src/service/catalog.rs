@@ -1,6 +1,7 @@
 //! Whom people have work and where: agents, projects, assignments. Each call is one transaction.
 
 pub(super) mod manifest;
+pub(super) mod roster;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use crate::store::Read;
 
 use super::core::Core;
 use super::revision::check_seen;
-use super::{Heard, ServiceError};
+use super::{Heard, ServiceError, Shared};
 
 /// What is to be different about an agent; `None` stays as it is.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +53,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    pub(super) const fn new(core: Arc<Core>, heard: Heard) -> Self {
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, heard, .. } = shared;
         Self { core, heard }
     }
 

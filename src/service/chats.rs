@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Heard;
 use super::clocks::Clocks;
 use super::core::Core;
 use super::creations::Creations;
 use super::waiting::Waiting;
+use super::{Heard, Shared};
 use attendance::Attendances;
 
 /// The chats of all agents.
@@ -30,15 +30,8 @@ pub struct Chats {
 }
 
 impl Chats {
-    pub(super) fn new(
-        core: Arc<Core>,
-        heard: Heard,
-        waiting: Waiting,
-        clocks: Arc<Clocks>,
-        boards: (Arc<Creations>, Arc<Attendances>),
-        ending: CancellationToken,
-    ) -> Self {
-        let (creations, attendances) = boards;
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, heard, waiting, clocks, creations, attendances, ending, .. } = shared;
         Self { core, heard, waiting, clocks, creations, attendances, ending }
     }
 }

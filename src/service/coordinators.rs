@@ -13,13 +13,12 @@ use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
 use crate::domain::limits;
 use crate::domain::{Candidate, LaunchFacts, Refusal, Timestamp};
 
-use super::ServiceError;
 use super::clocks::Clocks;
 use super::core::Core;
-use super::launches::Boards;
 use super::launches::shims::Shims;
 use super::pause_file::PauseFile;
 use super::waiting::Waiting;
+use super::{ServiceError, Shared};
 use board::{CoordinatorBoard, CoordinatorStatus};
 
 /// The server's part of what a plan is made from.
@@ -88,29 +87,22 @@ pub struct Coordinators {
 }
 
 impl Coordinators {
-    pub(super) fn new(
-        core: Arc<Core>,
-        heard: super::Heard,
-        waiting: Waiting,
-        clocks: Arc<Clocks>,
-        boards: Boards,
-        ending: CancellationToken,
-    ) -> Self {
-        let mut run = [0; 8];
-        core.world.fill(&mut run);
-        let Boards { shims, pause_file, coordinators, .. } = boards;
-        Self {
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared {
             core,
             heard,
             waiting,
             clocks,
             shims,
             pause_file,
-            board: coordinators,
-            incarnations: Mutex::default(),
-            run: u64::from_ne_bytes(run),
+            coordinators: board,
             ending,
-        }
+            ..
+        } = shared;
+        let mut run = [0; 8];
+        core.world.fill(&mut run);
+        let (run, incarnations) = (u64::from_ne_bytes(run), Mutex::default());
+        Self { core, heard, waiting, clocks, shims, pause_file, board, incarnations, run, ending }
     }
 
     /// Everything that may be started and all open launches, whoever keeps them.

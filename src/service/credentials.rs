@@ -13,8 +13,8 @@ use crate::nudge::{Nudges, sleep_until};
 use crate::rows::{Transaction, credentials};
 use crate::store::StoreError;
 
-use super::ServiceError;
 use super::core::Core;
+use super::{ServiceError, Shared};
 
 /// The credentials of people and scripts: links, cookies and tokens.
 pub struct Credentials {
@@ -31,8 +31,9 @@ pub struct MadeCredential {
 }
 
 impl Credentials {
-    pub(super) const fn new(core: Arc<Core>, changed: Nudges<CredentialId>) -> Self {
-        Self { core, changed }
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, waiting, .. } = shared;
+        Self { core, changed: waiting.credentials }
     }
 
     /// Makes a link by which one browser may come in, within [`LINK_LIFE`].

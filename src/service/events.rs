@@ -14,9 +14,9 @@ use crate::domain::event::Event;
 use crate::nudge::sleep_until;
 use crate::telemetry::ErrorChain;
 
-use super::ServiceError;
 use super::core::Core;
 use super::waiting::Waiting;
+use super::{ServiceError, Shared};
 
 /// Batches that a follower may be behind before it reads for itself.
 const MAX_BEHIND: usize = 256;
@@ -77,7 +77,8 @@ pub struct Events {
 }
 
 impl Events {
-    pub(super) fn new(core: Arc<Core>, waiting: Waiting) -> Self {
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, waiting, .. } = shared;
         Self { core, waiting, newsroom: Newsroom::default() }
     }
 

@@ -28,7 +28,7 @@ use super::tasks::mine::in_progress;
 use super::tasks::rules::{move_task, tasks_below};
 use super::tasks::{create_task, release_for};
 use super::waiting::Waiting;
-use super::{Heard, Inputs, NewTask, ServiceError};
+use super::{Heard, Inputs, NewTask, ServiceError, Shared};
 
 /// An item that may become work.
 #[derive(Debug, Clone)]
@@ -49,7 +49,8 @@ pub struct ForgeItems {
 }
 
 impl ForgeItems {
-    pub(super) const fn new(core: Arc<Core>, heard: Heard, waiting: Waiting) -> Self {
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, heard, waiting, .. } = shared;
         Self { core, heard, waiting }
     }
 

@@ -10,9 +10,9 @@ use crate::domain::forge::ForgeKind;
 use crate::domain::{AgentId, ProjectId, Timestamp};
 use crate::nudge::Wakeups;
 
+use super::Shared;
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
-use super::launches::Boards;
 use super::pause_file::PauseFile;
 use super::waiting::Waiting;
 use waiting::{RepositoryKey, WaitingItems};
@@ -113,15 +113,15 @@ impl ForgeHealth {
 pub struct Forges {
     core: Arc<Core>,
     waiting: Waiting,
-    board: Arc<ForgeBoard>,
+    board: ForgeBoard,
     coordinators: Arc<CoordinatorBoard>,
     pause_file: Arc<PauseFile>,
 }
 
 impl Forges {
-    pub(super) fn new(core: Arc<Core>, waiting: Waiting, boards: Boards) -> Self {
-        let Boards { coordinators, pause_file, .. } = boards;
-        Self { core, waiting, board: Arc::default(), coordinators, pause_file }
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, waiting, coordinators, pause_file, .. } = shared;
+        Self { core, waiting, board: ForgeBoard::default(), coordinators, pause_file }
     }
 
     /// Hears whenever forges are to be asked at once, also those that failed.

@@ -29,7 +29,7 @@ use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
 use super::pause_file::PauseFile;
 use super::waiting::Waiting;
-use super::{Heard, ServiceError};
+use super::{Heard, ServiceError, Shared};
 use shims::Shims;
 use totals::TotalsBoard;
 
@@ -46,20 +46,19 @@ pub struct Launches {
     output_folders: SharedFolders,
 }
 
-/// What memory has of launches besides their rows.
-#[derive(Clone)]
-pub(super) struct Boards {
-    pub(super) shims: Arc<Shims>,
-    pub(super) pause_file: Arc<PauseFile>,
-    pub(super) coordinators: Arc<CoordinatorBoard>,
-    pub(super) totals: Arc<TotalsBoard>,
-}
-
 impl Launches {
-    pub(super) fn new(core: Arc<Core>, heard: Heard, waiting: Waiting, boards: Boards) -> Self {
-        let Boards { shims, pause_file, coordinators, totals } = boards;
-        let output_folders = SharedFolders::default();
-        Self { core, heard, waiting, shims, pause_file, coordinators, totals, output_folders }
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, heard, waiting, shims, pause_file, coordinators, totals, .. } = shared;
+        Self {
+            core,
+            heard,
+            waiting,
+            shims,
+            pause_file,
+            coordinators,
+            totals,
+            output_folders: SharedFolders::default(),
+        }
     }
 
     /// Launches that have not ended, by claim time.

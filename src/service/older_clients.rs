@@ -120,7 +120,7 @@ impl Service {
 
     /// Active agents, by id.
     pub async fn managed_agents(&self) -> Result<Vec<ManagedAgent>, ServiceError> {
-        let active = self.active_projects().await?;
+        let active = self.catalog.active_projects().await?;
         let works_in = |agent: &AgentId| {
             let projects = active.iter().filter(|project| project.agents.contains(agent));
             projects.map(|project| project.id.clone()).collect()

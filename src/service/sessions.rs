@@ -22,7 +22,7 @@ use super::clocks::Clocks;
 use super::core::Core;
 use super::launches::change::want_stop;
 use super::waiting::Waiting;
-use super::{Heard, ServiceError};
+use super::{Heard, ServiceError, Shared};
 use session_rate::SessionRate;
 
 /// The sessions of agents.
@@ -37,13 +37,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    pub(super) fn new(
-        core: Arc<Core>,
-        heard: Heard,
-        waiting: Waiting,
-        clocks: Arc<Clocks>,
-        ending: CancellationToken,
-    ) -> Self {
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, heard, waiting, clocks, ending, .. } = shared;
         Self { core, heard, waiting, clocks, ending, rate: SessionRate::default() }
     }
 

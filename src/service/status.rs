@@ -34,10 +34,27 @@ pub struct StatusView {
     pub totals: Totals,
 }
 
+/// The server answers, and so does its store.
+#[derive(Debug, Clone)]
+pub struct Health {
+    pub timestamp: Timestamp,
+    pub n_agents: u64,
+    pub n_projects: u64,
+}
+
 /// How many ended launches `status` shows.
 const N_ENDED: usize = 20;
 
 impl Service {
+    pub async fn health(&self) -> Result<Health, ServiceError> {
+        let counts = self.core.store.counts().await?;
+        Ok(Health {
+            timestamp: self.core.now(),
+            n_agents: counts.n_agents,
+            n_projects: counts.n_projects,
+        })
+    }
+
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
         let recent = LaunchFilter {
             agent: None,

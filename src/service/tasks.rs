@@ -23,7 +23,7 @@ use super::catalog::{check_assignable, edited, project};
 use super::core::Core;
 use super::creations::Creations;
 use super::revision::check_seen;
-use super::{Heard, ServiceError};
+use super::{Heard, ServiceError, Shared};
 use rules::{Changed, change_task, tasks_below};
 
 /// A task to be made.
@@ -78,7 +78,8 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    pub(super) const fn new(core: Arc<Core>, heard: Heard, creations: Arc<Creations>) -> Self {
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, heard, creations, .. } = shared;
         Self { core, heard, creations }
     }
 

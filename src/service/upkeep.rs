@@ -16,7 +16,7 @@ use super::core::Core;
 use super::creations::Creations;
 use super::launches::shims::Shims;
 use super::waiting::Waiting;
-use super::{Heard, Settings};
+use super::{Heard, Settings, Shared};
 use crate::nudge::sleep_until;
 use crate::telemetry::ErrorChain;
 use cleanup::Longest;
@@ -34,16 +34,18 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    pub(super) fn new(
-        core: Arc<Core>,
-        heard: Heard,
-        waiting: Waiting,
-        clocks: Arc<Clocks>,
-        shims: Arc<Shims>,
-        boards: (Arc<Creations>, Arc<Attendances>),
-    ) -> Self {
-        let ((creations, attendances), longest) = (boards, Longest::default());
-        Self { core, heard, waiting, clocks, shims, creations, attendances, longest }
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, heard, waiting, clocks, shims, creations, attendances, .. } = shared;
+        Self {
+            core,
+            heard,
+            waiting,
+            clocks,
+            shims,
+            creations,
+            attendances,
+            longest: Longest::default(),
+        }
     }
 
     /// Notes time-outs that are about to be replaced: claims that were made with them keep them.

@@ -48,7 +48,7 @@ impl ToolSpec for ListActiveProjectsWithAgents {
     type Output = Output;
 
     async fn call(service: &Service, _: Coordinator, input: Input) -> Result<Output, ServiceError> {
-        let projects = service.active_projects().await?;
+        let projects = service.catalog.active_projects().await?;
         // Projects come by id, so the last id is a cursor that survives changes between two pages.
         let mut rest = projects
             .into_iter()

@@ -1,21 +1,14 @@
-//! What a coordinator asks first: is the server well, and who works where (seed 004, steps 1 and 2).
+//! Who works where: the active projects with their active agents (seed 004, step 2).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::domain::Agent;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId};
-use crate::domain::{Agent, Timestamp};
 
-use super::{Service, ServiceError};
-
-/// The server answers, and so does its store.
-#[derive(Debug, Clone)]
-pub struct Health {
-    pub timestamp: Timestamp,
-    pub n_agents: u64,
-    pub n_projects: u64,
-}
+use super::Catalog;
+use crate::service::ServiceError;
 
 /// An active project with its active agents, by id.
 #[derive(Debug, Clone)]
@@ -26,16 +19,7 @@ pub struct ActiveProject {
     pub agents: Vec<AgentId>,
 }
 
-impl Service {
-    pub async fn health(&self) -> Result<Health, ServiceError> {
-        let counts = self.core.store.counts().await?;
-        Ok(Health {
-            timestamp: self.core.now(),
-            n_agents: counts.n_agents,
-            n_projects: counts.n_projects,
-        })
-    }
-
+impl Catalog {
     /// Active projects with their active agents, by id.
     pub async fn active_projects(&self) -> Result<Vec<ActiveProject>, ServiceError> {
         let agents: BTreeMap<AgentId, Agent> = self
