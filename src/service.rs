@@ -295,7 +295,7 @@ impl Service {
         self.ending.cancel();
     }
 
-    /// Hears whenever something new may become overdue; see [`Service::end_overdue`].
+    /// Hears whenever something new may become overdue; see [`Upkeep::end_overdue`].
     pub fn deadlines(&self) -> Wakeups {
         self.waiting.deadlines.listen()
     }

@@ -139,7 +139,7 @@ impl ForgeItems {
     }
 
     /// Stops the work on an item: its task is cancelled and its agent ended, in one transaction.
-    /// What is owed for that comes when the agent is gone ([`ForgeItems::settle`]).
+    /// What is owed for that comes when the agent is gone ([`ForgeItems::settle_all`]).
     pub async fn stop(&self, id: &ItemId, cause: StopCause) -> Result<(), ServiceError> {
         let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
         self.core

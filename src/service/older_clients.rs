@@ -43,7 +43,7 @@ pub struct ManagedAgent {
 }
 
 impl Service {
-    /// [`Service::should_start`] for what the client means: without a purpose a task comes first, and then a chat that somebody
+    /// [`Launches::should_start`](super::Launches::should_start) for what the client means: without a purpose a task comes first, and then a chat that somebody
     /// wants. A no is about the task, unless there is only a chat to speak of.
     pub async fn should_start_for(
         &self,
@@ -142,7 +142,7 @@ impl Service {
             .collect())
     }
 
-    /// [`Service::should_start`] for an agent wherever it has work; the key is the one that was asked about, if there is one.
+    /// [`Launches::should_start`](super::Launches::should_start) for an agent wherever it has work; the key is the one that was asked about, if there is one.
     pub async fn should_start_anywhere(
         &self,
         agent: &AgentId,
@@ -158,7 +158,7 @@ impl Service {
         Ok((Some(pair.key), answer))
     }
 
-    /// [`Service::authenticate`] for an agent that doesn't say where.
+    /// [`Sessions::authenticate`](super::Sessions::authenticate) for an agent that doesn't say where.
     ///
     /// # Errors
     /// As there; [`Refusal::NeedsProject`] if it could be meant for several projects.
@@ -239,7 +239,7 @@ impl Service {
             .await
     }
 
-    /// [`Service::report`], after a look at what it is about.
+    /// [`Sessions::report`](super::Sessions::report), after a look at what it is about.
     ///
     /// # Errors
     /// As there, the summary by the name that it has here; `ExecutionNotFound` if `execution` is not the work of this launch.

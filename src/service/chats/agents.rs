@@ -35,7 +35,7 @@ const PENDING_BYTES: usize = 16 * 1024;
 const CONTEXT_BYTES: usize = 8 * 1024;
 
 impl Chats {
-    /// Hands out what `caller` has not answered, as [`hand_out`] does.
+    /// The messages that `caller` has not answered, with what was said before. They count as handed out to its session.
     ///
     /// # Errors
     /// As [`Sessions::identify`](crate::service::Sessions::identify).
@@ -47,7 +47,7 @@ impl Chats {
     /// because its own answer was lost, it is the same message.
     ///
     /// # Errors
-    /// `Invalid` for a content that is none; `TooManyMessages`; as [`Sessions::identify`].
+    /// `Invalid` for a content that is none; `TooManyMessages`; as [`Sessions::identify`](crate::service::Sessions::identify).
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
         let content = said(content)?;
         let content = self.core.redacted(&content).into_owned();
@@ -98,7 +98,7 @@ impl Chats {
 /// The messages that `caller` hasn't answered, with what was said before. They count as handed out to its session.
 ///
 /// # Errors
-/// As [`Sessions::identify`].
+/// As [`Sessions::identify`](crate::service::Sessions::identify).
 pub(in crate::service) async fn hand_out(
     core: &Core,
     heard: &Heard,

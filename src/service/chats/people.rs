@@ -82,7 +82,8 @@ impl Chats {
             .await
     }
 
-    /// Closes a chat, as [`end`] does.
+    /// Closes a chat: nobody is wanted for it, and its agent is told to go; its process has `run.linger` to do so. Repeating it
+    /// changes nothing.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.

@@ -65,7 +65,7 @@ impl Launches {
     }
 }
 
-/// As [`Service::output`], where there is no server: of the launches that were kept in `state_dir`. It is followed with `follow`,
+/// As [`Launches::output`], where there is no server: of the launches that were kept in `state_dir`. It is followed with `follow`,
 /// which all followers of a process share.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! What patience ends, when it ends: agents that were told of a change and go on, chats in which nobody says anything.
 //!
 //! Unlike the cleanup, this is looked at when it is due: the caller sleeps for as long as it is told, and is woken by
-//! [`Service::deadlines`].
+//! [`Service::deadlines`](crate::service::Service::deadlines).
 
 use std::time::Duration;
 
