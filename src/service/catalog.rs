@@ -59,14 +59,14 @@ impl Catalog {
     }
 
     pub async fn agents(&self) -> Result<Vec<Agent>, ServiceError> {
-        Ok(self.core.store.agents().await?)
+        self.core.read(|tx| Ok(agents::list(tx)?)).await
     }
 
     /// # Errors
     /// `AgentNotFound`.
     pub async fn agent(&self, id: &AgentId) -> Result<Agent, ServiceError> {
-        let agent = self.core.store.agent(id).await?;
-        Ok(agent.ok_or_else(|| Refusal::AgentNotFound { agent: id.clone() })?)
+        let id = id.clone();
+        self.core.read(move |tx| agent(tx, &id)).await
     }
 
     /// Makes an agent. Without a passkey, here and in the configuration, it only comes in by launch tickets.
@@ -154,17 +154,20 @@ impl Catalog {
     }
 
     pub async fn projects(&self) -> Result<Vec<(Project, Vec<AgentId>)>, ServiceError> {
-        let assignments = self.core.store.assignments().await?;
-        let projects = self.core.store.projects().await?;
-        Ok(projects.into_iter().map(|project| with_members(project, &assignments)).collect())
+        self.core
+            .read(|tx| {
+                let (projects, assignments) = (projects::list(tx)?, assignments::list(tx)?);
+                let projects = projects.into_iter();
+                Ok(projects.map(|project| with_members(project, &assignments)).collect())
+            })
+            .await
     }
 
     /// # Errors
     /// `ProjectNotFound`.
     pub async fn project(&self, id: &ProjectId) -> Result<(Project, Vec<AgentId>), ServiceError> {
-        let project = self.core.store.project(id).await?;
-        let project = project.ok_or_else(|| Refusal::ProjectNotFound { project: id.clone() })?;
-        Ok(with_members(project, &self.core.store.assignments().await?))
+        let id = id.clone();
+        self.core.read(move |tx| Ok(with_members(project(tx, &id)?, &assignments::list(tx)?))).await
     }
 
     /// Makes a project.
@@ -216,7 +219,7 @@ impl Catalog {
 
     /// Every agent that works in a project, by project, then agent.
     pub async fn assignments(&self) -> Result<Vec<Assignment>, ServiceError> {
-        Ok(self.core.store.assignments().await?)
+        self.core.read(|tx| Ok(assignments::list(tx)?)).await
     }
 }
 

@@ -6,8 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::chat::Sender;
 use crate::domain::creation::CreationLimits;
+use crate::domain::event::Event;
 use crate::domain::{Assignment, Launch, LaunchId, Refusal};
-use crate::store::{MessageFilter, StoreError};
+use crate::rows::{events, messages};
+use crate::store::{MessageFilter, Read, StoreError};
 
 use super::ServiceError;
 use super::chats::agents::visible;
@@ -90,44 +92,56 @@ impl Creations {
         core: &Core,
         launch: &Launch,
         creation: Creation,
-    ) -> Result<usize, StoreError> {
-        let mut n_stored = 0;
-        match creation {
-            Creation::Task => {
-                let mut after = core.store.last_event_before(launch.claimed_at).await?;
-                loop {
-                    let events = core.store.events(after, PAGE).await?;
-                    let is_ours = |launch_id: Option<&LaunchId>| launch_id == Some(&launch.id);
-                    n_stored += events
-                        .iter()
-                        .filter(|e| e.kind == TASK_CREATED && is_ours(e.launch.as_ref()))
-                        .count();
-                    match events.last() {
-                        Some(last) if events.len() == PAGE => after = last.seq,
-                        _ => return Ok(n_stored),
-                    }
-                }
+    ) -> Result<usize, ServiceError> {
+        let (mut n_stored, mut after) = (0, None);
+        loop {
+            let launch = launch.clone();
+            let page = core.read(move |tx| Ok(count_page(tx, &launch, creation, after)?));
+            let (n_created, next) = page.await?;
+            n_stored += n_created;
+            if next.is_none() {
+                return Ok(n_stored);
             }
-            Creation::Message => {
-                let chat = Assignment {
-                    project: launch.key.project.clone(),
-                    agent: launch.key.agent.clone(),
-                };
-                let mut after = core.store.last_message_before(&chat, launch.claimed_at).await?;
-                loop {
-                    let (sender, from) = (Some(Sender::Agent), Some(after));
-                    let filter =
-                        MessageFilter { sender, after: from, ..visible(&launch.key, PAGE) };
-                    let messages = core.store.messages(&filter).await?;
-                    n_stored += messages.len();
-                    match messages.last() {
-                        Some(last) if messages.len() == PAGE => after = last.seq,
-                        _ => return Ok(n_stored),
-                    }
-                }
-            }
+            after = next;
         }
     }
+}
+
+/// Counts what a launch created on the page of rows after the number `after`. The first page begins with its claim.
+/// Returns the number of the last row, too, if more rows may follow.
+fn count_page(
+    tx: &mut Read<'_>,
+    launch: &Launch,
+    creation: Creation,
+    after: Option<i64>,
+) -> Result<(usize, Option<i64>), StoreError> {
+    let (n_created, n_rows, last) = match creation {
+        Creation::Task => {
+            let after = match after {
+                Some(after) => after,
+                None => events::last_before(tx, launch.claimed_at)?,
+            };
+            let events = events::list(tx, after, PAGE)?;
+            let is_ours = |event: &&Event| {
+                event.kind == TASK_CREATED && event.launch.as_ref() == Some(&launch.id)
+            };
+            let n_created = events.iter().filter(is_ours).count();
+            (n_created, events.len(), events.last().map(|event| event.seq))
+        }
+        Creation::Message => {
+            let (project, agent) = (launch.key.project.clone(), launch.key.agent.clone());
+            let chat = Assignment { project, agent };
+            let after = match after {
+                Some(after) => after,
+                None => messages::last_before(tx, &chat, launch.claimed_at)?,
+            };
+            let (sender, after) = (Some(Sender::Agent), Some(after));
+            let filter = MessageFilter { sender, after, ..visible(&launch.key, PAGE) };
+            let messages = messages::list(tx, &filter)?;
+            (messages.len(), messages.len(), messages.last().map(|message| message.seq))
+        }
+    };
+    Ok((n_created, last.filter(|_| n_rows == PAGE)))
 }
 
 fn check(

@@ -80,8 +80,10 @@ impl Credentials {
     /// # Errors
     /// `LinkNotValid`.
     pub async fn look_at_link(&self, link: &Secret) -> Result<Credential, ServiceError> {
-        let found = self.core.store.credential_by_secret(&link.token_hash()).await?;
-        Ok(checked_link(found, self.core.now())?)
+        let (link, now) = (link.token_hash(), self.core.now());
+        self.core
+            .read(move |tx| Ok(checked_link(credentials::find_by_secret(tx, &link)?, now)?))
+            .await
     }
 
     /// Uses a login link up: a cookie for it. Of two who use the same link at once, one gets in.
@@ -110,8 +112,8 @@ impl Credentials {
         kind: CredentialKind,
         secret: &Secret,
     ) -> Result<Option<Credential>, ServiceError> {
-        let now = self.core.now();
-        let found = self.core.store.credential_by_secret(&secret.token_hash()).await?;
+        let (secret, now) = (secret.token_hash(), self.core.now());
+        let found = self.core.read(move |tx| Ok(credentials::find_by_secret(tx, &secret)?)).await?;
         let Some(credential) = found.filter(|found| found.kind == kind && found.is_good(now))
         else {
             return Ok(None);
@@ -144,7 +146,11 @@ impl Credentials {
     /// Returns when nobody may come in by this credential any more, or when that can't be told. Cancel-safe.
     pub async fn ended(&self, id: &CredentialId) {
         let mut changed = self.changed.listen(id.clone());
-        while let Ok(Some(credential)) = self.core.store.credential(id).await
+        let look = || {
+            let id = id.clone();
+            self.core.read(move |tx| Ok(credentials::get(tx, &id)?))
+        };
+        while let Ok(Some(credential)) = look().await
             && credential.is_good(self.core.now())
         {
             let expires_at =
@@ -159,8 +165,13 @@ impl Credentials {
     /// All by which somebody may come in now, by creation.
     pub async fn list(&self) -> Result<Vec<Credential>, ServiceError> {
         let now = self.core.now();
-        let all = self.core.store.credentials().await?;
-        Ok(all.into_iter().filter(|credential| credential.is_good(now)).collect())
+        self.core
+            .read(move |tx| {
+                let mut all = credentials::list(tx)?;
+                all.retain(|credential| credential.is_good(now));
+                Ok(all)
+            })
+            .await
     }
 
     /// Makes a credential good for nothing. Repeating it changes nothing.
@@ -188,7 +199,7 @@ impl Credentials {
 /// Forgets what has ended and nobody asks for any more.
 pub(super) async fn forget_old(core: &Core) -> Result<(), ServiceError> {
     let now = core.now();
-    let mut old = core.store.credentials().await?;
+    let mut old = core.read(|tx| Ok(credentials::list(tx)?)).await?;
     old.retain(|credential| credential.is_forgettable(now));
     if old.is_empty() {
         return Ok(());

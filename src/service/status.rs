@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::domain::id::LaunchId;
 use crate::domain::totals::Totals;
 use crate::domain::{Account, ForgeItem, Launch, PairRecord, Timestamp};
+use crate::rows::{agents, projects};
 use crate::store::LaunchFilter;
 
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};
@@ -47,12 +48,9 @@ const N_ENDED: usize = 20;
 
 impl Service {
     pub async fn health(&self) -> Result<Health, ServiceError> {
-        let counts = self.core.store.counts().await?;
-        Ok(Health {
-            timestamp: self.core.now(),
-            n_agents: counts.n_agents,
-            n_projects: counts.n_projects,
-        })
+        let count = self.core.read(|tx| Ok((agents::count(tx)?, projects::count(tx)?)));
+        let (n_agents, n_projects) = count.await?;
+        Ok(Health { timestamp: self.core.now(), n_agents, n_projects })
     }
 
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
