@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::domain::event::Event;
 use crate::nudge::sleep_until;
+use crate::rows::events;
 use crate::telemetry::ErrorChain;
 
 use super::core::Core;
@@ -84,7 +85,7 @@ impl Events {
 
     /// The number of the newest event; 0 before the first.
     pub async fn newest(&self) -> Result<i64, ServiceError> {
-        Ok(self.core.store.event_span().await?.newest)
+        self.core.read(|tx| Ok(events::span(tx)?.newest)).await
     }
 
     /// Follows what happens after the event with this number, or from now on.
@@ -93,7 +94,7 @@ impl Events {
         let handed = self.newsroom.0.subscribe();
         let (after, is_behind) = match after {
             Some(after) => (after, true),
-            None => (self.core.store.event_span().await?.newest, false),
+            None => (self.newest().await?, false),
         };
         Ok(Follower { core: Arc::clone(&self.core), handed, after, is_behind })
     }
@@ -138,13 +139,14 @@ impl Events {
             return Ok(None);
         }
         let Some(mut after) = last else {
-            let newest = self.core.store.event_span().await?.newest;
+            let newest = self.newest().await?;
             // Whoever isn't there yet sees that something came before, and reads it.
             let _ = self.newsroom.0.send(Handed::Events { after: newest, events: Arc::new([]) });
             return Ok(Some(newest));
         };
         loop {
-            let events = self.core.store.events(after, MAX_BATCH).await?;
+            let read = self.core.read(move |tx| Ok(events::list(tx, after, MAX_BATCH)?));
+            let events = read.await?;
             let Some(newest) = events.last().map(|event| event.seq) else {
                 return Ok(Some(after));
             };
@@ -200,12 +202,14 @@ impl Follower {
 
     /// What the store has after the last that was seen; `None` if that is all there is.
     async fn catch_up(&mut self) -> Result<Option<News>, ServiceError> {
-        let span = self.core.store.event_span().await?;
+        let after = self.after;
+        let read =
+            self.core.read(move |tx| Ok((events::span(tx)?, events::list(tx, after, MAX_BATCH)?)));
+        let (span, events) = read.await?;
         if span.has_lost_after(self.after) {
             self.after = span.newest;
             return Ok(Some(News::Lost { newest: span.newest }));
         }
-        let events = self.core.store.events(self.after, MAX_BATCH).await?;
         let Some(last) = events.last() else {
             return Ok(None);
         };

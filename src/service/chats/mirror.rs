@@ -15,11 +15,13 @@ use tokio_util::sync::CancellationToken;
 use crate::chat_log::{self, ChatLog, ChatLogError, Length};
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::domain::{AgentId, Assignment, FileOwner, InstanceKey, Message, ProjectId, Purpose};
-use crate::store::{MessageFilter, StoreError};
+use crate::rows::{agents, messages, projects};
+use crate::store::MessageFilter;
 use crate::telemetry::ErrorChain;
 
 use super::Chats;
 use super::agents::visible;
+use crate::service::ServiceError;
 
 /// So many messages are read at once.
 const PAGE: usize = 500;
@@ -51,7 +53,7 @@ impl Chats {
         let mut news = self.waiting.unmirrored.nudge.listen();
         let mut mirrors = Mirrors::new();
         let mut directories = Directories::new();
-        match self.core.store.projects().await {
+        match self.core.read(|tx| Ok(projects::list(tx)?)).await {
             Ok(projects) => {
                 resolve(
                     projects.into_iter().map(|project| project.working_directory),
@@ -63,7 +65,7 @@ impl Chats {
                 tracing::warn!(error = %ErrorChain(&error), "could not look up the working directories");
             }
         }
-        match self.core.store.chats().await {
+        match self.core.read(|tx| Ok(messages::list_chats(tx)?)).await {
             Ok(chats) => {
                 self.mirror(chats.into_iter().collect(), &mut mirrors, &mut directories).await;
             }
@@ -87,7 +89,8 @@ impl Chats {
     ) {
         let mut behind = BTreeSet::new();
         for Assignment { project, agent } in chats {
-            match self.core.store.project(&project).await {
+            let id = project.clone();
+            match self.core.read(move |tx| Ok(projects::get(tx, &id)?)).await {
                 Ok(Some(found)) => {
                     resolve([found.working_directory.clone()], directories).await;
                     let resolved = directories.get(&found.working_directory).cloned();
@@ -150,8 +153,9 @@ impl Chats {
     }
 
     /// Whose files the mirrors of `agent` are.
-    async fn file_owner(&self, agent: &AgentId) -> Result<FileOwner, StoreError> {
-        let found = self.core.store.agent(agent).await?;
+    async fn file_owner(&self, agent: &AgentId) -> Result<FileOwner, ServiceError> {
+        let agent = agent.clone();
+        let found = self.core.read(move |tx| Ok(agents::get(tx, &agent)?)).await?;
         Ok(self
             .core
             .settings()
@@ -164,14 +168,15 @@ impl Chats {
         &self,
         agent: &AgentId,
         written: &Written,
-    ) -> Result<Vec<Message>, StoreError> {
+    ) -> Result<Vec<Message>, ServiceError> {
         let mut found = Vec::new();
         for (project, &written) in written {
             let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
             let mut after = Some(written);
             loop {
                 let filter = MessageFilter { after, only_visible: false, ..visible(&key, PAGE) };
-                let page = self.core.store.messages(&filter).await?;
+                let read = self.core.read(move |tx| Ok(messages::list(tx, &filter)?));
+                let page = read.await?;
                 let is_last = page.len() < PAGE;
                 after = page.last().map(|message| message.seq).or(after);
                 found.extend(page);

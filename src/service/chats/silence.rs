@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::domain::stopwatch::AtFirst;
 use crate::domain::{Launch, LaunchId, LaunchState, Purpose, Timestamp};
+use crate::rows::messages;
 use crate::store::{ChatEnd, MessageFilter};
 
 use super::agents::visible;
@@ -25,7 +26,7 @@ pub(in crate::service) async fn left(
         lasted
     } else {
         let newest = MessageFilter { end: ChatEnd::Newest, ..visible(&launch.key, 1) };
-        let newest = core.store.messages(&newest).await?;
+        let newest = core.read(move |tx| Ok(messages::list(tx, &newest)?)).await?;
         let since = newest.first().map_or(began_at, |message| message.created_at.max(began_at));
         clocks.lasted(Look::Overdue, subject, since, AtFirst::Believe)
     };

@@ -5,7 +5,7 @@
 use crate::domain::event::EventSpan;
 use crate::domain::retention::{PastLaunch, Retention};
 use crate::domain::{Assignment, InstanceKey, Purpose, Timestamp};
-use crate::rows::{Transaction, events, forge_items, launches, messages, pairs, tasks};
+use crate::rows::{Transaction, events, forge_items, launches, messages, pairs, past, tasks};
 use crate::store::{Read, StoreError};
 use crate::telemetry::counters;
 
@@ -37,7 +37,9 @@ impl Upkeep {
         let (mut n_forgotten, mut after) = (0, None::<PastLaunch>);
         loop {
             let before = retention.history_before(now);
-            let page = self.core.store.past_launches(before, after.as_ref(), PAGE).await?;
+            let read =
+                self.core.read(move |tx| Ok(past::launches(tx, before, after.as_ref(), PAGE)?));
+            let page = read.await?;
             for past in page.iter().filter(|past| retention.lets_go(past, now)) {
                 n_forgotten += u64::from(self.forget_launch(past.clone()).await?);
             }
@@ -69,8 +71,10 @@ impl Upkeep {
 
     async fn forget_events(&self) -> Result<u64, ServiceError> {
         let (retention, now) = (self.core.settings().retention.clone(), self.clocks.now_by_age());
-        let span = self.core.store.event_span().await?;
-        let last_old = self.core.store.last_event_before(retention.events_before(now)).await?;
+        let before = retention.events_before(now);
+        let read =
+            self.core.read(move |tx| Ok((events::span(tx)?, events::last_before(tx, before)?)));
+        let (span, last_old) = read.await?;
         let Some(up_to) = retention.events_up_to(span, last_old) else {
             return Ok(0);
         };
@@ -87,7 +91,8 @@ impl Upkeep {
 
     async fn forget_forge_items(&self) -> Result<u64, ServiceError> {
         let before = self.core.settings().retention.history_before(self.clocks.now_by_age());
-        let past = self.core.store.past_forge_items(before, PAGE).await?;
+        let read = self.core.read(move |tx| Ok(forge_items::list_ended_before(tx, before, PAGE)?));
+        let past = read.await?;
         let n_forgotten = past.len() as u64;
         if !past.is_empty() {
             let forget = move |tx: &mut Transaction<'_>| {
@@ -104,22 +109,28 @@ impl Upkeep {
         let Some(before) = retention.chats_before(now) else {
             return Ok(0);
         };
-        let mut n_chats = 0;
-        for chat in self.core.store.chats().await? {
-            let (look, wanted) = (retention.clone(), chat.clone());
-            let up_to = self.core.read(move |tx| Ok(messages_up_to(tx, &wanted, &look, before)?));
-            if up_to.await?.is_some() {
-                let retention = retention.clone();
-                let forget = self.core.write(move |tx| {
-                    // Somebody may have begun to wait for the agent.
-                    if let Some(up_to) = messages_up_to(tx, &chat, &retention, before)? {
-                        messages::forget(tx, &chat, up_to)?;
-                    }
-                    Ok(())
-                });
-                forget.await?;
-                n_chats += 1;
+        let look = retention.clone();
+        let read = self.core.read(move |tx| {
+            let mut old = Vec::new();
+            for chat in messages::list_chats(tx)? {
+                if messages_up_to(tx, &chat, &look, before)?.is_some() {
+                    old.push(chat);
+                }
             }
+            Ok(old)
+        });
+        let chats = read.await?;
+        let n_chats = chats.len() as u64;
+        for chat in chats {
+            let retention = retention.clone();
+            let forget = self.core.write(move |tx| {
+                // Somebody may have begun to wait for the agent.
+                if let Some(up_to) = messages_up_to(tx, &chat, &retention, before)? {
+                    messages::forget(tx, &chat, up_to)?;
+                }
+                Ok(())
+            });
+            forget.await?;
         }
         counters::FORGOTTEN.add_many("chat", n_chats);
         Ok(n_chats)
