@@ -61,27 +61,30 @@ impl ForgeItems {
 
     /// Items for which there is something to do, by their beginning.
     pub async fn open(&self) -> Result<Vec<ForgeItem>, ServiceError> {
-        Ok(self.core.store.open_forge_items().await?)
+        self.core.read(|tx| Ok(forge_items::list_open(tx)?)).await
     }
 
     /// Items that are over, the newest end first.
     pub async fn past(&self, limit: usize) -> Result<Vec<ForgeItem>, ServiceError> {
-        Ok(self.core.store.ended_forge_items(limit).await?)
+        self.core.read(move |tx| Ok(forge_items::list_ended(tx, limit)?)).await
     }
 
     /// One item, also one that is over.
     pub async fn get(&self, id: &ItemId) -> Result<Option<ForgeItem>, ServiceError> {
-        Ok(self.core.store.forge_item(id).await?)
+        let id = id.clone();
+        self.core.read(move |tx| Ok(forge_items::get(tx, &id)?)).await
     }
 
     /// The item that a task was made of.
     pub async fn of_task(&self, task: &TaskId) -> Result<Option<ForgeItem>, ServiceError> {
-        Ok(self.core.store.forge_item_of_task(task).await?)
+        let task = task.clone();
+        self.core.read(move |tx| Ok(forge_items::find_of_task(tx, &task)?)).await
     }
 
     /// The work of agents on an item, the newest first.
     pub async fn executions_of(&self, item: &ForgeItem) -> Result<Vec<Execution>, ServiceError> {
-        Ok(self.core.store.executions_of_task(&item.task).await?)
+        let task = item.task.clone();
+        self.core.read(move |tx| Ok(executions::list_of_task(tx, &task)?)).await
     }
 
     /// Notes that claims up to this comment are of former work.

@@ -38,27 +38,22 @@ impl ForgeItems {
             // Before the look: what changes meanwhile is looked at next.
             let changed = work.take();
             let looked = async {
-                let items = if looks_at_all {
-                    self.core.store.open_forge_items().await?
-                } else {
+                let before = waiting.clone();
+                let items = self.core.read(move |tx| {
+                    if looks_at_all {
+                        return Ok(forge_items::list_open(tx)?);
+                    }
                     let mut items = Vec::new();
                     for task in &changed.tasks {
-                        items.extend(
-                            self.core
-                                .store
-                                .forge_item_of_task(task)
-                                .await?
-                                .filter(ForgeItem::is_open),
-                        );
+                        let item = forge_items::find_of_task(tx, task)?;
+                        items.extend(item.filter(ForgeItem::is_open));
                     }
-                    if changed.has_launches {
-                        for id in &waiting {
-                            items.extend(self.core.store.forge_item(id).await?);
-                        }
+                    for id in before.iter().filter(|_| changed.has_launches) {
+                        items.extend(forge_items::get(tx, id)?);
                     }
-                    items
-                };
-                for ForgeItem { id, .. } in items {
+                    Ok(items)
+                });
+                for ForgeItem { id, .. } in items.await? {
                     if self.settle_item(id.clone()).await? {
                         waiting.insert(id);
                     } else {

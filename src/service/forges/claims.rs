@@ -16,7 +16,7 @@ use crate::domain::pair::{Backoff, PairFacts, StartReason};
 use crate::domain::plan::slots::Slots;
 use crate::domain::{InstanceKey, Launch, Purpose, TaskStatus, Timestamp};
 use crate::nudge::sleep_until;
-use crate::rows::{agents, forge_items, launches, startable, tasks};
+use crate::rows::{agents, forge_items, launches, pauses, startable, tasks};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
@@ -82,13 +82,12 @@ impl Forges {
         let mut served = self.board.waiting.to_serve();
         // Items of a host that takes no claims would keep agents and slots from those of others.
         served.retain(|line| self.board.takes_claims(line.workers.host));
-        if served.is_empty()
-            || self.pause_file.exists()
-            || self.core.store.paused_since().await?.is_some()
-        {
+        if served.is_empty() || self.pause_file.exists() {
             return Ok(());
         }
-        let facts = self.facts_of_claims().await?;
+        let Some(facts) = self.facts_of_claims().await? else {
+            return Ok(());
+        };
         let pending = self.pending_starts(&facts);
         let Some(mut capacity) = self.capacity(&facts, &pending) else {
             return Ok(());
@@ -158,9 +157,14 @@ impl Forges {
         }
     }
 
-    async fn facts_of_claims(&self) -> Result<Facts, ServiceError> {
+    /// `None` while starts are paused.
+    async fn facts_of_claims(&self) -> Result<Option<Facts>, ServiceError> {
         let (backoff, now) = (self.core.settings().backoff, self.core.now());
-        self.core.read(move |tx| Ok(Facts::of(tx, backoff, now)?)).await
+        let facts = self.core.read(move |tx| match pauses::since(tx)? {
+            Some(_) => Ok(None),
+            None => Ok(Some(Facts::of(tx, backoff, now)?)),
+        });
+        facts.await
     }
 
     /// Pairs whose agents work, or will without any further item. An item that was put aside keeps no agent from the next one.
