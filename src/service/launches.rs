@@ -22,8 +22,8 @@ use crate::domain::printable;
 use crate::domain::redact::Redactor;
 use crate::domain::{Execution, Launch, Notice, Refusal};
 use crate::folder_watch::shared::SharedFolders;
-use crate::rows::output_tails;
-use crate::store::{HistoryFilter, LaunchFilter};
+use crate::rows::{executions, launches, notices, output_tails};
+use crate::store::{HistoryFilter, LaunchFilter, Read};
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
@@ -63,37 +63,22 @@ impl Launches {
 
     /// Launches that have not ended, by claim time.
     pub async fn open(&self) -> Result<Vec<Launch>, ServiceError> {
-        Ok(self
-            .core
-            .store
-            .open_launches()
-            .await?
-            .into_iter()
-            .map(|launch| self.heard.activities.with_newest(launch))
-            .collect())
+        let open = self.core.read(|tx| Ok(launches::list_open(tx)?)).await?;
+        Ok(open.into_iter().map(|launch| self.heard.activities.with_newest(launch)).collect())
     }
 
     /// Launches that fit, the newest first.
     pub async fn list(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
-        Ok(self
-            .core
-            .store
-            .launches(filter)
-            .await?
-            .into_iter()
-            .map(|launch| self.heard.activities.with_newest(launch))
-            .collect())
+        let filter = filter.clone();
+        let found = self.core.read(move |tx| Ok(launches::list(tx, &filter)?)).await?;
+        Ok(found.into_iter().map(|launch| self.heard.activities.with_newest(launch)).collect())
     }
 
     /// One launch.
     pub async fn get(&self, id: &LaunchId) -> Result<Launch, ServiceError> {
-        let launch = self
-            .core
-            .store
-            .launch(id)
-            .await?
-            .map(|launch| self.heard.activities.with_newest(launch));
-        Ok(launch.ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?)
+        let id = id.clone();
+        let launch = self.core.read(move |tx| find(tx, &id)).await?;
+        Ok(self.heard.activities.with_newest(launch))
     }
 
     /// The newest first, with what is known of those that go on.
@@ -101,8 +86,10 @@ impl Launches {
         &self,
         filter: &HistoryFilter<ExecutionId>,
     ) -> Result<Vec<Execution>, ServiceError> {
-        let executions = self.core.store.executions(filter).await?.into_iter();
+        let filter = filter.clone();
+        let executions = self.core.read(move |tx| Ok(executions::list(tx, &filter)?)).await?;
         Ok(executions
+            .into_iter()
             .map(|execution| self.heard.activities.execution_with_newest(execution))
             .collect())
     }
@@ -112,7 +99,8 @@ impl Launches {
         &self,
         filter: &HistoryFilter<NoticeId>,
     ) -> Result<Vec<Notice>, ServiceError> {
-        Ok(self.core.store.notices(filter).await?)
+        let filter = filter.clone();
+        self.core.read(move |tx| Ok(notices::list(tx, &filter)?)).await
     }
 
     /// The launch that a coordinator elsewhere speaks of, which must be its own.
@@ -124,12 +112,8 @@ impl Launches {
         coordinator: Option<&CoordinatorId>,
         id: &LaunchId,
     ) -> Result<Launch, ServiceError> {
-        let launch = self
-            .core
-            .store
-            .launch(id)
-            .await?
-            .ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?;
+        let of = id.clone();
+        let launch = self.core.read(move |tx| find(tx, &of)).await?;
         if launch.is_reported_by(coordinator) {
             Ok(launch)
         } else {
@@ -172,14 +156,16 @@ impl Launches {
     /// coordinator takes out what is secret or acts on a terminal.
     pub async fn keep_output_tail(&self, id: &LaunchId, tail: &str) -> Result<(), ServiceError> {
         // It comes with the end, which comes after it.
-        if self.core.store.launch(id).await?.is_none_or(|launch| !launch.is_open()) {
+        let id = id.clone();
+        let of = id.clone();
+        let launch = self.core.read(move |tx| Ok(launches::get(tx, &of)?)).await?;
+        if launch.is_none_or(|launch| !launch.is_open()) {
             return Ok(());
         }
         let from = tail.ceil_char_boundary(tail.len().saturating_sub(limits::MAX_OUTPUT_TAIL));
         let tail = printable::lines(&tail[from..]);
         let tail = Redactor::default().redact(tail.as_bytes());
         let tail = self.core.redacted(&String::from_utf8_lossy(&tail)).into_owned();
-        let id = id.clone();
         self.core.write(move |tx| Ok(output_tails::put(tx, &id, &tail)?)).await
     }
 
@@ -187,4 +173,11 @@ impl Launches {
     pub async fn want_stop(&self, id: &LaunchId, reason: StopReason) -> Result<(), ServiceError> {
         change::want_stop(&self.core, &self.heard, id, reason, Duration::ZERO).await
     }
+}
+
+/// # Errors
+/// `LaunchNotFound`.
+fn find(tx: &mut Read<'_>, id: &LaunchId) -> Result<Launch, ServiceError> {
+    let launch = launches::get(tx, id)?;
+    Ok(launch.ok_or_else(|| Refusal::LaunchNotFound { launch: id.clone() })?)
 }

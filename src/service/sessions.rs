@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::{LaunchId, SessionId};
 use crate::domain::launch::StopReason;
 use crate::domain::{Refusal, Session};
+use crate::rows::sessions;
 use crate::store::HistoryFilter;
 
 use super::clocks::Clocks;
@@ -47,8 +48,9 @@ impl Sessions {
         &self,
         filter: &HistoryFilter<SessionId>,
     ) -> Result<Vec<Session>, ServiceError> {
-        let sessions = self.core.store.sessions(filter).await?.into_iter();
-        Ok(sessions.map(|session| self.shown_session(session)).collect())
+        let filter = filter.clone();
+        let sessions = self.core.read(move |tx| Ok(sessions::list(tx, &filter)?)).await?;
+        Ok(sessions.into_iter().map(|session| self.shown_session(session)).collect())
     }
 
     /// Returns a session.
@@ -56,7 +58,8 @@ impl Sessions {
     /// # Errors
     /// `SessionNotFound`.
     pub async fn get(&self, id: &SessionId) -> Result<Session, ServiceError> {
-        let session = self.core.store.session(id).await?;
+        let of = id.clone();
+        let session = self.core.read(move |tx| Ok(sessions::get(tx, &of)?)).await?;
         let session = session.ok_or_else(|| Refusal::SessionNotFound { session: id.clone() })?;
         Ok(self.shown_session(session))
     }

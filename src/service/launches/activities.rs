@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::{Activity, Execution, Launch, LaunchId};
+use crate::rows::launches;
 
 use super::Launches;
 use crate::service::ServiceError;
@@ -37,7 +38,11 @@ impl Launches {
         let progress = newer.progress.map(|progress| self.core.redacted(&progress).into_owned());
         let newer = Activity { progress, ..newer };
         let is_known = self.heard.activities.lock().contains_key(id);
-        if is_known || self.core.store.launch(id).await?.is_some_and(|launch| launch.is_open()) {
+        let of = id.clone();
+        let is_open = self
+            .core
+            .read(move |tx| Ok(launches::get(tx, &of)?.is_some_and(|launch| launch.is_open())));
+        if is_known || is_open.await? {
             let mut activities = self.heard.activities.lock();
             let earlier = activities.get(id).cloned().unwrap_or_default();
             let newest = newer.after(earlier.clone());

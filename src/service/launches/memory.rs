@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::LaunchId;
+use crate::rows::launches;
 use crate::sys::processes;
 
 use super::Launches;
@@ -11,7 +12,7 @@ impl Launches {
     /// Resident memory of each running agent and all that it started, in bytes, as far as its processes are on this machine. What
     /// processes share counts for each of them.
     pub async fn memory_of_instances(&self) -> BTreeMap<LaunchId, u64> {
-        let Ok(open) = self.core.store.open_launches().await else {
+        let Ok(open) = self.core.read(|tx| Ok(launches::list_open(tx)?)).await else {
             return BTreeMap::new();
         };
         let here = open.into_iter().filter(|launch| {

@@ -12,8 +12,9 @@ use crate::folder_watch::shared::{FollowedFolder, SharedFolders};
 use crate::instance_dir::output_reader::OutputReader;
 use crate::instance_dir::record::{self, Exit};
 use crate::instance_dir::{self};
+use crate::rows::output_tails;
 
-use super::Launches;
+use super::{Launches, find};
 use crate::service::ServiceError;
 
 /// How much is read at once.
@@ -38,13 +39,15 @@ impl Launches {
     /// # Errors
     /// `OutputElsewhere` as long as nothing of it is here, `LaunchNotFound`.
     pub async fn output_elsewhere(&self, id: &LaunchId) -> Result<Option<String>, ServiceError> {
-        let launch = self.get(id).await?;
+        let of = id.clone();
+        let read = self.core.read(move |tx| Ok((find(tx, &of)?, output_tails::get(tx, &of)?)));
+        let (launch, tail) = read.await?;
         match launch.coordinator.filter(|coordinator| !self.coordinators.is_here(coordinator)) {
             None => Ok(None),
-            Some(coordinator) => match self.core.store.output_tail(id).await? {
-                Some(tail) => Ok(Some(tail)),
-                None => Err(Refusal::OutputElsewhere { launch: id.clone(), coordinator }.into()),
-            },
+            Some(_) if tail.is_some() => Ok(tail),
+            Some(coordinator) => {
+                Err(Refusal::OutputElsewhere { launch: id.clone(), coordinator }.into())
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::totals::{Total, TotalKey, Totals};
+use crate::rows::launches;
 
 use super::Launches;
 use crate::service::ServiceError;
@@ -29,8 +30,8 @@ impl TotalsBoard {
 impl Launches {
     /// Counts the launches of the store. Called once, before a launch can end.
     pub async fn count_ended_launches(&self) -> Result<(), ServiceError> {
-        let kept = self.core.store.totals().await?.into_iter().collect();
-        *self.totals.lock() = kept;
+        let kept = self.core.read(|tx| Ok(launches::totals(tx)?)).await?;
+        *self.totals.lock() = kept.into_iter().collect();
         Ok(())
     }
 
