@@ -64,14 +64,19 @@ impl Launches {
     /// Launches that have not ended, by claim time.
     pub async fn open(&self) -> Result<Vec<Launch>, ServiceError> {
         let open = self.core.read(|tx| Ok(launches::list_open(tx)?)).await?;
-        Ok(open.into_iter().map(|launch| self.heard.activities.with_newest(launch)).collect())
+        Ok(self.with_newest(open))
     }
 
     /// Launches that fit, the newest first.
     pub async fn list(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
         let filter = filter.clone();
         let found = self.core.read(move |tx| Ok(launches::list(tx, &filter)?)).await?;
-        Ok(found.into_iter().map(|launch| self.heard.activities.with_newest(launch)).collect())
+        Ok(self.with_newest(found))
+    }
+
+    /// Returns the launches with what coordinators reported of them.
+    pub(super) fn with_newest(&self, launches: Vec<Launch>) -> Vec<Launch> {
+        launches.into_iter().map(|launch| self.heard.activities.with_newest(launch)).collect()
     }
 
     /// One launch.

@@ -14,9 +14,10 @@ use crate::domain::session::Presenter;
 use crate::domain::{
     Execution, InstanceKey, LaunchState, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus,
 };
-use crate::rows::{assignments, executions, projects, startable, tasks};
-use crate::store::LaunchFilter;
+use crate::rows::{agents, assignments, executions, launches, projects, startable, tasks};
+use crate::store::{LaunchFilter, Read, StoreError};
 
+use super::catalog::roster::active_projects;
 use super::sessions::authenticate::proof;
 use super::sessions::caller::fence;
 use super::tasks::mine::{bind, in_progress};
@@ -78,16 +79,23 @@ impl Service {
         if let Some(claim) = claim {
             return Ok((purpose, AgentAction::Start(claim)));
         }
-        for purpose in [Purpose::Task, Purpose::Chat] {
-            let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
-            let open = self.core.store.pair_facts(&key).await?.open;
-            // Until then it may go by itself.
-            if let Some((launch, LaunchState::Stopping { reason, ladder_at })) =
-                open.map(|open| (open.id, open.state))
-                && ladder_at <= self.core.now()
-            {
-                return Ok((purpose, AgentAction::Stop { launch, reason }));
+        let keys = [Purpose::Task, Purpose::Chat]
+            .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose));
+        let now = self.core.now();
+        let read = self.core.read(move |tx| {
+            for key in keys {
+                let open = startable::of_key(tx, &key)?.open.map(|open| (open.id, open.state));
+                // Until then it may go by itself.
+                if let Some((launch, LaunchState::Stopping { reason, ladder_at })) = open
+                    && ladder_at <= now
+                {
+                    return Ok(Some((key.purpose, AgentAction::Stop { launch, reason })));
+                }
             }
+            Ok(None)
+        });
+        if let Some(stop) = read.await? {
+            return Ok(stop);
         }
         // A pair that nobody wants for anything is, as ever, one without a task.
         let purpose = if reason == StartReason::NoWork { Purpose::Task } else { purpose };
@@ -113,25 +121,24 @@ impl Service {
             after: None,
             limit: N_ENDED,
         };
-        let mut launches = self.core.store.open_launches().await?;
-        launches.extend(self.core.store.launches(&recent).await?);
+        let read = self.core.read(move |tx| {
+            let mut launches = launches::list_open(tx)?;
+            launches.extend(launches::list(tx, &recent)?);
+            Ok(launches)
+        });
+        let launches = read.await?;
         Ok(launch_to_report(&launches, ReportedBy { agent, project, pid, coordinator })?)
     }
 
     /// Active agents, by id.
     pub async fn managed_agents(&self) -> Result<Vec<ManagedAgent>, ServiceError> {
-        let active = self.catalog.active_projects().await?;
+        let read = self.core.read(|tx| Ok((active_projects(tx)?, agents::list(tx)?)));
+        let (active, agents) = read.await?;
         let works_in = |agent: &AgentId| {
             let projects = active.iter().filter(|project| project.agents.contains(agent));
             projects.map(|project| project.id.clone()).collect()
         };
-        let agents = self
-            .core
-            .store
-            .agents()
-            .await?
-            .into_iter()
-            .filter(|agent| agent.status == AgentStatus::Active);
+        let agents = agents.into_iter().filter(|agent| agent.status == AgentStatus::Active);
         Ok(agents
             .map(|agent| ManagedAgent {
                 projects: works_in(&agent.id),
@@ -148,14 +155,18 @@ impl Service {
         agent: &AgentId,
         by: AskedBy<'_>,
     ) -> Result<(Option<InstanceKey>, ShouldStart), ServiceError> {
-        let pairs = self.pairs_of(agent).await?;
-        let Some(pair) = pair_to_start(pairs, self.core.settings().backoff, self.core.now()) else {
-            let is_known = self.core.store.agent(agent).await?.is_some();
+        let (of, backoff, now) = (agent.clone(), self.core.settings().backoff, self.core.now());
+        let read = self.core.read(move |tx| {
+            let pair = pair_to_start(pairs_of(tx, &of)?, backoff, now);
+            Ok((pair.map(|pair| pair.key), agents::get(tx, &of)?.is_some()))
+        });
+        let (key, is_known) = read.await?;
+        let Some(key) = key else {
             let reason = if is_known { StartReason::NotAssigned } else { StartReason::Unknown };
             return Ok((None, ShouldStart { reason, claim: None }));
         };
-        let answer = self.launches.should_start(&pair.key, by).await?;
-        Ok((Some(pair.key), answer))
+        let answer = self.launches.should_start(&key, by).await?;
+        Ok((Some(key), answer))
     }
 
     /// [`Sessions::authenticate`](super::Sessions::authenticate) for an agent that doesn't say where.
@@ -169,17 +180,20 @@ impl Service {
         presenter: Presenter<'_>,
     ) -> Result<(ProjectId, Authenticated), ServiceError> {
         self.sessions.check_transport(presenter)?;
-        let ticketed = self.core.store.launch_by_ticket(&passkey.token_hash()).await?;
-        let agent = self.core.store.agent(agent_id).await?;
-        let project = match proof(agent.as_ref(), ticketed, passkey) {
-            // Nothing is told to who has proven nothing.
-            Proof::None => return Err(Refusal::InvalidCredentials.into()),
-            Proof::Ticket(launch) => Some(launch.key.project),
-            Proof::Passkey => {
-                pair_to_enter(self.pairs_of(agent_id).await?).map(|pair| pair.key.project)
+        let (of, shown) = (agent_id.clone(), passkey.clone());
+        let read = self.core.read(move |tx| {
+            let ticketed = launches::find_by_ticket(tx, &shown.token_hash())?;
+            match proof(agents::get(tx, &of)?.as_ref(), ticketed, &shown) {
+                // Nothing is told to who has proven nothing.
+                Proof::None => Err(Refusal::InvalidCredentials.into()),
+                Proof::Ticket(launch) => Ok(Some(launch.key.project)),
+                Proof::Passkey => {
+                    Ok(pair_to_enter(pairs_of(tx, &of)?).map(|pair| pair.key.project))
+                }
             }
-        };
-        let project = project.ok_or_else(|| Refusal::NeedsProject { agent: agent_id.clone() })?;
+        });
+        let project =
+            read.await?.ok_or_else(|| Refusal::NeedsProject { agent: agent_id.clone() })?;
         let opened = self.sessions.authenticate(agent_id, passkey, &project, presenter).await?;
         Ok((project, opened))
     }
@@ -251,28 +265,25 @@ impl Service {
     ) -> Result<&'static str, ServiceError> {
         limits::ERROR_MESSAGE.take_optional(report.summary)?;
         if let Some(id) = execution {
-            let executions = self.core.store.executions_of_launch(&caller.launch.id).await?;
+            let launch = caller.launch.id.clone();
+            let read = self.core.read(move |tx| Ok(executions::list_of_launch(tx, &launch)?));
+            let executions = read.await?;
             if !executions.iter().any(|execution| execution.id == *id) {
                 return Err(Refusal::ExecutionNotFound { execution: id.clone() }.into());
             }
         }
         self.sessions.report(caller, report).await
     }
+}
 
-    /// The pairs of an agent for tasks, by project.
-    async fn pairs_of(&self, agent: &AgentId) -> Result<Vec<PairFacts>, ServiceError> {
-        let agent = agent.clone();
-        self.core
-            .read(move |tx| {
-                let mut assignments = assignments::list(tx)?;
-                assignments.retain(|assignment| assignment.agent == agent);
-                let keys = assignments.into_iter().map(|assignment| {
-                    InstanceKey::new(assignment.agent, assignment.project, Purpose::Task)
-                });
-                Ok(keys.map(|key| startable::of_key(tx, &key)).collect::<Result<_, _>>()?)
-            })
-            .await
-    }
+/// Returns the facts of an agent for tasks, by project.
+fn pairs_of(tx: &mut Read<'_>, agent: &AgentId) -> Result<Vec<PairFacts>, StoreError> {
+    let mut assignments = assignments::list(tx)?;
+    assignments.retain(|assignment| assignment.agent == *agent);
+    let keys = assignments
+        .into_iter()
+        .map(|assignment| InstanceKey::new(assignment.agent, assignment.project, Purpose::Task));
+    keys.map(|key| startable::of_key(tx, &key)).collect()
 }
 
 /// How far back a repeated report finds its launch.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::domain::id::LaunchId;
 use crate::domain::totals::Totals;
 use crate::domain::{Account, ForgeItem, Launch, PairRecord, Timestamp};
-use crate::rows::{agents, projects};
+use crate::rows::{accounts, agents, forge_items, launches, pairs, pauses, projects};
 use crate::store::LaunchFilter;
 
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};
@@ -63,25 +63,28 @@ impl Service {
             limit: N_ENDED,
         };
         let now = self.core.now();
-        let open = self.launches.open().await?;
-        let abandoned = open
-            .iter()
-            .filter(|launch| self.board.is_abandoned(launch, now))
-            .map(|launch| launch.id.clone());
+        let read = self.core.read(move |tx| {
+            let (open, ended) = (launches::list_open(tx)?, launches::list(tx, &recent)?);
+            let (paused_since, held) = (pauses::since(tx)?, pairs::list_held(tx)?);
+            let (parked, forge_items) = (accounts::list_parked(tx)?, forge_items::list_open(tx)?);
+            Ok((open, ended, paused_since, held, parked, forge_items))
+        });
+        let (open, ended, paused_since, held, parked, forge_items) = read.await?;
+        let abandoned = open.iter().filter(|launch| self.board.is_abandoned(launch, now));
         Ok(StatusView {
-            abandoned: abandoned.collect(),
+            abandoned: abandoned.map(|launch| launch.id.clone()).collect(),
             totals: self.launches.totals(),
             at: now,
-            paused_since: self.core.store.paused_since().await?,
+            paused_since,
             coordinators: self.board.all(now),
             unlisted_coordinator_at: self.board.unlisted_at(),
-            open,
-            ended: self.core.store.launches(&recent).await?,
-            held: self.core.store.held_pairs().await?,
-            parked: self.core.store.parked_accounts().await?,
+            open: self.launches.with_newest(open),
+            ended,
+            held,
+            parked,
             pause_file: self.pause_file.get(),
             forges: self.forges.all(),
-            forge_items: self.forge_items.open().await?,
+            forge_items,
         })
     }
 }

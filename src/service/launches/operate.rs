@@ -5,7 +5,7 @@ use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use crate::domain::plan::ProcessReport;
 use crate::domain::{InstanceKey, Launch, PairRecord, Purpose, Timestamp};
-use crate::rows::{Transaction, pairs, pauses};
+use crate::rows::{Transaction, launches, pairs, pauses};
 use crate::store::Read;
 
 use super::Launches;
@@ -53,7 +53,7 @@ impl Launches {
             StopTarget::All => StopReason::StopAll,
         };
         self.hold(target).await?;
-        let open = self.core.store.open_launches().await?;
+        let open = self.core.read(|tx| Ok(launches::list_open(tx)?)).await?;
         let mut stopped = Stopped::default();
         for launch in open.into_iter().filter(|launch| target.covers(&launch.key)) {
             self.want_stop(&launch.id, reason).await?;
@@ -109,7 +109,7 @@ impl Launches {
     pub async fn drain(&self) -> Result<Vec<Launch>, ServiceError> {
         self.pause().await?;
         audit::note("drain", "coordinator", "all");
-        let open = self.core.store.open_launches().await?;
+        let open = self.core.read(|tx| Ok(launches::list_open(tx)?)).await?;
         for chat in open.iter().filter(|launch| launch.key.purpose == Purpose::Chat) {
             let event = LaunchEvent::ChatEnded {
                 at: self.core.now(),

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::pair::Ruling;
 use crate::domain::plan::Deferred;
-use crate::domain::{Account, InstanceKey, Launch, Purpose, Timestamp};
+use crate::domain::{Account, InstanceKey, PairFacts, Purpose, Timestamp};
+use crate::rows::{launches, startable};
 
 use super::Launches;
 use super::operate::check_known;
@@ -39,38 +40,33 @@ impl Launches {
         agent: &AgentId,
         project: &ProjectId,
     ) -> Result<Vec<Why>, ServiceError> {
-        let (of, project_id) = (agent.clone(), project.clone());
-        self.core.read(move |tx| check_known(tx, &of, &project_id)).await?;
-        let at = self.core.now();
-        let abandoned: Vec<Launch> = self
-            .core
-            .store
-            .open_launches()
-            .await?
-            .into_iter()
-            .filter(|launch| self.coordinators.is_abandoned(launch, at))
-            .collect();
-        let mut all = Vec::new();
-        for purpose in [Purpose::Task, Purpose::Chat] {
-            let key = InstanceKey::new(agent.clone(), project.clone(), purpose);
-            let facts = self.pause_file.apply(self.core.store.pair_facts(&key).await?);
-            let rulings = facts.rulings(self.core.settings().backoff, at).to_vec();
-            let deferred = self.coordinators.deferral_of(&key, at);
-            let abandoned =
-                abandoned.iter().find(|launch| launch.key == key).map(|launch| launch.id.clone());
-            let (n_failures, account, pause_file) =
-                (facts.record.n_failures, facts.account, self.pause_file.get());
-            all.push(Why {
-                key,
-                at,
-                rulings,
-                deferred,
-                n_failures,
-                account,
-                pause_file,
-                abandoned,
+        let keys = [Purpose::Task, Purpose::Chat]
+            .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose));
+        let (agent, project) = (agent.clone(), project.clone());
+        let read = self.core.read(move |tx| {
+            check_known(tx, &agent, &project)?;
+            let facts: Result<Vec<_>, _> =
+                keys.iter().map(|key| startable::of_key(tx, key)).collect();
+            Ok((facts?, launches::list_open(tx)?))
+        });
+        let (facts, open) = read.await?;
+        let (at, backoff) = (self.core.now(), self.core.settings().backoff);
+        let why = |facts: PairFacts| {
+            let facts = self.pause_file.apply(facts);
+            let abandoned = open.iter().find(|launch| {
+                launch.key == facts.key && self.coordinators.is_abandoned(launch, at)
             });
-        }
-        Ok(all)
+            Why {
+                at,
+                rulings: facts.rulings(backoff, at).to_vec(),
+                deferred: self.coordinators.deferral_of(&facts.key, at),
+                abandoned: abandoned.map(|launch| launch.id.clone()),
+                pause_file: self.pause_file.get(),
+                n_failures: facts.record.n_failures,
+                account: facts.account,
+                key: facts.key,
+            }
+        };
+        Ok(facts.into_iter().map(why).collect())
     }
 }
