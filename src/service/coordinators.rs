@@ -12,6 +12,7 @@ use crate::domain::id::CoordinatorId;
 use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
 use crate::domain::limits;
 use crate::domain::{Candidate, LaunchFacts, Refusal, Timestamp};
+use crate::rows::{launches, startable};
 
 use super::clocks::Clocks;
 use super::core::Core;
@@ -108,10 +109,12 @@ impl Coordinators {
     /// Everything that may be started and all open launches, whoever keeps them.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
         let (at, backoff) = (self.core.now(), self.core.settings().backoff);
-        let startable = self.core.store.startable().await?.into_iter();
-        let startable =
-            startable.filter_map(|facts| self.pause_file.apply(facts).candidate(backoff, at));
-        let launches = self.core.store.open_launches().await?.into_iter().map(|launch| {
+        let read = self.core.read(|tx| Ok((startable::list(tx)?, launches::list_open(tx)?)));
+        let (startable, launches) = read.await?;
+        let startable = startable
+            .into_iter()
+            .filter_map(|facts| self.pause_file.apply(facts).candidate(backoff, at));
+        let launches = launches.into_iter().map(|launch| {
             let idle_ms = self.clocks.idle_for(&self.heard, &launch).and_then(millis);
             let is_shim_unknown = launch.pid.is_some() && !self.shims.is_reported(&launch.id);
             LaunchFacts { idle_ms, is_shim_unknown, ..LaunchFacts::from(launch) }

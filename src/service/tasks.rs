@@ -16,7 +16,7 @@ use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::task::Actor;
 use crate::domain::{Execution, InstanceKey, Priority, Purpose, Refusal, Task, TaskStatus};
-use crate::rows::{Transaction, executions, pairs, tasks};
+use crate::rows::{Transaction, events, executions, pairs, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::catalog::{check_assignable, edited, project};
@@ -84,7 +84,8 @@ impl Tasks {
     }
 
     pub async fn list(&self, filter: &TaskFilter) -> Result<Vec<Task>, ServiceError> {
-        Ok(self.core.store.tasks(filter).await?)
+        let filter = filter.clone();
+        self.core.read(move |tx| Ok(tasks::list(tx, &filter)?)).await
     }
 
     /// # Errors
@@ -165,10 +166,13 @@ impl Tasks {
         after: i64,
         limit: usize,
     ) -> Result<Vec<Event>, ServiceError> {
-        if self.core.store.task(id).await?.is_none() {
-            return Err(Refusal::TaskNotFound { task: id.clone() }.into());
-        }
-        Ok(self.core.store.events_of_task(id, after, limit).await?)
+        let id = id.clone();
+        self.core
+            .read(move |tx| {
+                find(tx, &id)?;
+                Ok(events::list_of_task(tx, &id, after, limit)?)
+            })
+            .await
     }
 }
 

@@ -222,16 +222,15 @@ impl Sessions {
         presenter: Presenter<'_>,
     ) -> Result<Caller, ServiceError> {
         self.check_transport(presenter)?;
-        let session = self
-            .core
-            .store
-            .session_by_token(&token.token_hash())
-            .await?
-            .ok_or(Refusal::InvalidSession)?;
-        let launch =
-            self.core.store.launch(&session.launch).await?.ok_or(Refusal::InvalidSession)?;
-        if !is_presented_by_its_own(&launch, presenter.launch) {
-            tracing::warn!(launch_id = %launch.id, "an agent showed the session token of another");
+        let hash = token.token_hash();
+        let read = self.core.read(move |tx| {
+            let session = sessions::find_by_token(tx, &hash)?.ok_or(Refusal::InvalidSession)?;
+            let launch = launches::get(tx, &session.launch)?.ok_or(Refusal::InvalidSession)?;
+            Ok(Caller { session, launch })
+        });
+        let caller = read.await?;
+        if !is_presented_by_its_own(&caller.launch, presenter.launch) {
+            tracing::warn!(launch_id = %caller.launch.id, "an agent showed the session token of another");
             return Err(Refusal::InvalidSession.into());
         }
         // Only for a token that exists: the path of the socket is not for every client of the network.
@@ -241,7 +240,7 @@ impl Sessions {
             }
             .into());
         }
-        Ok(Caller { session, launch })
+        Ok(caller)
     }
 
     /// Whether the session may be used; its call is a sign of life.

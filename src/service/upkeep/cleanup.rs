@@ -46,8 +46,8 @@ impl Upkeep {
     /// Ends what has run out of time and writes down when each session was last seen.
     pub async fn cleanup(&self) -> Result<(), ServiceError> {
         let began = self.clocks.moment();
-        let sessions = self.core.store.open_sessions().await?;
-        let open = self.core.store.open_launches().await?;
+        let read = self.core.read(|tx| Ok((sessions::list_open(tx)?, launches::list_open(tx)?)));
+        let (sessions, open) = read.await?;
         self.heard.activities.keep_only(|id| open.iter().any(|launch| launch.id == *id));
         self.creations.keep_only(|id| open.iter().any(|launch| launch.id == *id));
         self.shims.keep_only(|id| open.iter().any(|launch| launch.id == *id));
@@ -157,7 +157,7 @@ impl Upkeep {
     }
 
     async fn write_down_activity(&self) -> Result<(), ServiceError> {
-        let open = self.core.store.open_sessions().await?;
+        let open = self.core.read(|tx| Ok(sessions::list_open(tx)?)).await?;
         let seen: Vec<(SessionId, Timestamp)> = open
             .iter()
             .filter_map(|session| {

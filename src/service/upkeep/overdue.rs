@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::domain::StopReason;
 use crate::domain::stopwatch::AtFirst;
+use crate::rows::{launches, notices};
 
 use super::Upkeep;
 use crate::service::ServiceError;
@@ -22,7 +23,7 @@ impl Upkeep {
         let began = self.clocks.moment();
         let mut next: Option<Duration> = None;
         let mut wait = |left: Duration| next = Some(next.map_or(left, |next| next.min(left)));
-        for notice in self.core.store.open_notices().await? {
+        for notice in self.core.read(|tx| Ok(notices::list_open(tx)?)).await? {
             let Some(since) = notice.waited_for_since() else {
                 continue;
             };
@@ -46,7 +47,7 @@ impl Upkeep {
                 wait(left);
             }
         }
-        for launch in self.core.store.open_launches().await? {
+        for launch in self.core.read(|tx| Ok(launches::list_open(tx)?)).await? {
             let left = silence::left(&self.core, &self.clocks, &launch).await?;
             match left.map(|left| left.saturating_add(self.time_to_ask_again())) {
                 Some(left) if left.is_zero() => {
