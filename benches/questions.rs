@@ -16,7 +16,7 @@ use agent_coordinator::domain::{
     Agent, CoordinatorId, Language, Priority, Project, Secret, Task, TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{ChatSettings, Service, Settings};
 use anyhow::{Result, ensure};
@@ -107,7 +107,7 @@ enum Pairs {
 /// What a local cycle consists of when nothing is to be done: the view of the server, and the plan.
 async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
     let folder = Bed::folder()?;
-    let store = Arc::new(SqliteStore::open(&folder.path().join("state.db")).await?);
+    let store = Arc::new(Store::open(&folder.path().join("state.db")).await?);
     fill(&store, n_pairs, pairs, folder.path()).await?;
     let service =
         Service::new(store.clone(), Arc::new(SystemWorld), settings(folder.path()), Nudge::new());
@@ -139,7 +139,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
 }
 
 /// Pairs, each with a task.
-async fn fill(store: &SqliteStore, n_pairs: usize, pairs: Pairs, directory: &Path) -> Result<()> {
+async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> Result<()> {
     let at = Timestamp::from_millis(1_700_000_000_000);
     let mut changes: Vec<Row> = Vec::new();
     for agent in 0..N_AGENTS {

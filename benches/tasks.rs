@@ -10,7 +10,7 @@ use std::time::Instant;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
 use agent_coordinator::domain::secret::PasskeyHash;
 use agent_coordinator::domain::{Agent, Priority, Project, Secret, Task, TaskStatus, Timestamp};
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use anyhow::{Result, ensure};
 use rows::Row;
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ fn project_id(n: usize) -> String {
 
 async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
     std::fs::create_dir(folder.join("state"))?;
-    let store = SqliteStore::open(&folder.join("state/state.db")).await?;
+    let store = Store::open(&folder.join("state/state.db")).await?;
     let at = Timestamp::from_millis(1_700_000_000_000);
     let passkey = PasskeyHash::new(&Secret::new("key"), [7; 16]);
     let agents = (0..N_AGENTS).map(|n| {

@@ -3,7 +3,6 @@
 //! The SQL is the part that SQLite and PostgreSQL have in common; a test holds each statement to it.
 
 pub mod accounts;
-pub mod adapter;
 pub mod agents;
 pub mod assignments;
 pub mod audit;
@@ -22,9 +21,11 @@ pub mod pauses;
 pub mod projects;
 pub mod sessions;
 pub mod startable;
+mod store;
 pub mod tasks;
 mod transaction;
 
+pub use store::Store;
 pub use transaction::{Context, Publish, Published, Transaction, Wake};
 
 use crate::domain::{Failure, InstanceKey, Outcome, Timestamp, Usage};

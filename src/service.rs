@@ -80,8 +80,7 @@ use crate::domain::{
     AgentId, CoordinatorId, FileOwners, Guidance, Language, Refusal, Secret, Timestamp,
 };
 use crate::nudge::{Nudge, Wakeups};
-use crate::rows::Publish;
-use crate::rows::adapter::SqliteStore;
+use crate::rows::{Publish, Store};
 use crate::store::StoreError;
 use chats::attendance::Attendances;
 use clocks::Clocks;
@@ -215,12 +214,7 @@ pub enum ServiceError {
 }
 
 impl Service {
-    pub fn new(
-        store: Arc<SqliteStore>,
-        world: Arc<dyn World>,
-        settings: Settings,
-        nudge: Nudge,
-    ) -> Self {
+    pub fn new(store: Arc<Store>, world: Arc<dyn World>, settings: Settings, nudge: Nudge) -> Self {
         let waiting = Waiting { coordinators: nudge, ..Waiting::default() };
         let totals = Arc::new(TotalsBoard::default());
         let publish: Publish = {

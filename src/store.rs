@@ -16,14 +16,9 @@ pub use engine::{Connection, Engine};
 pub use open::{OpenError, Settings};
 pub use transaction::{Entity, Read, Write};
 
-use futures::future::BoxFuture;
-
 use crate::domain::chat::Sender;
 use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
 use crate::domain::{Purpose, TaskStatus};
-
-/// The answer to a read.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// The store can't answer.
 #[derive(Debug, thiserror::Error)]
@@ -157,11 +152,4 @@ impl MessageFilter {
 pub enum ChatEnd {
     Oldest,
     Newest,
-}
-
-/// How much there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    pub n_agents: u64,
-    pub n_projects: u64,
 }

@@ -22,13 +22,13 @@ use crate::forge;
 use crate::mcp::{self, McpServer};
 use crate::nudge::{Nudge, Nudges};
 use crate::rest::{self, ConfigurationDoor, RestState, WebhookDoor};
-use crate::rows::adapter::SqliteStore;
+use crate::rows::Store;
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, ChatSettings, Service, Settings, Wanted};
 
 /// Store and use cases, before and after the doors are open.
 pub(super) struct Server {
-    pub(super) store: Arc<SqliteStore>,
+    pub(super) store: Arc<Store>,
     pub(super) service: Arc<Service>,
     mcp: McpServer,
     /// Where the configuration has none.
@@ -74,7 +74,7 @@ impl Server {
         let StoreUrl::Sqlite(database) = &config.store;
         // A store has one daemon, wherever that keeps the rest of its state.
         let store_lock = lock::RoleLock::take(&database.with_added_extension("lock")).await?;
-        let store = Arc::new(SqliteStore::open(database).await?);
+        let store = Arc::new(Store::open(database).await?);
         // Also where the configuration has another one: tickets are made with it, and outlive a change there.
         let made_token = identity::coordinator_token(state_dir)?;
         let settings = settings(config, &secrets(config, manifest.as_ref()), &made_token);

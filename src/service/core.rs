@@ -5,8 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::domain::{Guidance, Timestamp};
-use crate::rows::adapter::SqliteStore;
-use crate::rows::{Context, Publish, Transaction};
+use crate::rows::{Context, Publish, Store, Transaction};
 use crate::store::Read;
 
 use super::world::World;
@@ -14,7 +13,7 @@ use super::{ServiceError, Settings, audit};
 
 /// The base of the use cases. It holds nothing that one of them changes.
 pub(super) struct Core {
-    pub(super) store: Arc<SqliteStore>,
+    store: Arc<Store>,
     pub(super) world: Arc<dyn World>,
     /// Replaced as a whole: a use case that reads several settings takes them once.
     settings: RwLock<Arc<Settings>>,
@@ -24,7 +23,7 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(
-        store: Arc<SqliteStore>,
+        store: Arc<Store>,
         world: Arc<dyn World>,
         settings: Settings,
         publish: Publish,
@@ -82,7 +81,7 @@ impl Core {
         F: FnMut(&mut Transaction<'_>) -> Result<T, ServiceError> + Send + 'static,
     {
         let context = Context::new(self.now(), self.world.unique(), audit::actor());
-        self.store.change(context, Arc::clone(&self.publish), body)
+        self.store.write(context, Arc::clone(&self.publish), body)
     }
 
     /// Reads with `body` from one snapshot. Dropping the future is harmless.
@@ -94,6 +93,6 @@ impl Core {
         T: Send + 'static,
         F: FnOnce(&mut Read<'_>) -> Result<T, ServiceError> + Send + 'static,
     {
-        self.store.query(body)
+        self.store.read(body)
     }
 }

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use agent_coordinator::domain::credential::{CredentialKind, LinkFault, Role};
 use agent_coordinator::domain::{Credential, Refusal, Secret, Timestamp};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{Service, ServiceError};
 
+use crate::questions::Questions;
 use crate::rows::{self, Row};
 use crate::service::settings;
 
 const LONG_AGO: Timestamp = Timestamp::from_millis(1_000);
 
-fn service() -> (Arc<SqliteStore>, Arc<Service>) {
-    let store = Arc::new(SqliteStore::in_memory().unwrap());
+fn service() -> (Arc<Store>, Arc<Service>) {
+    let store = Arc::new(Store::in_memory().unwrap());
     (store.clone(), Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new())))
 }
 
@@ -36,7 +37,7 @@ fn credential(id: &str, kind: CredentialKind) -> Credential {
     }
 }
 
-async fn keep(store: &SqliteStore, rows: impl IntoIterator<Item = Credential>) {
+async fn keep(store: &Store, rows: impl IntoIterator<Item = Credential>) {
     let changes = rows.into_iter().map(Row::Credential).collect();
     rows::write(store, changes).await.unwrap();
 }

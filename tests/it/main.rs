@@ -25,6 +25,7 @@ mod openapi;
 mod peers;
 mod policy;
 mod processes;
+mod questions;
 mod quickstart;
 mod real_clis;
 mod redacted;

@@ -8,9 +8,8 @@ use agent_coordinator::domain::{
     Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchId, Message, Notice,
     PairRecord, Project, Session, Task, Timestamp,
 };
-use agent_coordinator::rows::adapter::SqliteStore;
 use agent_coordinator::rows::{
-    Context, Transaction, assignments, events, launches, messages, output_tails, pauses,
+    Context, Store, Transaction, assignments, events, launches, messages, output_tails, pauses,
 };
 use agent_coordinator::store::{Entity, StoreError};
 
@@ -40,10 +39,10 @@ pub enum Row {
 }
 
 /// Writes all rows, or none. Entities publish nothing.
-pub async fn write(store: &SqliteStore, rows: Vec<Row>) -> Result<(), StoreError> {
+pub async fn write(store: &Store, rows: Vec<Row>) -> Result<(), StoreError> {
     let context = Context::new(Timestamp::from_millis(0), "test".to_owned(), None);
     let all = move |tx: &mut Transaction<'_>| rows.iter().try_for_each(|row| row.write(tx));
-    store.change(context, Arc::new(|_| ()), all).await
+    store.write(context, Arc::new(|_| ()), all).await
 }
 
 impl Row {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use crate::questions::Questions;
 use crate::rows::{self, Row};
 use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
@@ -20,7 +21,7 @@ use agent_coordinator::domain::{
     TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{ChatSettings, Force, News, Service, Settings, StopTarget};
 use rusqlite::Connection;
@@ -62,8 +63,8 @@ fn key() -> InstanceKey {
 }
 
 /// A store with one pair that has work.
-async fn one_pair_with_work() -> Arc<SqliteStore> {
-    let store = Arc::new(SqliteStore::in_memory().unwrap());
+async fn one_pair_with_work() -> Arc<Store> {
+    let store = Arc::new(Store::in_memory().unwrap());
     let InstanceKey { agent, project, .. } = key();
     let changes = vec![
         Row::Project(Project {
@@ -188,7 +189,7 @@ async fn no_start_slips_past_a_stop_of_all() {
 async fn what_could_not_be_read_at_once_is_told_when_it_can() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = Arc::new(SqliteStore::open(&path).await.unwrap());
+    let store = Arc::new(Store::open(&path).await.unwrap());
     let service = Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new()));
     let mut follower = service.events.follow(None).await.unwrap();
     let mut handing_out = pin!(service.events.hand_out());

@@ -42,13 +42,14 @@ use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{ChatSettings, Service, Settings};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use crate::questions::Questions;
 use crate::rows::{self, Row};
 use crate::service::settings;
 use illness::Health;
@@ -89,7 +90,7 @@ struct Sim {
     mutant: Option<Mutant>,
     world: Arc<SimWorld>,
     chronicle: Arc<Chronicle>,
-    store: Arc<SqliteStore>,
+    store: Arc<Store>,
     /// Of the store.
     health: Arc<Health>,
     /// Wakes all coordinators.

@@ -22,9 +22,10 @@ use agent_coordinator::domain::task::TaskStatus;
 use agent_coordinator::domain::{
     Launch, LaunchState, Outcome, PairRecord, Purpose, Task, Timestamp,
 };
-use agent_coordinator::rows::adapter::SqliteStore;
-use agent_coordinator::store::{Counts, LaunchFilter, StoreError, TaskFilter};
+use agent_coordinator::rows::Store;
+use agent_coordinator::store::{LaunchFilter, StoreError, TaskFilter};
 
+use crate::questions::Questions;
 use crate::rows::{Row, write};
 
 use self::rows::{
@@ -33,13 +34,13 @@ use self::rows::{
 };
 
 /// Runs `check` on an empty store in memory, and on one in a file.
-async fn on_each<F: Future<Output = ()>>(check: impl Fn(Arc<SqliteStore>) -> F) {
-    check(Arc::new(SqliteStore::in_memory().unwrap())).await;
+async fn on_each<F: Future<Output = ()>>(check: impl Fn(Arc<Store>) -> F) {
+    check(Arc::new(Store::in_memory().unwrap())).await;
     let folder = tempfile::tempdir().unwrap();
-    check(Arc::new(SqliteStore::open(&folder.path().join("store.db")).await.unwrap())).await;
+    check(Arc::new(Store::open(&folder.path().join("store.db")).await.unwrap())).await;
 }
 
-async fn made(store: &SqliteStore, changes: Vec<Row>) {
+async fn made(store: &Store, changes: Vec<Row>) {
     write(store, changes).await.unwrap();
 }
 
@@ -88,7 +89,7 @@ async fn a_row_is_read_back_as_it_was_written() {
         assert_eq!(store.session_by_token(&running.token).await.unwrap().unwrap().id, running.id);
         assert_eq!(store.executions_of_task(&id("t")).await.unwrap()[0].summary, work.summary);
         assert_eq!(store.executions_of_launch(&id("l")).await.unwrap().len(), 1);
-        assert_eq!(store.counts().await.unwrap(), Counts { n_agents: 1, n_projects: 1 });
+        assert_eq!(store.counts().await.unwrap(), (1, 1));
         assert_eq!(store.agent(&id("nobody")).await.unwrap(), None);
     })
     .await;

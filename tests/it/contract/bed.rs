@@ -18,7 +18,7 @@ use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::peer::{Lineage, LocalPeer, PeerKind};
 use agent_coordinator::rest::{self, ConfigurationDoor, RestState};
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings, Wanted};
 use rustix::process::Signal;
@@ -438,7 +438,7 @@ impl Here {
 }
 
 fn service() -> Arc<Service> {
-    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let store = Arc::new(Store::in_memory().unwrap());
     let settings = Settings { start_timeout: std::time::Duration::from_hours(1), ..settings() };
     Arc::new(Service::new(store, Arc::new(SystemWorld), settings, Nudge::new()))
 }

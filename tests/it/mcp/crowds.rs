@@ -13,7 +13,7 @@ use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::peer::{Lineage, LocalPeer, PeerKind};
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use agent_coordinator::service::Service;
 use agent_coordinator::service::world::SystemWorld;
 use serde_json::Value;
@@ -35,7 +35,7 @@ struct Bed {
 
 impl Bed {
     fn new(n_places: usize) -> Self {
-        let store = Arc::new(SqliteStore::in_memory().unwrap());
+        let store = Arc::new(Store::in_memory().unwrap());
         let service =
             Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new()));
         let server = McpServer::new(service, Secret::new("coord_of_the_crowd"));

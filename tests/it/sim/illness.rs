@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use agent_coordinator::store::{DbError, open};
 use tokio::time::Instant;
 
@@ -65,9 +65,9 @@ impl Health {
     }
 
     /// An empty store that is as well as this says.
-    pub fn store(self: &Arc<Self>) -> SqliteStore {
+    pub fn store(self: &Arc<Self>) -> Store {
         let health = Patient(self.clone());
-        SqliteStore::new(open::memory_through(|inner| Box::new(Observed(inner, health))).unwrap())
+        Store::new(open::memory_through(|inner| Box::new(Observed(inner, health))).unwrap())
     }
 
     /// Whether this befalls the next write.

@@ -13,6 +13,7 @@ use super::history::POLLING_INTERVAL;
 use super::host::{Cap, Host};
 use super::world::pass;
 use super::{CLEANUP_INTERVAL, NOTICE_GRACE, SESSION_MAXIMUM, SLACK, Sim, sim_settings, talk};
+use crate::questions::Questions;
 
 /// What was seen so far, to be compared with what is.
 #[derive(Default)]

@@ -16,6 +16,7 @@ use agent_coordinator::service::world::World as _;
 use agent_coordinator::store::{LaunchFilter, MessageFilter};
 
 use super::{CHAT_IDLE, SLACK, Sim};
+use crate::questions::Questions;
 
 /// Everything that is known of all chats.
 #[derive(Default)]

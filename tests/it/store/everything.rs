@@ -3,8 +3,13 @@
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::forge::{ForgeKind, ItemKey, ItemKind};
 use agent_coordinator::domain::{Assignment, InstanceKey, Purpose, TaskStatus, Timestamp};
-use agent_coordinator::rows::adapter::SqliteStore;
-use agent_coordinator::store::{ChatEnd, HistoryFilter, LaunchFilter, MessageFilter, TaskFilter};
+use agent_coordinator::rows::{
+    Store, accounts, agents, assignments, credentials, events, executions, forge_items, launches,
+    messages, notices, output_tails, pairs, past, pauses, projects, sessions, startable, tasks,
+};
+use agent_coordinator::store::{
+    ChatEnd, HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter,
+};
 
 use super::rows::{at, id, ticket};
 
@@ -28,170 +33,201 @@ fn item_key(number: u64) -> ItemKey {
 /// Puts the question and its answer to the others.
 macro_rules! ask {
     ($answers:ident, $question:expr) => {
-        $answers.push(format!("{}: {:#?}", stringify!($question), $question.await.unwrap()))
+        $answers.push(format!("{}: {:#?}", stringify!($question), $question.unwrap()))
     };
 }
 
 /// The answers that decide about starts, and the events.
-async fn answers_about_starts(store: &SqliteStore) -> Vec<String> {
+fn answers_about_starts(tx: &mut Read<'_>) -> Vec<String> {
     let mut answers = Vec::new();
-    ask!(answers, store.startable());
-    ask!(answers, store.open_launches());
-    ask!(answers, store.events(0, 100));
+    ask!(answers, startable::list(tx));
+    ask!(answers, launches::list_open(tx));
+    ask!(answers, events::list(tx, 0, 100));
     for ai_type in AI_TYPES {
-        ask!(answers, store.account(ai_type));
+        ask!(answers, accounts::get(tx, ai_type));
     }
     for (agent, project) in
         AGENTS.iter().flat_map(|agent| PROJECTS.iter().map(move |project| (agent, project)))
     {
         for purpose in PURPOSES {
-            ask!(answers, store.pair(&InstanceKey::new(id(agent), id(project), purpose)));
+            ask!(answers, pairs::get(tx, &InstanceKey::new(id(agent), id(project), purpose)));
         }
     }
     answers
 }
 
 /// The answers to all questions, one text each.
-pub(super) async fn everything(store: &SqliteStore) -> Vec<String> {
-    let mut answers = answers_about_starts(store).await;
-    ask!(answers, store.agents());
-    ask!(answers, store.projects());
-    ask!(answers, store.assignments());
-    ask!(answers, store.open_sessions());
-    ask!(answers, store.held_pairs());
-    ask!(answers, store.parked_accounts());
-    ask!(answers, store.paused_since());
-    ask!(answers, store.events(2, 3));
-    ask!(answers, store.event_span());
+pub(super) async fn everything(store: &Store) -> Vec<String> {
+    store.read(|tx| Ok::<_, StoreError>(answers(tx))).await.unwrap()
+}
+
+fn answers(tx: &mut Read<'_>) -> Vec<String> {
+    let mut answers = answers_about_starts(tx);
+    ask!(answers, agents::list(tx));
+    ask!(answers, projects::list(tx));
+    ask!(answers, assignments::list(tx));
+    ask!(answers, sessions::list_open(tx));
+    ask!(answers, pairs::list_held(tx));
+    ask!(answers, accounts::list_parked(tx));
+    ask!(answers, pauses::since(tx));
+    ask!(answers, events::list(tx, 2, 3));
+    ask!(answers, events::span(tx));
     for at in [0, 2, 1_000_000_000_000] {
-        ask!(answers, store.last_event_before(Timestamp::from_millis(at)));
-        ask!(answers, store.past_launches(Timestamp::from_millis(at), None, 100));
-        let first = store.past_launches(Timestamp::from_millis(at), None, 1).await.unwrap();
-        ask!(answers, store.past_launches(Timestamp::from_millis(at), first.first(), 2));
+        ask!(answers, events::last_before(tx, Timestamp::from_millis(at)));
+        ask!(answers, past::launches(tx, Timestamp::from_millis(at), None, 100));
+        let first = past::launches(tx, Timestamp::from_millis(at), None, 1).unwrap();
+        ask!(answers, past::launches(tx, Timestamp::from_millis(at), first.first(), 2));
         let chat = Assignment { project: id("p"), agent: id("a") };
-        ask!(answers, store.last_message_before(&chat, Timestamp::from_millis(at)));
+        ask!(answers, messages::last_before(tx, &chat, Timestamp::from_millis(at)));
     }
-    ask!(answers, store.counts());
-    ask!(answers, store.open_notices());
-    ask!(answers, store.chats());
+    ask!(answers, agents::count(tx));
+    ask!(answers, projects::count(tx));
+    ask!(answers, notices::list_open(tx));
+    ask!(answers, messages::list_chats(tx));
     for agent in AGENTS {
-        ask!(answers, store.agent(&id(agent)));
+        ask!(answers, agents::get(tx, &id(agent)));
         for project in PROJECTS {
             for purpose in PURPOSES {
                 let key = InstanceKey::new(id(agent), id(project), purpose);
-                ask!(answers, store.pair_facts(&key));
+                ask!(answers, startable::of_key(tx, &key));
             }
             let all = MessageFilter::oldest(id(agent), id(project), 100);
-            ask!(answers, store.messages(&all));
+            ask!(answers, messages::list(tx, &all));
             ask!(
                 answers,
-                store.messages(&MessageFilter { end: ChatEnd::Newest, limit: 1, ..all.clone() })
+                messages::list(
+                    tx,
+                    &MessageFilter { end: ChatEnd::Newest, limit: 1, ..all.clone() }
+                )
             );
             ask!(
                 answers,
-                store.messages(&MessageFilter { after: Some(1), before: Some(3), ..all.clone() })
+                messages::list(
+                    tx,
+                    &MessageFilter { after: Some(1), before: Some(3), ..all.clone() }
+                )
             );
             ask!(
                 answers,
-                store.messages(&MessageFilter {
-                    sender: Some(Sender::User),
-                    only_visible: true,
-                    ..all
-                })
+                messages::list(
+                    tx,
+                    &MessageFilter { sender: Some(Sender::User), only_visible: true, ..all }
+                )
             );
         }
     }
     for project in PROJECTS {
-        ask!(answers, store.project(&id(project)));
+        ask!(answers, projects::get(tx, &id(project)));
         ask!(
             answers,
-            store.tasks(&TaskFilter {
-                project: Some(id(project)),
-                assignee: Some(id("a")),
-                ..TaskFilter::default()
-            })
+            tasks::list(
+                tx,
+                &TaskFilter {
+                    project: Some(id(project)),
+                    assignee: Some(id("a")),
+                    ..TaskFilter::default()
+                }
+            )
         );
         ask!(
             answers,
-            store.tasks(&TaskFilter {
-                project: Some(id(project)),
-                only_open: true,
-                ..TaskFilter::default()
-            })
+            tasks::list(
+                tx,
+                &TaskFilter {
+                    project: Some(id(project)),
+                    only_open: true,
+                    ..TaskFilter::default()
+                }
+            )
         );
     }
     for status in TaskStatus::ALL {
-        ask!(answers, store.tasks(&TaskFilter { status: Some(*status), ..TaskFilter::default() }));
+        ask!(
+            answers,
+            tasks::list(tx, &TaskFilter { status: Some(*status), ..TaskFilter::default() })
+        );
     }
     for task in TASKS {
-        ask!(answers, store.task(&id(task)));
-        ask!(answers, store.tasks(&TaskFilter { parent: Some(id(task)), ..TaskFilter::default() }));
-        ask!(answers, store.executions_of_task(&id(task)));
+        ask!(answers, tasks::get(tx, &id(task)));
+        ask!(
+            answers,
+            tasks::list(tx, &TaskFilter { parent: Some(id(task)), ..TaskFilter::default() })
+        );
+        ask!(answers, executions::list_of_task(tx, &id(task)));
     }
     for launch in LAUNCHES {
-        ask!(answers, store.launch(&id(launch)));
-        ask!(answers, store.launch_by_ticket(&ticket(launch)));
-        ask!(answers, store.sessions_of(&id(launch)));
-        ask!(answers, store.executions_of_launch(&id(launch)));
-        ask!(answers, store.output_tail(&id(launch)));
-        ask!(answers, store.notices_of(&id(launch)));
+        ask!(answers, launches::get(tx, &id(launch)));
+        ask!(answers, launches::find_by_ticket(tx, &ticket(launch)));
+        ask!(answers, sessions::list_of_launch(tx, &id(launch)));
+        ask!(answers, executions::list_of_launch(tx, &id(launch)));
+        ask!(answers, output_tails::get(tx, &id(launch)));
+        ask!(answers, notices::list_of_launch(tx, &id(launch)));
     }
     for notice in NOTICES {
-        ask!(answers, store.notice(&id(notice)));
+        ask!(answers, notices::get(tx, &id(notice)));
     }
     for message in MESSAGES {
-        ask!(answers, store.message(&id(message)));
+        ask!(answers, messages::get(tx, &id(message)));
     }
-    ask!(answers, store.open_forge_items());
+    ask!(answers, forge_items::list_open(tx));
     for number in 1..3 {
-        ask!(answers, store.open_forge_item(&item_key(number)));
+        ask!(answers, forge_items::find_open(tx, &item_key(number)));
     }
-    ask!(answers, store.ended_forge_items(2));
-    ask!(answers, store.past_forge_items(at(9), 2));
+    ask!(answers, forge_items::list_ended(tx, 2));
+    ask!(answers, forge_items::list_ended_before(tx, at(9), 2));
     for task in TASKS {
-        ask!(answers, store.forge_item_of_task(&id(task)));
+        ask!(answers, forge_items::find_of_task(tx, &id(task)));
     }
-    ask!(answers, store.credentials());
+    ask!(answers, credentials::list(tx));
     for credential in CREDENTIALS {
-        ask!(answers, store.credential(&id(credential)));
-        ask!(answers, store.credential_by_secret(&ticket(credential)));
+        ask!(answers, credentials::get(tx, &id(credential)));
+        ask!(answers, credentials::find_by_secret(tx, &ticket(credential)));
     }
     for session in SESSIONS {
-        ask!(answers, store.session_by_token(&ticket(session)));
+        ask!(answers, sessions::find_by_token(tx, &ticket(session)));
     }
     macro_rules! ask_history {
         ($question:ident, $ids:expr) => {
             let all = HistoryFilter::newest(100);
-            ask!(answers, store.$question(&all));
-            ask!(answers, store.$question(&HistoryFilter { only_open: true, ..all.clone() }));
+            ask!(answers, $question::list(tx, &all));
+            ask!(answers, $question::list(tx, &HistoryFilter { only_open: true, ..all.clone() }));
             ask!(
                 answers,
-                store.$question(&HistoryFilter { agent: Some(id("a")), limit: 1, ..all.clone() })
+                $question::list(
+                    tx,
+                    &HistoryFilter { agent: Some(id("a")), limit: 1, ..all.clone() }
+                )
             );
             ask!(
                 answers,
-                store.$question(&HistoryFilter {
-                    project: Some(id("p")),
-                    launch: Some(id("l1")),
-                    ..all.clone()
-                })
+                $question::list(
+                    tx,
+                    &HistoryFilter {
+                        project: Some(id("p")),
+                        launch: Some(id("l1")),
+                        ..all.clone()
+                    }
+                )
             );
             ask!(
                 answers,
-                store.$question(&HistoryFilter { task: Some(id(TASKS[0])), ..all.clone() })
+                $question::list(tx, &HistoryFilter { task: Some(id(TASKS[0])), ..all.clone() })
             );
             for after in $ids {
                 ask!(
                     answers,
-                    store.$question(&HistoryFilter {
-                        after: Some(id(after)),
-                        agent: Some(id("a")),
-                        ..all.clone()
-                    })
+                    $question::list(
+                        tx,
+                        &HistoryFilter {
+                            after: Some(id(after)),
+                            agent: Some(id("a")),
+                            ..all.clone()
+                        }
+                    )
                 );
                 ask!(
                     answers,
-                    store.$question(&HistoryFilter { after: Some(id(after)), ..all.clone() })
+                    $question::list(tx, &HistoryFilter { after: Some(id(after)), ..all.clone() })
                 );
             }
         };
@@ -200,10 +236,10 @@ pub(super) async fn everything(store: &SqliteStore) -> Vec<String> {
     ask_history!(executions, EXECUTIONS);
     ask_history!(notices, NOTICES);
     for session in SESSIONS {
-        ask!(answers, store.session(&id(session)));
+        ask!(answers, sessions::get(tx, &id(session)));
     }
     for task in TASKS {
-        ask!(answers, store.events_of_task(&id(task), 1, 3));
+        ask!(answers, events::list_of_task(tx, &id(task), 1, 3));
     }
     for launch in LAUNCHES {
         let after = LaunchFilter {
@@ -214,8 +250,8 @@ pub(super) async fn everything(store: &SqliteStore) -> Vec<String> {
             after: Some(id(launch)),
             limit: 2,
         };
-        ask!(answers, store.launches(&after));
-        ask!(answers, store.launches(&LaunchFilter { only_ended: true, ..after.clone() }));
+        ask!(answers, launches::list(tx, &after));
+        ask!(answers, launches::list(tx, &LaunchFilter { only_ended: true, ..after.clone() }));
     }
     let all = LaunchFilter {
         agent: None,
@@ -225,10 +261,13 @@ pub(super) async fn everything(store: &SqliteStore) -> Vec<String> {
         after: None,
         limit: 100,
     };
-    ask!(answers, store.launches(&all));
-    ask!(answers, store.launches(&LaunchFilter { only_ended: true, ..all.clone() }));
-    ask!(answers, store.launches(&LaunchFilter { agent: Some(id("a")), limit: 1, ..all.clone() }));
+    ask!(answers, launches::list(tx, &all));
+    ask!(answers, launches::list(tx, &LaunchFilter { only_ended: true, ..all.clone() }));
+    ask!(
+        answers,
+        launches::list(tx, &LaunchFilter { agent: Some(id("a")), limit: 1, ..all.clone() })
+    );
     let chats = LaunchFilter { project: Some(id("p")), purpose: Some(Purpose::Chat), ..all };
-    ask!(answers, store.launches(&chats));
+    ask!(answers, launches::list(tx, &chats));
     answers
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use agent_coordinator::domain::Task;
 use agent_coordinator::domain::event::NewEvent;
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use agent_coordinator::store::{OpenError, Settings, StoreError, TaskFilter};
 use rusqlite::Connection;
 
 use super::made;
 use super::rows::{agent, at, launch, task};
+use crate::questions::Questions;
 use crate::rows::{Row, write};
 
 const IMPATIENT: Settings = Settings {
@@ -33,7 +34,7 @@ fn run(connection: &Connection, sql: &str) {
 async fn closed_store(path: &Path) {
     let path = path.to_owned();
     // Opened by a task, as the daemon may want to: the future is `Send`.
-    let store = tokio::spawn(async move { SqliteStore::open(&path).await }).await.unwrap().unwrap();
+    let store = tokio::spawn(async move { Store::open(&path).await }).await.unwrap().unwrap();
     made(&store, vec![Row::Agent(agent("a"))]).await;
     store.close().await;
 }
@@ -45,7 +46,7 @@ fn n_tasks(result: Result<Vec<Task>, StoreError>) -> usize {
 #[tokio::test]
 async fn commits_that_come_at_once_share_transactions() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(SqliteStore::open(&folder.path().join("store.db")).await.unwrap());
+    let store = Arc::new(Store::open(&folder.path().join("store.db")).await.unwrap());
     let commits = (0..200).map(|n| {
         let store = Arc::clone(&store);
         tokio::spawn(async move {
@@ -70,7 +71,7 @@ async fn commits_that_come_at_once_share_transactions() {
 async fn who_is_refused_leaves_the_others_of_a_shared_transaction_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     made(&store, vec![task_change(100), event_change(100)]).await;
     // They come together, as one group or a few. Each tenth writes a new row, tells of it, and then writes one
     // that is there already.
@@ -87,7 +88,7 @@ async fn who_is_refused_leaves_the_others_of_a_shared_transaction_alone() {
     let told = store.events(0, 100).await.unwrap();
     assert_eq!(told.len(), 28);
     store.close().await;
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     assert_eq!(store.events(0, 100).await.unwrap(), told);
 }
 
@@ -95,7 +96,7 @@ async fn who_is_refused_leaves_the_others_of_a_shared_transaction_alone() {
 async fn a_commit_that_was_handed_over_is_made_without_its_caller() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     let mut commits: Vec<_> =
         (0..20).map(|n| Box::pin(write(&store, vec![task_change(n)]))).collect();
     for commit in &mut commits {
@@ -104,7 +105,7 @@ async fn a_commit_that_was_handed_over_is_made_without_its_caller() {
     drop(commits);
     store.close().await;
 
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 20);
 }
 
@@ -127,7 +128,7 @@ fn task_change(n: usize) -> Row {
 #[tokio::test]
 async fn what_was_acknowledged_is_there_after_a_crash() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&folder.path().join("store.db")).await.unwrap();
+    let store = Store::open(&folder.path().join("store.db")).await.unwrap();
     for n in 0..5 {
         made(&store, vec![task_change(n)]).await;
     }
@@ -137,7 +138,7 @@ async fn what_was_acknowledged_is_there_after_a_crash() {
         let name = |path: PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
         std::fs::copy(name(folder.path().join("store.db")), name(copy.clone())).unwrap();
     }
-    let after = SqliteStore::open(&copy).await.unwrap();
+    let after = Store::open(&copy).await.unwrap();
     assert_eq!(n_tasks(after.tasks(&TaskFilter::default()).await), 5);
 }
 
@@ -154,7 +155,7 @@ async fn closing_leaves_one_file() {
 async fn the_file_is_for_its_owner_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     made(&store, vec![Row::Agent(agent("a"))]).await;
     for name in ["store.db", "store.db-wal"] {
         let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
@@ -166,7 +167,7 @@ async fn the_file_is_for_its_owner_only() {
 async fn a_lock_of_another_process_is_a_fault_that_passes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = SqliteStore::open_with(&path, IMPATIENT).await.unwrap();
+    let store = Store::open_with(&path, IMPATIENT).await.unwrap();
     made(&store, vec![task_change(0)]).await;
     let stranger = stranger(&path);
     run(&stranger, "BEGIN IMMEDIATE");
@@ -180,7 +181,7 @@ async fn a_lock_of_another_process_is_a_fault_that_passes() {
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 2);
 }
 
-async fn n_open(store: &SqliteStore) -> usize {
+async fn n_open(store: &Store) -> usize {
     store.open_launches().await.unwrap().len()
 }
 
@@ -189,7 +190,7 @@ async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store =
-        SqliteStore::open_with(&path, Settings { max_pages: Some(70), ..IMPATIENT }).await.unwrap();
+        Store::open_with(&path, Settings { max_pages: Some(70), ..IMPATIENT }).await.unwrap();
     made(&store, vec![Row::Launch(launch("l0", "a0", "p"))]).await;
     let mut n_made = 0;
     let launch_of = |n| launch(&format!("l{}", n + 1), &format!("a{}", n + 1), "p");
@@ -209,7 +210,7 @@ async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     assert_eq!(n_open(&store).await, n_made + 1);
     store.close().await;
 
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     assert_eq!(n_open(&store).await, n_made + 1);
     made(&store, vec![task_change(n_made)]).await;
     assert_eq!(n_open(&store).await, n_made + 1);
@@ -240,7 +241,7 @@ async fn a_database_that_was_deleted_or_replaced_is_not_written_to_until_it_is_b
     for (accident, expected) in accidents {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
-        let store = SqliteStore::open(&path).await.unwrap();
+        let store = Store::open(&path).await.unwrap();
         made(&store, vec![task_change(0)]).await;
         // Another name, by which it comes back.
         std::fs::hard_link(&path, away(&path)).unwrap();
@@ -259,7 +260,7 @@ async fn a_database_that_was_deleted_or_replaced_is_not_written_to_until_it_is_b
         std::fs::rename(log(&away(&path)), log(&path)).unwrap();
         made(&store, vec![task_change(1)]).await;
         store.close().await;
-        let store = SqliteStore::open(&path).await.unwrap();
+        let store = Store::open(&path).await.unwrap();
         assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), 2);
     }
 }
@@ -268,7 +269,7 @@ async fn a_database_that_was_deleted_or_replaced_is_not_written_to_until_it_is_b
 async fn an_unreadable_row_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     made(&store, vec![task_change(3)]).await;
     run(&stranger(&path), "UPDATE tasks SET status = 'sleeping'");
     let error = store.tasks(&TaskFilter::default()).await.unwrap_err();
@@ -286,7 +287,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Opens `path`, which must fail with words that contain `expected` and leave the bytes of the file alone.
 async fn refused(path: &Path, expected: &str) -> OpenError {
     let before = std::fs::read(path).ok();
-    let error = SqliteStore::open_with(path, IMPATIENT).await.expect_err("a bad file");
+    let error = Store::open_with(path, IMPATIENT).await.expect_err("a bad file");
     let text = chain(&error);
     assert!(text.contains(expected), "{text}");
     assert!(text.contains(&path.display().to_string()), "{text}");
@@ -389,9 +390,8 @@ async fn a_locked_database_is_named() {
 async fn no_space_for_a_new_database_leaves_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let error = SqliteStore::open_with(&path, Settings { max_pages: Some(3), ..IMPATIENT })
-        .await
-        .unwrap_err();
+    let error =
+        Store::open_with(&path, Settings { max_pages: Some(3), ..IMPATIENT }).await.unwrap_err();
     assert!(matches!(error, OpenError::DiskFull { .. }), "{error:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -431,7 +431,7 @@ async fn a_crash_in_the_middle_of_a_write_is_mended() {
     }
     drop(connection);
 
-    let store = SqliteStore::open(&crashed).await.unwrap();
+    let store = Store::open(&crashed).await.unwrap();
     assert_eq!(store.agents().await.unwrap().len(), 1);
     store.close().await;
 }

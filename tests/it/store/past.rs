@@ -8,16 +8,17 @@ use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::{InstanceKey, LaunchState, PairRecord, Purpose, Task, TaskStatus};
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{HistoryFilter, News, Service, Settings};
 use agent_coordinator::store::MessageFilter;
 
 use super::rows::{at, execution, id, launch, message, notice, session, task};
+use crate::questions::Questions;
 use crate::rows::{Row, write};
 use crate::service::settings;
 
-async fn make(store: &SqliteStore, changes: Vec<Row>) {
+async fn make(store: &Store, changes: Vec<Row>) {
     write(store, changes).await.unwrap();
 }
 
@@ -26,7 +27,7 @@ fn ended(name: &str) -> Row {
     Row::Launch(agent_coordinator::domain::Launch { state, ..launch(name, "a", "p") })
 }
 
-fn service(store: &Arc<SqliteStore>, retention: Retention) -> Arc<Service> {
+fn service(store: &Arc<Store>, retention: Retention) -> Arc<Service> {
     let settings = Settings { retention, ..settings() };
     Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, Nudge::new()))
 }
@@ -38,7 +39,7 @@ fn event(n: i64) -> Row {
 
 #[tokio::test]
 async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
-    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let store = Arc::new(Store::in_memory().unwrap());
     let finished = Task { status: TaskStatus::Done, ..task("done", "p", Some("a")) };
     let open = Task { status: TaskStatus::InProgress, ..task("open", "p", Some("a")) };
     let mut changes = vec![Row::Task(finished), Row::Task(open)];
@@ -83,7 +84,7 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
 
 #[tokio::test]
 async fn young_history_stays() {
-    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let store = Arc::new(Store::in_memory().unwrap());
     make(&store, vec![ended("l")]).await;
     let century = Duration::from_hours(24 * 36_525);
     service(&store, Retention { history: century, ..Retention::default() })
@@ -96,7 +97,7 @@ async fn young_history_stays() {
 
 #[tokio::test]
 async fn who_has_not_read_events_that_are_gone_is_told_so() {
-    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let store = Arc::new(Store::in_memory().unwrap());
     make(&store, (0..5_000).map(event).collect()).await;
     let service = service(&store, Retention::default());
     service.upkeep.cleanup().await.unwrap();
@@ -114,7 +115,7 @@ async fn who_has_not_read_events_that_are_gone_is_told_so() {
 
 #[tokio::test]
 async fn what_was_said_goes_as_far_as_it_was_answered_and_only_where_that_is_wanted() {
-    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let store = Arc::new(Store::in_memory().unwrap());
     let messages = ["m1", "m2", "m3"].map(|name| Row::Message(message(name, "a", "p")));
     make(&store, messages.to_vec()).await;
     let key = InstanceKey::new(id("a"), id("p"), Purpose::Chat);

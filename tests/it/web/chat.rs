@@ -4,11 +4,12 @@ use std::fs;
 
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::{AgentId, InstanceKey, Message, ProjectId, Purpose, Timestamp};
-use agent_coordinator::rows::adapter::SqliteStore;
+use agent_coordinator::rows::Store;
 
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
+use crate::questions::Questions;
 use crate::rows::{self, Row};
 use crate::support::{kill, until};
 
@@ -229,7 +230,7 @@ fn a_chat_of_a_hundred_thousand_messages_opens_with_its_last_ones() {
 fn fill(daemon: &Daemon, n_messages: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let store = SqliteStore::open(&daemon.state().join("state.db")).await.unwrap();
+        let store = Store::open(&daemon.state().join("state.db")).await.unwrap();
         let (agent, project): (AgentId, ProjectId) =
             ("agt".parse().unwrap(), "prj".parse().unwrap());
         let message = |n| {

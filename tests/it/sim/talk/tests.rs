@@ -9,6 +9,7 @@ use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Purpose, Sec
 use agent_coordinator::service::Caller;
 use agent_coordinator::service::world::World as _;
 
+use crate::questions::Questions;
 use crate::sim::script::Fleet;
 use crate::sim::world::{Telling, pass};
 use crate::sim::{CHAT_IDLE, CLEANUP_INTERVAL, SLACK, Sim, people};

@@ -1,0 +1,103 @@
+//! The store of the entities: an engine, and what its transactions publish.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::store::{Engine, OpenError, Read, Settings, StoreError, open};
+
+use super::{Context, Publish, Transaction};
+
+/// The database with all entities.
+#[derive(Debug, Clone)]
+pub struct Store {
+    engine: Engine,
+}
+
+impl Store {
+    /// The store of an engine that is open.
+    pub const fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
+    /// Opens the database at `path` and brings its schema up to date; makes a new one (mode 0600) if there is none.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong with the file and what to do. The file is then as it was.
+    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::open_with(path, Settings::default()).await
+    }
+
+    /// Opens the database with other settings.
+    ///
+    /// # Errors
+    /// The errors of [`Store::open`].
+    pub async fn open_with(path: &Path, settings: Settings) -> Result<Self, OpenError> {
+        let path = path.to_owned();
+        let file = path.clone();
+        let opened = tokio::task::spawn_blocking(move || open::file(&file, settings)).await;
+        let engine = opened.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(payload) => std::panic::resume_unwind(payload),
+            Err(error) => Err(OpenError::Other { path, source: error.into() }),
+        })?;
+        Ok(Self { engine })
+    }
+
+    /// Opens an empty store in the memory of this process, whose calls are answered when they are first polled.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        Ok(Self { engine: open::memory()? })
+    }
+
+    pub fn n_transactions(&self) -> u64 {
+        self.engine.n_transactions()
+    }
+
+    /// Returns when nothing can be written any more: the store was closed, or its writer died.
+    pub async fn closed(&self) {
+        self.engine.closed().await;
+    }
+
+    /// Runs `body` in a transaction and commits it, then calls `publish`. Leaves nothing if `body` returns an error.
+    ///
+    /// # Errors
+    /// The error of `body`; [`StoreError`] if the database fails or is closed.
+    #[track_caller]
+    pub fn write<T, E, F>(
+        &self,
+        context: Context,
+        publish: Publish,
+        mut body: F,
+    ) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
+    {
+        self.engine.write_with(context, move |tx| {
+            let answer = body(tx)?;
+            let (published, publish) = (tx.finish()?, Arc::clone(&publish));
+            tx.after_commit(move || publish(published));
+            Ok(answer)
+        })
+    }
+
+    /// Reads with `body` from one snapshot.
+    ///
+    /// # Errors
+    /// The error of `body`; [`StoreError`] if the database fails or is closed.
+    pub fn read<T, E, F>(&self, body: F) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Read<'_>) -> Result<T, E> + Send + 'static,
+    {
+        self.engine.read(body)
+    }
+
+    /// Commits what was handed over, then closes the store. Later calls answer [`StoreError::Closed`].
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+}
