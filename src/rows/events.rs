@@ -54,6 +54,17 @@ pub fn last_before(tx: &mut Read<'_>, at: Timestamp) -> Result<i64, StoreError> 
     tx.number("SELECT COALESCE(MAX(seq), 0) FROM events WHERE at < ?1", &[at.into()])
 }
 
+/// Returns how many events of a kind after the number `after` name a launch.
+pub fn count_of_launch(
+    tx: &mut Read<'_>,
+    launch: &LaunchId,
+    kind: &str,
+    after: i64,
+) -> Result<u64, StoreError> {
+    let sql = "SELECT COUNT(*) FROM events WHERE seq > ?1 AND kind = ?2 AND launch_id = ?3";
+    tx.number(sql, &[after.into(), kind.into(), launch.as_str().into()]).map(i64::unsigned_abs)
+}
+
 /// Adds an event with the next number.
 pub fn add(tx: &mut Transaction<'_>, event: &NewEvent) -> Result<(), StoreError> {
     let sql = "INSERT INTO events (at, kind, agent_id, project_id, launch_id, task_id, detail) \

@@ -4,21 +4,16 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::domain::chat::Sender;
 use crate::domain::creation::CreationLimits;
-use crate::domain::event::Event;
 use crate::domain::{Assignment, Launch, LaunchId, Refusal};
 use crate::rows::{events, messages};
-use crate::store::{MessageFilter, Read, StoreError};
+use crate::store::{Read, StoreError};
 
 use super::ServiceError;
-use super::chats::agents::visible;
 use super::core::Core;
 
 /// The kind of the event that tells of a new task; one that an agent created names its launch.
 pub(super) const TASK_CREATED: &str = "task.created";
-/// Rows that are read at a time when they are counted.
-const PAGE: usize = 1_000;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,8 +73,12 @@ impl Creations {
     ) -> Result<Reservation<'_>, ServiceError> {
         let key = (launch.id.clone(), creation);
         let is_known = self.lock().contains_key(&key);
-        let n_stored =
-            if is_known { 0 } else { Self::count_stored(core, launch, creation).await? };
+        let n_stored = if is_known {
+            0
+        } else {
+            let launch = launch.clone();
+            core.read(move |tx| Ok(count_stored(tx, &launch, creation)?)).await?
+        };
         let mut all = self.lock();
         // Another call may have counted meanwhile, and added its own.
         let n_created = all.entry(key.clone()).or_insert(n_stored);
@@ -87,61 +86,27 @@ impl Creations {
         *n_created += n_new;
         Ok(Reservation { creations: self, key, n_new })
     }
-
-    async fn count_stored(
-        core: &Core,
-        launch: &Launch,
-        creation: Creation,
-    ) -> Result<usize, ServiceError> {
-        let (mut n_stored, mut after) = (0, None);
-        loop {
-            let launch = launch.clone();
-            let page = core.read(move |tx| Ok(count_page(tx, &launch, creation, after)?));
-            let (n_created, next) = page.await?;
-            n_stored += n_created;
-            if next.is_none() {
-                return Ok(n_stored);
-            }
-            after = next;
-        }
-    }
 }
 
-/// Counts what a launch created on the page of rows after the number `after`. The first page begins with its claim.
-/// Returns the number of the last row, too, if more rows may follow.
-fn count_page(
+/// Counts what a launch has created since its claim.
+fn count_stored(
     tx: &mut Read<'_>,
     launch: &Launch,
     creation: Creation,
-    after: Option<i64>,
-) -> Result<(usize, Option<i64>), StoreError> {
-    let (n_created, n_rows, last) = match creation {
+) -> Result<usize, StoreError> {
+    let n_stored = match creation {
         Creation::Task => {
-            let after = match after {
-                Some(after) => after,
-                None => events::last_before(tx, launch.claimed_at)?,
-            };
-            let events = events::list(tx, after, PAGE)?;
-            let is_ours = |event: &&Event| {
-                event.kind == TASK_CREATED && event.launch.as_ref() == Some(&launch.id)
-            };
-            let n_created = events.iter().filter(is_ours).count();
-            (n_created, events.len(), events.last().map(|event| event.seq))
+            let after = events::last_before(tx, launch.claimed_at)?;
+            events::count_of_launch(tx, &launch.id, TASK_CREATED, after)?
         }
         Creation::Message => {
             let (project, agent) = (launch.key.project.clone(), launch.key.agent.clone());
             let chat = Assignment { project, agent };
-            let after = match after {
-                Some(after) => after,
-                None => messages::last_before(tx, &chat, launch.claimed_at)?,
-            };
-            let (sender, after) = (Some(Sender::Agent), Some(after));
-            let filter = MessageFilter { sender, after, ..visible(&launch.key, PAGE) };
-            let messages = messages::list(tx, &filter)?;
-            (messages.len(), messages.len(), messages.last().map(|message| message.seq))
+            let after = messages::last_before(tx, &chat, launch.claimed_at)?;
+            messages::count_of_agent(tx, &chat, after)?
         }
     };
-    Ok((n_created, last.filter(|_| n_rows == PAGE)))
+    Ok(usize::try_from(n_stored).unwrap_or(usize::MAX))
 }
 
 fn check(

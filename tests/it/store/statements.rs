@@ -210,6 +210,7 @@ fn questions(bed: &Bed) {
     bed.read("events", |tx| {
         events::list(tx, 0, 9)?;
         events::list_of_task(tx, &id("t"), 0, 9)?;
+        events::count_of_launch(tx, &id("l"), "task.created", 0)?;
         Ok((events::span(tx)?, events::last_before(tx, at(9))?))
     });
     bed.read("executions", |tx| {
@@ -233,6 +234,7 @@ fn questions(bed: &Bed) {
     bed.read("messages", |tx| {
         messages::get(tx, &id("m"))?;
         messages::list_chats(tx)?;
+        messages::count_of_agent(tx, &assignment("p", "a"), 0)?;
         messages::last_before(tx, &assignment("p", "a"), at(9))
     });
     bed.read("notices", |tx| {
