@@ -20,9 +20,8 @@ const N_STARTS: usize = 10_000;
 const N_WARM: usize = 1_000;
 /// How much larger it may be at the end.
 const FLAT: f64 = 1.05;
-/// The daemon is at rest: readers of the store go at most 40 s after their last use, and what is freed is given back at most a minute
-/// after that.
-const SETTLE: Duration = Duration::from_secs(110);
+/// The daemon is at rest: the readers of the store close at most 40 s after their last use.
+const SETTLE: Duration = Duration::from_secs(50);
 
 fn main() -> Result<()> {
     if agent::is_agent() {

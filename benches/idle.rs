@@ -13,7 +13,7 @@ use support::bed::{Bed, Wanted};
 use support::figures::{Figure, Target, print};
 use support::proc::{memory, number};
 
-/// After this a daemon that was just started has let go of what only its start used.
+/// After this, a daemon has finished what belongs to its start.
 const SETTLE: Duration = Duration::from_secs(15);
 const WATCH: Duration = Duration::from_secs(20);
 

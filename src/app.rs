@@ -20,12 +20,10 @@ mod state_dir;
 mod supervisor;
 mod watched_files;
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::task::AbortOnDropHandle;
 
 pub use http::kept_port;
@@ -48,7 +46,6 @@ use crate::peer;
 use crate::rest::{self, ConfigurationDoor, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
-use crate::sys::{footprint, machine};
 use crate::telemetry::{ErrorChain, LogLevel};
 use notify::ServiceManager;
 use parts::Parts;
@@ -187,7 +184,6 @@ pub async fn run(
         () = started.superseded() => None,
         () = started.parts.broken.cancelled() => anyhow::bail!("a part of the daemon ended unexpectedly; see the log"),
         never = reloader.attend(&started) => match never {},
-        never = stay_small() => match never {},
     };
     // Who asks from now on is told that nobody reads it any more.
     let config = reloader.in_use().clone();
@@ -262,22 +258,6 @@ impl Stage {
 /// Returns the longest time that a stop of all agents takes, their leftovers included.
 fn patience_with_agents(config: &Config) -> Duration {
     config.stop.timeout + config.stop.leak_grace + STOP_MARGIN
-}
-
-/// How often what isn't used is given back.
-const GIVE_BACK_INTERVAL: Duration = Duration::from_mins(1);
-/// What only the start uses is used no more so long after it.
-const GIVE_BACK_DELAY: Duration = Duration::from_secs(2);
-
-/// Gives back what the start took and what crowds leave behind: a daemon that waits for months holds what it needs for that.
-async fn stay_small() -> Infallible {
-    let mut ticks = tokio::time::interval_at(Instant::now() + GIVE_BACK_DELAY, GIVE_BACK_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        machine::give_back_heap();
-        footprint::let_go_of_program();
-    }
 }
 
 /// `early`, else the next signal.

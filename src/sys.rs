@@ -25,6 +25,6 @@ use linux as twin;
 use macos as twin;
 
 pub use twin::{
-    beneath, birth, clock, events, files, folders, footprint, handle, machine, orphans, paths,
-    peers, processes, sockets, users,
+    beneath, birth, clock, events, files, folders, handle, machine, orphans, paths, peers,
+    processes, sockets, users,
 };

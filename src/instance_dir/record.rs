@@ -287,20 +287,9 @@ pub fn write_first<T: Record>(dir: &Path, record: &T) -> io::Result<bool> {
     }
 }
 
-/// Does of a write what leaves no trace: opens the reserved draft, which must be there, and makes the text.
-pub fn rehearse<T: Record>(dir: &Path, record: &T) -> io::Result<()> {
-    regular_file::open_for_writing(&dir.join(record.draft()))?;
-    text(record).map(drop)
-}
-
-fn text<T: Record>(record: &T) -> io::Result<Vec<u8>> {
+fn write_draft<T: Record>(dir: &Path, record: &T) -> io::Result<PathBuf> {
     let mut text = serde_json::to_vec(&Versioned { version: VERSION, record })?;
     text.push(b'\n');
-    Ok(text)
-}
-
-fn write_draft<T: Record>(dir: &Path, record: &T) -> io::Result<PathBuf> {
-    let text = text(record)?;
     let draft = dir.join(record.draft());
     let mut file = open_draft(&draft)?;
     file.write_all(&text)?;

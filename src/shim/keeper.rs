@@ -23,7 +23,7 @@ use crate::instance_dir::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::instance_dir::order::Order;
 use crate::instance_dir::record::{self, Exit, ExitState, Started, Stop};
 use crate::sys::events::Events;
-use crate::sys::{footprint, orphans, processes};
+use crate::sys::{orphans, processes};
 
 /// Between two rounds of KILL: what was forked meanwhile is found soon, what can't be killed is not asked all the time.
 const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
@@ -34,8 +34,6 @@ const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
 /// How often, and how far apart, the record of an end is tried to be written where it can't be.
 const N_LAST_ATTEMPTS: u32 = 120;
 const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
-/// After so long without anything to do, more of it is expected.
-const SETTLED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// What lives so long after its KILL is told as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
@@ -86,8 +84,6 @@ pub struct Keeper<'a> {
     /// The next round of KILL.
     kill_at: Option<BootInstant>,
     kill_pause: Duration,
-    /// How long it waits before it does so without what its start took; `None` when it does.
-    unsettled_for: Option<Timespec>,
 }
 
 impl<'a> Keeper<'a> {
@@ -117,7 +113,6 @@ impl<'a> Keeper<'a> {
             has_child_news: false,
             kill_at: None,
             kill_pause: FIRST_KILL_PAUSE,
-            unsettled_for: Some(SETTLED_AFTER),
             limits,
         })
     }
@@ -199,13 +194,6 @@ impl<'a> Keeper<'a> {
             n_dropped_lines: self.output.n_dropped_lines(),
             ..exit
         }
-    }
-
-    /// Goes through what an end takes without doing any of it: what that needs of the program is at hand then.
-    fn rehearse_end(&self) {
-        let status = ExitStatus { exit_code: Some(0), signal: None };
-        let _ = tree::has_living_child();
-        let _ = record::rehearse(self.dir, &self.ended(self.exited(status, false)));
     }
 
     /// What lives on without its leader has `leak_grace`, or what is left of the stop's time if that is less.
@@ -328,11 +316,7 @@ impl<'a> Keeper<'a> {
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         // Interrupted or not: the loop looks at everything after each return.
-        if rustix::event::poll(&mut sources, self.unsettled_for.as_ref()) == Ok(0) {
-            self.unsettled_for = None;
-            footprint::let_go_of_program();
-            self.rehearse_end();
-        }
+        let _ = rustix::event::poll(&mut sources, None);
     }
 
     fn take_signals(&mut self) {

@@ -6,7 +6,6 @@ pub mod clock;
 pub mod events;
 pub mod files;
 pub mod folders;
-pub mod footprint;
 pub mod handle;
 pub mod machine;
 pub mod orphans;

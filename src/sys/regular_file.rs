@@ -54,14 +54,6 @@ pub fn open_or_make(path: &Path) -> io::Result<File> {
     open_with(CWD, path, OFlags::RDWR | OFlags::CREATE)
 }
 
-/// Opens a regular file that exists for writing without changing it.
-///
-/// # Errors
-/// As [`open`].
-pub fn open_for_writing(path: &Path) -> io::Result<File> {
-    open_with(CWD, path, OFlags::WRONLY)
-}
-
 /// Opens a regular file to add to its end; makes a private one if there is none.
 ///
 /// # Errors
@@ -167,7 +159,6 @@ mod tests {
         for (name, kind) in found {
             check_refused(read_small(&path(name)), kind);
             check_refused(open_or_make(&path(name)).map(drop), "not a regular file");
-            check_refused(open_for_writing(&path(name)).map(drop), "not a regular file");
         }
         check_refused(read_small(Path::new("/dev/zero")), "a device");
         assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "secret");

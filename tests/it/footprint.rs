@@ -1,5 +1,4 @@
-//! What a keeper costs for each agent: its private memory, and the part of the program that every process must copy; and that a
-//! daemon keeps nothing of its start.
+//! What a keeper costs for each agent: its private memory, and the part of the program that every process must copy.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -7,7 +6,6 @@ use std::fs;
 use agent_coordinator::sys::processes;
 
 use crate::daemon::{Daemon, PROGRAM};
-use crate::support::until;
 
 /// In a debug build most of it is what the optimiser takes away, so there it only may not grow without bounds.
 const MAX_RELOCATED: u64 = if cfg!(debug_assertions) { 1280 * 1024 } else { 512 * 1024 };
@@ -37,16 +35,6 @@ fn a_keeper_is_small() {
         anonymous <= MAX_KEEPER,
         "a keeper has {anonymous} kB of its own, of at most {MAX_KEEPER}"
     );
-}
-
-#[test]
-fn a_daemon_lets_go_of_what_only_its_start_used() {
-    let daemon = Daemon::running("");
-    let status = || fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    // The most that it ever had: so it doesn't matter how soon this looks.
-    until("a third of it is gone", || {
-        kilobytes(&status(), "VmRSS:") * 3 < kilobytes(&status(), "VmHWM:") * 2
-    });
 }
 
 /// A number of `/proc/<pid>/status`.

@@ -20,21 +20,9 @@ pub fn keep_heap_small() {
     unsafe { mallopt(M_ARENA_MAX, N_HEAPS) };
 }
 
-/// Gives the kernel the pages of the heap in which nothing lives. Takes the heap from the other threads for some milliseconds.
-#[cfg(target_env = "gnu")]
-pub fn give_back_heap() {
-    const NONE_KEPT: usize = 0;
-    // SAFETY: nothing that lives is moved or changed.
-    unsafe { nix::libc::malloc_trim(NONE_KEPT) };
-}
-
 /// Other allocators have no such parts.
 #[cfg(not(target_env = "gnu"))]
 pub const fn keep_heap_small() {}
-
-/// They give back by themselves what they give back.
-#[cfg(not(target_env = "gnu"))]
-pub const fn give_back_heap() {}
 
 #[cfg(test)]
 mod tests {

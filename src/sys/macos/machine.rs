@@ -10,6 +10,3 @@ pub fn free_memory() -> Option<u64> {
 
 /// The system's allocator has nothing to set.
 pub const fn keep_heap_small() {}
-
-/// It gives back by itself what it gives back.
-pub const fn give_back_heap() {}
