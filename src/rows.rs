@@ -26,7 +26,7 @@ pub mod tasks;
 mod transaction;
 
 pub use store::Store;
-pub use transaction::{Context, Publish, Published, Transaction, Wake};
+pub use transaction::{Context, Publish, Transaction, Wake};
 
 use crate::domain::{Failure, InstanceKey, Outcome, Timestamp, Usage};
 use crate::store::{BoxError, Cells, Value};

@@ -88,7 +88,6 @@ use coordinators::board::CoordinatorBoard;
 use core::Core;
 use creations::Creations;
 use launches::shims::Shims;
-use launches::totals::TotalsBoard;
 use pause_file::PauseFile;
 use waiting::Waiting;
 use world::World;
@@ -136,11 +135,13 @@ pub struct Settings {
     pub redactor: Arc<Redactor>,
 }
 
-/// The usage and the last calls of running launches, in memory.
+/// What memory has of launches: the usage and the last calls of running ones, and the totals of
+/// ended ones.
 #[derive(Clone, Default)]
 struct Heard {
     activities: Arc<launches::activities::Activities>,
     calls: Arc<sessions::caller::Activity>,
+    totals: Arc<launches::totals::TotalsBoard>,
 }
 
 impl Heard {
@@ -177,7 +178,6 @@ struct Shared {
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     coordinators: Arc<CoordinatorBoard>,
-    totals: Arc<TotalsBoard>,
     /// Cancelled when no call is to be held any more.
     ending: CancellationToken,
 }
@@ -216,13 +216,9 @@ pub enum ServiceError {
 impl Service {
     pub fn new(store: Arc<Store>, world: Arc<dyn World>, settings: Settings, nudge: Nudge) -> Self {
         let waiting = Waiting { coordinators: nudge, ..Waiting::default() };
-        let totals = Arc::new(TotalsBoard::default());
         let publish: Publish = {
-            let (waiting, totals) = (waiting.clone(), Arc::clone(&totals));
-            Arc::new(move |published| {
-                totals.add(published.ended);
-                waiting.wake(published.wakes);
-            })
+            let waiting = waiting.clone();
+            Arc::new(move |wakes| waiting.wake(wakes))
         };
         let shared = Shared {
             clocks: Arc::new(Clocks::new(Arc::clone(&world))),
@@ -234,7 +230,6 @@ impl Service {
             shims: Arc::default(),
             pause_file: Arc::default(),
             coordinators: Arc::default(),
-            totals,
             ending: CancellationToken::new(),
         };
         Self {

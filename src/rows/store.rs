@@ -77,8 +77,8 @@ impl Store {
     {
         self.engine.write_with(context, move |tx| {
             let answer = body(tx)?;
-            let (published, publish) = (tx.finish()?, Arc::clone(&publish));
-            tx.after_commit(move || publish(published));
+            let (wakes, publish) = (tx.finish()?, Arc::clone(&publish));
+            tx.after_commit(move || publish(wakes));
             Ok(answer)
         })
     }

@@ -6,7 +6,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::domain::event::NewEvent;
-use crate::domain::totals::{Total, TotalKey};
 use crate::domain::{Assignment, CredentialId, InstanceKey, ProjectId, TaskId, Timestamp};
 use crate::store::{Entity, StoreError, Write};
 
@@ -16,10 +15,11 @@ use super::events;
 /// A transaction that changes entities.
 pub type Transaction<'a> = Write<'a, Context>;
 
-/// Hears what a transaction published: after its commit and before its answer. It must not block.
-pub type Publish = Arc<dyn Fn(Published) + Send + Sync>;
+/// Wakes the listeners that a transaction named: after its commit and before its answer. It must
+/// not block.
+pub type Publish = Arc<dyn Fn(BTreeSet<Wake>) + Send + Sync>;
 
-/// The values that a transaction has from outside, and the list of what it publishes.
+/// The values that a transaction has from outside, and what it collects until its commit.
 #[derive(Debug, Clone)]
 pub struct Context {
     now: Timestamp,
@@ -29,15 +29,7 @@ pub struct Context {
     actor: Option<Actor>,
     events: Vec<NewEvent>,
     row_events: Vec<NewEvent>,
-    published: Published,
-}
-
-/// The wake-ups and totals that a transaction published.
-#[derive(Debug, Clone, Default)]
-pub struct Published {
-    pub wakes: BTreeSet<Wake>,
-    /// Launches that have ended.
-    pub ended: Vec<(TotalKey, Total)>,
+    wakes: BTreeSet<Wake>,
 }
 
 /// A listener that a change wakes.
@@ -71,9 +63,8 @@ impl Context {
     /// A transaction at `now`, in the name of `actor`. `unique` is a text that no other transaction has; ids begin
     /// with it.
     pub fn new(now: Timestamp, unique: String, actor: Option<Actor>) -> Self {
-        let published = Published { wakes: BTreeSet::new(), ended: Vec::new() };
         let (events, row_events, n_ids) = (Vec::new(), Vec::new(), Vec::new());
-        Self { now, unique, n_ids, actor, events, row_events, published }
+        Self { now, unique, n_ids, actor, events, row_events, wakes: BTreeSet::new() }
     }
 }
 
@@ -115,12 +106,7 @@ impl Transaction<'_> {
     }
 
     pub fn wake(&mut self, wake: Wake) {
-        self.context.published.wakes.insert(wake);
-    }
-
-    /// Counts a launch that has ended.
-    pub fn count_ended(&mut self, total: Option<(TotalKey, Total)>) {
-        self.context.published.ended.extend(total);
+        self.context.wakes.insert(wake);
     }
 
     /// Writes what `entry` returns to the audit log after the commit, if a person acts.
@@ -152,8 +138,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Writes the events, and returns what is to be published after the commit.
-    pub(super) fn finish(&mut self) -> Result<Published, StoreError> {
+    /// Writes the events, and returns the listeners to wake after the commit.
+    pub(super) fn finish(&mut self) -> Result<BTreeSet<Wake>, StoreError> {
         let mut all = std::mem::take(&mut self.context.events);
         let is_said = |event: &NewEvent| all.iter().any(|said| says_more(said, event));
         let more: Vec<NewEvent> = std::mem::take(&mut self.context.row_events)
@@ -167,7 +153,7 @@ impl Transaction<'_> {
         if !all.is_empty() {
             self.wake(Wake::Events);
         }
-        Ok(std::mem::take(&mut self.context.published))
+        Ok(std::mem::take(&mut self.context.wakes))
     }
 }
 

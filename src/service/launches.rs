@@ -31,7 +31,6 @@ use super::pause_file::PauseFile;
 use super::waiting::Waiting;
 use super::{Heard, ServiceError, Shared};
 use shims::Shims;
-use totals::TotalsBoard;
 
 /// The launches of all agents.
 pub struct Launches {
@@ -41,14 +40,13 @@ pub struct Launches {
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     coordinators: Arc<CoordinatorBoard>,
-    totals: Arc<TotalsBoard>,
     /// Shared by all who follow the output of launches.
     output_folders: SharedFolders,
 }
 
 impl Launches {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, waiting, shims, pause_file, coordinators, totals, .. } = shared;
+        let Shared { core, heard, waiting, shims, pause_file, coordinators, .. } = shared;
         Self {
             core,
             heard,
@@ -56,7 +54,6 @@ impl Launches {
             shims,
             pause_file,
             coordinators,
-            totals,
             output_folders: SharedFolders::default(),
         }
     }
@@ -154,7 +151,7 @@ impl Launches {
             }
         }
         let events: Vec<LaunchEvent> = reports.iter().map(event).collect();
-        change::happen_logged(&self.core, &self.heard, id, &events).await
+        change::happen(&self.core, &self.heard, id, &events).await
     }
 
     /// Keeps the end of what the agent of a launch printed, for launches whose output is elsewhere; at most 64 KiB of it. Not every

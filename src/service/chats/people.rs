@@ -21,7 +21,6 @@ use crate::store::{ChatEnd, MessageFilter, Read};
 use super::agents::visible;
 use super::{Chats, silence};
 use crate::service::core::Core;
-use crate::service::launches::change::log_end;
 use crate::service::launches::operate::check_known;
 use crate::service::{Heard, ServiceError, catalog};
 
@@ -217,34 +216,29 @@ pub(in crate::service) async fn end(
 ) -> Result<(), ServiceError> {
     let of = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
     let inputs = heard.inputs(core);
-    let ended = core
-        .write(move |tx| {
-            check_known(tx, &of.agent, &of.project)?;
-            let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
-            let mut after = None;
-            // In one transaction with the wish: the end of a launch wishes for a chat if it leaves something unread.
-            if let Some(open) = startable::of_key(tx, &of)?.open
-                && let Some(before) = launches::get(tx, &open.id)?
-            {
-                let (at, patience) = (tx.now(), inputs.settings.linger);
-                let event = LaunchEvent::ChatEnded { at, patience };
-                after = inputs.happen(tx, &before, &[event])?;
-            }
-            let record = pairs::get(tx, &of)?;
-            if record.wanted_since.is_some() {
-                pairs::put(tx, &record.unwanted())?;
-            }
-            if is_wanted {
-                tx.event(chat_event("chat.ended", tx.now(), &of));
-            }
-            Ok(after.filter(|after| !after.is_open()))
-        })
-        .await?;
+    core.write(move |tx| {
+        check_known(tx, &of.agent, &of.project)?;
+        let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
+        // In one transaction with the wish: the end of a launch wishes for a chat if it leaves
+        // something unread.
+        if let Some(open) = startable::of_key(tx, &of)?.open
+            && let Some(before) = launches::get(tx, &open.id)?
+        {
+            let (at, patience) = (tx.now(), inputs.settings.linger);
+            let event = LaunchEvent::ChatEnded { at, patience };
+            inputs.happen(tx, &before, &[event])?;
+        }
+        let record = pairs::get(tx, &of)?;
+        if record.wanted_since.is_some() {
+            pairs::put(tx, &record.unwanted())?;
+        }
+        if is_wanted {
+            tx.event(chat_event("chat.ended", tx.now(), &of));
+        }
+        Ok(())
+    })
+    .await?;
     crash_point::reach(CrashPoint::StopWanted);
-    if let Some(launch) = ended {
-        heard.activities.forget(&launch.id);
-        log_end(&launch);
-    }
     Ok(())
 }
 

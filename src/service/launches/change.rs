@@ -8,7 +8,6 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::event::NewEvent;
 use crate::domain::launch::{LaunchEvent, StopReason, Verdict};
 use crate::domain::session::SessionEndReason;
-use crate::domain::totals::of_ended;
 use crate::domain::{Launch, LaunchId, LaunchState, Outcome, Purpose, Timestamp};
 use crate::rows::{Transaction, executions, launches, pairs, startable};
 use crate::store::StoreError;
@@ -21,13 +20,14 @@ use crate::service::sessions::notices;
 use crate::service::{Heard, Inputs, ServiceError};
 
 impl Inputs {
-    /// Makes of `before` what it is after these events, and returns it. Returns `None` if none of them can have happened.
+    /// Makes of `before` what it is after these events. Those that cannot have happened change
+    /// nothing.
     pub(in crate::service) fn happen(
         &self,
         tx: &mut Transaction<'_>,
         before: &Launch,
         events: &[LaunchEvent],
-    ) -> Result<Option<Launch>, StoreError> {
+    ) -> Result<(), StoreError> {
         let mut after = None;
         for event in events {
             let launch = after.clone();
@@ -41,20 +41,21 @@ impl Inputs {
             }
         }
         match after {
-            Some(after) => self.advance(tx, before, after).map(Some),
-            None => Ok(None),
+            Some(after) => self.advance(tx, before, after),
+            None => Ok(()),
         }
     }
 
-    /// Writes what `before` has become, with what ends together with it, and returns it.
+    /// Writes what `before` has become, with what ends together with it. Its end is logged and
+    /// counted after the commit.
     fn advance(
         &self,
         tx: &mut Transaction<'_>,
         before: &Launch,
         mut after: Launch,
-    ) -> Result<Launch, StoreError> {
+    ) -> Result<(), StoreError> {
         if after == *before {
-            return Ok(after);
+            return Ok(());
         }
         let is_over = |launch: &Launch| {
             matches!(launch.state, LaunchState::Ending | LaunchState::Ended { .. })
@@ -77,10 +78,16 @@ impl Inputs {
         if before.state.as_str() != after.state.as_str() {
             accounts::note_state(tx, &after, self.settings.parking)?;
             tx.event(launches::event(&after, tx.now()));
-            tx.count_ended(of_ended(&after));
         }
-        launches::put(tx, &after)?;
-        Ok(after)
+        if let (None, Some(at)) = (before.started_at, after.started_at) {
+            let waited = at.since(before.claimed_at);
+            tx.after_commit(move || counters::UNTIL_STARTED.observe(waited));
+        }
+        if before.is_open() && !after.is_open() {
+            let (launch, heard) = (after.clone(), self.heard.clone());
+            tx.after_commit(move || heard.note_end(&launch));
+        }
+        launches::put(tx, &after)
     }
 
     /// Ends the work of a launch, and notes with its key how it went.
@@ -123,28 +130,40 @@ impl Inputs {
     }
 }
 
-/// Lets `events` happen to a launch, and logs its end if they ended it.
-pub(in crate::service) async fn happen_logged(
+impl Heard {
+    /// Notes the end of a launch: its activity is in its row from now on, and it counts in the
+    /// totals.
+    fn note_end(&self, launch: &Launch) {
+        self.activities.forget(&launch.id);
+        self.totals.add(launch);
+        log_end(launch);
+    }
+}
+
+/// Lets `events` happen to a launch. An unknown launch changes nothing.
+pub(in crate::service) async fn happen(
     core: &Core,
     heard: &Heard,
     id: &LaunchId,
     events: &[LaunchEvent],
 ) -> Result<(), ServiceError> {
-    let ended = happen(core, heard, id, events).await?;
-    ended.iter().for_each(log_end);
-    Ok(())
+    let (id, events, inputs) = (id.clone(), events.to_vec(), heard.inputs(core));
+    core.write(move |tx| match launches::get(tx, &id)? {
+        Some(before) => Ok(inputs.happen(tx, &before, &events)?),
+        None => Ok(()),
+    })
+    .await
 }
 
-/// Lets happen to a launch what is to end it.
+/// Lets an event happen to a launch that is to end it.
 pub(in crate::service) async fn want_end(
     core: &Core,
     heard: &Heard,
     id: &LaunchId,
     event: LaunchEvent,
 ) -> Result<(), ServiceError> {
-    let ended = happen(core, heard, id, &[event]).await?;
+    happen(core, heard, id, &[event]).await?;
     crash_point::reach(CrashPoint::StopWanted);
-    ended.iter().for_each(log_end);
     Ok(())
 }
 
@@ -161,42 +180,8 @@ pub(in crate::service) async fn want_stop(
     want_end(core, heard, id, event).await
 }
 
-/// Lets `events` happen to a launch; the launch, if they ended it.
-async fn happen(
-    core: &Core,
-    heard: &Heard,
-    id: &LaunchId,
-    events: &[LaunchEvent],
-) -> Result<Option<Launch>, ServiceError> {
-    let (of, all, inputs) = (id.clone(), events.to_vec(), heard.inputs(core));
-    let (ended, started_after) = core
-        .write(move |tx| {
-            let Some(before) = launches::get(tx, &of)? else {
-                return Ok((None, None));
-            };
-            let Some(after) = inputs.happen(tx, &before, &all)? else {
-                return Ok((None, None));
-            };
-            let started_after = all.iter().find_map(|event| match event {
-                LaunchEvent::ProcessStarted { at, .. } if before.started_at.is_none() => {
-                    Some(at.since(before.claimed_at))
-                }
-                _ => None,
-            });
-            Ok(((before.is_open() && !after.is_open()).then_some(after), started_after))
-        })
-        .await?;
-    if let Some(started_after) = started_after {
-        counters::UNTIL_STARTED.observe(started_after);
-    }
-    if ended.is_some() {
-        heard.activities.forget(id);
-    }
-    Ok(ended)
-}
-
 /// The one line that tells how a launch ended, and its count.
-pub(in crate::service) fn log_end(launch: &Launch) {
+fn log_end(launch: &Launch) {
     let LaunchState::Ended { outcome, at } = &launch.state else {
         return;
     };

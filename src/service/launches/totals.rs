@@ -3,7 +3,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::domain::totals::{Total, TotalKey, Totals};
+use crate::domain::Launch;
+use crate::domain::totals::{Totals, of_ended};
 use crate::rows::launches;
 
 use super::Launches;
@@ -17,12 +18,10 @@ impl TotalsBoard {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::service) fn add(&self, ended: Vec<(TotalKey, Total)>) {
-        if !ended.is_empty() {
-            let mut totals = self.lock();
-            for (key, total) in ended {
-                totals.add(key, total);
-            }
+    /// Adds a launch that has ended.
+    pub(in crate::service) fn add(&self, launch: &Launch) {
+        if let Some((key, total)) = of_ended(launch) {
+            self.lock().add(key, total);
         }
     }
 }
@@ -31,12 +30,12 @@ impl Launches {
     /// Counts the launches of the store. Called once, before a launch can end.
     pub async fn count_ended_launches(&self) -> Result<(), ServiceError> {
         let kept = self.core.read(|tx| Ok(launches::totals(tx)?)).await?;
-        *self.totals.lock() = kept.into_iter().collect();
+        *self.heard.totals.lock() = kept.into_iter().collect();
         Ok(())
     }
 
     /// Returns the totals of launches that ended.
     pub fn totals(&self) -> Totals {
-        self.totals.lock().clone()
+        self.heard.totals.lock().clone()
     }
 }

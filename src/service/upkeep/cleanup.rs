@@ -16,7 +16,7 @@ use super::Upkeep;
 use crate::service::clocks::{Look, Subject};
 use crate::service::credentials;
 use crate::service::launches::accounts;
-use crate::service::launches::change::{happen_logged, log_end, want_stop};
+use crate::service::launches::change::{happen, want_stop};
 use crate::service::{ServiceError, Settings};
 use crate::telemetry::ErrorChain;
 
@@ -67,7 +67,7 @@ impl Upkeep {
     async fn expire(&self, launch: &Launch, sessions: &[Session]) -> Result<(), ServiceError> {
         if self.has_lapsed(launch) {
             let event = LaunchEvent::ClaimLapsed { at: self.core.now() };
-            return happen_logged(&self.core, &self.heard, &launch.id, &[event]).await;
+            return happen(&self.core, &self.heard, &launch.id, &[event]).await;
         }
         let LaunchState::Running { session } = &launch.state else {
             return Ok(());
@@ -138,22 +138,19 @@ impl Upkeep {
 
     async fn expire_session(&self, launch: &LaunchId) -> Result<(), ServiceError> {
         let (id, inputs) = (launch.clone(), self.heard.inputs(&self.core));
-        let after = self
-            .core
+        self.core
             .write(move |tx| {
                 let Some(launch) = launches::get(tx, &id)?.filter(Launch::is_open) else {
-                    return Ok(None);
+                    return Ok(());
                 };
                 let event = LaunchEvent::SessionExpired { at: tx.now() };
                 if launch.clone().on(&event).is_err() {
-                    return Ok(None);
+                    return Ok(());
                 }
                 inputs.end_sessions(tx, &launch.id, SessionEndReason::Expired)?;
                 Ok(inputs.happen(tx, &launch, &[event])?)
             })
-            .await?;
-        after.iter().for_each(log_end);
-        Ok(())
+            .await
     }
 
     async fn write_down_activity(&self) -> Result<(), ServiceError> {

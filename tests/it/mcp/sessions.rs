@@ -30,6 +30,26 @@ fn an_agent_started_by_hand_works_and_blocks_a_twin_until_it_reports() {
 }
 
 #[test]
+fn each_launch_that_no_coordinator_keeps_is_logged_and_counted_when_it_ends() {
+    let daemon = Daemon::crowded("", &world(MINE));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    ann.get_my_task();
+    ann.report("success");
+    ByHand::authenticate(&daemon, "agt_b").call("logout", json!({}));
+    for (agent, outcome) in [("agt_a", "completed"), ("agt_b", "exited_without_report")] {
+        until("the log has its end", || {
+            let mut ended = daemon.logged("launch ended").into_iter();
+            ended.any(|line| line["agent_id"] == agent && line["outcome"] == outcome)
+        });
+    }
+    let metrics = daemon.done(&["metrics"]);
+    for outcome in ["completed", "exited_without_report"] {
+        let sample = format!("agent_coordinator_ends_total{{outcome=\"{outcome}\"}} 1");
+        assert!(metrics.lines().any(|line| line == sample), "{metrics}");
+    }
+}
+
+#[test]
 fn silence_ends_the_session_of_an_agent_that_nobody_keeps() {
     let daemon =
         Daemon::crowded("session: { default_timeout: 1s, cleanup_interval: 1s }", &world(MINE));
