@@ -112,27 +112,26 @@ impl ForgeItems {
         title: &str,
         description: &str,
     ) -> Result<(), ServiceError> {
-        let (id, title, description) = (id.clone(), title.to_owned(), description.to_owned());
-        self.core
-            .write(move |tx| {
-                let Some(item) = find_open(tx, &id)?.filter(is_claiming) else {
-                    return Ok(());
-                };
-                let new = NewTask {
-                    id: Some(item.task.clone()),
-                    project: item.project.clone(),
-                    title: title.clone(),
-                    description: description.clone(),
-                    status: TaskStatus::InProgress,
-                    priority: Priority::Medium,
-                    assignee: Some(item.agent.clone()),
-                    parent: None,
-                    dependencies: Vec::new(),
-                };
-                create_task(tx, item.task.clone(), &new)?;
-                Ok(put_item(tx, Some(&item), &settle::won(&item))?)
-            })
-            .await
+        let (title, description) = (title.to_owned(), description.to_owned());
+        self.on_open(id, move |tx, _, item| {
+            if !is_claiming(item) {
+                return Ok(());
+            }
+            let new = NewTask {
+                id: Some(item.task.clone()),
+                project: item.project.clone(),
+                title: title.clone(),
+                description: description.clone(),
+                status: TaskStatus::InProgress,
+                priority: Priority::Medium,
+                assignee: Some(item.agent.clone()),
+                parent: None,
+                dependencies: Vec::new(),
+            };
+            create_task(tx, item.task.clone(), &new)?;
+            Ok(put_item(tx, Some(item), &settle::won(item))?)
+        })
+        .await
     }
 
     /// Leaves an item to whoever was first.
@@ -144,97 +143,72 @@ impl ForgeItems {
     /// Stops the work on an item: its task is cancelled and its agent ended, in one transaction.
     /// What is owed for that comes when the agent is gone ([`ForgeItems::settle_all`]).
     pub async fn stop(&self, id: &ItemId, cause: StopCause) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
-        self.core
-            .write(move |tx| {
-                let Some(item) = find_open(tx, &id)? else {
-                    return Ok(());
-                };
-                let Some(after) = settle::stopping(&item, cause, tx.now()) else {
-                    return Ok(());
-                };
-                // It is finished, and will be told as that.
-                if tasks::get(tx, &item.task)?.is_some_and(|task| task.status == TaskStatus::Done) {
-                    return Ok(());
-                }
-                inputs.end_work_on(tx, &item, &after, cause)
-            })
-            .await
+        self.on_open(id, move |tx, inputs, item| {
+            let Some(after) = settle::stopping(item, cause, tx.now()) else {
+                return Ok(());
+            };
+            // It is finished, and will be told as that.
+            if tasks::get(tx, &item.task)?.is_some_and(|task| task.status == TaskStatus::Done) {
+                return Ok(());
+            }
+            inputs.end_work_on(tx, item, &after, cause)
+        })
+        .await
     }
 
     /// Pauses the work on an item: its task is blocked, and its agent told so.
     pub async fn pause(&self, id: &ItemId) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
-        self.core
-            .write(move |tx| {
-                let Some(item) = find_open(tx, &id)? else {
-                    return Ok(());
-                };
-                let Some(after) = settle::pausing(&item) else {
-                    return Ok(());
-                };
-                let task = tasks::get(tx, &item.task)?;
-                let Some(task) = task.filter(|task| task.status == TaskStatus::InProgress) else {
-                    return Ok(());
-                };
-                // Who hasn't asked for it yet can't be told, and will find nothing to do.
-                let mut idle = launches_on(tx, &item)?;
-                idle.retain(|launch| launch.task.is_none());
-                let reason = Some(settle::PAUSE_REASON);
-                let moved = move_task(tx, &task, TaskStatus::Blocked, reason, Actor::Person)?;
-                inputs.stop_all(tx, &idle, StopReason::Paused)?;
-                inputs.tell_agents(tx, &moved.news, None)?;
-                Ok(put_item(tx, Some(&item), &after)?)
-            })
-            .await
+        self.on_open(id, |tx, inputs, item| {
+            let Some(after) = settle::pausing(item) else {
+                return Ok(());
+            };
+            let task = tasks::get(tx, &item.task)?;
+            let Some(task) = task.filter(|task| task.status == TaskStatus::InProgress) else {
+                return Ok(());
+            };
+            // Who hasn't asked for it yet can't be told, and will find nothing to do.
+            let mut idle = launches_on(tx, item)?;
+            idle.retain(|launch| launch.task.is_none());
+            let reason = Some(settle::PAUSE_REASON);
+            let moved = move_task(tx, &task, TaskStatus::Blocked, reason, Actor::Person)?;
+            inputs.stop_all(tx, &idle, StopReason::Paused)?;
+            inputs.tell_agents(tx, &moved.news, None)?;
+            Ok(put_item(tx, Some(item), &after)?)
+        })
+        .await
     }
 
     /// Goes on with a paused item, or stops it, by what the forge says of it now.
     pub async fn resume(&self, id: &ItemId, judged: Eligibility) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
-        self.core
-            .write(move |tx| {
-                let Some(item) = find_open(tx, &id)? else {
-                    return Ok(());
-                };
-                let Some(after) = settle::resumed(&item, judged, inputs.forge_texts(), tx.now())
-                else {
-                    return Ok(());
-                };
-                match judged {
-                    Eligibility::Not(cause) => inputs.end_work_on(tx, &item, &after, cause),
-                    Eligibility::Eligible => inputs.begin_again(tx, &item, &after),
-                }
-            })
-            .await
+        self.on_open(id, move |tx, inputs, item| {
+            let Some(after) = settle::resumed(item, judged, inputs.forge_texts(), tx.now()) else {
+                return Ok(());
+            };
+            match judged {
+                Eligibility::Not(cause) => inputs.end_work_on(tx, item, &after, cause),
+                Eligibility::Eligible => inputs.begin_again(tx, item, &after),
+            }
+        })
+        .await
     }
 
     /// Ends what was paused for too long.
     pub async fn expire(&self, id: &ItemId) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
-        self.core
-            .write(move |tx| {
-                let is_paused = |item: &ForgeItem| matches!(item.state, ItemState::Paused { .. });
-                let Some(item) = find_open(tx, &id)?.filter(is_paused) else {
-                    return Ok(());
-                };
-                let last = executions::list_of_task(tx, &item.task)?.into_iter().next();
-                let work = settle::Work { task: None, is_alive: false, last: last.as_ref() };
-                let after = settle::expired(&item, work, inputs.forge_texts(), tx.now());
-                inputs.end_work_on(tx, &item, &after, StopCause::Cancelled)
-            })
-            .await
+        self.on_open(id, |tx, inputs, item| {
+            if !matches!(item.state, ItemState::Paused { .. }) {
+                return Ok(());
+            }
+            let last = executions::list_of_task(tx, &item.task)?.into_iter().next();
+            let work = settle::Work { task: None, is_alive: false, last: last.as_ref() };
+            let after = settle::expired(item, work, inputs.forge_texts(), tx.now());
+            inputs.end_work_on(tx, item, &after, StopCause::Cancelled)
+        })
+        .await
     }
 
     /// Tries again what was put aside: somebody asks for it at the forge.
     pub async fn retry(&self, id: &ItemId) -> Result<(), ServiceError> {
-        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
-        self.core
-            .write(move |tx| match find_open(tx, &id)? {
-                Some(item) => inputs.begin_again(tx, &item, &item),
-                None => Ok(()),
-            })
-            .await
+        self.on_open(id, |tx, inputs, item| inputs.begin_again(tx, item, item)).await
     }
 
     /// Notes whether the forge knows the item. Answers whether it didn't before either.
@@ -245,7 +219,7 @@ impl ForgeItems {
                 let Some(item) = forge_items::get(tx, &id)? else {
                     return Ok(false);
                 };
-                if item.is_open() && item.is_missing != is_missing {
+                if item.is_open() {
                     put_item(tx, Some(&item), &ForgeItem { is_missing, ..item.clone() })?;
                 }
                 Ok(item.is_missing)
@@ -301,17 +275,28 @@ impl ForgeItems {
         id: &ItemId,
         change: impl Fn(&ForgeItem, Timestamp) -> Option<ForgeItem> + Send + 'static,
     ) -> Result<Option<ForgeItem>, ServiceError> {
-        let id = id.clone();
+        self.on_open(id, move |tx, _, item| {
+            let after = change(item, tx.now()).unwrap_or_else(|| item.clone());
+            put_item(tx, Some(item), &after)?;
+            Ok(Some(after))
+        })
+        .await
+    }
+
+    /// Calls `act` with an open item in one transaction. Does nothing and returns the default if
+    /// the item has ended or is unknown.
+    async fn on_open<T, F>(&self, id: &ItemId, act: F) -> Result<T, ServiceError>
+    where
+        T: Default + Send + 'static,
+        F: Fn(&mut Transaction<'_>, &Inputs, &ForgeItem) -> Result<T, ServiceError>
+            + Send
+            + 'static,
+    {
+        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
         self.core
-            .write(move |tx| {
-                let Some(item) = find_open(tx, &id)? else {
-                    return Ok(None);
-                };
-                let Some(after) = change(&item, tx.now()) else {
-                    return Ok(Some(item));
-                };
-                put_item(tx, Some(&item), &after)?;
-                Ok(Some(after))
+            .write(move |tx| match forge_items::get(tx, &id)?.filter(ForgeItem::is_open) {
+                Some(item) => act(tx, &inputs, &item),
+                None => Ok(T::default()),
             })
             .await
     }
@@ -387,19 +372,12 @@ impl Inputs {
             release_for(tx, &moved.task)?;
             self.tell_agents(tx, &moved.news, None)?;
         }
-        if after != item {
-            put_item(tx, Some(item), after)?;
-        }
-        Ok(())
+        Ok(put_item(tx, Some(item), after)?)
     }
 
     pub(super) fn forge_texts(&self) -> Texts {
         Texts::new(self.settings.language)
     }
-}
-
-fn find_open(tx: &mut Read<'_>, id: &ItemId) -> Result<Option<ForgeItem>, StoreError> {
-    Ok(forge_items::get(tx, id)?.filter(ForgeItem::is_open))
 }
 
 const fn is_claiming(item: &ForgeItem) -> bool {
@@ -426,12 +404,16 @@ fn launches_on(tx: &mut Read<'_>, item: &ForgeItem) -> Result<Vec<Launch>, Store
     Ok(open)
 }
 
-/// Writes an item, with an event and a line in the log if it comes to another state.
+/// Writes an item, with an event and a line in the log if it comes to another state. Writes nothing
+/// if the item stays as it was.
 pub(super) fn put_item(
     tx: &mut Transaction<'_>,
     before: Option<&ForgeItem>,
     after: &ForgeItem,
 ) -> Result<(), StoreError> {
+    if before == Some(after) {
+        return Ok(());
+    }
     if before.is_none_or(|before| before.state.as_str() != after.state.as_str()) {
         let event = NewEvent {
             agent: Some(after.agent.clone()),
