@@ -6,7 +6,7 @@ use crate::domain::account::{Parked, Probe};
 use crate::domain::event::NewEvent;
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
-use super::audit::{Entry, Fields, plain};
+use super::audit::{Audited, Fields, plain};
 use super::{Transaction, Wake};
 
 impl Entity for Account {
@@ -37,6 +37,14 @@ impl Entity for Account {
 
     fn revision(&self) -> i64 {
         self.revision
+    }
+}
+
+impl Audited for Account {
+    const CALLED: &'static str = "provider";
+
+    fn shown(&self) -> Fields {
+        Fields::from([("parked_until", plain(self.parked.as_ref().map(|parked| parked.until)))])
     }
 }
 
@@ -74,11 +82,7 @@ pub fn list_parked(tx: &mut Read<'_>) -> Result<Vec<Account>, StoreError> {
 
 /// Writes what is remembered of an account.
 pub fn put(tx: &mut Transaction<'_>, account: &Account) -> Result<(), StoreError> {
-    tx.audit(|tx| {
-        let before = get(tx, &account.ai_type)?;
-        Ok(Entry::between("provider", &account.ai_type, Some(shown(&before)), shown(account)))
-    })?;
-    tx.replace(account, &account.ai_type)?;
+    tx.replace_audited(account, &account.ai_type, |tx| get(tx, &account.ai_type).map(Some))?;
     tx.row_event(event(account, tx.now()));
     tx.wake(Wake::Coordinators);
     Ok(())
@@ -93,8 +97,4 @@ pub fn event(account: &Account, at: Timestamp) -> NewEvent {
         None => ("provider.works", account.ai_type.clone()),
     };
     NewEvent { detail: Some(detail), ..NewEvent::new(kind, at) }
-}
-
-fn shown(account: &Account) -> Fields {
-    Fields::from([("parked_until", plain(account.parked.as_ref().map(|parked| parked.until)))])
 }

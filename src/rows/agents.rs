@@ -5,7 +5,7 @@ use crate::domain::secret::PasskeyHash;
 use crate::domain::{Agent, AgentId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
-use super::audit::{Entry, Fields, Shown, plain};
+use super::audit::{Audited, Fields, Shown, plain};
 use super::{Transaction, Wake};
 
 impl Entity for Agent {
@@ -44,6 +44,18 @@ impl Entity for Agent {
     }
 }
 
+impl Audited for Agent {
+    fn shown(&self) -> Fields {
+        Fields::from([
+            ("name", plain(&self.name)),
+            ("ai_type", plain(&self.ai_type)),
+            ("system_prompt", Shown::Long(self.system_prompt.clone())),
+            ("passkey", Shown::Hidden(self.passkey.as_ref().map(|hash| hash.as_str().to_owned()))),
+            ("status", plain(self.status)),
+        ])
+    }
+}
+
 pub fn get(tx: &mut Read<'_>, id: &AgentId) -> Result<Option<Agent>, StoreError> {
     tx.find("WHERE id = ?1", &[id.as_str().into()])
 }
@@ -59,24 +71,10 @@ pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {
 
 /// Writes an agent.
 pub fn put(tx: &mut Transaction<'_>, agent: &Agent) -> Result<(), StoreError> {
-    tx.audit(|tx| {
-        let before = get(tx, &agent.id)?;
-        Ok(Entry::between("agent", &agent.id, before.as_ref().map(shown), shown(agent)))
-    })?;
-    tx.replace(agent, &agent.id)?;
+    tx.replace_audited(agent, &agent.id, |tx| get(tx, &agent.id))?;
     let kind = if agent.revision == 0 { "agent.created" } else { "agent.changed" };
     let event = NewEvent { agent: Some(agent.id.clone()), ..NewEvent::new(kind, tx.now()) };
     tx.row_event(event);
     tx.wake(Wake::Coordinators);
     Ok(())
-}
-
-fn shown(agent: &Agent) -> Fields {
-    Fields::from([
-        ("name", plain(&agent.name)),
-        ("ai_type", plain(&agent.ai_type)),
-        ("system_prompt", Shown::Long(agent.system_prompt.clone())),
-        ("passkey", Shown::Hidden(agent.passkey.as_ref().map(|hash| hash.as_str().to_owned()))),
-        ("status", plain(agent.status)),
-    ])
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::domain::printable::excerpt;
 use crate::domain::{Credential, CredentialId};
+use crate::store::Entity;
 
 /// The person or script that acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,15 @@ impl From<&Credential> for Actor {
 
 /// The columns of a row that people look at.
 pub type Fields = BTreeMap<&'static str, Shown>;
+
+/// An entity whose changes are in the audit log.
+pub(super) trait Audited: Entity {
+    /// Its name in the audit log.
+    const CALLED: &'static str = Self::NAME;
+
+    /// Returns the columns that people look at.
+    fn shown(&self) -> Fields;
+}
 
 /// A value, and how it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]

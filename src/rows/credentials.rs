@@ -4,7 +4,7 @@ use crate::domain::secret::TokenHash;
 use crate::domain::{Credential, CredentialId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
-use super::audit::{Entry, Fields, plain};
+use super::audit::{Audited, Fields, plain};
 use super::{Transaction, Wake};
 
 impl Entity for Credential {
@@ -47,6 +47,18 @@ impl Entity for Credential {
     }
 }
 
+impl Audited for Credential {
+    fn shown(&self) -> Fields {
+        Fields::from([
+            ("kind", plain(self.kind)),
+            ("name", plain(&self.name)),
+            ("role", plain(self.role)),
+            ("expires_at", plain(self.expires_at)),
+            ("revoked_at", plain(self.revoked_at)),
+        ])
+    }
+}
+
 pub fn get(tx: &mut Read<'_>, id: &CredentialId) -> Result<Option<Credential>, StoreError> {
     tx.find("WHERE id = ?1", &[id.as_str().into()])
 }
@@ -72,21 +84,7 @@ pub fn forget(tx: &mut Transaction<'_>, id: &CredentialId) -> Result<(), StoreEr
 
 /// Writes a credential.
 pub fn put(tx: &mut Transaction<'_>, credential: &Credential) -> Result<(), StoreError> {
-    tx.audit(|tx| {
-        let before = get(tx, &credential.id)?.as_ref().map(shown);
-        Ok(Entry::between("credential", &credential.id, before, shown(credential)))
-    })?;
-    tx.replace(credential, &credential.id)?;
+    tx.replace_audited(credential, &credential.id, |tx| get(tx, &credential.id))?;
     tx.wake(Wake::Credential(credential.id.clone()));
     Ok(())
-}
-
-fn shown(credential: &Credential) -> Fields {
-    Fields::from([
-        ("kind", plain(credential.kind)),
-        ("name", plain(&credential.name)),
-        ("role", plain(credential.role)),
-        ("expires_at", plain(credential.expires_at)),
-        ("revoked_at", plain(credential.revoked_at)),
-    ])
 }

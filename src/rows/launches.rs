@@ -8,7 +8,7 @@ use crate::domain::totals::{Total, TotalKey, Totals};
 use crate::domain::{Activity, InstanceKey, Launch, LaunchId, LaunchState, Timestamp};
 use crate::store::{BoxError, Cells, Entity, LaunchFilter, Read, StoreError, Value};
 
-use super::audit::{Entry, Fields, plain};
+use super::audit::{Audited, Fields, plain};
 use super::{Transaction, Wake};
 
 use super::filter::Filter;
@@ -81,6 +81,18 @@ impl Entity for Launch {
 
     fn revision(&self) -> i64 {
         self.revision
+    }
+}
+
+impl Audited for Launch {
+    fn shown(&self) -> Fields {
+        Fields::from([
+            ("agent_id", plain(&self.key.agent)),
+            ("project_id", plain(&self.key.project)),
+            ("purpose", plain(self.key.purpose)),
+            ("state", plain(self.state.as_str())),
+            ("stop_reason", plain(self.stop_reason)),
+        ])
     }
 }
 
@@ -214,11 +226,7 @@ pub fn forget(tx: &mut Transaction<'_>, id: &LaunchId) -> Result<(), StoreError>
 
 /// Writes a launch. The index of open launches is the last guard against two with the same key.
 pub fn put(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), StoreError> {
-    tx.audit(|tx| {
-        let before = get(tx, &launch.id)?;
-        Ok(Entry::between("launch", &launch.id, before.as_ref().map(shown), shown(launch)))
-    })?;
-    tx.replace(launch, &launch.id)?;
+    tx.replace_audited(launch, &launch.id, |tx| get(tx, &launch.id))?;
     tx.wake(Wake::Coordinators);
     tx.wake(Wake::Agent(launch.key.clone()));
     tx.wake(Wake::ForgeLaunches);
@@ -242,14 +250,4 @@ pub fn event(launch: &Launch, at: Timestamp) -> NewEvent {
         detail,
         ..NewEvent::new(kind, at)
     }
-}
-
-fn shown(launch: &Launch) -> Fields {
-    Fields::from([
-        ("agent_id", plain(&launch.key.agent)),
-        ("project_id", plain(&launch.key.project)),
-        ("purpose", plain(launch.key.purpose)),
-        ("state", plain(launch.state.as_str())),
-        ("stop_reason", plain(launch.stop_reason)),
-    ])
 }

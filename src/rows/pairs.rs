@@ -4,7 +4,7 @@
 use crate::domain::{InstanceKey, PairRecord, Timestamp};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
-use super::audit::{Entry, Fields, plain};
+use super::audit::{Audited, Fields, plain};
 use super::{Transaction, Wake};
 
 use super::{key_values, read_key};
@@ -44,6 +44,17 @@ impl Entity for PairRecord {
     }
 }
 
+impl Audited for PairRecord {
+    fn shown(&self) -> Fields {
+        Fields::from([
+            ("held_since", plain(self.held_since)),
+            ("suspended_since", plain(self.suspended_since)),
+            ("n_failures", plain(self.n_failures)),
+            ("wanted_since", plain(self.wanted_since)),
+        ])
+    }
+}
+
 /// The columns from `held_since` to `read_up_to`.
 pub(super) fn read_memory(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairRecord, BoxError> {
     Ok(PairRecord {
@@ -74,24 +85,30 @@ pub fn list_held(tx: &mut Read<'_>) -> Result<Vec<PairRecord>, StoreError> {
     tx.list(rest, &[])
 }
 
-/// Writes the record of a key.
-pub fn put(tx: &mut Transaction<'_>, pair: &PairRecord) -> Result<(), StoreError> {
-    tx.audit(|tx| {
-        let before = get(tx, &pair.key)?;
-        Ok(Entry::between("pair", &pair.key, Some(shown(&before)), shown(pair)))
-    })?;
-    tx.replace(pair, &pair.key)?;
-    if pair.concerns_coordinators() {
-        tx.wake(Wake::Coordinators);
-    }
-    Ok(())
+/// Changes the record of a key, and returns whether that made a difference.
+pub fn change(
+    tx: &mut Transaction<'_>,
+    key: &InstanceKey,
+    change: impl FnOnce(PairRecord) -> PairRecord,
+) -> Result<bool, StoreError> {
+    let before = get(tx, key)?;
+    let after = change(before.clone());
+    write(tx, &before, &after)
 }
 
-fn shown(pair: &PairRecord) -> Fields {
-    Fields::from([
-        ("held_since", plain(pair.held_since)),
-        ("suspended_since", plain(pair.suspended_since)),
-        ("n_failures", plain(pair.n_failures)),
-        ("wanted_since", plain(pair.wanted_since)),
-    ])
+/// Writes the record of a key that was `before`, and returns whether it differs. Writes nothing if
+/// it does not.
+pub fn write(
+    tx: &mut Transaction<'_>,
+    before: &PairRecord,
+    after: &PairRecord,
+) -> Result<bool, StoreError> {
+    if after == before {
+        return Ok(false);
+    }
+    tx.replace_audited(after, &after.key, |_| Ok(Some(before.clone())))?;
+    if after.concerns_coordinators() {
+        tx.wake(Wake::Coordinators);
+    }
+    Ok(true)
 }

@@ -6,7 +6,7 @@ use crate::domain::event::NewEvent;
 use crate::domain::{Project, ProjectId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
-use super::audit::{Entry, Fields, plain};
+use super::audit::{Audited, Fields, plain};
 use super::{Transaction, Wake};
 
 impl Entity for Project {
@@ -41,6 +41,16 @@ impl Entity for Project {
     }
 }
 
+impl Audited for Project {
+    fn shown(&self) -> Fields {
+        Fields::from([
+            ("name", plain(&self.name)),
+            ("working_directory", plain(self.working_directory.to_string_lossy())),
+            ("status", plain(self.status)),
+        ])
+    }
+}
+
 pub fn get(tx: &mut Read<'_>, id: &ProjectId) -> Result<Option<Project>, StoreError> {
     tx.find("WHERE id = ?1", &[id.as_str().into()])
 }
@@ -63,23 +73,11 @@ pub fn put(tx: &mut Transaction<'_>, project: &Project) -> Result<(), StoreError
         let source = format!("the working directory of project `{}` is not UTF-8", project.id);
         return Err(StoreError::Unavailable { action: "write to", source: source.into() });
     }
-    tx.audit(|tx| {
-        let before = get(tx, &project.id)?;
-        Ok(Entry::between("project", &project.id, before.as_ref().map(shown), shown(project)))
-    })?;
-    tx.replace(project, &project.id)?;
+    tx.replace_audited(project, &project.id, |tx| get(tx, &project.id))?;
     let kind = if project.revision == 0 { "project.created" } else { "project.changed" };
     let event = NewEvent { project: Some(project.id.clone()), ..NewEvent::new(kind, tx.now()) };
     tx.row_event(event);
     tx.wake(Wake::Coordinators);
     tx.wake(Wake::Directory(project.working_directory.clone()));
     Ok(())
-}
-
-fn shown(project: &Project) -> Fields {
-    Fields::from([
-        ("name", plain(&project.name)),
-        ("working_directory", plain(project.working_directory.to_string_lossy())),
-        ("status", plain(project.status)),
-    ])
 }

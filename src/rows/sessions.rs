@@ -7,7 +7,7 @@ use crate::domain::secret::TokenHash;
 use crate::domain::{LaunchId, Session, Timestamp};
 use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
 
-use super::audit::{Entry, Fields, plain};
+use super::audit::{Audited, Fields, plain};
 use super::{Transaction, Wake};
 
 use super::filter::Filter;
@@ -56,6 +56,12 @@ impl Entity for Session {
     }
 }
 
+impl Audited for Session {
+    fn shown(&self) -> Fields {
+        Fields::from([("ended", plain(self.ended.map(|(_, reason)| reason)))])
+    }
+}
+
 pub fn get(tx: &mut Read<'_>, id: &SessionId) -> Result<Option<Session>, StoreError> {
     tx.find("WHERE id = ?1", &[id.as_str().into()])
 }
@@ -95,11 +101,7 @@ pub fn list(
 
 /// Writes a session.
 pub fn put(tx: &mut Transaction<'_>, session: &Session) -> Result<(), StoreError> {
-    tx.audit(|tx| {
-        let before = get(tx, &session.id)?;
-        Ok(Entry::between("session", &session.id, before.as_ref().map(shown), shown(session)))
-    })?;
-    tx.replace(session, &session.id)?;
+    tx.replace_audited(session, &session.id, |tx| get(tx, &session.id))?;
     if let Some(event) = event(session, tx.now()) {
         tx.row_event(event);
     }
@@ -119,8 +121,4 @@ fn event(session: &Session, at: Timestamp) -> Option<NewEvent> {
     };
     let launch = Some(session.launch.clone());
     Some(NewEvent { launch, detail: Some(detail), ..NewEvent::of_pair(kind, at, &session.key) })
-}
-
-fn shown(session: &Session) -> Fields {
-    Fields::from([("ended", plain(session.ended.map(|(_, reason)| reason)))])
 }

@@ -6,7 +6,7 @@ use crate::domain::id::AgentId;
 use crate::domain::{Task, TaskId, TaskStatus};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value};
 
-use super::audit::{Entry, Fields, Shown, plain};
+use super::audit::{Audited, Fields, Shown, plain};
 use super::{Transaction, Wake};
 
 use super::filter::Filter;
@@ -59,6 +59,22 @@ impl Entity for Task {
     }
 }
 
+impl Audited for Task {
+    fn shown(&self) -> Fields {
+        Fields::from([
+            ("project_id", plain(&self.project)),
+            ("parent_id", plain(&self.parent)),
+            ("title", plain(&self.title)),
+            ("description", Shown::Long(self.description.clone())),
+            ("status", plain(self.status)),
+            ("priority", plain(self.priority)),
+            ("assignee_id", plain(&self.assignee)),
+            ("dependencies", plain(&self.dependencies)),
+            ("blocked_reason", plain(&self.blocked_reason)),
+        ])
+    }
+}
+
 pub fn get(tx: &mut Read<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
     tx.find("WHERE id = ?1", &[id.as_str().into()])
 }
@@ -89,11 +105,7 @@ pub fn list(tx: &mut Read<'_>, wanted: &TaskFilter) -> Result<Vec<Task>, StoreEr
 
 /// Writes a task.
 pub fn put(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
-    tx.audit(|tx| {
-        let before = get(tx, &task.id)?;
-        Ok(Entry::between("task", &task.id, before.as_ref().map(shown), shown(task)))
-    })?;
-    tx.replace(task, &task.id)?;
+    tx.replace_audited(task, &task.id, |tx| get(tx, &task.id))?;
     tx.row_event(event("task.changed", task, tx.now()));
     tx.wake(Wake::Coordinators);
     tx.wake(Wake::AgentsOf(task.project.clone()));
@@ -110,18 +122,4 @@ pub fn event(kind: &'static str, task: &Task, at: Timestamp) -> NewEvent {
         detail: Some(task.status.to_string()),
         ..NewEvent::new(kind, at)
     }
-}
-
-fn shown(task: &Task) -> Fields {
-    Fields::from([
-        ("project_id", plain(&task.project)),
-        ("parent_id", plain(&task.parent)),
-        ("title", plain(&task.title)),
-        ("description", Shown::Long(task.description.clone())),
-        ("status", plain(task.status)),
-        ("priority", plain(task.priority)),
-        ("assignee_id", plain(&task.assignee)),
-        ("dependencies", plain(&task.dependencies)),
-        ("blocked_reason", plain(&task.blocked_reason)),
-    ])
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::domain::event::NewEvent;
 use crate::domain::{Assignment, CredentialId, InstanceKey, ProjectId, TaskId, Timestamp};
-use crate::store::{Entity, StoreError, Write};
+use crate::store::{Entity, Read, StoreError, Write};
 
-use super::audit::{Actor, Entry};
+use super::audit::{Actor, Audited, Entry};
 use super::events;
 
 /// A transaction that changes entities.
@@ -136,6 +136,21 @@ impl Transaction<'_> {
         } else {
             Err(StoreError::Outdated { what: E::NAME, id: id.to_string() })
         }
+    }
+
+    /// Writes an entity as [`Transaction::replace`] does, and notes the change for the audit log.
+    /// `before` reads the entity as it was, and is called only if a person acts.
+    pub(super) fn replace_audited<E: Audited>(
+        &mut self,
+        entity: &E,
+        id: &impl ToString,
+        before: impl FnOnce(&mut Read<'_>) -> Result<Option<E>, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.audit(|tx| {
+            let before = before(tx)?.as_ref().map(E::shown);
+            Ok(Entry::between(E::CALLED, id, before, entity.shown()))
+        })?;
+        self.replace(entity, id)
     }
 
     /// Writes the events, and returns the listeners to wake after the commit.

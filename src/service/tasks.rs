@@ -15,7 +15,9 @@ use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::task::Actor;
-use crate::domain::{Execution, InstanceKey, Priority, Purpose, Refusal, Task, TaskStatus};
+use crate::domain::{
+    Execution, InstanceKey, PairRecord, Priority, Purpose, Refusal, Task, TaskStatus,
+};
 use crate::rows::{Transaction, events, executions, pairs, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
@@ -216,11 +218,8 @@ pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), S
     if let (TaskStatus::InProgress, Some(agent)) = (task.status, &task.assignee) {
         for purpose in [Purpose::Task, Purpose::Chat] {
             let key = InstanceKey::new(agent.clone(), task.project.clone(), purpose);
-            let record = pairs::get(tx, &key)?;
-            let released = record.clone().released();
-            if released != record {
+            if pairs::change(tx, &key, PairRecord::released)? {
                 tx.event(NewEvent::of_pair("pair.released", tx.now(), &key));
-                pairs::put(tx, &released)?;
             }
         }
     }

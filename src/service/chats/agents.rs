@@ -81,10 +81,7 @@ impl Chats {
                 };
                 tx.event(message_event(&message));
                 messages::add(tx, &message)?;
-                let answered = record.clone().answered(session.handed_out);
-                if answered != record {
-                    pairs::put(tx, &answered)?;
-                }
+                pairs::write(tx, &record, &record.clone().answered(session.handed_out))?;
                 Ok((message.id, true))
             })
             .await?;

@@ -13,7 +13,8 @@ use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, MessageId, ProjectId};
 use crate::domain::launch::LaunchEvent;
 use crate::domain::{
-    Assignment, InstanceKey, LaunchState, Message, PairFacts, Purpose, Refusal, Timestamp,
+    Assignment, InstanceKey, LaunchState, Message, PairFacts, PairRecord, Purpose, Refusal,
+    Timestamp,
 };
 use crate::rows::{Transaction, assignments, launches, messages, pairs, startable};
 use crate::store::{ChatEnd, MessageFilter, Read};
@@ -73,9 +74,7 @@ impl Chats {
                 }
                 let record = facts.record.clone().released();
                 let record = if listens(&facts) { record } else { record.wanted(tx.now()) };
-                if record != facts.record {
-                    pairs::put(tx, &record)?;
-                }
+                pairs::write(tx, &facts.record, &record)?;
                 Ok(())
             })
             .await
@@ -131,9 +130,7 @@ impl Chats {
                 messages::add(tx, &message)?;
                 if !listens(&facts) {
                     let record = facts.record.clone().wanted(message.created_at);
-                    if record != facts.record {
-                        pairs::put(tx, &record)?;
-                    }
+                    pairs::write(tx, &facts.record, &record)?;
                 }
                 Ok(message)
             })
@@ -228,10 +225,7 @@ pub(in crate::service) async fn end(
             let event = LaunchEvent::ChatEnded { at, patience };
             inputs.happen(tx, &before, &[event])?;
         }
-        let record = pairs::get(tx, &of)?;
-        if record.wanted_since.is_some() {
-            pairs::put(tx, &record.unwanted())?;
-        }
+        pairs::change(tx, &of, PairRecord::unwanted)?;
         if is_wanted {
             tx.event(chat_event("chat.ended", tx.now(), &of));
         }

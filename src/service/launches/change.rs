@@ -70,10 +70,7 @@ impl Inputs {
             after.n_notices = 0;
             self.remember_end(tx, &after, &outcome, at, read_up_to.unwrap_or(0))?;
         } else if let Some(read_up_to) = read_up_to {
-            let record = pairs::get(tx, &after.key)?;
-            if record.read_up_to < read_up_to {
-                pairs::put(tx, &record.answered(read_up_to))?;
-            }
+            pairs::change(tx, &after.key, |record| record.answered(read_up_to))?;
         }
         if before.state.as_str() != after.state.as_str() {
             accounts::note_state(tx, &after, self.settings.parking)?;
@@ -108,25 +105,25 @@ impl Inputs {
                 executions::put(tx, &execution)?;
             }
         }
-        let before = pairs::get(tx, &launch.key)?.answered(read_up_to);
-        let was_suspended = before.suspended_since.is_some();
+        let before = pairs::get(tx, &launch.key)?;
+        let record = before.clone().answered(read_up_to);
         let limit = self.settings.start_limit;
         let record = match launch.key.purpose {
             Purpose::Task => {
                 let leaves_work = launch.task.is_some()
                     || startable::of_key(tx, &launch.key)?.waiting_since.is_some();
                 let verdict = launch.verdict(outcome, leaves_work);
-                before.after_end(verdict, launch.claimed_at, at, limit)
+                record.after_end(verdict, launch.claimed_at, at, limit)
             }
             Purpose::Chat => {
-                let unread = chat::newest_unread_after(tx, &launch.key, before.read_up_to)?;
-                after_end(before, launch, outcome, unread, at, limit)
+                let unread = chat::newest_unread_after(tx, &launch.key, record.read_up_to)?;
+                after_end(record, launch, outcome, unread, at, limit)
             }
         };
-        if record.suspended_since.is_some() && !was_suspended {
+        if record.suspended_since.is_some() && before.suspended_since.is_none() {
             tx.event(NewEvent::of_pair("pair.suspended", tx.now(), &record.key));
         }
-        pairs::put(tx, &record)
+        pairs::write(tx, &before, &record).map(drop)
     }
 }
 

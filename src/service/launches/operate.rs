@@ -85,10 +85,7 @@ impl Launches {
         self.core
             .write(move |tx| {
                 let now = tx.now();
-                let hold = |record: PairRecord| match record.held_since {
-                    Some(_) => record,
-                    None => record.held(now),
-                };
+                let hold = |record: PairRecord| record.held(now);
                 change(tx, &target, "person.stop", hold, Some(now))
             })
             .await
@@ -148,12 +145,7 @@ fn change(
         StopTarget::Pair { agent, project, .. } => {
             check_known(tx, agent, project)?;
             for key in target.keys() {
-                let before = pairs::get(tx, &key)?;
-                let after = of_pair(before.clone());
-                if after != before {
-                    pairs::put(tx, &after)?;
-                    is_new = true;
-                }
+                is_new |= pairs::change(tx, &key, &of_pair)?;
             }
         }
         StopTarget::All => {

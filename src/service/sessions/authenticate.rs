@@ -9,7 +9,8 @@ use crate::domain::launch::LaunchEvent;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::session::{Presenter, SessionEndReason};
 use crate::domain::{
-    Agent, Guidance, InstanceKey, Launch, Project, Purpose, Refusal, Secret, Session, Timestamp,
+    Agent, Guidance, InstanceKey, Launch, PairRecord, Project, Purpose, Refusal, Secret, Session,
+    Timestamp,
 };
 use crate::rows::{Transaction, agents, launches, pairs, projects, sessions, startable};
 use crate::store::Read;
@@ -168,8 +169,7 @@ fn open_session(
     let launch = before.clone().on(&event).map_err(|_| Refusal::LaunchEnded)?;
     inputs.end_sessions(tx, &launch.id, SessionEndReason::Superseded)?;
     if launch.key.purpose == Purpose::Chat && is_chat_wanted {
-        let record = pairs::get(tx, &launch.key)?;
-        pairs::put(tx, &record.unwanted())?;
+        pairs::change(tx, &launch.key, PairRecord::unwanted)?;
     }
     accounts::note_state(tx, &launch, settings.parking)?;
     tx.event(launches::event(&launch, now));
