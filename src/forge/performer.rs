@@ -211,40 +211,43 @@ impl Performer {
         let Some(owed) = item.owed.first().cloned() else {
             return Some(None);
         };
-        let performed = self.perform(item, &owed).await;
-        let is_done = performed.is_ok();
-        let done = match performed {
+        let noted = match self.perform(item, &owed).await {
             Ok(()) => {
                 crash_point::reach(CrashPoint::ItemOwedDone);
                 let noted = self.seat.service.forge_items.owed_is_done(id, &owed, None).await;
                 crash_point::reach(CrashPoint::ItemOwedNoted);
-                noted
+                noted.map(|()| true)
             }
             Err(undone) => self.note(item, &owed, &undone).await,
         };
-        if let Err(error) = done {
-            tracing::warn!(
-                item = %item.key, error = %ErrorChain(&error), "could not note what was done for a forge item; it will be done again"
-            );
-            // Not at once: the store is in trouble.
-            return Some(Some(Instant::now() + RETRY));
+        match noted {
+            // What is owed after it is done at once: the wake-up of this change may have come and gone already.
+            Ok(true) => None,
+            // What waits for its host, or for the pause file to go, is looked at again in any case.
+            Ok(false) => Some(Some(Instant::now() + LONGEST_NAP)),
+            Err(error) => {
+                tracing::warn!(
+                    item = %item.key, error = %ErrorChain(&error), "could not note what was done for a forge item; it will be done again"
+                );
+                // Not at once: the store is in trouble.
+                Some(Some(Instant::now() + RETRY))
+            }
         }
-        // What waits for its host, or for the pause file to go, is looked at again in any case.
-        (!is_done).then(|| Some(Instant::now() + LONGEST_NAP))
     }
 
+    /// Notes why something was not done. Returns whether it is given up, so that it is owed no more.
     async fn note(
         &self,
         item: &ForgeItem,
         owed: &Owed,
         undone: &Undone,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<bool, ServiceError> {
         let error = ErrorChain(undone).to_string();
         let what = owed.to_string();
         match next_after(undone, owed, item.n_refusals) {
             Next::Wait => {
                 tracing::debug!(item = %item.key, owed = what, reason = error, "a forge item waits for its host");
-                Ok(())
+                Ok(false)
             }
             Next::TryAgain => {
                 if matches!(undone, Undone::Folder(_)) {
@@ -256,12 +259,14 @@ impl Performer {
                     .service
                     .forge_items
                     .owed_has_failed(&item.id, owed, undone.setback(), &error)
-                    .await
+                    .await?;
+                Ok(false)
             }
             Next::GiveUp => {
                 tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "given up for a forge item");
                 let given_up = format!("{what} given up: {error}");
-                self.seat.service.forge_items.owed_is_done(&item.id, owed, Some(&given_up)).await
+                self.seat.service.forge_items.owed_is_done(&item.id, owed, Some(&given_up)).await?;
+                Ok(true)
             }
         }
     }
