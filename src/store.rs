@@ -13,7 +13,7 @@ mod transaction;
 
 pub use db::{BoxError, Cells, Db, DbError, Value, cell, word};
 pub use engine::{Connection, Engine};
-pub use open::{OpenError, Settings};
+pub use open::{OpenError, OpenErrorKind, Settings};
 pub use transaction::{Entity, Read, Write};
 
 use crate::domain::chat::Sender;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::store::{Engine, OpenError, Read, Settings, StoreError, open};
+use crate::store::{Engine, OpenError, OpenErrorKind, Read, Settings, StoreError, open};
 
 use super::{Context, Publish, Transaction};
 
@@ -37,7 +37,9 @@ impl Store {
         let opened = tokio::task::spawn_blocking(move || open::file(&file, settings)).await;
         let engine = opened.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(payload) => std::panic::resume_unwind(payload),
-            Err(error) => Err(OpenError::Other { path, source: error.into() }),
+            Err(error) => {
+                Err(OpenError { kind: OpenErrorKind::Other, path, source: Some(error.into()) })
+            }
         })?;
         Ok(Self { engine })
     }

@@ -12,6 +12,7 @@ use rusqlite::{ErrorCode, OpenFlags, Row, Statement, ToSql};
 
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
 use super::engine::Connection;
+use super::open::Settings;
 use super::place::Place;
 
 /// Instructions of SQLite's machine between two looks at the clock.
@@ -28,14 +29,7 @@ pub(super) struct Options {
     pub(super) path: PathBuf,
     /// The files that the first connection opened. `None` until then.
     pub(super) place: Option<Arc<Place>>,
-    /// The time that a call waits for a lock of another process before it fails.
-    pub(super) busy_timeout: Duration,
-    /// The size, in pages of 4 KiB, above which the file does not grow.
-    pub(super) max_pages: Option<u32>,
-    /// A read that takes longer than this is interrupted.
-    pub(super) longest_read: Duration,
-    /// A log that is larger than this is reported.
-    pub(super) largest_log: u64,
+    pub(super) settings: Settings,
     /// Memory for pages, in KiB.
     pub(super) cache_kib: u32,
     pub(super) access: Access,
@@ -91,7 +85,7 @@ impl Options {
             &self.path,
             access | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
-        connection.busy_timeout(self.busy_timeout)?;
+        connection.busy_timeout(self.settings.busy_timeout)?;
         connection.pragma_update(None, "cache_size", -i64::from(self.cache_kib))?;
         if self.access == Access::QueryOnly {
             connection.pragma_update(None, "query_only", true)?;
@@ -100,7 +94,7 @@ impl Options {
             connection.pragma_update(None, "foreign_keys", true)?;
             connection.pragma_update(None, "journal_size_limit", 4 << 20)?;
         }
-        if let Some(max_pages) = self.max_pages {
+        if let Some(max_pages) = self.settings.max_pages {
             connection.pragma_update(None, "max_page_count", max_pages)?;
         }
         Ok(connection)
@@ -149,7 +143,7 @@ impl Sqlite {
         let Some(options) = self.options.as_ref() else { return };
         let log = options.log();
         let size = || std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
-        if size() <= LARGE_LOG.min(options.largest_log) && !self.is_log_reported {
+        if size() <= LARGE_LOG.min(options.settings.largest_log) && !self.is_log_reported {
             return;
         }
         // A reader that holds the log would hold up all writes, too.
@@ -159,8 +153,8 @@ impl Sqlite {
             .and_then(|()| self.empty_the_log())
             .map_err(|error| error.to_string());
         // It is the busy timeout of an open connection, which does not fail.
-        let _ = self.connection.busy_timeout(options.busy_timeout);
-        let (size, largest) = (size(), options.largest_log);
+        let _ = self.connection.busy_timeout(options.settings.busy_timeout);
+        let (size, largest) = (size(), options.settings.largest_log);
         if size > largest && !self.is_log_reported {
             let cause = match &emptied {
                 Ok(Emptied::NotWhileItIsRead) => {
@@ -295,7 +289,7 @@ impl Connection for Sqlite {
 
     fn begin_read(&mut self) -> Result<(), DbError> {
         if let Some(options) = &self.options {
-            self.deadline.set(options.longest_read);
+            self.deadline.set(options.settings.longest_read);
         }
         self.run("BEGIN")
     }
