@@ -24,17 +24,10 @@ impl Store {
     /// # Errors
     /// [`OpenError`] says what is wrong with the file and what to do. The file is then as it was.
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
-        Self::open_with(path, Settings::default()).await
-    }
-
-    /// Opens the database with other settings.
-    ///
-    /// # Errors
-    /// The errors of [`Store::open`].
-    pub async fn open_with(path: &Path, settings: Settings) -> Result<Self, OpenError> {
         let path = path.to_owned();
         let file = path.clone();
-        let opened = tokio::task::spawn_blocking(move || open::file(&file, settings)).await;
+        let opened =
+            tokio::task::spawn_blocking(move || open::file(&file, Settings::default())).await;
         let engine = opened.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(payload) => std::panic::resume_unwind(payload),
             Err(error) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent_coordinator::domain::Task;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::rows::Store;
-use agent_coordinator::store::{OpenError, OpenErrorKind, Settings, StoreError, TaskFilter};
+use agent_coordinator::store::{OpenError, OpenErrorKind, Settings, StoreError, TaskFilter, open};
 use rusqlite::Connection;
 
 use super::made;
@@ -22,6 +22,10 @@ const IMPATIENT: Settings = Settings {
     longest_read: Duration::from_secs(10),
     largest_log: 256 << 20,
 };
+
+fn open_with(path: &Path, settings: Settings) -> Result<Store, OpenError> {
+    open::file(path, settings).map(Store::new)
+}
 
 fn stranger(path: &Path) -> Connection {
     Connection::open(path).unwrap()
@@ -167,7 +171,7 @@ async fn the_file_is_for_its_owner_only() {
 async fn a_lock_of_another_process_is_a_fault_that_passes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = Store::open_with(&path, IMPATIENT).await.unwrap();
+    let store = open_with(&path, IMPATIENT).unwrap();
     made(&store, vec![task_change(0)]).await;
     let stranger = stranger(&path);
     run(&stranger, "BEGIN IMMEDIATE");
@@ -189,8 +193,7 @@ async fn n_open(store: &Store) -> usize {
 async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store =
-        Store::open_with(&path, Settings { max_pages: Some(70), ..IMPATIENT }).await.unwrap();
+    let store = open_with(&path, Settings { max_pages: Some(70), ..IMPATIENT }).unwrap();
     made(&store, vec![Row::Launch(launch("l0", "a0", "p"))]).await;
     let mut n_made = 0;
     let launch_of = |n| launch(&format!("l{}", n + 1), &format!("a{}", n + 1), "p");
@@ -285,9 +288,9 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Opens `path`, which must fail with words that contain `expected` and leave the bytes of the file alone.
-async fn refused(path: &Path, expected: &str) -> OpenError {
+fn refused(path: &Path, expected: &str) -> OpenError {
     let before = std::fs::read(path).ok();
-    let error = Store::open_with(path, IMPATIENT).await.expect_err("a bad file");
+    let error = open_with(path, IMPATIENT).expect_err("a bad file");
     let text = chain(&error);
     assert!(text.contains(expected), "{text}");
     assert!(text.contains(&path.display().to_string()), "{text}");
@@ -295,25 +298,25 @@ async fn refused(path: &Path, expected: &str) -> OpenError {
     error
 }
 
-#[tokio::test]
-async fn a_missing_folder_is_named() {
+#[test]
+fn a_missing_folder_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let error = refused(&folder.path().join("none/store.db"), "no folder").await;
+    let error = refused(&folder.path().join("none/store.db"), "no folder");
     assert_eq!(error.kind, OpenErrorKind::FolderMissing);
 }
 
-#[tokio::test]
-async fn a_folder_is_no_database() {
+#[test]
+fn a_folder_is_no_database() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(refused(folder.path(), "not a file").await.kind, OpenErrorKind::NotAFile);
+    assert_eq!(refused(folder.path(), "not a file").kind, OpenErrorKind::NotAFile);
 }
 
-#[tokio::test]
-async fn garbage_is_no_database() {
+#[test]
+fn garbage_is_no_database() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     std::fs::write(&path, "polling_interval: 10\n".repeat(100)).unwrap();
-    assert_eq!(refused(&path, "not an SQLite database").await.kind, OpenErrorKind::NotADatabase);
+    assert_eq!(refused(&path, "not an SQLite database").kind, OpenErrorKind::NotADatabase);
 }
 
 #[tokio::test]
@@ -323,7 +326,7 @@ async fn the_database_of_another_program_is_left_alone() {
     let other = stranger(&path);
     run(&other, "CREATE TABLE bookmarks (url TEXT)");
     drop(other);
-    assert_eq!(refused(&path, "another program").await.kind, OpenErrorKind::Foreign);
+    assert_eq!(refused(&path, "another program").kind, OpenErrorKind::Foreign);
 
     // One that uses the same library looks like ours by its tables.
     let path = folder.path().join("other.db");
@@ -331,7 +334,7 @@ async fn the_database_of_another_program_is_left_alone() {
     let other = stranger(&path);
     run(&other, "PRAGMA application_id = 0");
     drop(other);
-    assert_eq!(refused(&path, "another program").await.kind, OpenErrorKind::Foreign);
+    assert_eq!(refused(&path, "another program").kind, OpenErrorKind::Foreign);
 }
 
 #[tokio::test]
@@ -345,7 +348,7 @@ async fn a_damaged_database_is_left_alone() {
     damaged[4096..].fill(0xa5);
     for bytes in [&damaged[..], &whole[..whole.len() / 2]] {
         std::fs::write(&path, bytes).unwrap();
-        assert_eq!(refused(&path, "damaged").await.kind, OpenErrorKind::Corrupt);
+        assert_eq!(refused(&path, "damaged").kind, OpenErrorKind::Corrupt);
     }
 }
 
@@ -359,10 +362,7 @@ async fn a_newer_schema_is_left_alone() {
         VALUES (99, 'the future', 1, x'00', 0)";
     run(&newer, sql);
     drop(newer);
-    assert!(matches!(
-        refused(&path, "schema 99").await.kind,
-        OpenErrorKind::Newer { found: 99, .. }
-    ));
+    assert!(matches!(refused(&path, "schema 99").kind, OpenErrorKind::Newer { found: 99, .. }));
 
     // Nor is the log touched that a crash left beside it.
     let crashed = folder.path().join("crashed.db");
@@ -372,10 +372,7 @@ async fn a_newer_schema_is_left_alone() {
     std::fs::copy(&path, &crashed).unwrap();
     std::fs::copy(log(&path), log(&crashed)).unwrap();
     let before = std::fs::read(log(&crashed)).unwrap();
-    assert!(matches!(
-        refused(&crashed, "schema 98").await.kind,
-        OpenErrorKind::Newer { found: 98, .. }
-    ));
+    assert!(matches!(refused(&crashed, "schema 98").kind, OpenErrorKind::Newer { found: 98, .. }));
     assert_eq!(std::fs::read(log(&crashed)).unwrap(), before);
 }
 
@@ -386,15 +383,14 @@ async fn a_locked_database_is_named() {
     closed_store(&path).await;
     let other = stranger(&path);
     run(&other, "BEGIN IMMEDIATE");
-    assert_eq!(refused(&path, "locked").await.kind, OpenErrorKind::Locked);
+    assert_eq!(refused(&path, "locked").kind, OpenErrorKind::Locked);
 }
 
-#[tokio::test]
-async fn no_space_for_a_new_database_leaves_none() {
+#[test]
+fn no_space_for_a_new_database_leaves_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let error =
-        Store::open_with(&path, Settings { max_pages: Some(3), ..IMPATIENT }).await.unwrap_err();
+    let error = open_with(&path, Settings { max_pages: Some(3), ..IMPATIENT }).unwrap_err();
     assert_eq!(error.kind, OpenErrorKind::DiskFull, "{error:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -409,9 +405,9 @@ async fn what_this_user_may_not_write_is_named() {
     let path = folder.path().join("store.db");
     closed_store(&path).await;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
-    assert_eq!(refused(&path, "read and write access").await.kind, OpenErrorKind::NotWritable);
+    assert_eq!(refused(&path, "read and write access").kind, OpenErrorKind::NotWritable);
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
-    assert_eq!(refused(&path, "read and write access").await.kind, OpenErrorKind::NotWritable);
+    assert_eq!(refused(&path, "read and write access").kind, OpenErrorKind::NotWritable);
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
 }
 
