@@ -1,6 +1,8 @@
 //! Use cases that meet: what one decides must still hold when the other has decided.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod repeated;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::pin;

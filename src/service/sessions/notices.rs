@@ -2,7 +2,7 @@
 
 use crate::domain::launch::LaunchEvent;
 use crate::domain::notice::{Meaning, NoticeKind, WorkChange};
-use crate::domain::{Launch, LaunchId, Notice, NoticeId, Purpose};
+use crate::domain::{Launch, LaunchId, Notice, NoticeId, Purpose, Timestamp};
 use crate::rows::{Transaction, launches, notices};
 use crate::store::{Read, StoreError};
 
@@ -13,19 +13,23 @@ use crate::service::{Caller, Inputs, ServiceError};
 impl Sessions {
     /// What `caller` was told and hasn't dealt with. They count as read from now on.
     pub async fn notifications(&self, caller: &Caller) -> Result<Vec<Notice>, ServiceError> {
+        // Notices that were read before, or none, change nothing, and need no turn of the only writer.
+        let (first, now) = (caller.clone(), self.core.now());
+        let reading = self.core.read(move |tx| Reading::of(tx, &first, now)).await?;
+        if !reading.changes_anything() {
+            return Ok(reading.open);
+        }
         let caller = caller.clone();
         self.core
             .write(move |tx| {
-                let launch = fence(tx, &caller)?;
-                let open = open_of(tx, &launch.id)?;
-                let mut n_notices = 0;
-                for before in &open {
-                    let notice = before.clone().read(tx.now());
-                    n_notices += u32::from(notice.is_open());
-                    if notice != *before {
-                        notices::put(tx, &notice, &launch.key)?;
+                let now = tx.now();
+                let Reading { launch, open, read } = Reading::of(tx, &caller, now)?;
+                for (before, notice) in open.iter().zip(&read) {
+                    if notice != before {
+                        notices::put(tx, notice, &launch.key)?;
                     }
                 }
+                let n_notices = n_open(&read);
                 if launch.n_notices != n_notices {
                     launches::put(tx, &Launch { n_notices, ..launch })?;
                 }
@@ -33,6 +37,32 @@ impl Sessions {
             })
             .await
     }
+}
+
+/// The open notices of a launch whose agent asks for them.
+struct Reading {
+    launch: Launch,
+    open: Vec<Notice>,
+    /// The same notices as they are afterwards.
+    read: Vec<Notice>,
+}
+
+impl Reading {
+    fn of(tx: &mut Read<'_>, caller: &Caller, now: Timestamp) -> Result<Self, ServiceError> {
+        let launch = fence(tx, caller)?;
+        let open = open_of(tx, &launch.id)?;
+        let read = open.iter().map(|notice| notice.clone().read(now)).collect();
+        Ok(Self { launch, open, read })
+    }
+
+    fn changes_anything(&self) -> bool {
+        self.read != self.open || self.launch.n_notices != n_open(&self.read)
+    }
+}
+
+fn n_open(notices: &[Notice]) -> u32 {
+    let n_open = notices.iter().filter(|notice| notice.is_open()).count();
+    u32::try_from(n_open).unwrap_or(u32::MAX)
 }
 
 /// Returns the notices of a launch that are not settled.
@@ -125,8 +155,7 @@ fn tell(
     for notice in all.iter().filter(|notice| !open.contains(notice)) {
         notices::put(tx, notice, &launch.key)?;
     }
-    let n_notices = all.iter().filter(|notice| notice.is_open()).count();
-    let n_notices = u32::try_from(n_notices).unwrap_or(u32::MAX);
+    let n_notices = n_open(&all);
     if launch.n_notices != n_notices {
         launches::put(tx, &Launch { n_notices, ..launch })?;
     }

@@ -6,7 +6,7 @@ use crate::domain::limits;
 use crate::domain::notice::WorkChange;
 use crate::domain::session::SessionEndReason;
 use crate::domain::task::{Actor, next_task};
-use crate::domain::{Guidance, Launch, Task, TaskStatus};
+use crate::domain::{Guidance, Launch, LaunchId, Task, TaskStatus};
 use crate::rows::{Transaction, executions, launches, tasks};
 use crate::store::{Read, StoreError};
 
@@ -42,6 +42,12 @@ impl Sessions {
         let (caller, inputs, guidance) =
             (caller.clone(), self.heard.inputs(&self.core), self.core.guidance());
         let result = report.result;
+        // A repeated report changes nothing, and needs no turn of the only writer.
+        let id = caller.launch.id.clone();
+        let repeated = self.core.read(move |tx| Ok(answer_to_repeated(tx, guidance, &id)?)).await?;
+        if let Some(answer) = repeated {
+            return Ok(answer);
+        }
         let answer = self
             .core
             .write(move |tx| {
@@ -50,11 +56,8 @@ impl Sessions {
                     summary: summary.as_deref(),
                     next_steps: next_steps.as_deref(),
                 };
-                let known = launches::get(tx, &caller.launch.id)?;
-                if let Some((launch, earlier)) =
-                    known.and_then(|launch| launch.report.map(|earlier| (launch, earlier)))
-                {
-                    return Ok(answer_to_report(tx, guidance, &launch, earlier)?);
+                if let Some(answer) = answer_to_repeated(tx, guidance, &caller.launch.id)? {
+                    return Ok(answer);
                 }
                 let launch = fence(tx, &caller)?;
                 take(tx, &inputs, launch, report, guidance)
@@ -92,6 +95,21 @@ fn take(
     };
     inputs.happen(tx, &launch, &[event])?;
     Ok(answer)
+}
+
+/// Returns the answer to a report of a launch that has reported already.
+fn answer_to_repeated(
+    tx: &mut Read<'_>,
+    guidance: Guidance,
+    id: &LaunchId,
+) -> Result<Option<&'static str>, StoreError> {
+    let Some(launch) = launches::get(tx, id)? else {
+        return Ok(None);
+    };
+    let Some(earlier) = launch.report else {
+        return Ok(None);
+    };
+    answer_to_report(tx, guidance, &launch, earlier).map(Some)
 }
 
 /// Returns the answer to a report. A success does not complete a task that people have blocked, cancelled or reassigned.

@@ -27,33 +27,19 @@ pub struct MyTask {
 impl Tasks {
     /// The task of `caller`; `None` if nothing of its project that is assigned to it is in progress.
     pub async fn mine(&self, caller: &Caller) -> Result<Option<MyTask>, ServiceError> {
+        // An agent that asks again changes nothing, and needs no turn of the only writer.
+        let first = caller.clone();
+        let found = self.core.read(move |tx| find(tx, &first)).await?;
+        if found.as_ref().is_none_or(Found::is_bound) {
+            return Ok(found.map(|found| found.answer));
+        }
         let caller = caller.clone();
         self.core
             .write(move |tx| {
-                let key = &caller.session.key;
-                let launch = fence(tx, &caller)?;
-                let in_progress = in_progress(tx, key)?;
-                let graph = graph_above(tx, &in_progress)?;
-                let Some(task) = next_task(launch.task.as_ref(), &in_progress, &graph) else {
+                let Some(Found { answer, launch, own }) = find(tx, &caller)? else {
                     return Ok(None);
                 };
-                let project = projects::get(tx, &key.project)?;
-                let earlier = executions::list_of_task(tx, &task.id)?;
-                let left_by = |is_mine: bool| {
-                    let mut others =
-                        earlier.iter().filter(|execution| execution.launch != launch.id);
-                    others.find(|execution| (execution.key.agent == key.agent) == is_mine).cloned()
-                };
-                let answer = MyTask {
-                    task: task.clone(),
-                    working_directory: project
-                        .map(|project| project.working_directory)
-                        .unwrap_or_default(),
-                    context: left_by(true),
-                    handoff: left_by(false),
-                };
-                let own = earlier.iter().find(|execution| execution.launch == launch.id).cloned();
-                bind(tx, launch, &task.id, own)?;
+                bind(tx, launch, &answer.task.id, own)?;
                 Ok(Some(answer))
             })
             .await
@@ -63,6 +49,46 @@ impl Tasks {
     pub fn instruction(&self, has_task: bool) -> &'static str {
         if has_task { self.core.guidance().task_given() } else { self.core.guidance().no_task() }
     }
+}
+
+/// The task that a launch works on, or begins to work on.
+struct Found {
+    answer: MyTask,
+    launch: Launch,
+    /// The execution of the launch on the task. `None` before the first answer.
+    own: Option<Execution>,
+}
+
+impl Found {
+    /// Returns whether the store has the start of the work already.
+    fn is_bound(&self) -> bool {
+        self.own.is_some() && self.launch.task.as_ref() == Some(&self.answer.task.id)
+    }
+}
+
+/// Finds the task of `caller`.
+fn find(tx: &mut Read<'_>, caller: &Caller) -> Result<Option<Found>, ServiceError> {
+    let key = &caller.session.key;
+    let launch = fence(tx, caller)?;
+    let in_progress = in_progress(tx, key)?;
+    let graph = graph_above(tx, &in_progress)?;
+    let Some(task) = next_task(launch.task.as_ref(), &in_progress, &graph) else {
+        return Ok(None);
+    };
+    let project = projects::get(tx, &key.project)?;
+    let earlier = executions::list_of_task(tx, &task.id)?;
+    let left_by = |is_mine: bool| {
+        let mut others = earlier.iter().filter(|execution| execution.launch != launch.id);
+        others.find(|execution| (execution.key.agent == key.agent) == is_mine).cloned()
+    };
+    let answer = MyTask {
+        task: task.clone(),
+        working_directory: project.map(|project| project.working_directory).unwrap_or_default(),
+        context: left_by(true),
+        handoff: left_by(false),
+    };
+    let own = earlier.iter().find(|execution| execution.launch == launch.id).cloned();
+    Ok(Some(Found { answer, launch, own }))
 }
 
 /// Returns the tasks in progress of an agent in its project.

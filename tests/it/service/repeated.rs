@@ -1,0 +1,98 @@
+//! Calls that an agent repeats, and that change nothing the second time.
+
+use agent_coordinator::domain::launch::ReportResult;
+use agent_coordinator::service::{Caller, Report, TaskEdit};
+
+use super::*;
+
+struct AtWork {
+    store: Arc<Store>,
+    service: Service,
+    token: Secret,
+}
+
+/// A server with an agent that has a session, and a task in progress that it has not asked for.
+async fn at_work() -> AtWork {
+    let store = one_pair_with_work().await;
+    let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(), Nudge::new());
+    let InstanceKey { agent, project, .. } = key();
+    let coordinator = "crd_here".parse().unwrap();
+    let start = service.launches.should_start(&key(), Some(&coordinator)).await.unwrap();
+    let ticket = start.claim.unwrap().ticket.unwrap();
+    let session = service
+        .sessions
+        .authenticate(&agent, &ticket, &project, Presenter::on_socket(None))
+        .await
+        .unwrap();
+    AtWork { store, service, token: session.session_token }
+}
+
+impl AtWork {
+    async fn caller(&self) -> Caller {
+        self.service
+            .sessions
+            .identify_reporter(&self.token, Presenter::on_socket(None))
+            .await
+            .unwrap()
+    }
+
+    /// Returns how many transactions `call` takes of the writer.
+    async fn n_writes<T>(&self, call: impl Future<Output = T>) -> (u64, T) {
+        let before = self.store.n_transactions();
+        let answer = call.await;
+        (self.store.n_transactions() - before, answer)
+    }
+
+    async fn block(&self) {
+        let edit = TaskEdit { status: Some(TaskStatus::Blocked), ..TaskEdit::default() };
+        self.service.tasks.set(&"tsk".parse().unwrap(), &edit).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_for_its_task_again_takes_no_turn_of_the_writer() {
+    let at_work = at_work().await;
+    let caller = at_work.caller().await;
+    let (n_writes, first) = at_work.n_writes(at_work.service.tasks.mine(&caller)).await;
+    assert_eq!(n_writes, 1, "the first answer begins the work");
+    let (n_writes, second) = at_work.n_writes(at_work.service.tasks.mine(&caller)).await;
+    assert_eq!(n_writes, 0);
+    let (first, second) = (first.unwrap().unwrap(), second.unwrap().unwrap());
+    assert_eq!(first.task, second.task);
+    at_work.block().await;
+    let (n_writes, none) = at_work.n_writes(at_work.service.tasks.mine(&caller)).await;
+    assert!(n_writes == 0 && none.unwrap().is_none(), "it has no task");
+}
+
+#[tokio::test]
+async fn notices_that_were_read_before_take_no_turn_of_the_writer() {
+    let at_work = at_work().await;
+    let caller = at_work.caller().await;
+    let ask = || at_work.n_writes(at_work.service.sessions.notifications(&caller));
+    assert_eq!(ask().await.0, 0, "there is none");
+    at_work.service.tasks.mine(&caller).await.unwrap();
+    at_work.block().await;
+    let (n_writes, first) = ask().await;
+    let first = first.unwrap();
+    assert_eq!((n_writes, first.len()), (1, 1), "{first:?}");
+    let (n_writes, second) = ask().await;
+    let second = second.unwrap();
+    assert_eq!(n_writes, 0);
+    assert_eq!(second.len(), 1);
+    assert_eq!((&second[0].id, second[0].read_at.is_some()), (&first[0].id, true));
+}
+
+#[tokio::test]
+async fn a_repeated_report_takes_no_turn_of_the_writer() {
+    let at_work = at_work().await;
+    let report = Report { result: ReportResult::Success, summary: Some("done"), next_steps: None };
+    let caller = at_work.caller().await;
+    let (n_writes, first) =
+        at_work.n_writes(at_work.service.sessions.report(&caller, report)).await;
+    assert_eq!(n_writes, 1);
+    let caller = at_work.caller().await;
+    let (n_writes, second) =
+        at_work.n_writes(at_work.service.sessions.report(&caller, report)).await;
+    assert_eq!(n_writes, 0);
+    assert_eq!(first.unwrap(), second.unwrap());
+}
