@@ -19,6 +19,8 @@ pub mod pairs;
 pub mod past;
 pub mod pauses;
 pub mod projects;
+#[cfg(test)]
+mod query_plan;
 pub mod sessions;
 pub mod startable;
 mod store;

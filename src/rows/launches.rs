@@ -1,8 +1,10 @@
 //! Launches: each life of an agent, from its claim to its end.
 
+use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::id::{CoordinatorId, TaskId};
 use crate::domain::launch::{ExitStatus, ReportResult, StopReason};
+use crate::domain::notice::WorkChange;
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{Total, TotalKey, Totals};
 use crate::domain::{Activity, InstanceKey, Launch, LaunchId, LaunchState, Timestamp};
@@ -164,6 +166,29 @@ pub fn list_open(tx: &mut Read<'_>) -> Result<Vec<Launch>, StoreError> {
     tx.list("WHERE state <> 'ended' ORDER BY claimed_at, id", &[])
 }
 
+/// Returns the open launches that a change may mean something to, in any order.
+pub fn list_concerned(tx: &mut Read<'_>, change: &WorkChange) -> Result<Vec<Launch>, StoreError> {
+    match change {
+        WorkChange::Task { before, .. } => {
+            let parent = before.parent.as_ref().unwrap_or(&before.id);
+            tx.list(OPEN_OF_TASKS, &[before.id.as_str().into(), parent.as_str().into()])
+        }
+        WorkChange::Unassigned(Assignment { agent, project }) => {
+            tx.list(OPEN_OF_PAIR, &[agent.as_str().into(), project.as_str().into()])
+        }
+        WorkChange::Agent { agent, .. } => tx.list(OPEN_OF_AGENT, &[agent.as_str().into()]),
+        WorkChange::Project { project, .. } => tx.list(OPEN_OF_PROJECT, &[project.as_str().into()]),
+    }
+}
+
+/// The open launches that work on one of two tasks: a launch that has a task has an execution, too.
+const OPEN_OF_TASKS: &str = "\
+    WHERE id IN (SELECT launch_id FROM executions WHERE task_id IN (?1, ?2)) \
+        AND task_id IN (?1, ?2) AND state <> 'ended'";
+const OPEN_OF_PAIR: &str = "WHERE agent_id = ?1 AND project_id = ?2 AND state <> 'ended'";
+const OPEN_OF_AGENT: &str = "WHERE agent_id = ?1 AND state <> 'ended'";
+const OPEN_OF_PROJECT: &str = "WHERE project_id = ?1 AND state <> 'ended'";
+
 /// Returns whether the key has an open launch.
 pub fn is_open(tx: &mut Read<'_>, key: &InstanceKey) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM launches \
@@ -249,5 +274,24 @@ pub fn event(launch: &Launch, at: Timestamp) -> NewEvent {
         task: launch.task.clone(),
         detail,
         ..NewEvent::new(kind, at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::query_plan::scans;
+
+    #[tokio::test]
+    async fn the_launches_that_a_change_concerns_are_found_by_an_index() {
+        let scans = async |rest: &str, n_args| {
+            scans(&format!("SELECT * FROM launches {rest}"), n_args).await
+        };
+        assert_eq!(scans(OPEN_OF_TASKS, 2).await, [""; 0]);
+        assert_eq!(scans(OPEN_OF_PAIR, 2).await, [""; 0]);
+        assert_eq!(scans(OPEN_OF_AGENT, 1).await, [""; 0]);
+        // A project is changed by people, and rarely.
+        let open = ["SCAN launches USING INDEX launches_open"];
+        assert_eq!(scans(OPEN_OF_PROJECT, 1).await, open);
     }
 }

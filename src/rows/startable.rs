@@ -131,22 +131,7 @@ pub fn list(tx: &mut Read<'_>) -> Result<Vec<PairFacts>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::open;
-
-    /// The tables and indexes that `sql` reads from one end to the other.
-    async fn scans(sql: &str, n_args: usize) -> Vec<String> {
-        let engine = open::memory().unwrap();
-        let sql = format!("EXPLAIN QUERY PLAN {sql}");
-        let plan: Result<Vec<String>, StoreError> = engine
-            .read(move |tx| {
-                tx.rows("plan", &sql, &vec![crate::store::Value::Null; n_args], |cells| {
-                    let _: (i64, i64, i64) = (cells.get()?, cells.get()?, cells.get()?);
-                    cells.get()
-                })
-            })
-            .await;
-        plan.unwrap().into_iter().filter(|step| step.starts_with("SCAN")).collect()
-    }
+    use crate::rows::query_plan::scans;
 
     #[tokio::test]
     async fn the_queries_of_each_cycle_cost_by_work_and_not_by_pairs_or_history() {

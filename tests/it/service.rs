@@ -1,6 +1,7 @@
 //! Use cases that meet: what one decides must still hold when the other has decided.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod concerned;
 mod repeated;
 
 use std::collections::BTreeMap;

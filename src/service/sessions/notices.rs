@@ -96,10 +96,7 @@ impl Inputs {
         news: &[WorkChange],
         by: Option<&LaunchId>,
     ) -> Result<(), StoreError> {
-        if news.is_empty() {
-            return Ok(());
-        }
-        for launch in launches::list_open(tx)? {
+        for launch in concerned(tx, news)? {
             if by == Some(&launch.id) {
                 continue;
             }
@@ -118,6 +115,18 @@ impl Inputs {
         }
         Ok(())
     }
+}
+
+/// Returns the open launches that the changes may mean something to, by claim time, then id.
+fn concerned(tx: &mut Read<'_>, news: &[WorkChange]) -> Result<Vec<Launch>, StoreError> {
+    let mut launches = Vec::new();
+    for change in news {
+        launches.extend(launches::list_concerned(tx, change)?);
+    }
+    let order = |launch: &Launch| (launch.claimed_at, launch.id.clone());
+    launches.sort_by_key(order);
+    launches.dedup_by_key(|launch| launch.id.clone());
+    Ok(launches)
 }
 
 /// Writes the notices for an agent. Of two about the same, the newer one counts.

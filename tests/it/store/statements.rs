@@ -9,9 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
+use agent_coordinator::domain::notice::WorkChange;
 use agent_coordinator::domain::{
     Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchState, Notice, PairRecord,
     Project, Purpose, Session, Task, TaskStatus,
@@ -29,7 +31,7 @@ use futures::FutureExt as _;
 
 use super::observed::{Observed, Observer};
 use super::old::WRITTEN;
-use super::rows::{assignment, at, execution, id, launch, message, task_key, ticket};
+use super::rows::{assignment, at, execution, id, launch, message, task, task_key, ticket};
 
 /// A statement that was prepared, with the kinds of its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -229,6 +231,9 @@ fn questions(bed: &Bed) {
         launches::find_by_ticket(tx, &ticket("l1"))?;
         launches::list_open(tx)?;
         launches::is_open(tx, &task_key("a", "p"))?;
+        for change in work_changes() {
+            launches::list_concerned(tx, &change)?;
+        }
         launches::totals(tx)
     });
     bed.read("messages", |tx| {
@@ -261,6 +266,17 @@ fn questions(bed: &Bed) {
         Ok((startable::of_key(tx, &task_key("a", "p"))?, startable::list(tx)?))
     });
     bed.read("tasks", |tx| tasks::get(tx, &id("t")));
+}
+
+/// A change of each kind of work.
+fn work_changes() -> [WorkChange; 4] {
+    let task = Box::new(task("t", "p", Some("a")));
+    [
+        WorkChange::Task { before: task.clone(), after: task },
+        WorkChange::Unassigned(assignment("p", "a")),
+        WorkChange::Project { project: id("p"), status: ProjectStatus::Active },
+        WorkChange::Agent { agent: id("a"), status: AgentStatus::Active },
+    ]
 }
 
 /// Each combination of the fields that a filter has. A new field does not compile here.

@@ -1,0 +1,26 @@
+//! The agents that a change of a task concerns.
+
+use agent_coordinator::domain::Launch;
+use agent_coordinator::rows::{Context, Transaction};
+use agent_coordinator::service::TaskEdit;
+
+use super::*;
+
+#[tokio::test]
+async fn a_change_of_a_task_reads_no_launch_that_it_does_not_concern() {
+    let store = one_pair_with_work().await;
+    let other =
+        InstanceKey::new("other".parse().unwrap(), "elsewhere".parse().unwrap(), Purpose::Task);
+    let launch =
+        Launch::claimed("lch_other".parse().unwrap(), other, "claude".to_owned(), NOW, NOW);
+    rows::write(&store, vec![Row::Launch(launch)]).await.unwrap();
+    let damage = |tx: &mut Transaction<'_>| {
+        tx.execute("UPDATE launches SET state = 'unreadable' WHERE id = 'lch_other'", &[])
+    };
+    let context = Context::new(NOW, "test".to_owned(), None);
+    store.write(context, Arc::new(|_| ()), damage).await.unwrap();
+    let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(), Nudge::new());
+    let edit = TaskEdit { status: Some(TaskStatus::Blocked), ..TaskEdit::default() };
+    let task = service.tasks.set(&"tsk".parse().unwrap(), &edit).await.unwrap();
+    assert_eq!(task.task.status, TaskStatus::Blocked);
+}
