@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use catalog::manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
@@ -146,7 +147,7 @@ struct Heard {
 
 impl Heard {
     fn inputs(&self, core: &Core) -> Inputs {
-        Inputs { settings: core.settings(), heard: self.clone() }
+        Inputs { settings: core.settings(), heard: self.clone(), made_at: Instant::now() }
     }
 }
 
@@ -155,6 +156,8 @@ impl Heard {
 struct Inputs {
     settings: Arc<Settings>,
     heard: Heard,
+    /// Calls that are being held last until then: a transaction, which may run again, reads no clock.
+    made_at: Instant,
 }
 
 /// What the use cases need to know of chats.

@@ -71,11 +71,15 @@ impl Activity {
         Held { activity: self, session }
     }
 
-    /// Returns the end of its last call, by the same clock as [`Activity::idle_for`]; a call that is held lasts until now.
-    pub(in crate::service) fn last_seen(&self, session: &SessionId) -> Option<Timestamp> {
+    /// Returns the end of its last call, by the same clock as [`Activity::idle_for`]. A call that is held lasts until `now`.
+    pub(in crate::service) fn last_seen(
+        &self,
+        session: &SessionId,
+        now: Instant,
+    ) -> Option<Timestamp> {
         self.lock().get(session).map(|seen| {
-            let end = if seen.n_held > 0 { Instant::now() } else { seen.steady };
-            seen.at + end.duration_since(seen.began)
+            let end = if seen.n_held > 0 { now } else { seen.steady };
+            seen.at + end.saturating_duration_since(seen.began)
         })
     }
 
@@ -124,7 +128,8 @@ pub(in crate::service) fn latest(
 impl Inputs {
     /// Returns the session with the time of its last call.
     pub(in crate::service) fn with_last_call(&self, session: Session) -> Session {
-        let last_seen_at = self.heard.calls.last_seen(&session.id).unwrap_or(session.last_seen_at);
+        let last_seen_at = self.heard.calls.last_seen(&session.id, self.made_at);
+        let last_seen_at = last_seen_at.unwrap_or(session.last_seen_at);
         Session { last_seen_at: last_seen_at.max(session.last_seen_at), ..session }
     }
 
@@ -265,5 +270,24 @@ impl Sessions {
             .idle_for(&caller.session.id)
             .unwrap_or_else(|| now.since(caller.session.last_seen_at));
         idle > self.core.settings().session_default
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_held_call_lasts_until_the_moment_that_is_given() {
+        let (calls, session) = (Activity::default(), "ses_held".parse().unwrap());
+        let (at, before) = (Timestamp::from_millis(1_000), Instant::now());
+        tokio::time::advance(Duration::from_secs(5)).await;
+        calls.touch(&session, at);
+        let _held = calls.hold(&session);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let now = Instant::now();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(calls.last_seen(&session, now), Some(at + Duration::from_secs(5)));
+        assert_eq!(calls.last_seen(&session, before), Some(at), "the call came later");
     }
 }

@@ -3,8 +3,11 @@
 //!
 //! Time never frees what may live: a launch with a process is only *wanted* to stop, and its end is its process's end.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::domain::launch::{LapseLimits, LaunchEvent, StopReason};
 use crate::domain::session::SessionEndReason;
@@ -48,9 +51,10 @@ impl Upkeep {
         let began = self.clocks.moment();
         let read = self.core.read(|tx| Ok((sessions::list_open(tx)?, launches::list_open(tx)?)));
         let (sessions, open) = read.await?;
-        self.heard.activities.keep_only(|id| open.iter().any(|launch| launch.id == *id));
-        self.creations.keep_only(|id| open.iter().any(|launch| launch.id == *id));
-        self.shims.keep_only(|id| open.iter().any(|launch| launch.id == *id));
+        let ids: HashSet<&LaunchId> = open.iter().map(|launch| &launch.id).collect();
+        self.heard.activities.keep_only(|id| ids.contains(id));
+        self.creations.keep_only(|id| ids.contains(id));
+        self.shims.keep_only(|id| ids.contains(id));
         for launch in open {
             // One that can't be ended doesn't keep the others.
             if let Err(error) = self.expire(&launch, &sessions).await {
@@ -155,10 +159,11 @@ impl Upkeep {
 
     async fn write_down_activity(&self) -> Result<(), ServiceError> {
         let open = self.core.read(|tx| Ok(sessions::list_open(tx)?)).await?;
+        let now = Instant::now();
         let seen: Vec<(SessionId, Timestamp)> = open
             .iter()
             .filter_map(|session| {
-                let last_seen_at = self.heard.calls.last_seen(&session.id)?;
+                let last_seen_at = self.heard.calls.last_seen(&session.id, now)?;
                 (last_seen_at > session.last_seen_at).then(|| (session.id.clone(), last_seen_at))
             })
             .collect();
@@ -178,8 +183,8 @@ impl Upkeep {
                 })
                 .await?;
         }
-        let is_open = |id: &SessionId| open.iter().any(|session| session.id == *id);
-        self.heard.calls.keep_only(is_open);
+        let ids: HashSet<&SessionId> = open.iter().map(|session| &session.id).collect();
+        self.heard.calls.keep_only(|id| ids.contains(id));
         Ok(())
     }
 }
