@@ -93,17 +93,17 @@ use pause_file::PauseFile;
 use waiting::Waiting;
 use world::World;
 
-/// What the use cases need of the configuration.
+/// The part of the configuration that the use cases need.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub language: Language,
-    /// How long a claimed launch may take to authenticate.
+    /// The time that a claimed launch may take to authenticate.
     pub start_timeout: Duration,
-    /// How long an agent may take to end when told to.
+    /// The time that an agent may take to end when it is told to.
     pub stop_timeout: Duration,
-    /// How long an agent may stay after its report.
+    /// The time that an agent may stay after its report.
     pub linger: Duration,
-    /// How long an agent may go on after it was told that its work was changed.
+    /// The time that an agent may go on after it was told that its work was changed.
     pub notice_grace: Duration,
     pub chat: ChatSettings,
     /// Silence after which a session without a process of ours ends.
@@ -114,23 +114,23 @@ pub struct Settings {
     pub cleanup_interval: Duration,
     pub backoff: Backoff,
     pub start_limit: StartLimit,
-    /// How long a failed account waits that names no end of it.
+    /// The pause of an account after a failure that names no end.
     pub parking: Parking,
-    /// How much one launch may create.
+    /// The number of rows that one launch may create.
     pub creation: CreationLimits,
-    /// How long the past is kept.
+    /// The times after which rows are forgotten.
     pub retention: Retention,
     /// Where the instance folders are.
     pub state_dir: PathBuf,
-    /// Who owns what is written for agents into their working directories.
+    /// The owners of files that are written for agents into their working directories.
     pub file_owners: FileOwners,
     /// The passkeys of the configuration. An agent that is created without a passkey takes its passkey from here.
     pub passkeys: BTreeMap<AgentId, Secret>,
-    /// What launch tickets are made with.
+    /// The key that launch tickets are made with.
     pub ticket_key: Secret,
     /// The Unix socket where agents are served.
     pub mcp_socket: PathBuf,
-    /// Whether agents are served over HTTP, too.
+    /// Agents are served over HTTP, too.
     pub serves_agents_over_http: bool,
     /// Takes secrets out of what agents write.
     pub redactor: Arc<Redactor>,
@@ -160,12 +160,13 @@ struct Inputs {
     made_at: Instant,
 }
 
-/// What the use cases need to know of chats.
+/// The settings of chats.
 #[derive(Debug, Clone)]
 pub struct ChatSettings {
-    /// How long an agent's question for its next action is held; zero answers at once (seed 003).
+    /// The time that an agent's question for its next action is held; zero answers at once (seed
+    /// 003).
     pub poll_hold: Duration,
-    /// A chat without a message for that long ends.
+    /// The time without a message after which a chat ends.
     pub idle_timeout: Duration,
 }
 
@@ -255,7 +256,7 @@ impl Service {
         }
     }
 
-    /// Hears each change that may concern a coordinator.
+    /// Listens for changes that may concern a coordinator.
     pub fn listen(&self) -> Wakeups {
         self.waiting.coordinators.listen()
     }
@@ -287,7 +288,7 @@ impl Service {
         self.ending.cancel();
     }
 
-    /// Hears whenever something new may become overdue; see [`Upkeep::end_overdue`].
+    /// Listens for new deadlines; see [`Upkeep::end_overdue`].
     pub fn deadlines(&self) -> Wakeups {
         self.waiting.deadlines.listen()
     }
@@ -297,7 +298,7 @@ impl Service {
         self.core.guidance()
     }
 
-    /// As they are now; they may be others at the next look.
+    /// Returns the settings as they are now. The next call may return others.
     pub fn settings(&self) -> Arc<Settings> {
         self.core.settings()
     }

@@ -5,7 +5,7 @@ use crate::store::{Read, StoreError, cell};
 
 use super::Transaction;
 
-/// So many ends of outputs are kept.
+/// The number of ends of outputs that are kept.
 pub const MAX_OUTPUT_TAILS: usize = 1000;
 
 pub fn get(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Option<String>, StoreError> {

@@ -22,7 +22,7 @@ use super::core::Core;
 use super::revision::check_seen;
 use super::{Heard, ServiceError, Shared};
 
-/// What is to be different about an agent; `None` stays as it is.
+/// The changes of an agent. A field that is `None` stays as it is.
 #[derive(Debug, Clone, Default)]
 pub struct AgentEdit {
     pub name: Option<String>,
@@ -34,7 +34,7 @@ pub struct AgentEdit {
     pub seen: Option<i64>,
 }
 
-/// What is to be different about a project; `None` stays as it is.
+/// The changes of a project. A field that is `None` stays as it is.
 #[derive(Debug, Clone, Default)]
 pub struct ProjectEdit {
     pub name: Option<String>,

@@ -11,16 +11,17 @@ use crate::domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestam
 use super::Heard;
 use super::world::World;
 
-/// What is waited for.
+/// The subject of a stopwatch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
     /// A claim that no process followed.
     Claim(LaunchId),
-    /// One that is to be ended.
+    /// A launch that is to be ended.
     Ladder(LaunchId),
     /// A session, from its beginning.
     Session(LaunchId),
-    /// One without a process of ours, from the last call that was written down.
+    /// The silence of a session without a process of ours, from the last call that was written
+    /// down.
     Silence(SessionId, Timestamp),
     /// A notice, before and after it was read.
     Notice(NoticeId, Timestamp),
@@ -38,7 +39,7 @@ pub(super) struct Clocks {
     overdue: Mutex<Stopwatches<Subject>>,
 }
 
-/// Who looks.
+/// The loop that looks at a stopwatch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Look {
     Cleanup,
@@ -75,7 +76,7 @@ impl Clocks {
         now.cautious(*self.first.get_or_init(|| now))
     }
 
-    /// How long `subject` has lasted that began at `began_at`.
+    /// Returns how long `subject` has lasted, which began at `began_at`.
     pub(super) fn lasted(
         &self,
         look: Look,
@@ -86,7 +87,7 @@ impl Clocks {
         self.of(look).lasted(subject, began_at, self.moment(), at_first)
     }
 
-    /// How long `subject` has lasted, if that was asked for before.
+    /// Returns how long `subject` has lasted, if that was asked for before.
     pub(super) fn known_to_last(&self, look: Look, subject: &Subject) -> Option<Duration> {
         self.of(look).known(subject, self.moment())
     }
@@ -96,12 +97,12 @@ impl Clocks {
         self.of(look).restart(subject, self.moment());
     }
 
-    /// Everything that there is was looked at since `began`.
+    /// Ends a look at everything that there is, which began at `began`.
     pub(super) fn end_look(&self, look: Look, began: Moment) {
         self.of(look).end_look(began);
     }
 
-    /// How long ago the agent of a running launch called; `None` for others.
+    /// Returns the time since the last call of the agent of a running launch; `None` for others.
     pub(super) fn idle_for(&self, heard: &Heard, launch: &Launch) -> Option<Duration> {
         let LaunchState::Running { session } = &launch.state else {
             return None;

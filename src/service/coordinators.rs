@@ -27,13 +27,14 @@ use board::{CoordinatorBoard, CoordinatorStatus};
 pub struct ServerView {
     /// The server's time, by which all of it was judged.
     pub at: Timestamp,
-    /// How long an agent may stay after its report, in milliseconds: ladders are planned by it.
+    /// The time that an agent may stay after its report, in milliseconds. Ladders are planned by
+    /// it.
     #[serde(default)]
     pub linger_ms: Option<u64>,
-    /// How long an agent may take to authenticate, in milliseconds.
+    /// The time that an agent may take to authenticate, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_timeout_ms: Option<u64>,
-    /// How long an agent with a session may run, in milliseconds.
+    /// The time that an agent with a session may run, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_maximum_ms: Option<u64>,
     /// Which run of the server this is: another one knows nothing of what was only said.
@@ -45,17 +46,17 @@ pub struct ServerView {
 }
 
 impl ServerView {
-    /// How long an agent may stay after its report, where the server says it.
+    /// Returns the time that an agent may stay after its report, if the server says it.
     pub fn linger(&self) -> Option<Duration> {
         self.linger_ms.map(Duration::from_millis)
     }
 
-    /// How long an agent may take to authenticate, where the server says it.
+    /// Returns the time that an agent may take to authenticate, if the server says it.
     pub fn start_timeout(&self) -> Option<Duration> {
         self.start_timeout_ms.map(Duration::from_millis)
     }
 
-    /// How long an agent with a session may run, where the server says it.
+    /// Returns the time that an agent with a session may run, if the server says it.
     pub fn session_maximum(&self) -> Option<Duration> {
         self.session_maximum_ms.map(Duration::from_millis)
     }
@@ -106,7 +107,7 @@ impl Coordinators {
         Self { core, heard, waiting, clocks, shims, pause_file, board, incarnations, run, ending }
     }
 
-    /// Everything that may be started and all open launches, whoever keeps them.
+    /// Returns everything that may be started, and the open launches of all coordinators.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
         let (at, backoff) = (self.core.now(), self.core.settings().backoff);
         let read = self.core.read(|tx| Ok((startable::list(tx)?, launches::list_open(tx)?)));
@@ -160,17 +161,17 @@ impl Coordinators {
         Ok(Work { seen, view })
     }
 
-    /// How far the news have come, in this run of the server.
+    /// Returns a mark of the newest change, in this run of the server.
     fn mark(&self) -> String {
         format!("{:x}.{}", self.run, self.waiting.coordinators.n_wakeups())
     }
 
-    /// Keeps the newest word of the coordinator in this process for everyone who looks.
+    /// Keeps the newest report of the coordinator in this process.
     pub fn report_own(&self, status: CoordinatorStatus) {
         self.hear_status(status, true);
     }
 
-    /// The same of a coordinator elsewhere.
+    /// Keeps the newest report of a coordinator elsewhere.
     pub fn report(&self, status: CoordinatorStatus) {
         self.hear_status(status, false);
     }

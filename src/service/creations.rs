@@ -15,7 +15,7 @@ use super::core::Core;
 /// The kind of the event that tells of a new task; one that an agent created names its launch.
 pub(super) const TASK_CREATED: &str = "task.created";
 
-/// What is counted.
+/// The kinds of rows that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Creation {
     Task,
@@ -45,7 +45,7 @@ pub(super) struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// It was written.
+    /// Keeps the counts: the rows were written.
     pub(super) fn keep(mut self) {
         self.n_new = 0;
     }

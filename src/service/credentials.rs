@@ -75,7 +75,7 @@ impl Credentials {
         self.core.world.new_token(OPERATOR_TOKEN_PREFIX)
     }
 
-    /// What is wrong with a login link, if anything. Uses nothing up.
+    /// Returns the problem of a login link, if it has one. The link is not used up.
     ///
     /// # Errors
     /// `LinkNotValid`.

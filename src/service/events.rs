@@ -23,7 +23,7 @@ use super::{ServiceError, Shared};
 const MAX_BEHIND: usize = 256;
 /// Events of one batch.
 const MAX_BATCH: usize = 256;
-/// After a reading that failed.
+/// The pause after a failed read.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 /// Between two words that the status is another: it is asked for in answer, and changes all the time.
 const STATUS_PAUSE: Duration = Duration::from_millis(200);
@@ -38,10 +38,10 @@ impl Default for Newsroom {
     }
 }
 
-/// What is handed out.
+/// A value that is handed out.
 #[derive(Debug, Clone)]
 enum Handed {
-    /// All events after this number, up to the last of these.
+    /// All events after this number, up to the last one of `events`.
     Events {
         after: i64,
         events: Arc<[Event]>,
@@ -49,10 +49,10 @@ enum Handed {
     Status,
 }
 
-/// What a follower hears.
+/// The news for a follower.
 #[derive(Debug, Clone)]
 pub enum News {
-    /// What happened, in order; never empty.
+    /// New events, in order; never empty.
     Events(Arc<[Event]>),
     /// What coordinators say of themselves is different; [`Service::status`](super::Service::status) has it.
     Status,
@@ -60,7 +60,7 @@ pub enum News {
     Lost { newest: i64 },
 }
 
-/// Somebody who follows.
+/// A follower of the events.
 pub struct Follower {
     core: Arc<Core>,
     handed: broadcast::Receiver<Handed>,
@@ -70,7 +70,7 @@ pub struct Follower {
     is_behind: bool,
 }
 
-/// What happens, for all who follow it.
+/// The events, for all who follow them.
 pub struct Events {
     core: Arc<Core>,
     waiting: Waiting,
@@ -166,7 +166,7 @@ impl Follower {
         self.after
     }
 
-    /// What comes next. Cancel-safe: what wasn't returned is returned by the next call.
+    /// Returns the next news. Cancel-safe: the next call returns what this one did not.
     ///
     /// # Errors
     /// When the store can't be read; the next call tries again.
@@ -200,7 +200,7 @@ impl Follower {
         }
     }
 
-    /// What the store has after the last that was seen; `None` if that is all there is.
+    /// Returns the news of the store after the last event that was seen; `None` if there is none.
     async fn catch_up(&mut self) -> Result<Option<News>, ServiceError> {
         let after = self.after;
         let read =

@@ -54,22 +54,22 @@ impl ForgeItems {
         Self { core, heard, waiting }
     }
 
-    /// Hears whenever something new is owed, or the pause file comes or goes.
+    /// Listens for items with something new to do, and for the pause file.
     pub fn news(&self) -> Wakeups {
         self.waiting.forges.listen()
     }
 
-    /// Items for which there is something to do, by their beginning.
+    /// Returns the items for which there is something to do, by their beginning.
     pub async fn open(&self) -> Result<Vec<ForgeItem>, ServiceError> {
         self.core.read(|tx| Ok(forge_items::list_open(tx)?)).await
     }
 
-    /// Items that are over, the newest end first.
+    /// Returns the items that have ended, the newest end first.
     pub async fn past(&self, limit: usize) -> Result<Vec<ForgeItem>, ServiceError> {
         self.core.read(move |tx| Ok(forge_items::list_ended(tx, limit)?)).await
     }
 
-    /// One item, also one that is over.
+    /// Returns an item, also one that has ended.
     pub async fn get(&self, id: &ItemId) -> Result<Option<ForgeItem>, ServiceError> {
         let id = id.clone();
         self.core.read(move |tx| Ok(forge_items::get(tx, &id)?)).await
@@ -429,7 +429,7 @@ pub(super) fn put_item(
     forge_items::put(tx, after)
 }
 
-/// What tells that an item has another state.
+/// Returns the event of an item that has a new state.
 const ITEM_EVENT: &str = "forge.item";
 
 pub(super) fn log_item(item: &ForgeItem) {

@@ -32,13 +32,13 @@ pub struct ForgeStatus {
     pub repositories: Vec<RepositoryStatus>,
 }
 
-/// Whether a host answers.
+/// The state of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForgeHealth {
-    /// Nobody has asked it yet.
+    /// It was not asked yet.
     Unknown,
     Ok,
-    /// It doesn't take the token.
+    /// It does not accept the token.
     Unauthorized,
     /// It is left alone until then, as it asked for.
     Limited(Timestamp),
@@ -61,7 +61,7 @@ pub struct RepositoryStatus {
     pub n_elsewhere: usize,
     /// Of these, those that wait for an agent and a slot. [`Forges::all`] knows it.
     pub n_waiting: usize,
-    /// What keeps items of it from being taken, or it from being looked at.
+    /// The reason why its items are not taken, or why it is not looked at.
     pub problem: Option<String>,
 }
 
@@ -76,12 +76,12 @@ impl ForgeBoard {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the host with this place in the configuration takes claims now.
+    /// Returns whether the host with this place in the configuration takes claims now.
     fn takes_claims(&self, place: usize) -> bool {
         self.hosts().get(&place).is_some_and(ForgeStatus::takes_claims)
     }
 
-    /// Whether a host takes no claims now, by what any of its tokens was told.
+    /// Returns whether a host takes no claims now with any of its tokens.
     fn is_in_trouble(&self, forge: ForgeKind, host: &str) -> bool {
         self.hosts()
             .values()
@@ -91,7 +91,7 @@ impl ForgeBoard {
 }
 
 impl ForgeStatus {
-    /// Whether a claim that is made now can be written at once.
+    /// Returns whether a claim that is made now can be written at once.
     fn takes_claims(&self) -> bool {
         self.health == ForgeHealth::Ok && self.writes_held_until.is_none()
     }
@@ -124,7 +124,7 @@ impl Forges {
         Self { core, waiting, board: ForgeBoard::default(), coordinators, pause_file }
     }
 
-    /// Hears whenever forges are to be asked at once, also those that failed.
+    /// Listens for requests to ask the forges at once, also those that failed.
     pub fn looks(&self) -> Wakeups {
         self.waiting.forge_looks.listen()
     }

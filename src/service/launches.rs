@@ -58,13 +58,13 @@ impl Launches {
         }
     }
 
-    /// Launches that have not ended, by claim time.
+    /// Returns the launches that have not ended, by claim time.
     pub async fn open(&self) -> Result<Vec<Launch>, ServiceError> {
         let open = self.core.read(|tx| Ok(launches::list_open(tx)?)).await?;
         Ok(self.with_newest(open))
     }
 
-    /// Launches that fit, the newest first.
+    /// Returns the launches of a filter, the newest first.
     pub async fn list(&self, filter: &LaunchFilter) -> Result<Vec<Launch>, ServiceError> {
         let filter = filter.clone();
         let found = self.core.read(move |tx| Ok(launches::list(tx, &filter)?)).await?;
@@ -76,14 +76,15 @@ impl Launches {
         launches.into_iter().map(|launch| self.heard.activities.with_newest(launch)).collect()
     }
 
-    /// One launch.
+    /// Returns a launch.
     pub async fn get(&self, id: &LaunchId) -> Result<Launch, ServiceError> {
         let id = id.clone();
         let launch = self.core.read(move |tx| find(tx, &id)).await?;
         Ok(self.heard.activities.with_newest(launch))
     }
 
-    /// The newest first, with what is known of those that go on.
+    /// Returns the executions of a filter, the newest first. Those that go on have their usage so
+    /// far.
     pub async fn executions(
         &self,
         filter: &HistoryFilter<ExecutionId>,

@@ -23,7 +23,7 @@ use super::sessions::caller::fence;
 use super::tasks::mine::{bind, in_progress};
 use super::{AskedBy, Authenticated, Caller, Claim, Report, Service, ServiceError, ShouldStart};
 
-/// What a coordinator is to do about a pair.
+/// The next step of a coordinator for a pair.
 #[derive(Debug, Clone)]
 pub enum AgentAction {
     /// Start it; the start is reserved.
@@ -198,7 +198,8 @@ impl Service {
         Ok((project, opened))
     }
 
-    /// What `caller` may work on, the most urgent first, and where.
+    /// Returns the tasks that `caller` may work on, the most urgent first, and its working
+    /// directory.
     pub async fn pending_tasks(
         &self,
         caller: &Caller,
@@ -286,5 +287,5 @@ fn pairs_of(tx: &mut Read<'_>, agent: &AgentId) -> Result<Vec<PairFacts>, StoreE
     keys.map(|key| startable::of_key(tx, &key)).collect()
 }
 
-/// How far back a repeated report finds its launch.
+/// The number of ended launches among which a repeated report finds its own.
 const N_ENDED: usize = 20;

@@ -39,7 +39,7 @@ impl<K: Hash + Eq + Clone, V: Default> Recent<K, V> {
         self.entries.get(key).map(|(_, value)| value)
     }
 
-    /// All entries, in no order; they count as not touched.
+    /// Returns all entries, in no order. They count as not touched.
     pub fn entries(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.entries.iter_mut().map(|(key, (_, value))| (key, value))
     }

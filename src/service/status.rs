@@ -11,7 +11,7 @@ use crate::store::LaunchFilter;
 
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};
 
-/// Everything `status` shows.
+/// The answer of `status`.
 #[derive(Debug, Clone)]
 pub struct StatusView {
     pub at: Timestamp,
@@ -28,7 +28,7 @@ pub struct StatusView {
     /// The pause file, if it exists.
     pub pause_file: Option<PathBuf>,
     pub forges: Vec<ForgeStatus>,
-    /// Items for which there is something to do.
+    /// The items for which there is something to do.
     pub forge_items: Vec<ForgeItem>,
     /// Open launches whose coordinator is not there.
     pub abandoned: BTreeSet<LaunchId>,
@@ -43,7 +43,7 @@ pub struct Health {
     pub n_projects: u64,
 }
 
-/// How many ended launches `status` shows.
+/// The number of ended launches that `status` shows.
 const N_ENDED: usize = 20;
 
 impl Service {

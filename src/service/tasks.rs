@@ -42,7 +42,7 @@ pub struct NewTask {
     pub dependencies: Vec<TaskId>,
 }
 
-/// What is to be different about a task; `None` stays as it is.
+/// The changes of a task. A field that is `None` stays as it is.
 #[derive(Debug, Clone, Default)]
 pub struct TaskEdit {
     pub title: Option<String>,
@@ -158,7 +158,7 @@ impl Tasks {
         self.view(id).await
     }
 
-    /// What happened to a task after the event with this number, in order, as far as it is kept.
+    /// Returns the kept events of a task after this number, in order.
     ///
     /// # Errors
     /// `TaskNotFound`.

@@ -8,10 +8,10 @@ use crate::domain::{Assignment, CredentialId, InstanceKey, Purpose, TaskId};
 use crate::nudge::{Nudge, Nudges};
 use crate::rows::Wake;
 
-/// Everybody who may be waiting for a change.
+/// The listeners that a change may wake.
 #[derive(Clone, Default)]
 pub(super) struct Waiting {
-    /// Those who decide what is started and stopped.
+    /// The coordinators, which decide what is started and stopped.
     pub(super) coordinators: Nudge,
     /// Agents that wait for their next action.
     pub(super) agents: Nudges<InstanceKey>,
@@ -31,11 +31,11 @@ pub(super) struct Waiting {
     pub(super) credentials: Nudges<CredentialId>,
     /// Whoever hands out events.
     pub(super) events: Nudge,
-    /// The same one: coordinators say something else of themselves.
+    /// The same listener: a coordinator has reported another status.
     pub(super) reports: Nudge,
 }
 
-/// What has changed that may concern items of forges, as long as somebody wants to know.
+/// The changes that may concern items of forges, collected while the loop that settles them runs.
 #[derive(Clone, Default)]
 pub(super) struct ForgeWork {
     changed: Arc<Mutex<ChangedWork>>,
@@ -47,11 +47,11 @@ pub(super) struct ForgeWork {
 pub(super) struct ChangedWork {
     pub(super) tasks: BTreeSet<TaskId>,
     pub(super) has_launches: bool,
-    /// How many want to know: one that ends may do so after the next has begun.
+    /// The number of loops: one may end after the next has begun.
     n_interested: usize,
 }
 
-/// As long as this is there, changes are kept in mind.
+/// Changes are collected until this is dropped.
 pub(super) struct Interest(ForgeWork);
 
 impl Drop for Interest {
@@ -70,7 +70,7 @@ impl ForgeWork {
         Interest(self.clone())
     }
 
-    /// What has changed since the last call.
+    /// Takes the changes since the last call.
     pub(super) fn take(&self) -> ChangedWork {
         let mut changed = self.lock();
         let n_interested = changed.n_interested;
@@ -100,7 +100,7 @@ pub(super) struct Unmirrored {
 }
 
 impl Unmirrored {
-    /// Those that there are; none are left.
+    /// Takes the chats that are not mirrored.
     pub(super) fn take(&self) -> BTreeSet<Assignment> {
         std::mem::take(&mut *self.lock())
     }

@@ -45,7 +45,7 @@ pub enum OpenErrorKind {
     NotAFile,
     NotWritable,
     NotADatabase,
-    /// It is the database of another program.
+    /// The file is the database of another program.
     Foreign,
     Corrupt,
     Locked,

@@ -26,7 +26,7 @@ use crate::service::tasks::rules::{Wish, graph_around, write_task};
 use crate::service::tasks::{each_once, release_for};
 use crate::service::{Inputs, ServiceError};
 
-/// What a manifest lists, without the places of its file.
+/// The entries of a manifest, without their places in its file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
@@ -109,7 +109,7 @@ mod passkey_text {
     }
 }
 
-/// What became of one entry.
+/// The result of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Applied {
@@ -127,7 +127,7 @@ pub enum AppliedAs {
     Unchanged,
 }
 
-/// What is wrong with one entry.
+/// A problem of one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryProblem {
     /// `agents`, `projects` or `tasks`.
@@ -506,7 +506,8 @@ fn applied_as<T: PartialEq>(before: Option<&T>, after: &T) -> AppliedAs {
     }
 }
 
-/// Whether everything a task names is there; complains about what isn't.
+/// Checks that everything that a task names exists, and notes a problem for each name that does
+/// not.
 fn check_references(task: &Task, merged: &mut Merged) -> bool {
     let mut missing = Vec::new();
     if !merged.projects.contains_key(&task.project) {

@@ -19,15 +19,15 @@ use crate::service::{Caller, Heard, ServiceError};
 /// Messages for an agent.
 #[derive(Debug, Clone, Default)]
 pub struct Pending {
-    /// What it hasn't answered, in order.
+    /// The messages that it has not answered, in order.
     pub pending: Vec<Message>,
-    /// What was said before, in order.
+    /// The messages before them, in order.
     pub context: Vec<Message>,
 }
 
 /// At most so many messages are given at once; the rest follow when these are answered.
 const MAX_PENDING: usize = 50;
-/// So many earlier messages are given along with them.
+/// The number of earlier messages that are given along with them.
 const MAX_CONTEXT: usize = 20;
 /// So many bytes of messages are given at once, and so many of earlier ones: an answer says everything twice, and older clients
 /// take no line over 64 KiB.
@@ -184,7 +184,8 @@ pub(in crate::service) fn newest_unread_after(
     Ok(messages::list(tx, &newest)?.first().map(|message| message.seq))
 }
 
-/// Whether this is what the agent said last, in this very session, and nothing that it was given waits for an answer.
+/// Returns whether the agent said this last, in this very session, and has answered everything that
+/// it was given.
 fn is_repeated(last: &Message, content: &str, session: &Session, record: &PairRecord) -> bool {
     last.content == content
         && last.created_at >= session.created_at
@@ -202,7 +203,7 @@ fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
     messages.split_off(messages.len() - n_fitting)
 }
 
-/// What anybody is shown of a chat, the oldest first.
+/// Returns the filter of the messages that people are shown of a chat, the oldest first.
 pub(in crate::service) fn visible(key: &InstanceKey, limit: usize) -> MessageFilter {
     MessageFilter {
         only_visible: true,

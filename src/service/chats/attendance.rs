@@ -18,13 +18,13 @@ use super::{Chats, people};
 use crate::service::Heard;
 use crate::service::core::Core;
 
-/// How long a chat waits for a panel after the last one closed.
+/// The time that a chat waits for a panel after the last one closed.
 const RELOAD_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(in crate::service) struct Attendances {
     tables: Mutex<BTreeMap<Assignment, Table>>,
-    /// Somebody left.
+    /// Wakes when a panel closes.
     pub(in crate::service) departures: Nudge,
 }
 
@@ -69,7 +69,7 @@ pub struct Attendance {
 }
 
 impl Chats {
-    /// Somebody opens a panel at a chat.
+    /// Counts a panel that is opened at a chat, until the value is dropped.
     pub fn attend(&self, chat: Assignment) -> Attendance {
         let mut tables = self.attendances.lock();
         let table = tables.entry(chat.clone()).or_default();

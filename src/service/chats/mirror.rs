@@ -23,10 +23,10 @@ use super::Chats;
 use super::agents::visible;
 use crate::service::ServiceError;
 
-/// So many messages are read at once.
+/// The number of messages that are read at once.
 const PAGE: usize = 500;
 
-/// One file: the resolved working directory, and the agent.
+/// The place of a file: the resolved working directory, and the agent.
 type Place = (PathBuf, AgentId);
 /// The number of the last message of each project that is in a file.
 type Written = BTreeMap<ProjectId, i64>;
@@ -36,14 +36,14 @@ type Directories = HashMap<PathBuf, PathBuf>;
 /// Why a mirror is behind.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
-/// How far a file has come.
+/// The state of a file.
 #[derive(Debug, Default)]
 struct Mirror {
-    /// All projects that share it.
+    /// The number of the last message in it, for each project that shares it.
     written: Written,
-    /// How it was left; `None` until it was compared with the store.
+    /// Its length when it was written last; `None` until it was compared with the store.
     left: Option<Length>,
-    /// Somebody was told that it can't be written.
+    /// The log says already that it cannot be written.
     is_troubled: bool,
 }
 

@@ -25,7 +25,7 @@ use crate::service::core::Core;
 use crate::service::launches::operate::check_known;
 use crate::service::{Heard, ServiceError, catalog};
 
-/// How many sessions of an agent in a project are open, by purpose.
+/// The number of open sessions of an agent in a project, by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenSessions {
     pub chat: u32,
@@ -330,12 +330,12 @@ fn is_of(message: &Message, key: &InstanceKey) -> bool {
     message.agent == key.agent && message.project == key.project
 }
 
-/// Whether an agent has a session and isn't on its way out.
+/// Returns whether an agent has a session and is not about to leave.
 fn listens(facts: &PairFacts) -> bool {
     facts.open.as_ref().is_some_and(|open| matches!(open.state, LaunchState::Running { .. }))
 }
 
-/// Whether an agent listens or is about to.
+/// Returns whether an agent listens or is about to.
 fn is_open(facts: &PairFacts) -> bool {
     let is_starting = |open: &LaunchState| matches!(open, LaunchState::Starting { .. });
     listens(facts) || facts.open.as_ref().is_some_and(|open| is_starting(&open.state))

@@ -20,7 +20,7 @@ pub struct CoordinatorStatus {
     pub counters: Counters,
 }
 
-/// What a coordinator has counted since its start.
+/// The counts of a coordinator since its start.
 #[derive(
     Debug,
     Clone,
@@ -59,12 +59,12 @@ struct Unlisted {
     at: Timestamp,
 }
 
-/// How many agents the coordinators that are there keep.
+/// The limits of the coordinators that are there.
 #[derive(Debug)]
 pub(in crate::service) enum KnownLimits {
     /// None is there.
     Nobody,
-    /// One that does not report its status is there.
+    /// A coordinator that does not report its status is there.
     Unknown,
     Of(Vec<(CoordinatorId, Limits)>),
 }
@@ -110,12 +110,12 @@ impl CoordinatorBoard {
         *unlisted = Some(Unlisted { since: before.map_or(at, |before| before.since), at });
     }
 
-    /// Whether it is there: somebody will do what is wanted of it.
+    /// Returns whether it is there, so that it will do its work.
     pub(in crate::service) fn is_there(&self, coordinator: &CoordinatorId, now: Timestamp) -> bool {
         self.lock().get(coordinator).is_some_and(|known| known.is_there(now))
     }
 
-    /// Whether it is in one process with this server.
+    /// Returns whether it is in one process with this server.
     pub(in crate::service) fn is_here(&self, coordinator: &CoordinatorId) -> bool {
         self.lock().get(coordinator).is_some_and(|known| known.is_here)
     }
@@ -196,6 +196,6 @@ pub struct CoordinatorView {
     pub status: CoordinatorStatus,
     /// When it last asked for anything.
     pub heard_at: Timestamp,
-    /// Whether that was lately.
+    /// It asked lately.
     pub is_there: bool,
 }

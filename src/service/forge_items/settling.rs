@@ -21,7 +21,7 @@ use super::ForgeItems;
 use super::{launches_on, put_item};
 use crate::service::ServiceError;
 
-/// After the store didn't answer.
+/// The pause after a failure of the store.
 const RETRY: Duration = Duration::from_secs(5);
 
 impl ForgeItems {
@@ -102,9 +102,9 @@ impl ForgeItems {
     }
 }
 
-/// What a look at an item finds.
+/// The result of a look at an item.
 struct Look {
-    /// Whether it waits for the end of a launch.
+    /// It waits for the end of a launch.
     waits: bool,
     /// The item as it is, and as it is to be.
     change: Option<(ForgeItem, ForgeItem)>,
@@ -136,7 +136,7 @@ fn look_at(
     Ok(Look { waits, change: Some((item, after)) })
 }
 
-/// Whether somebody works on it as before: most changes are of such.
+/// Returns whether the work on it goes on as before. Most changes are of such items.
 fn is_as_it_was(item: &ForgeItem, task: Option<&Task>) -> bool {
     use crate::domain::forge::Standing;
     item.state == ItemState::Active(Standing::Processing)

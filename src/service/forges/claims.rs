@@ -27,12 +27,12 @@ use crate::service::forge_items::take;
 use crate::service::tasks::mine::in_progress;
 use crate::service::{NewItem, ServiceError};
 
-/// After the store did not answer.
+/// The pause after a failure of the store.
 const RETRY: Duration = Duration::from_secs(5);
 /// Changes that come together cause one look.
 const SOON: Duration = Duration::from_millis(10);
 
-/// What is open: items, launches, and pairs with work and without a launch.
+/// The open items and launches, and the pairs with work and without a launch.
 struct Facts {
     items: Vec<ForgeItem>,
     launches: Vec<Launch>,
@@ -179,7 +179,7 @@ impl Forges {
             .collect()
     }
 
-    /// Whether the work on an item goes on, or is about to begin or to end.
+    /// Returns whether the work on an item goes on, or is about to begin or to end.
     fn is_at_work(&self, item: &ForgeItem) -> bool {
         match item.state {
             ItemState::Claiming { .. } => !self.is_stuck(item),
@@ -301,12 +301,13 @@ impl Facts {
         line.workers.agents.iter().map(|agent| self.start(key(agent))).collect()
     }
 
-    /// Whether the agent of a launch has reported and only prints its last words: its slot is about to be free.
+    /// Returns whether the agent of a launch has reported and only prints its last words: its slot
+    /// is about to be free.
     fn is_leaving(&self, launch: &Launch) -> bool {
         launch.report.is_some() && launch.task.as_ref().is_some_and(|task| self.over.contains(task))
     }
 
-    /// Whether the work on an item is reported and only its end is awaited.
+    /// Returns whether the work on an item is reported, so that only its end is missing.
     fn is_over(&self, item: &ForgeItem) -> bool {
         self.over.contains(&item.task)
     }
@@ -318,7 +319,7 @@ fn is_of(repository: &RepositoryKey, item: &ForgeItem) -> bool {
         && repository.name.eq_ignore_ascii_case(&key.repository)
 }
 
-/// Whether a start waits for a person, or for something else of which nobody knows the end.
+/// Returns whether a start waits for a person, or for something else without a known end.
 const fn may_not_start(reason: StartReason) -> bool {
     matches!(
         reason,

@@ -17,11 +17,11 @@ use super::Forges;
 pub struct RepositoryKey {
     pub forge: ForgeKind,
     pub host: String,
-    /// As the configuration names it.
+    /// Its name in the configuration.
     pub name: String,
 }
 
-/// Who works on the items of a repository.
+/// The agents that work on the items of a repository.
 #[derive(Debug, Clone)]
 pub struct Workers {
     /// The place of its host in the configuration.
@@ -41,7 +41,7 @@ pub struct WaitingItem {
     /// When a look found it first.
     pub since: Timestamp,
     pub project: ProjectId,
-    /// One of them takes it.
+    /// The agents of which one takes it.
     pub agents: Vec<AgentId>,
 }
 
@@ -167,7 +167,8 @@ impl WaitingItems {
         before.as_deref() != Some(problem)
     }
 
-    /// How many items of a repository wait, and what keeps agents from being given them.
+    /// Returns the number of waiting items of a repository, and what keeps agents from being given
+    /// them.
     pub(super) fn state_of(&self, repository: &RepositoryKey) -> (usize, Option<String>) {
         let lines = self.lines();
         let Some(line) = lines.by_repository.get(repository) else {
@@ -178,7 +179,7 @@ impl WaitingItems {
         (line.items.len(), is_shown.then(|| problems.join("; ")))
     }
 
-    /// All items, in the order in which they come to their turn.
+    /// Returns all items, in the order of their turns.
     fn all(&self) -> Vec<WaitingItem> {
         let lines = self.lines();
         let mut all: Vec<(&RepositoryKey, &Line)> = lines.by_repository.iter().collect();

@@ -66,7 +66,7 @@ impl Activities {
         }
     }
 
-    /// The same of the work of a launch that goes on.
+    /// Returns the execution with what coordinators reported of its launch, if it goes on.
     pub(in crate::service) fn execution_with_newest(&self, execution: Execution) -> Execution {
         match self.lock().get(&execution.launch) {
             Some(newest) if execution.outcome.is_none() => {

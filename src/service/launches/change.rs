@@ -1,10 +1,10 @@
 //! What belongs to a change of a launch, whichever use case makes it: its sessions and executions end with its process, and
 //! its key remembers how it went.
 
-use crate::domain::chat::after_end;
 use std::time::Duration;
 
 use crate::crash_point::{self, CrashPoint};
+use crate::domain::chat::after_end;
 use crate::domain::event::NewEvent;
 use crate::domain::launch::{LaunchEvent, StopReason, Verdict};
 use crate::domain::session::SessionEndReason;

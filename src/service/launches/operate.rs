@@ -24,7 +24,7 @@ pub enum StopTarget {
     All,
 }
 
-/// What a stop has set in motion.
+/// The effects of a stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stopped {
     /// Launches that are being ended; `status` shows when they are gone.
@@ -33,7 +33,7 @@ pub struct Stopped {
     pub abandoned: Vec<LaunchId>,
 }
 
-/// Whether a launch counts as ended although nobody can see its process.
+/// The choice whether a launch counts as ended although no coordinator sees its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
     No,

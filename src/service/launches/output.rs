@@ -17,7 +17,7 @@ use crate::rows::output_tails;
 use super::{Launches, find};
 use crate::service::ServiceError;
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const CHUNK: usize = 16 * 1024;
 
 impl Launches {
@@ -34,7 +34,7 @@ impl Launches {
         read_output(&self.core.settings().state_dir, id, follow.then_some(&self.output_folders))
     }
 
-    /// What is known of the output of a launch whose coordinator is on another machine.
+    /// Returns the kept end of the output of a launch whose coordinator is on another machine.
     ///
     /// # Errors
     /// `OutputElsewhere` as long as nothing of it is here, `LaunchNotFound`.
@@ -133,7 +133,7 @@ impl Following {
         }
     }
 
-    /// What comes next; empty if there is no more at present.
+    /// Returns the next piece; empty if there is no more at present.
     async fn read(&mut self) -> io::Result<Vec<u8>> {
         let Some(mut reader) = self.reader.take() else {
             return Ok(Vec::new());
@@ -150,7 +150,8 @@ impl Following {
     }
 }
 
-/// Whether nothing more will be written: the tree is empty, or the folder went to the ended ones.
+/// Returns whether nothing more will be written: the tree is empty, or the folder is among the
+/// ended ones.
 fn is_over(dir: &Path) -> bool {
     !dir.exists() || instance_dir::is_ended(dir)
 }

@@ -12,14 +12,14 @@ use super::Launches;
 use super::operate::check_known;
 use crate::service::ServiceError;
 
-/// What the rules say of one key.
+/// The answers of the rules for one key.
 #[derive(Debug, Clone)]
 pub struct Why {
     pub key: InstanceKey,
     pub at: Timestamp,
     /// The server's rules, in their order; the first that keeps it decides.
     pub rulings: Vec<Ruling>,
-    /// What a coordinator said last, where one puts it off.
+    /// The last word of a coordinator that defers the start.
     pub deferred: Option<Deferred>,
     pub n_failures: u32,
     /// Of the agent's provider.

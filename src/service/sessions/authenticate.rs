@@ -33,7 +33,7 @@ pub struct Authenticated {
     pub working_directory: std::path::PathBuf,
     pub launch: LaunchId,
     pub session: SessionId,
-    /// Since the claim, if it is the first session of a launch that was claimed for it.
+    /// The time since the claim, in the first session of a launch that was claimed for it.
     pub waited: Option<Duration>,
 }
 

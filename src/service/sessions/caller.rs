@@ -31,7 +31,7 @@ pub(in crate::service) struct Activity(Mutex<HashMap<SessionId, Seen>>);
 #[derive(Debug)]
 struct Seen {
     at: Timestamp,
-    /// The same moment, for measuring.
+    /// The same moment, by the clock for measuring.
     began: Instant,
     /// The end of the call, if it was held, else its beginning.
     steady: Instant,
@@ -83,7 +83,8 @@ impl Activity {
         })
     }
 
-    /// How long ago it called, by a clock that nobody sets; `None` if it didn't since this program began.
+    /// Returns the time since its last call, by a clock that is never set; `None` if it has not
+    /// called since this program began.
     pub(in crate::service) fn idle_for(&self, session: &SessionId) -> Option<Duration> {
         self.lock()
             .get(session)
@@ -248,7 +249,7 @@ impl Sessions {
         Ok(caller)
     }
 
-    /// Whether the session may be used; its call is a sign of life.
+    /// Checks that the session may be used, and notes the call as a sign of life.
     fn check_alive(&self, caller: &Caller) -> Result<(), Refusal> {
         caller.session.check_open()?;
         let now = self.core.now();

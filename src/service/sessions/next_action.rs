@@ -22,7 +22,7 @@ use crate::service::tasks::mine::in_progress;
 use crate::service::tasks::rules::tasks_below;
 use crate::service::{Caller, ServiceError};
 
-/// What an agent is to do, in words and in fields.
+/// The next step of an agent, in words and in fields.
 #[derive(Debug, Clone)]
 pub struct NextAction {
     /// The step's word.
@@ -38,10 +38,10 @@ pub struct NextAction {
 
 /// After so long an agent that was given a message, and asks for the next action without having answered, is given it again.
 const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);
-/// How long an agent is to wait between two questions that are not held (seed 003).
+/// The pause of an agent between two questions that are not held (seed 003).
 pub(in crate::service) const PAUSE_BETWEEN_POLLS: Duration = Duration::from_secs(5);
 
-/// One look at the world.
+/// The result of one look at the store.
 enum Look {
     Act(Box<NextAction>),
     /// Nothing to do; look again after so long at the latest.

@@ -11,7 +11,7 @@ use super::caller::fence;
 use crate::service::{Caller, Inputs, ServiceError};
 
 impl Sessions {
-    /// What `caller` was told and hasn't dealt with. They count as read from now on.
+    /// Returns the notices that `caller` has not dealt with. They count as read from now on.
     pub async fn notifications(&self, caller: &Caller) -> Result<Vec<Notice>, ServiceError> {
         // Notices that were read before, or none, change nothing, and need no turn of the only writer.
         let (first, now) = (caller.clone(), self.core.now());
@@ -171,7 +171,7 @@ fn tell(
     Ok(())
 }
 
-/// Whether what is told now, or taken back, stands in the place of `notice`.
+/// Returns whether a new notice, or one that is taken back, replaces `notice`.
 fn is_superseded(notice: &Notice, by: &Meaning) -> bool {
     match by {
         Meaning::Tell { task, action, .. } => {

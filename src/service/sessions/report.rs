@@ -17,7 +17,7 @@ use crate::service::tasks::mine::{in_progress, new_execution};
 use crate::service::tasks::rules::{graph_above, move_task};
 use crate::service::{Caller, Inputs, ServiceError};
 
-/// What an agent reports.
+/// The report of an agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
     pub result: ReportResult,

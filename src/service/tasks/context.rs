@@ -9,7 +9,7 @@ use super::mine::new_execution;
 use crate::service::sessions::caller::fence;
 use crate::service::{Caller, ServiceError};
 
-/// What is to be kept; what is `None` stays as it was saved before.
+/// The texts to be kept. A text that is `None` stays as it was saved before.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     pub progress: Option<String>,

@@ -22,7 +22,7 @@ use super::{NewTask, Tasks};
 use crate::service::creations::{Creation, TASK_CREATED};
 use crate::service::{Caller, ServiceError};
 
-/// So many tasks are made at once.
+/// The greatest number of tasks of one call.
 pub const MAX_BATCH: usize = 100;
 
 /// A task as an agent wants it. Other tasks are named by their ids, those of the same batch by their local ids.
@@ -207,7 +207,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Whether a draft is, at some depth, part of a task that isn't of the batch.
+    /// Returns whether a draft is, at some depth, part of a task outside the batch.
     fn is_part_of_what_there_is(&self, draft: &Draft) -> bool {
         let (mut parent, mut seen) = (draft.parent.as_deref(), BTreeSet::new());
         while let Some(name) = parent.filter(|name| seen.insert(*name)) {

@@ -18,9 +18,9 @@ use crate::service::{Caller, ServiceError};
 pub struct MyTask {
     pub task: Task,
     pub working_directory: PathBuf,
-    /// What the agent's own last run on the task left.
+    /// The texts that the agent's own last run on the task left.
     pub context: Option<Execution>,
-    /// What the previous assignee left.
+    /// The texts that the previous assignee left.
     pub handoff: Option<Execution>,
 }
 
@@ -45,7 +45,7 @@ impl Tasks {
             .await
     }
 
-    /// What to tell an agent that asked for its task.
+    /// Returns the text for an agent that asked for its task.
     pub fn instruction(&self, has_task: bool) -> &'static str {
         if has_task { self.core.guidance().task_given() } else { self.core.guidance().no_task() }
     }

@@ -19,7 +19,7 @@ use crate::service::{Caller, ServiceError};
 pub struct StatusChange {
     pub task: Task,
     pub previous: TaskStatus,
-    /// What to do next; only after done.
+    /// The next step, only after done.
     pub instruction: Option<&'static str>,
 }
 
@@ -57,7 +57,7 @@ impl Tasks {
         Ok(StatusChange { instruction, ..change })
     }
 
-    /// What the agent is told after done; it agrees with what `get_next_action` answers next.
+    /// Returns the next step after done. It agrees with the next answer of `get_next_action`.
     async fn instruction_after_done(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
         let launch = caller.launch.clone();
         let (step, _) = self.core.read(move |tx| Ok(task_step_of(tx, &launch)?)).await?;

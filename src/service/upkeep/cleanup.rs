@@ -35,7 +35,7 @@ pub(in crate::service) struct Longest {
 }
 
 impl Longest {
-    /// Those of `settings` counted in.
+    /// Returns the longest times, those of `settings` included.
     pub(in crate::service) fn with(&self, settings: &Settings) -> (Duration, Duration) {
         let longest = |all: &AtomicU64, one: Duration| {
             let one = u64::try_from(one.as_millis()).unwrap_or(u64::MAX);

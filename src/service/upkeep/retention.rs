@@ -12,7 +12,7 @@ use crate::telemetry::counters;
 use super::Upkeep;
 use crate::service::ServiceError;
 
-/// Launches that are looked at together.
+/// The number of launches that are looked at together.
 const PAGE: usize = 100;
 /// Launches that go at one look, about: what is due meanwhile waits for it.
 const MAX_LAUNCHES: u64 = 1_000;
