@@ -195,9 +195,15 @@ fn log_end(launch: &Launch) {
             )
         };
     }
-    // What holds a pair back is for an operator's eyes.
+    // The client of an agent that no coordinator keeps made the call that ended it.
+    let ends_itself = matches!(
+        outcome,
+        Outcome::Completed | Outcome::Blocked | Outcome::Failed | Outcome::ExitedWithoutReport
+    );
+    // A failure that keeps the pair from starting is a warning for operators.
     match launch.verdict(outcome, true) {
         Verdict::Fine => log!(info),
+        _ if !launch.is_kept() && ends_itself => log!(info),
         Verdict::Failure | Verdict::AccountFailed | Verdict::Misconfigured => log!(warn),
     }
 }
