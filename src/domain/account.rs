@@ -1,16 +1,17 @@
-//! The account behind a provider (`ai_type`): whether it is parked because its login or its quota failed, until when, and which
-//! launch tries it again.
+//! The state of the account behind a provider (`ai_type`). An account is parked after its login or
+//! its quota failed. This module says until when, and which launch tries the account again.
 //!
 //! ```text
-//!          auth, quota                   time                       claim                  authenticated
-//!  works ─────────────► parked(until) ─────────► may be tried ─────────────► being tried ─────────────► works
-//!                             ▲                        ▲                       │   │ auth, quota: longer
-//!                             └────────────────────────┼───────────────────────┼───┘
-//!                                                      └───────────────────────┘ ended otherwise, or PROBE_PATIENCE over
+//!          auth, quota             time                claim             authenticated
+//!  works ─────────► parked(until) ────► may be tried ──────► being tried ──────► works
+//!                       ▲                    ▲                │   │ auth, quota: longer
+//!                       └────────────────────┼────────────────┼───┘
+//!                                            └────────────────┘ other end, or PROBE_PATIENCE over
 //! ```
 //!
-//! A parked account starts nobody, whichever pair it is. When its time is over, it starts one; the others follow when that one
-//! has authenticated, which takes a model that answers.
+//! A parked account starts no agent of any pair. When its time is over, it starts one agent. The
+//! others follow when that agent has authenticated, because an agent needs a working model to do
+//! that.
 
 use std::time::Duration;
 
@@ -19,11 +20,11 @@ use super::id::LaunchId;
 use super::launch::{Launch, LaunchState};
 use super::time::Timestamp;
 
-/// What is remembered of an account.
+/// The state of an account between launches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     pub ai_type: String,
-    /// `None`: it works, as far as is known.
+    /// `None` if the account works, as far as is known.
     pub parked: Option<Parked>,
     pub revision: i64,
 }
@@ -35,9 +36,9 @@ pub struct Parked {
     pub class: FailureClass,
     pub since: Timestamp,
     pub until: Timestamp,
-    /// Failures in a row, each of a launch that was started after the one before.
+    /// Failures in a row. Each is of a launch that was started after the failure before it.
     pub n_failures: u32,
-    /// The last start that tried it again.
+    /// The last start that tried the account again.
     pub probe: Option<Probe>,
 }
 
@@ -48,34 +49,37 @@ pub struct Probe {
     pub at: Timestamp,
 }
 
-/// How long an account is parked whose failure names no end: `initial`, doubled by each further failure in a row, at most `max`.
+/// The time that an account is parked if its failure names no end. It is `initial`, doubled by each
+/// further failure in a row, and at most `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parking {
     pub initial: Duration,
     pub max: Duration,
 }
 
-/// Whatever a CLI says of its quota: longer than a week and a bit none of them waits.
+/// The longest time that an account is parked, regardless of the end that its CLI names. It is a
+/// little more than a week.
 pub const MAX_PARKING: Duration = Duration::from_hours(8 * 24);
-/// So long the others wait for one that tries the account and neither authenticates nor ends.
+/// The longest time that other launches wait for a probe that neither authenticates nor ends.
 pub const PROBE_PATIENCE: Duration = Duration::from_mins(1);
 
-/// What an account lets start.
+/// The launches that an account allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Everybody.
+    /// All launches may start.
     Works,
-    /// Nobody until then.
+    /// No launch may start before this time.
     Parked(Timestamp),
-    /// One, to see whether it works again.
+    /// One launch may start, to find out whether the account works again.
     MayBeTried,
-    /// Nobody, until the one that tries it has authenticated or ended, at the latest until then.
+    /// No launch may start until the probe has authenticated or ended, or until this time.
     BeingTried(Timestamp),
 }
 
 impl Parking {
-    /// Until when a failure at `at` parks, the `n`th in a row. A named end is taken with a tenth more of the way there: clocks
-    /// differ, and everybody else's quota begins anew at the same moment.
+    /// Returns the time until which the `n`th failure in a row, at `at`, parks the account. If the
+    /// failure names an end, a tenth of the distance is added. Clocks differ, and the quotas of all
+    /// other accounts begin anew at the same moment.
     pub fn until(self, failure: Failure, n: u32, at: Timestamp) -> Timestamp {
         let named = failure
             .resets_at
@@ -99,7 +103,8 @@ impl Account {
         Self { ai_type, parked: None, revision: 0 }
     }
 
-    /// Nobody waits longer than what was decided, nor longer than [`MAX_PARKING`], whatever a clock did since.
+    /// Returns what the account allows now. A wait is never longer than was decided, nor longer
+    /// than [`MAX_PARKING`], even if a clock jumped since.
     pub fn standing(&self, now: Timestamp) -> Standing {
         let Some(parked) = &self.parked else {
             return Standing::Works;
@@ -116,14 +121,15 @@ impl Account {
         }
     }
 
-    /// A launch of it was claimed: who starts while it is parked tries it.
+    /// Returns the account after a launch of it was claimed. A launch that starts while the account
+    /// is parked is its probe.
     #[must_use]
     pub fn after_claim(self, launch: &LaunchId, at: Timestamp) -> Self {
         let probe = Some(Probe { launch: launch.clone(), at });
         Self { parked: self.parked.map(|parked| Parked { probe, ..parked }), ..self }
     }
 
-    /// What a launch of it that authenticated or ended says of it; `at` is when.
+    /// Returns the account after `launch` authenticated or ended at `at`.
     #[must_use]
     pub fn after(self, launch: &Launch, at: Timestamp, parking: Parking) -> Self {
         let is_over = matches!(launch.state, LaunchState::Ended { .. });
@@ -134,7 +140,8 @@ impl Account {
         let parked = match (self.parked, failure) {
             (None, None) => None,
             (None, Some(failure)) => Some(Parked::by(failure, 1, at, parking)),
-            // It began before: the same trouble, seen once more.
+            // The launch began before the account was parked: it reports the same failure once
+            // more.
             (Some(parked), Some(failure))
                 if launch.claimed_at <= parked.since && !is_probe(&parked) =>
             {
@@ -163,14 +170,14 @@ impl Account {
         Self { parked, ..self }
     }
 
-    /// A person said to try again at once, or it works.
+    /// Returns the account without its parking, because a person asked to try again or it works.
     #[must_use]
     pub fn released(self) -> Self {
         Self { parked: None, ..self }
     }
 
-    /// Moments that lie in the future were written by a clock that was wrong: they are taken for now, and what is to come after
-    /// them comes as long after that as was decided.
+    /// Returns the account with moments in the future replaced by now, because a wrong clock wrote
+    /// them. The times that follow from them keep the distance that was decided.
     #[must_use]
     pub fn seen_at(self, now: Timestamp) -> Self {
         let seen = |parked: Parked| {

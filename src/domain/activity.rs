@@ -1,7 +1,9 @@
-//! What an agent does and takes, as its own output tells: progress, usage, and the kind of trouble it is in.
+//! The activity of an agent as its own output tells it: its progress, its usage, and its kind of
+//! failure.
 //!
-//! A CLI tells the same thing more than once, tells totals beside their parts, and its output may be read again from the start.
-//! So usage is kept as what was said of each step and each session, not as a running sum: the greatest word on each counts.
+//! A CLI tells the same thing more than once and tells totals beside their parts. Its output may
+//! also be read again from the start. Therefore usage is not kept as a running sum. It is kept by
+//! step and by session, and the greatest figure for each counts.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,26 +14,27 @@ use super::printable::one_line;
 use super::time::Timestamp;
 use super::words::words;
 
-/// Steps that are told apart; of earlier ones only the sum is kept. Repeated words about a step follow it closely.
+/// The number of steps that are kept apart. Only the sum of earlier steps is kept. Repeated figures
+/// for a step follow it closely.
 const MAX_STEPS: usize = 1024;
-/// Sessions that are told apart. One process has one, as a rule.
+/// The number of sessions that are kept apart. As a rule, one process has one session.
 const MAX_SESSIONS: usize = 32;
-/// Longest progress, in characters.
+/// The longest progress text, in characters.
 const MAX_PROGRESS: usize = 160;
 
-/// What an agent took from its model.
+/// The resources of its model that an agent used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Tokens that the model read, those from a cache not counted.
+    /// Tokens that the model read, without those from a cache.
     pub input_tokens: u64,
-    /// Tokens that the model wrote, its reasoning among them.
+    /// Tokens that the model wrote, including its reasoning.
     pub output_tokens: u64,
     pub cache_read_tokens: u64,
     pub cache_write_tokens: u64,
-    /// Millionths of a US dollar, where the CLI says what it costs.
+    /// Millionths of a US dollar, if the CLI says what it costs.
     pub cost_usd_micros: u64,
-    /// Answers of the model, as far as the CLI tells them apart.
+    /// Answers of the model, as far as the CLI keeps them apart.
     pub turns: u64,
 }
 
@@ -40,7 +43,7 @@ impl Usage {
         *self == Self::default()
     }
 
-    /// All tokens that went to the model or came from it.
+    /// Returns the number of all tokens that the model read or wrote.
     pub const fn tokens(&self) -> u64 {
         let read = self
             .input_tokens
@@ -53,7 +56,7 @@ impl Usage {
         self.with(other, u64::saturating_add)
     }
 
-    /// The greater of each number.
+    /// Returns the greater of each number.
     pub fn at_least(self, other: Self) -> Self {
         self.with(other, Ord::max)
     }
@@ -74,7 +77,7 @@ words! {
     /// What kind of trouble an agent has: who has to do something about it. `auth`: its login is missing, wrong or locked. `quota`:
     /// its account has used up what it may use. `overload`: the service has no room at present. `config`: what it was started with
     /// can't work, such as an unknown model, or a server that is not reached. `crash`: it broke.
-    // Words at the variants would make `oneOf` of the schema, which some clients don't take.
+    // Comments at the variants would make `oneOf` of the schema, which some clients do not accept.
     pub enum FailureClass as "failure" {
         Auth = "auth",
         Quota = "quota",
@@ -85,17 +88,17 @@ words! {
 }
 
 impl FailureClass {
-    /// Whether everybody with the same account would have it.
+    /// Returns whether all agents with the same account would have this failure.
     pub const fn parks_account(self) -> bool {
         matches!(self, Self::Auth | Self::Quota)
     }
 }
 
-/// The trouble of an agent.
+/// A failure of an agent, as its output tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Failure {
     pub class: FailureClass,
-    /// When a quota begins anew, where that is known.
+    /// The time when a quota begins anew, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resets_at: Option<Timestamp>,
 }
@@ -107,7 +110,8 @@ impl From<FailureClass> for Failure {
 }
 
 impl Failure {
-    /// After an earlier one: what that knew of the same trouble stays.
+    /// Returns this failure after an earlier one. It keeps what the earlier one knew of the same
+    /// failure.
     fn after(self, earlier: Option<Self>) -> Self {
         let known = earlier
             .filter(|earlier| earlier.class == self.class)
@@ -116,11 +120,12 @@ impl Failure {
     }
 }
 
-/// How an agent stands, as far as its output tells.
+/// The state of an agent, as far as its output tells.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Activity {
     pub usage: Usage,
-    /// The last thing it did: one printable line, of at most 160 characters. Other people's text.
+    /// The last thing that the agent did: one printable line of at most 160 characters. The text is
+    /// not ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,8 +133,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// What is known after a newer word about the same agent. Usage never shrinks: whoever reads its output anew may not find
-    /// the beginning of it any more.
+    /// Returns the activity after a newer observation of the same agent. Usage never shrinks,
+    /// because a reader that starts anew may not find the beginning of the output any more.
     #[must_use]
     pub fn after(self, earlier: Self) -> Self {
         Self {
@@ -139,7 +144,8 @@ impl Activity {
         }
     }
 
-    /// What is kept at the end of the process. Who did its work had no trouble; who is ended by us did not crash.
+    /// Returns the activity to keep at the end of the process. An agent that did its work had no
+    /// failure, and an agent that we ended did not crash.
     #[must_use]
     pub fn at_end(self, outcome: &Outcome, exit: ExitStatus, stop: Option<StopReason>) -> Self {
         let is_bad = exit.signal.is_some() || exit.exit_code.is_some_and(|code| code != 0);
@@ -158,16 +164,18 @@ impl Activity {
     }
 }
 
-/// Stands for a name that a CLI gave to a session or a step. The name itself may be of any length.
+/// A number in place of the name that a CLI gave to a session or a step. The name itself may have
+/// any length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Mark(u64);
 
 impl Mark {
-    /// Of what has no name.
+    /// The mark of a session or step without a name.
     pub const UNNAMED: Self = Self(0);
 
     pub fn of(name: &str) -> Self {
-        // FNV-1a: the same in every process and version. Who forges a collision only hides usage of its own.
+        // FNV-1a is the same in every process and version. An agent that forges a collision only
+        // hides its own usage.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
@@ -175,37 +183,38 @@ impl Mark {
     }
 }
 
-/// One thing that a line of output tells.
+/// One fact that a line of output tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutputFact {
-    /// It said or did something.
+    /// The agent said or did something.
     Did(String),
-    /// What came of something it did.
+    /// The result of something that the agent did.
     Got(String),
-    /// What one step of a session took.
+    /// The usage of one step of a session.
     Step {
         session: Mark,
         step: Mark,
         usage: Usage,
     },
-    /// What a session took until now, all its steps together.
+    /// The usage of a session until now, for all its steps together.
     Total {
         session: Mark,
         usage: Usage,
     },
     Failed(Failure),
-    /// The model's service refuses its login, and further attempts of the CLI will not change that.
+    /// The model's service refuses the agent's login, and further attempts of the CLI will not
+    /// change that.
     LoginRefused,
-    /// It goes on: whatever was wrong is so no more.
+    /// The agent works again after a failure.
     Recovered,
 }
 
-/// The account of what was heard of one agent. However often, and in which order, steps and totals are told: its usage is the
-/// same. Progress and failure are the last ones told.
+/// The sums over the output of one agent. Its usage does not depend on the order in which steps and
+/// totals are told, nor on their repetition. Progress and failure are the last ones told.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     steps: BTreeMap<(Mark, Mark), Usage>,
-    /// The same steps as they came.
+    /// The keys of `steps` in the order in which they came.
     order: VecDeque<(Mark, Mark)>,
     sessions: BTreeMap<Mark, SessionTally>,
     progress: Option<String>,
@@ -216,7 +225,7 @@ pub struct Tally {
 #[derive(Debug, Clone, Copy, Default)]
 struct SessionTally {
     total: Usage,
-    /// The sum of its steps, of those also that are told apart no more.
+    /// The sum of all steps of the session, including those that are not kept apart any more.
     steps: Usage,
 }
 
@@ -270,7 +279,8 @@ impl Tally {
         session.steps = session.steps.plus(more);
     }
 
-    /// One session too many is counted with those that have no name.
+    /// Returns the tally of a session. Sessions over the limit are counted with those that have no
+    /// name.
     fn session(&mut self, session: Mark) -> &mut SessionTally {
         let is_one_too_many =
             self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(&session);

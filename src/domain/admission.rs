@@ -1,7 +1,9 @@
-//! Decides whether the MCP socket takes another connection, and whether a client's requests may hold more memory.
+//! Decides whether the MCP socket takes another connection, and whether a client's requests may
+//! hold more memory.
 //!
-//! Connections are counted per client: a launch, a shim whose launch is unknown, the other agents of a user, or the operators. A
-//! client that reaches a limit displaces only its own idle connections. No client displaces a connection of another client.
+//! Connections are counted per client: a launch, a shim whose launch is unknown, the other agents
+//! of a user, or the operators. A client that reaches a limit displaces only its own idle
+//! connections. No client displaces a connection of another client.
 
 use super::LaunchId;
 use super::peer::ProcessId;
@@ -19,7 +21,7 @@ pub enum Client {
     User(u32),
 }
 
-/// What all clients, and each client, may use.
+/// The limits for all clients together and for each client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Connections of all clients together.
@@ -32,14 +34,15 @@ pub struct ConnectionLimits {
     pub per_agent: usize,
     /// Accepted connections of one process that are not known to belong to a client yet.
     pub unknown_per_process: usize,
-    /// Bytes that the unfinished lines, unanswered requests and unread answers of one launch hold, or those of the agents of one
-    /// user.
+    /// Bytes that the unfinished lines, unanswered requests and unread answers of one launch hold,
+    /// or those of the agents of one user.
     pub bytes_per_agent: usize,
-    /// The same of all operators together: a coordinator reports the output of many launches at once.
+    /// Bytes that the requests of all operators hold together. A coordinator reports the output of
+    /// many launches at once.
     pub bytes_of_operators: usize,
 }
 
-/// How many connections exist.
+/// The numbers of connections that exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Occupancy {
     pub in_all: usize,
@@ -49,7 +52,7 @@ pub struct Occupancy {
     pub of_client: usize,
 }
 
-/// Whether a new connection is taken.
+/// The decision about a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     Granted,
@@ -58,7 +61,7 @@ pub enum Admission {
     Refused(Refused),
 }
 
-/// Why a new connection is not taken.
+/// The reason why a new connection is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error(
@@ -75,7 +78,7 @@ pub enum Refused {
 }
 
 impl ConnectionLimits {
-    /// The limits for so many connections of all clients together.
+    /// Returns the limits for `in_all` connections of all clients together.
     pub fn of(in_all: usize) -> Self {
         let in_all = in_all.max(2);
         let of_agents = in_all - (in_all / 4).clamp(1, 64);
@@ -91,7 +94,8 @@ impl ConnectionLimits {
         }
     }
 
-    /// Decides whether `client` gets another connection. `has_idle` says whether one of its connections is idle.
+    /// Decides whether `client` gets another connection. `has_idle` says whether one of its
+    /// connections is idle.
     pub fn admit(
         &self,
         client: &Client,
@@ -112,7 +116,7 @@ impl ConnectionLimits {
         }
     }
 
-    /// The bytes that the requests of `client` may hold together.
+    /// Returns the number of bytes that the requests of `client` may hold together.
     pub const fn bytes_of(&self, client: &Client) -> usize {
         match client {
             Client::Operators => self.bytes_of_operators,
@@ -133,7 +137,7 @@ mod tests {
         if n == 0 { Client::Operators } else { Client::User(n) }
     }
 
-    /// Connections of each client: how many are idle, how many are busy.
+    /// The numbers of idle and of busy connections of each client.
     type Connections = BTreeMap<u32, (usize, usize)>;
 
     fn occupancy(connections: &Connections, of: u32) -> Occupancy {

@@ -1,4 +1,4 @@
-//! Agents and projects, as people define them, and who works where.
+//! Agents and projects as people define them, and the projects in which each agent works.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -35,10 +35,10 @@ pub const DEFAULT_AI_TYPE: &str = "claude";
 pub struct Agent {
     pub id: AgentId,
     pub name: String,
-    /// Names the provider that starts it.
+    /// The provider that starts the agent.
     pub ai_type: String,
     pub system_prompt: String,
-    /// Without one it can only come in by a launch ticket.
+    /// Without a passkey, the agent can only authenticate with a launch ticket.
     pub passkey: Option<PasskeyHash>,
     pub status: AgentStatus,
     pub created_at: Timestamp,
@@ -50,14 +50,14 @@ pub struct Agent {
 pub struct Project {
     pub id: ProjectId,
     pub name: String,
-    /// Absolute; never created by us.
+    /// An absolute path. This program never creates the directory.
     pub working_directory: PathBuf,
     pub status: ProjectStatus,
     pub created_at: Timestamp,
     pub revision: i64,
 }
 
-/// An agent may work in a project.
+/// The permission of an agent to work in a project.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Assignment {
     #[serde(rename = "project_id")]

@@ -1,4 +1,4 @@
-//! Who may open a session, and on which launch.
+//! Decides whether a caller may open a session, and on which launch.
 
 use super::agent::{Agent, AgentStatus, Project, ProjectStatus};
 use super::id::{AgentId, LaunchId, ProjectId};
@@ -6,7 +6,7 @@ use super::key::Purpose;
 use super::launch::{Launch, LaunchState};
 use super::refusal::Refusal;
 
-/// What the presented passkey turned out to be.
+/// The kind of passkey that the caller presented.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
     /// Neither the agent's passkey nor a ticket of one of its launches.
@@ -17,7 +17,7 @@ pub enum Proof {
     Ticket(Box<Launch>),
 }
 
-/// What the decision is made from.
+/// The facts that the decision needs.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {
     pub agent_id: &'a AgentId,
@@ -26,25 +26,27 @@ pub struct Facts<'a> {
     pub project: Option<&'a Project>,
     pub is_assigned: bool,
     pub proof: Proof,
-    /// The launch below whose keeper the caller is, where that is known: no agent comes in by another's ticket.
+    /// The launch below whose keeper the caller is, if it is known. No agent can use the ticket of
+    /// another launch.
     pub presented_by: Option<&'a LaunchId>,
     /// Open launches of the agent in the project, the oldest first.
     pub open: &'a [Launch],
-    /// Whether somebody wants to chat with the agent.
+    /// True if a person wants to chat with the agent.
     pub is_chat_wanted: bool,
 }
 
-/// How the session is to be opened.
+/// The launch on which the session opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
-    /// On this launch; a session that it has already is superseded.
+    /// The session opens on this launch. It supersedes a session that the launch already has.
     On(Box<Launch>),
-    /// On a launch of its own, for this: an agent that someone started by hand.
+    /// The session opens on a new launch for this purpose, because a person started the agent by
+    /// hand.
     OnNewLaunch(Purpose),
 }
 
-/// Returns whether a session counts towards the limit of sessions that are opened in a time. The first session by the ticket of a
-/// launch does not: the coordinator limits its launches.
+/// Returns whether a session counts towards the limit for opening sessions. The first session by
+/// the ticket of a launch does not count, because the coordinator limits its launches.
 pub fn is_limited(proof: &Proof) -> bool {
     !matches!(proof, Proof::Ticket(launch) if launch.authenticated_at.is_none())
 }
@@ -52,8 +54,8 @@ pub fn is_limited(proof: &Proof) -> bool {
 /// Decides about an `authenticate` call (seed 004; contract.md "Passkey and ticket").
 ///
 /// # Errors
-/// The refusals of seed 004 and contract.md, in that order: what is wrong with the project is told only to an agent that has
-/// proven who it is.
+/// Returns the refusals of seed 004 and contract.md, in that order. An agent learns what is wrong
+/// with the project only after it has proven its identity.
 pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     let agent = match (&facts.proof, facts.agent) {
         (Proof::None, _) | (_, None) => return Err(Refusal::InvalidCredentials),
@@ -76,9 +78,11 @@ pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     {
         return Ok(Grant::On(Box::new(starting.clone())));
     }
-    // Only after the passkey is proven, and per purpose: a chat and a task don't count for each other.
+    // Only after the passkey is proven, and for each purpose: a chat and a task do not count for
+    // each other.
     let is_open = |purpose| facts.open.iter().any(|launch| launch.key.purpose == purpose);
-    // A person waits for a chat; and a wish ends here, while a task would go on being one (seed 003).
+    // A person waits for a chat. The wish for a chat ends here, while a task would stay one (seed
+    // 003).
     if facts.is_chat_wanted && !is_open(Purpose::Chat) {
         Ok(Grant::OnNewLaunch(Purpose::Chat))
     } else if is_open(Purpose::Task) {
@@ -88,8 +92,9 @@ pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     }
 }
 
-/// Whether a session on `launch` may be used by who presents its token. The session of a kept launch is that of the processes
-/// below its keeper; an agent that someone started by hand may well have been started by another agent.
+/// Returns whether the presenter of its token may use a session on `launch`. If a keeper runs the
+/// launch, the session belongs to the processes below that keeper. An agent without a keeper may
+/// have been started by another agent.
 pub fn is_presented_by_its_own(launch: &Launch, presented_by: Option<&LaunchId>) -> bool {
     !launch.is_kept() || presented_by.is_none_or(|presenter| *presenter == launch.id)
 }

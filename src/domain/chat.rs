@@ -1,6 +1,7 @@
-//! Chat: what people and one agent in one project say to each other (seed 003).
+//! The chat between people and one agent in one project (seed 003).
 //!
-//! Messages are in the order of their numbers, which the store gives. What is unread is decided by number, never by time.
+//! Messages are in the order of their numbers, which the store gives. Whether a message is unread
+//! is decided by its number, never by time.
 
 use std::borrow::Cow;
 
@@ -27,7 +28,7 @@ words! {
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its place in the order of all messages; 0 until the store gives it one.
+    /// The place of the message in the order of all messages; 0 until the store gives it one.
     pub seq: i64,
     pub id: MessageId,
     pub agent: AgentId,
@@ -35,12 +36,12 @@ pub struct Message {
     pub sender: Sender,
     pub content: String,
     pub created_at: Timestamp,
-    /// Whether anybody is shown it.
+    /// True if the message is shown.
     pub is_visible: bool,
 }
 
 impl Message {
-    /// Who speaks, as seed 003 writes it.
+    /// Returns the identifier of the sender in the form of seed 003.
     pub fn sender_id(&self) -> &str {
         match self.sender {
             Sender::System | Sender::User => self.sender.as_str(),
@@ -49,10 +50,10 @@ impl Message {
     }
 }
 
-/// What is said, as it is kept.
+/// Returns the content of a message in the form that is stored.
 ///
 /// # Errors
-/// [`Refusal::Invalid`] for nothing, and the refusals of [`limits`].
+/// Returns [`Refusal::Invalid`] for an empty message, and the refusals of [`limits`].
 pub fn said(content: &str) -> Result<Cow<'_, str>, Refusal> {
     if content.trim().is_empty() {
         return Err(Refusal::Invalid("content is empty: expected a text".to_owned()));
@@ -60,7 +61,8 @@ pub fn said(content: &str) -> Result<Cow<'_, str>, Refusal> {
     limits::CONTENT.take(content)
 }
 
-/// How many of these texts fit into `budget` bytes together; one does in any case, if there is one.
+/// Returns how many of these texts fit into `budget` bytes together. If there are any texts, at
+/// least one is counted.
 pub fn n_fitting<'a>(contents: impl IntoIterator<Item = &'a str>, budget: usize) -> usize {
     let mut left = budget;
     let fits = |(n, content): &(usize, &str)| {
@@ -71,8 +73,9 @@ pub fn n_fitting<'a>(contents: impl IntoIterator<Item = &'a str>, budget: usize)
     contents.into_iter().enumerate().take_while(fits).count()
 }
 
-/// What is remembered of a chat whose launch ended. Whoever leaves messages behind is wanted again, and waits longer each time
-/// that happens in a row; people who ended the chat want nobody. Who answered everything may go as it likes.
+/// Returns the record of a chat after its launch ended. If the agent leaves messages unanswered, it
+/// is wanted again. Its pause grows each time that this happens in a row. If people ended the chat,
+/// the agent is not wanted again. An agent that answered everything may end as it likes.
 pub fn after_end(
     record: PairRecord,
     launch: &Launch,
@@ -108,7 +111,7 @@ mod tests {
         ))
     }
 
-    /// Whether the chat is wanted again, and the number of its failures.
+    /// Checks whether the chat is wanted again, and the number of its failures.
     #[track_caller]
     fn check_end(
         stop_reason: Option<StopReason>,
@@ -127,7 +130,8 @@ mod tests {
             expected,
             "{stop_reason:?} {outcome} {unread:?}"
         );
-        // Nobody is wanted back where people ended it meanwhile, and it counts for as much.
+        // If people ended the chat meanwhile, its agent is not wanted again, and the failure counts
+        // the same.
         let over = after(&Launch { is_chat_over: true, ..launch });
         assert_eq!(
             (over.wanted_since, over.n_failures),

@@ -1,4 +1,4 @@
-//! What to execute for a launch: the words between `provider`, which composes them, and `process`, which runs them.
+//! The command to execute for a launch. `provider` composes it and `process` runs it.
 
 use std::path::PathBuf;
 
@@ -6,51 +6,54 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::Secret;
 
-/// One agent command line, complete: acting on it makes no choices.
+/// One complete agent command line. The code that runs it makes no choices.
 #[derive(Debug, Clone)]
 pub struct CommandSpec {
-    /// Program and arguments that start the program instead of us, which follows them with its arguments; empty: nothing does.
+    /// The program and arguments to start instead of our own program, which is appended to them
+    /// with its arguments. Empty if our program is started directly.
     pub wrap: Vec<String>,
-    /// Name or path of the program; a bare name is looked up in the `PATH` of `environment`.
+    /// The name or path of the program. A bare name is looked up in the `PATH` of `environment`.
     pub program: String,
     pub arguments: Vec<String>,
-    /// The whole environment of the agent; nothing else is inherited.
+    /// The whole environment of the agent. Nothing else is inherited.
     pub environment: Vec<(String, Secret)>,
     pub working_directory: PathBuf,
-    /// What the agent reads from its standard input; nothing (`/dev/null`) without it.
+    /// The text on the standard input of the agent; `None` connects it to `/dev/null`.
     pub stdin: Option<Secret>,
-    /// Texts to keep out of the output log: the passkey or ticket.
+    /// Texts that are removed from the output log: the passkey or ticket.
     pub redact: Vec<Secret>,
-    /// What the agent finds in the files' folder of its instance.
+    /// The files that the agent finds in the files' folder of its instance.
     pub files: Vec<LaunchFile>,
-    /// The files' folder, where that isn't the one of its instance: another user may not enter that.
+    /// The files' folder, if it is not the one of the instance. Another user may not enter that
+    /// one.
     pub files_in: Option<PathBuf>,
-    /// Whose process it becomes, where that isn't the daemon's own user.
+    /// The user that the process runs as, if it is not the daemon's own user.
     pub run_as: Option<RunAs>,
 }
 
-/// A user of this machine, with all that a process of that user has.
+/// A user of this machine, with the ids that a process of that user has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunAs {
     pub name: String,
     pub uid: u32,
     pub gid: u32,
-    /// All groups, the primary one included.
+    /// All groups, including the primary one.
     pub groups: Vec<u32>,
 }
 
-/// A file for one launch: there before the agent starts, gone with the folder of its instance. Holds no secret.
+/// A file for one launch. It is written before the agent starts and removed with the folder of the
+/// instance. It holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchFile {
-    /// Relative to the files' folder; its parents are made.
+    /// A path relative to the files' folder. Its parent directories are created.
     pub path: PathBuf,
     pub content: FileContent,
 }
 
-/// What a [`LaunchFile`] is.
+/// The content of a [`LaunchFile`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileContent {
     Text(String),
-    /// A symbolic link to this path, whether there is something or not.
+    /// A symbolic link to this path, whether or not the path exists.
     Link(PathBuf),
 }

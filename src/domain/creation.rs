@@ -1,17 +1,21 @@
-//! How much one launch of an agent may create. Each task and each message is a row of the store that people must look through, so
-//! an agent in a loop is told to stop before it fills both.
+//! Limits on how much one launch of an agent may create. Each task and each message is a row of the
+//! store that people must look through. Therefore an agent in a loop is told to stop before it
+//! fills the store.
 //!
-//! What an agent only replaces needs no limit here: a launch has one saved context for each task, and one report.
+//! Data that an agent only replaces needs no limit here: a launch has one saved context for each
+//! task, and one report.
 
 use super::id::TaskId;
 use super::refusal::Refusal;
 
-/// The limits; each is a setting of this name in `limits`. What people create does not count.
+/// The limits. Each is a setting of this name in `limits`. Tasks and messages of people do not
+/// count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreationLimits {
-    /// Tasks that one launch creates, subtasks included.
+    /// Tasks that one launch creates, including subtasks.
     pub tasks_per_launch: usize,
-    /// Direct subtasks that a task may have when an agent has added its own. Those of people count, too.
+    /// Direct subtasks that a task may have after an agent added its own. The subtasks of people
+    /// count, too.
     pub subtasks_per_task: usize,
     /// Messages that one launch writes in its chat.
     pub messages_per_launch: usize,
@@ -27,7 +31,7 @@ impl CreationLimits {
     /// Checks whether a launch that has created `n_created` tasks may create `n_new` more.
     ///
     /// # Errors
-    /// `TooManyTasks`.
+    /// Returns `TooManyTasks` if that exceeds the limit.
     pub fn check_tasks(&self, n_created: usize, n_new: usize) -> Result<(), Refusal> {
         let limit = self.tasks_per_launch;
         if n_created.saturating_add(n_new) > limit {
@@ -39,7 +43,7 @@ impl CreationLimits {
     /// Checks whether an agent may add `n_new` subtasks to a task that has `n_subtasks`.
     ///
     /// # Errors
-    /// `TooManySubtasks`.
+    /// Returns `TooManySubtasks` if that exceeds the limit.
     pub fn check_subtasks(
         &self,
         task: &TaskId,
@@ -56,7 +60,7 @@ impl CreationLimits {
     /// Checks whether a launch that has written `n_written` messages may write one more.
     ///
     /// # Errors
-    /// `TooManyMessages`.
+    /// Returns `TooManyMessages` if that exceeds the limit.
     pub const fn check_messages(&self, n_written: usize) -> Result<(), Refusal> {
         let limit = self.messages_per_launch;
         if n_written >= limit { Err(Refusal::TooManyMessages { n_written, limit }) } else { Ok(()) }

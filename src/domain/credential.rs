@@ -1,11 +1,12 @@
-//! By what a person or a script comes in over the network: links that are used once, the cookies they are used up for, and
-//! tokens.
+//! Credentials of people and scripts over the network: login links that are used once, the cookies
+//! that browsers get for them, and tokens.
 //!
 //! ```text
-//!  link ── used once, within LINK_LIFE ──► cookie, for COOKIE_LIFE        token, until it expires or is revoked
+//!  link ─ used once, within LINK_LIFE ─► cookie, for COOKIE_LIFE   token, until expired or revoked
 //! ```
 //!
-//! Each kind is good for its own purpose only: a link in an `Authorization` header, or a token in a cookie, lets nobody in.
+//! Each kind is good for its own purpose only. A link in an `Authorization` header, or a token in a
+//! cookie, is refused.
 
 use std::time::Duration;
 
@@ -14,13 +15,15 @@ use super::secret::TokenHash;
 use super::time::Timestamp;
 use super::words::words;
 
-/// How long a login link may be used.
+/// The time for which a login link may be used.
 pub const LINK_LIFE: Duration = Duration::from_mins(10);
-/// How long a browser stays logged in.
+/// The time for which a browser stays logged in.
 pub const COOKIE_LIFE: Duration = Duration::from_hours(30 * 24);
-/// For so long after its end a credential is remembered, so that whoever shows it is told what became of it.
+/// The time for which a credential is kept after its end, so that its holder can be told why it is
+/// refused.
 pub const REMEMBERED: Duration = Duration::from_hours(24);
-/// A use is written down when the one before is older than this: not every request is a write.
+/// A use is recorded only if the recorded one is older than this, so that not every request is a
+/// write.
 pub const USE_GRAIN: Duration = Duration::from_mins(5);
 
 words! {
@@ -45,26 +48,26 @@ words! {
     }
 }
 
-/// One way in. Of its secret only a hash is known.
+/// One credential. Only a hash of its secret is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
     pub id: CredentialId,
     pub kind: CredentialKind,
-    /// Whose it is, as people call them; not unique.
+    /// The name of the owner, as people write it. It is not unique.
     pub name: String,
     pub role: Role,
     pub secret: TokenHash,
     pub created_at: Timestamp,
-    /// From then on it is good for nothing; `None`: until it is revoked.
+    /// The end of its validity. `None` if it is valid until it is revoked.
     pub expires_at: Option<Timestamp>,
-    /// To [`USE_GRAIN`] exactly.
+    /// The last use, precise to [`USE_GRAIN`].
     pub last_used_at: Option<Timestamp>,
-    /// When somebody took it back, logged out with it, or used it up.
+    /// The time when the credential was revoked, logged out, or used up.
     pub revoked_at: Option<Timestamp>,
     pub revision: i64,
 }
 
-/// Why a login link lets nobody in.
+/// The reason why a login link is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkFault {
     #[error("is not known here")]
@@ -76,7 +79,7 @@ pub enum LinkFault {
 }
 
 impl Credential {
-    /// Whether it lets anybody in.
+    /// Returns whether the credential is valid at `now`.
     pub fn is_good(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && !self.has_expired(now)
     }
@@ -85,7 +88,7 @@ impl Credential {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// What is wrong with it, where it is a link.
+    /// Returns why the credential is not a usable login link; `None` if it is one.
     pub fn link_fault(&self, now: Timestamp) -> Option<LinkFault> {
         match self {
             Self { kind: CredentialKind::Cookie | CredentialKind::Token, .. } => {
@@ -96,13 +99,13 @@ impl Credential {
         }
     }
 
-    /// Whether nobody need be told any more what became of it.
+    /// Returns whether the credential ended so long ago that it need not be kept.
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
         let ended_at = [self.revoked_at, self.expires_at].into_iter().flatten().min();
         ended_at.is_some_and(|at| now.since(at) > REMEMBERED)
     }
 
-    /// Whether a use at `now` is to be written down.
+    /// Returns whether a use at `now` must be recorded.
     pub fn is_new_use(&self, now: Timestamp) -> bool {
         self.last_used_at.is_none_or(|last| now.since(last) > USE_GRAIN)
     }

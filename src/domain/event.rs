@@ -1,10 +1,10 @@
-//! What happened, in order: the log that every live view reads.
+//! The log of events in their order, which every live view reads.
 
 use super::id::{AgentId, LaunchId, ProjectId, TaskId};
 use super::key::InstanceKey;
 use super::time::Timestamp;
 
-/// Something that happened, about to be committed with the change it tells of.
+/// An event that is about to be committed with the change that it describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
     pub at: Timestamp,
@@ -14,17 +14,17 @@ pub struct NewEvent {
     pub project: Option<ProjectId>,
     pub launch: Option<LaunchId>,
     pub task: Option<TaskId>,
-    /// The detail: a status, an outcome.
+    /// The detail of the event, such as a status or an outcome.
     pub detail: Option<String>,
 }
 
 impl NewEvent {
-    /// An event without any object.
+    /// Returns an event without any object.
     pub const fn new(kind: &'static str, at: Timestamp) -> Self {
         Self { at, kind, agent: None, project: None, launch: None, task: None, detail: None }
     }
 
-    /// An event of a pair.
+    /// Returns an event of a pair.
     pub fn of_pair(kind: &'static str, at: Timestamp, key: &InstanceKey) -> Self {
         let (agent, project) = (Some(key.agent.clone()), Some(key.project.clone()));
         Self { agent, project, detail: Some(key.purpose.to_string()), ..Self::new(kind, at) }
@@ -34,7 +34,8 @@ impl NewEvent {
 /// An event with its place in the order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Strictly growing; a reader goes on after the last one it has seen.
+    /// The number of the event. Numbers strictly grow, and a reader continues after the last one
+    /// that it has seen.
     pub seq: i64,
     pub at: Timestamp,
     pub kind: String,
@@ -45,7 +46,7 @@ pub struct Event {
     pub detail: Option<String>,
 }
 
-/// Which events are kept, by their numbers; without any, both are 0.
+/// The numbers of the events that are kept. Both are 0 if there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EventSpan {
     pub oldest: i64,
@@ -53,8 +54,9 @@ pub struct EventSpan {
 }
 
 impl EventSpan {
-    /// Whether a reader that has seen all up to `seq` can't go on from there: what came next is not kept any more, or it has seen
-    /// another log than this.
+    /// Returns whether a reader that has seen all events up to `seq` cannot continue from there.
+    /// Either the next events are not kept any more, or the reader has seen another log than this
+    /// one.
     pub const fn has_lost_after(self, seq: i64) -> bool {
         seq > self.newest || seq.saturating_add(1) < self.oldest
     }

@@ -1,19 +1,19 @@
-//! Which user of this machine owns the files that the daemon writes for an agent.
+//! The user of this machine that owns the files that the daemon writes for an agent.
 
 use std::collections::BTreeMap;
 
 use super::agent::DEFAULT_AI_TYPE;
 use super::command::RunAs;
 
-/// Whose files they are.
+/// The owner of the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum FileOwner {
-    /// The daemon's own user's.
+    /// The files belong to the daemon's own user.
     #[default]
     Daemon,
-    /// Those of the user that the agent runs as.
+    /// The files belong to the user that the agent runs as.
     User(RunAs),
-    /// The configuration names a user that this machine doesn't have: nothing is written.
+    /// The configuration names a user that this machine does not have, so no file is written.
     Missing { name: String },
 }
 
@@ -22,14 +22,15 @@ pub enum FileOwner {
 pub struct FileOwners(BTreeMap<String, FileOwner>);
 
 impl FileOwners {
-    /// Returns the owner of files for agents of `ai_type`. A type that has no provider is started by the default one.
+    /// Returns the owner of files for agents of `ai_type`. A type that has no provider is started
+    /// by the default one.
     pub fn of(&self, ai_type: &str) -> FileOwner {
         self.0.get(ai_type).or_else(|| self.0.get(DEFAULT_AI_TYPE)).cloned().unwrap_or_default()
     }
 }
 
 impl FromIterator<(String, FileOwner)> for FileOwners {
-    /// The last of several owners for one `ai_type` counts.
+    /// Collects the owners. The last of several owners for one `ai_type` counts.
     fn from_iter<I: IntoIterator<Item = (String, FileOwner)>>(owners: I) -> Self {
         Self(owners.into_iter().collect())
     }

@@ -1,8 +1,10 @@
-//! Work that people give and take back at a forge (seed 002): what a forge says of an item, and what that means.
+//! Work that people assign and withdraw at a forge (seed 002): the facts of an item at the forge,
+//! and their meaning.
 //!
-//! An item is an issue, pull request or merge request. It becomes a task when the bot is assigned to it and it has the bot's
-//! label; from then on what is wanted at the forge (labels, comments, folders) is written down with it as [`Owed`], and done
-//! until it is done, whatever is restarted in between.
+//! An item is an issue, pull request or merge request. It becomes a task when the bot is assigned
+//! to it and it has the bot's label. From then on each change at the forge and each folder that it
+//! needs is stored as [`Owed`]. The daemon repeats each of these until it succeeds, also across
+//! restarts.
 
 pub mod claims;
 pub mod eligibility;
@@ -43,20 +45,20 @@ words! {
     }
 }
 
-/// Which item: unique among all that this daemon watches.
+/// The identity of an item, unique among all items that this daemon watches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ItemKey {
     pub forge: ForgeKind,
     /// The base URL of the API without its scheme: `api.github.com`, `code.example/gitlab`.
     pub host: String,
-    /// `owner/name`; at GitLab the path or the number of a project.
+    /// The form `owner/name`; at GitLab the path or the number of a project.
     pub repository: String,
     pub kind: ItemKind,
     /// GitHub's `number`, GitLab's `iid`.
     pub number: u64,
 }
 
-/// As people write it: `owner/name#7`, `group/name!7`.
+/// Writes the key as people write it: `owner/name#7`, `group/name!7`.
 impl fmt::Display for ItemKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = if self.kind == ItemKind::MergeRequest { '!' } else { '#' };
@@ -67,37 +69,38 @@ impl fmt::Display for ItemKey {
 /// An account at a forge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForgeUser {
-    /// Stays when the account is renamed. `None` where the forge doesn't say it.
+    /// The number of the account, which stays when the account is renamed. `None` if the forge does
+    /// not tell it.
     pub id: Option<u64>,
     pub login: String,
 }
 
-/// What a forge says of an item.
+/// The facts of an item at its forge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemFacts {
     pub kind: ItemKind,
     pub number: u64,
     pub title: String,
-    /// Empty where there is none.
+    /// Empty if the item has no description.
     pub body: String,
-    /// For people.
+    /// The address of the item for people.
     pub url: String,
     /// `None` for a deleted account.
     pub author: Option<String>,
     pub labels: Vec<String>,
-    /// All of them. An answer without them is no answer.
+    /// All assignees. An answer without them is not valid.
     pub assignees: Vec<ForgeUser>,
     pub is_open: bool,
-    /// Whether only some people may comment on it. The bot may be one of them.
+    /// True if only some people may comment on the item. The bot may be one of them.
     pub is_locked: bool,
-    /// As the forge writes it; never computed with.
+    /// The text of the forge. It is never parsed as a time.
     pub updated_at: String,
 }
 
 /// A comment on an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comment {
-    /// Grows with time within a forge.
+    /// The number of the comment. It grows with time within a forge.
     pub id: u64,
     /// `None` for a deleted account.
     pub author: Option<ForgeUser>,
@@ -105,7 +108,7 @@ pub struct Comment {
     pub created_at: String,
 }
 
-/// For tests: an issue, and what a forge may say of it.
+/// For tests: an issue, and facts that a forge may tell of it.
 #[cfg(test)]
 impl ItemKey {
     pub(crate) fn example() -> Self {

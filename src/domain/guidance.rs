@@ -1,6 +1,8 @@
-//! Every text an agent reads, in English and Japanese. The Japanese ones are the specifications' wording where they give one.
+//! Every text that an agent reads, in English and Japanese. The Japanese texts are the wording of
+//! the specifications, if they give one.
 //!
-//! Titles, descriptions and messages are other people's data: they travel as fields and are never part of an instruction.
+//! Titles, descriptions and messages are data of other people. They travel as fields and are never
+//! part of an instruction.
 
 use std::path::Path;
 
@@ -11,10 +13,10 @@ use super::next_action::{ChatStep, TaskStep};
 use super::notice::{NoticeAction, NoticeDemand, NoticeKind};
 use super::secret::Secret;
 
-/// Where tasks were made.
+/// The place of new tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewPlace {
-    /// At least one as part of another task.
+    /// At least one of them is part of another task.
     InTree,
     /// None of them is part of another task.
     Top,
@@ -29,7 +31,7 @@ impl Guidance {
         Self(language)
     }
 
-    /// After `authenticate` (seed 004 for a task).
+    /// Returns the text after `authenticate` (seed 004 for a task).
     pub const fn authenticated(self, purpose: Purpose) -> &'static str {
         match purpose {
             Purpose::Task => self.0.either(
@@ -43,12 +45,12 @@ impl Guidance {
         }
     }
 
-    /// What the hidden message says that opens a chat (seed 003).
+    /// Returns the text of the hidden message that opens a chat (seed 003).
     pub const fn chat_started(self) -> &'static str {
         self.0.either("Session started", "セッション開始")
     }
 
-    /// After `respond_chat`.
+    /// Returns the text after `respond_chat`.
     pub const fn responded(self) -> &'static str {
         self.0.either(
             "Your answer is delivered. Call get_next_action.",
@@ -56,7 +58,7 @@ impl Guidance {
         )
     }
 
-    /// After `get_pending_messages`.
+    /// Returns the text after `get_pending_messages`.
     pub const fn messages_given(self, n_messages: usize) -> &'static str {
         match n_messages {
             0 => self.0.either(
@@ -70,7 +72,7 @@ impl Guidance {
         }
     }
 
-    /// After `get_my_task` with a task (seed 004).
+    /// Returns the text after `get_my_task` with a task (seed 004).
     pub const fn task_given(self) -> &'static str {
         self.0.either(
             "When the task is finished, call report_completed.",
@@ -78,7 +80,7 @@ impl Guidance {
         )
     }
 
-    /// After `get_my_task` without one (seed 004).
+    /// Returns the text after `get_my_task` without a task (seed 004).
     pub const fn no_task(self) -> &'static str {
         self.0.either(
             "There is no task for you at present. Call logout and exit.",
@@ -86,7 +88,7 @@ impl Guidance {
         )
     }
 
-    /// After `report_completed` (seed 004 for success).
+    /// Returns the text after `report_completed` (seed 004 for success).
     pub const fn reported(self, result: ReportResult) -> &'static str {
         match result {
             ReportResult::Success => self.0.either(
@@ -100,7 +102,7 @@ impl Guidance {
         }
     }
 
-    /// After `update_task_status` to done, while other work remains (seed 001).
+    /// Returns the text after `update_task_status` to done, while other work remains (seed 001).
     pub const fn work_remains(self) -> &'static str {
         self.0.either(
             "Check the state of your remaining tasks with get_my_task_progress and go on with the work that is needed.",
@@ -108,7 +110,7 @@ impl Guidance {
         )
     }
 
-    /// After `update_task_status` to done, when nothing remains (seed 001).
+    /// Returns the text after `update_task_status` to done, if no work remains (seed 001).
     pub const fn all_work_done(self) -> &'static str {
         self.0.either(
             "All tasks assigned to you are finished. Call report_completed.",
@@ -116,7 +118,7 @@ impl Guidance {
         )
     }
 
-    /// After `create_task` and `create_tasks_batch`.
+    /// Returns the text after `create_task` and `create_tasks_batch`.
     pub const fn tasks_created(self, place: NewPlace) -> &'static str {
         match place {
             NewPlace::InTree => self.0.either(
@@ -130,7 +132,7 @@ impl Guidance {
         }
     }
 
-    /// After `save_context`.
+    /// Returns the text after `save_context`.
     pub const fn context_saved(self) -> &'static str {
         self.0.either(
             "What you saved is kept: get_my_task returns it to whoever goes on with this task. Go on with your work.",
@@ -138,7 +140,8 @@ impl Guidance {
         )
     }
 
-    /// With every answer while there is something that an agent was not told yet (seed 000).
+    /// Returns the text that goes with every answer while the agent has a notice that it was not
+    /// told yet (seed 000).
     pub const fn notification(self) -> &'static str {
         self.0.either(
             "There is a notification. Call get_notifications and read it.",
@@ -146,7 +149,7 @@ impl Guidance {
         )
     }
 
-    /// What a notice says (seed 000 for blocked).
+    /// Returns the text of a notice (seed 000 for blocked).
     pub const fn notice(self, action: NoticeAction) -> &'static str {
         use NoticeAction as N;
         match action {
@@ -180,7 +183,7 @@ impl Guidance {
         }
     }
 
-    /// What a notice asks its agent to do (seed 000 for blocked).
+    /// Returns what a notice asks its agent to do (seed 000 for blocked).
     pub const fn notice_instruction(
         self,
         action: NoticeAction,
@@ -202,7 +205,8 @@ impl Guidance {
         }
     }
 
-    /// After `get_next_action` in a task session (seed 001 for work and execute_subtask).
+    /// Returns the text after `get_next_action` in a task session (seed 001 for work and
+    /// execute_subtask).
     pub const fn next_of_task(self, step: &TaskStep) -> &'static str {
         match step {
             TaskStep::GetNotifications => self.notification(),
@@ -233,7 +237,7 @@ impl Guidance {
         }
     }
 
-    /// After `get_next_action` in a chat session.
+    /// Returns the text after `get_next_action` in a chat session.
     pub const fn next_of_chat(self, step: ChatStep) -> &'static str {
         match step {
             ChatStep::GetPendingMessages => self.0.either(
@@ -256,8 +260,9 @@ impl Guidance {
         )
     }
 
-    /// With an action that is to wait: at once if the question was held (0), else after 5 seconds (seed 003). Both ask for the
-    /// turn: some CLIs end an agent that makes the same call several times in a row.
+    /// Returns the text that goes with an action that is to wait. The agent asks again at once if
+    /// the question was held (0), else after 5 seconds (seed 003). Both texts ask for the turn,
+    /// because some CLIs end an agent that makes the same call several times in a row.
     pub const fn wait(self, pause_seconds: u64) -> &'static str {
         if pause_seconds == 0 {
             self.0.either(
@@ -272,7 +277,7 @@ impl Guidance {
         }
     }
 
-    /// After `logout`.
+    /// Returns the text after `logout`.
     pub const fn logged_out(self) -> &'static str {
         self.0.either(
             "Your session has ended: exit now.",
@@ -284,8 +289,9 @@ impl Guidance {
         self.0.either("Steps", "手順")
     }
 
-    /// What an agent CLI is started with (seed 004). Without `passkey` it names the variable that holds it, because an
-    /// argument list is readable by everyone on the machine.
+    /// Returns the prompt that an agent CLI is started with (seed 004). Without `passkey` it names
+    /// the variable that holds the passkey, because an argument list is readable by every user of
+    /// the machine.
     pub fn prompt(
         self,
         key: &InstanceKey,

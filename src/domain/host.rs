@@ -1,5 +1,6 @@
-//! By which names this server may be addressed: a page of the web that makes its own name point to this machine (DNS
-//! rebinding) shows itself by the `Host` it asks for, and any page by its `Origin`.
+//! The names by which this server may be addressed. A web page that makes its own name point to
+//! this machine (DNS rebinding) is recognized by the `Host` of its request. Any page is recognized
+//! by its `Origin`.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -8,12 +9,12 @@ use core::str::FromStr;
 /// A name or an address, perhaps with a port: `coordinator.example`, `10.0.0.7:7420`, `[::1]:7420`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostName {
-    /// In small letters; an IPv6 address without its brackets.
+    /// The name in lower case. An IPv6 address is without its brackets.
     name: String,
     port: Option<u16>,
 }
 
-/// A text that names no host.
+/// The error for a text that is not a host name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a host name: expected a name or an address, with a port or without")]
 pub struct InvalidHostName;
@@ -72,7 +73,7 @@ impl fmt::Display for HostName {
     }
 }
 
-/// A scheme, a host and a port: what tells pages of one server from those of another.
+/// A scheme, a host and a port. They distinguish the pages of one server from those of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     is_encrypted: bool,
@@ -80,7 +81,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Whether its scheme is `https`.
+    /// Returns whether the scheme is `https`.
     pub const fn is_encrypted(&self) -> bool {
         self.is_encrypted
     }
@@ -99,7 +100,7 @@ impl Origin {
             && self.port() == other.port()
     }
 
-    /// Whether a request with this `Host` was for it.
+    /// Returns whether a request with this `Host` was for this origin.
     fn is_asked_by(&self, host: &HostName) -> bool {
         let port = self.port();
         host.name == self.host.name
@@ -127,9 +128,10 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Whether a page of this `Origin` is one of the server that was asked by this `Host`: name and port are the same. A server that
-/// browsers call by a `public` origin is asked for by pages of that one alone, so that nobody who changes what travels
-/// unencrypted can ask in their name.
+/// Returns whether a page of this `Origin` belongs to the server that was asked by this `Host`:
+/// name and port are the same. If the request is for the `public` origin, only pages of that origin
+/// are accepted. Therefore a page that was changed on an unencrypted connection cannot ask in its
+/// name.
 pub fn is_same_origin(origin: &str, host: &str, public: Option<&Origin>) -> bool {
     let (Ok(origin), Ok(host)) = (origin.parse::<Origin>(), host.parse::<HostName>()) else {
         return false;
@@ -140,7 +142,7 @@ pub fn is_same_origin(origin: &str, host: &str, public: Option<&Origin>) -> bool
     }
 }
 
-/// The names of one server.
+/// The host names of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHosts {
     listen: IpAddr,
@@ -148,18 +150,20 @@ pub struct AllowedHosts {
 }
 
 impl AllowedHosts {
-    /// `localhost` and all loopback addresses, the address that is listened on, and `others`: those with a port at that port
-    /// only.
+    /// Returns the names of a server: `localhost` and all loopback addresses, the listening
+    /// address, and `others`. A name of `others` with a port is accepted at that port only.
     pub fn new(listen: SocketAddr, others: Vec<HostName>) -> Self {
         Self { listen: listen.ip(), others }
     }
 
-    /// Whether a request for this `Host` (or the authority of its URI) is meant for this server.
+    /// Returns whether a request for this `Host` (or the authority of its URI) is meant for this
+    /// server.
     pub fn allows_host(&self, host: &str) -> bool {
         host.parse().is_ok_and(|host| self.allows(&host, 80))
     }
 
-    /// Whether a page of this `Origin` may call. The origin `null` of pages without one is nobody's.
+    /// Returns whether a page of this `Origin` may call. The origin `null` of pages without one is
+    /// refused.
     pub fn allows_origin(&self, origin: &str) -> bool {
         let (scheme, host) = origin.split_once("://").unwrap_or_default();
         let default_port = match scheme.to_ascii_lowercase().as_str() {
@@ -175,7 +179,8 @@ impl AllowedHosts {
         let is_own = |address: IpAddr| {
             address.is_loopback() || (address == self.listen && !address.is_unspecified())
         };
-        // Behind a proxy for HTTPS, the name alone means its port.
+        // A name without a port stands for the default port. It also stands for 443, because the
+        // server may be behind a proxy for HTTPS.
         let is_port = |wanted: u16| match host.port {
             Some(port) => port == wanted,
             None => wanted == default_port || wanted == 443,
@@ -309,7 +314,7 @@ mod tests {
         check("http://localhost", "localhost:7420", false);
         check("null", "localhost:7420", false);
         check("http://localhost:7420/x", "localhost:7420", false);
-        // Behind the proxy that the server is called by.
+        // Behind the proxy by which the server is addressed.
         check("https://c.example", "c.example", true);
         check("https://c.example:443", "c.example", true);
         check("http://c.example", "c.example", false);

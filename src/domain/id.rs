@@ -1,7 +1,9 @@
-//! Names of things: agents, projects, tasks, launches and the rest. Parsed once at the edge, trusted afterwards.
+//! The ids of agents, projects, tasks, launches and other things. They are parsed once at the edge
+//! and trusted afterwards.
 //!
-//! The grammar is one for all kinds: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}` (contract.md, "Rules for every MCP tool"), so that an
-//! id is safe as a file name, a YAML key, a URL segment and a log field. A clone is a count: every look at a fleet clones hundreds.
+//! All kinds have one grammar: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}` (contract.md, "Rules for every MCP
+//! tool"). Therefore an id is safe as a file name, a YAML key, a URL segment and a log field. A
+//! clone only counts a reference, because every look at a fleet clones hundreds of ids.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use super::printable::excerpt;
 
-/// Longest id, in bytes.
+/// The longest id, in bytes.
 pub const MAX_ID_LENGTH: usize = 64;
 
-/// The grammar, for schemas.
+/// The grammar, for JSON schemas.
 pub const PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 
-/// Why a text is no id.
+/// The error for a text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is not a valid {kind}: expected 1 to 64 of letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
@@ -41,7 +43,7 @@ macro_rules! ids {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Prefix of generated ids of this kind; ids that people give may have any form.
+            /// The prefix of generated ids of this kind. Ids that people give may have any form.
             pub const PREFIX: &'static str = $prefix;
 
             pub fn as_str(&self) -> &str {
@@ -110,19 +112,20 @@ ids! {
     ProjectId, "project id", "prj_";
     /// A task of a project.
     TaskId, "task id", "tsk_";
-    /// One life of one agent instance, from claim to end; the fence on every call about it.
+    /// One life of one agent instance, from claim to end. Every call about the instance names it,
+    /// which fences off earlier lives.
     LaunchId, "launch id", "lch_";
     /// One authenticated conversation of an agent with the server.
     SessionId, "session id", "ses_";
     /// The work of one launch on one task.
     ExecutionId, "execution id", "exe_";
-    /// What an agent was told about a change of its work (seed 000).
+    /// A notice that tells an agent about a change of its work (seed 000).
     NoticeId, "notice id", "ntf_";
     /// One message of a chat (seed 003).
     MessageId, "message id", "msg_";
     /// A coordinator, as named in its state directory.
     CoordinatorId, "coordinator id", "crd_";
-    /// A way in for people or scripts: a login link, a cookie, a token.
+    /// A credential of people or scripts: a login link, a cookie, or a token.
     CredentialId, "credential id", "key_";
     /// The work on one item of a forge, and the name of its folder (seed 002: uuid).
     ItemId, "forge item id", "";

@@ -1,6 +1,6 @@
-//! Which start of a coordinator speaks (supervision.md: a newer incarnation fences the older). Two that have one name are one that was
-//! started again, or a copy of its machine that nobody told apart: if both went on, each would take the other's agents for lost and
-//! start them again.
+//! Decides which start of a coordinator is valid (supervision.md: a newer incarnation fences the
+//! older). Two starts with one name are a restart, or a copy of the machine that kept its name. If
+//! both continued, each would take the other's agents for lost and start them again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,22 +12,24 @@ use serde::{Serialize, Serializer};
 use super::id::CoordinatorId;
 use super::time::Timestamp;
 
-/// One start of a coordinator. Of two, the greater is the later one; as text `NUMBER.MARK`.
+/// One start of a coordinator. The greater of two incarnations is the later one. Its text is
+/// `NUMBER.MARK`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Incarnation {
     number: u64,
-    /// Of two copies that start with one number, this decides, and always alike.
+    /// The mark that orders two copies that start with the same number. The order is always the
+    /// same.
     mark: u64,
 }
 
-/// Why a text is no incarnation.
+/// The error for a text that is not an incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no incarnation: expected NUMBER.MARK, two whole numbers")]
 pub struct InvalidIncarnation(String);
 
 impl Incarnation {
-    /// The one after `previous`. It goes by the clock as well: after a state directory was lost or restored, a start is still later
-    /// than those before.
+    /// Returns the incarnation after `previous`. It also depends on the clock. Therefore a start is
+    /// later than those before it even after a state directory was lost or restored.
     pub fn after(previous: Option<Self>, now: Timestamp, mark: u64) -> Self {
         let next = previous.map_or(0, |previous| previous.number.saturating_add(1));
         Self { number: next.max(u64::try_from(now.as_millis()).unwrap_or(0)), mark }
@@ -59,14 +61,15 @@ impl Serialize for Incarnation {
     }
 }
 
-/// A start that was silent for so long is gone, and one that was earlier may be all there is: from a snapshot, or restored.
+/// The silence after which a start counts as gone. Then an earlier start is accepted, because it
+/// may be a snapshot or a restored directory.
 const GONE_AFTER: Duration = Duration::from_mins(2);
 
-/// The latest start of each coordinator that says which one it is.
+/// The latest start of each coordinator that reports its incarnation.
 #[derive(Debug, Default)]
 pub struct Incarnations {
     latest: BTreeMap<CoordinatorId, Latest>,
-    /// The coordinator in one process with the server: nobody elsewhere has its name.
+    /// The coordinator in the same process as the server. No other coordinator may use its name.
     own: Option<CoordinatorId>,
 }
 
@@ -76,24 +79,24 @@ struct Latest {
     heard_at: Timestamp,
 }
 
-/// Whose word it is.
+/// The standing of a start that called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
-    /// That of the latest start so far.
+    /// The caller is the latest start so far.
     Latest,
-    /// That of a start later than one that was heard before.
+    /// The caller is a later start than one that called before.
     Successor,
-    /// That of one that a later start has taken the place of.
+    /// A later start has replaced the caller.
     Superseded,
 }
 
 impl Incarnations {
-    /// Keeps a name for the coordinator in one process with the server.
+    /// Reserves a name for the coordinator in the same process as the server.
     pub fn reserve(&mut self, coordinator: CoordinatorId) {
         self.own = Some(coordinator);
     }
 
-    /// A coordinator elsewhere speaks.
+    /// Records a call of a coordinator in another process, and returns the standing of its start.
     pub fn hear(
         &mut self,
         coordinator: &CoordinatorId,
@@ -128,10 +131,10 @@ mod tests {
     fn each_start_is_later_than_the_one_before() {
         let first = Incarnation::after(None, NOW, 9);
         assert_eq!(first, incarnation("1000.9"));
-        // Within a millisecond, and with a clock that was set back.
+        // The two starts are within a millisecond, and with a clock that was set back.
         assert!(Incarnation::after(Some(first), NOW, 1) > first);
         assert!(Incarnation::after(Some(first), Timestamp::from_millis(-5), 1) > first);
-        // From a directory that was restored.
+        // The start is from a directory that was restored.
         let old = Incarnation::after(None, Timestamp::from_millis(10), 3);
         assert!(Incarnation::after(Some(old), Timestamp::from_millis(1_001), 1) > first);
     }
@@ -154,7 +157,7 @@ mod tests {
         assert_eq!(all.hear(&one, incarnation("6.0"), NOW), Heard::Successor);
         assert_eq!(all.hear(&one, incarnation("5.1"), NOW), Heard::Superseded);
         assert_eq!(all.hear(&other, incarnation("2.0"), NOW), Heard::Latest);
-        // Two copies that began alike: whoever comes first, one of them stays.
+        // Two copies began alike. One of them stays, whichever calls first.
         assert_eq!(all.hear(&one, incarnation("6.7"), NOW), Heard::Successor);
         assert_eq!(all.hear(&one, incarnation("6.0"), NOW), Heard::Superseded);
     }
@@ -170,7 +173,7 @@ mod tests {
         let late = soon + Duration::from_millis(1);
         assert_eq!(all.hear(&one, incarnation("5.0"), late), Heard::Latest);
         assert_eq!(all.hear(&one, incarnation("5.0"), late), Heard::Latest);
-        // It wasn't.
+        // The later start was not gone.
         assert_eq!(all.hear(&one, incarnation("6.0"), late), Heard::Successor);
         assert_eq!(all.hear(&one, incarnation("5.0"), late), Heard::Superseded);
     }

@@ -1,4 +1,5 @@
-//! What the process table knows of an instance: facts about processes, nothing about tasks or sessions.
+//! The facts of the process table about an instance. They concern processes only, not tasks or
+//! sessions.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,47 +18,51 @@ pub struct Instance {
     pub key: InstanceKey,
     #[serde(flatten)]
     pub phase: Phase,
-    /// Found alive at the start of this daemon, not started by it.
+    /// True if it was found alive at the start of this daemon, which did not start it.
     pub adopted: bool,
-    /// The first reason its keeper was told to end it.
+    /// The first reason for which its keeper was told to end it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopReason>,
-    /// Whether its keeper knows that it authenticated.
+    /// True if its keeper knows that it authenticated.
     pub is_marked_authenticated: bool,
-    /// What keeps it from going its way.
+    /// The problems of the instance while it lives.
     #[serde(flatten)]
     pub condition: Condition,
-    /// The process of its shim, once the shim has written it into its lock. The server is told with the start of the agent.
+    /// The process of its shim, after the shim has written it into its lock. The server gets it
+    /// with the report that the agent started.
     #[serde(skip)]
     pub shim: Option<ShimIdentity>,
 }
 
-/// Which process a shim is: a pid alone says nothing after that process has ended.
+/// The identity of the process of a shim. A pid alone has no meaning after that process has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShimIdentity {
     pub pid: i32,
     pub start_ticks: u64,
     pub boot_id: String,
-    /// Inode of the pid namespace, without which the pid means nothing.
+    /// The inode of the pid namespace, without which the pid has no meaning.
     pub pid_namespace: u64,
 }
 
-/// What may be wrong with an instance that lives.
+/// The problems that a living instance may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Condition {
-    /// Its leader was stopped by a signal, not by us, and waits to be continued.
+    /// The time when its leader was stopped by a signal that was not ours. It waits to be
+    /// continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_since: Option<Timestamp>,
-    /// Something of its tree was sent KILL some seconds ago and lives. It keeps its slot and is asked again and again.
+    /// Set while a process of its tree lives that was sent a KILL signal some seconds ago. The
+    /// instance keeps its slot, and the signal is sent again and again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unkillable_since: Option<Timestamp>,
-    /// It neither called nor printed anything for half of `run.silence_timeout`. Its coordinator knows that, not its keeper.
+    /// Set while it is silent: it neither called nor printed anything for half of
+    /// `run.silence_timeout`. Its coordinator knows that, not its keeper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
 }
 
 impl Condition {
-    /// With its times as another clock shows them.
+    /// Returns the value with its times converted to another clock.
     pub fn moved(self, clock: impl Fn(Timestamp) -> Timestamp) -> Self {
         Self {
             suspended_since: self.suspended_since.map(&clock),
@@ -78,7 +83,7 @@ words! {
     }
 }
 
-/// How far an instance has come.
+/// The progress of an instance.
 ///
 /// ```text
 /// Starting ──► Running ──► Exited ──► Ended
@@ -87,25 +92,25 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum Phase {
-    /// Its keeper is being started, or is about to start it.
+    /// Its keeper is being started, or is about to start the agent.
     Starting,
     Running {
         pid: i32,
         started_at: Timestamp,
     },
-    /// The leader is gone, something of its tree may live: it still counts.
+    /// The leader has ended. A process of its tree may live, so the instance still counts.
     Exited {
         pid: i32,
         started_at: Timestamp,
         exit: ExitStatus,
     },
-    /// Nothing of it lives. It stays listed until it is forgotten.
+    /// No process of it lives. It stays listed until it is forgotten.
     Ended {
         pid: Option<i32>,
         started_at: Option<Timestamp>,
         end: ProcessEnd,
         at: Timestamp,
-        /// Processes that lived on when the leader was gone.
+        /// The number of processes that lived on after the leader ended.
         n_leaked: u32,
     },
 }
@@ -117,7 +122,7 @@ impl Phase {
 }
 
 impl Instance {
-    /// With its times as another clock shows them.
+    /// Returns the value with its times converted to another clock.
     pub fn moved(self, clock: impl Fn(Timestamp) -> Timestamp) -> Self {
         let phase = match self.phase {
             Phase::Starting => Phase::Starting,
@@ -138,13 +143,15 @@ impl Instance {
         Self { phase, condition: self.condition.moved(clock), ..self }
     }
 
-    /// Whether something of it may be alive.
+    /// Returns whether a process of it may be alive.
     pub const fn is_live(&self) -> bool {
         !self.phase.is_ended()
     }
 }
 
-/// The name by which the kernel knows a keeper (`/proc/<pid>/comm`), exactly: who has one among its ancestors is an agent.
+/// The exact name by which the kernel knows a keeper (`/proc/<pid>/comm`). A process with such an
+/// ancestor is an agent.
 pub const SHIM_COMM: &str = "ac-shim";
-/// Variable in the environment of every agent, `<installation id>/<launch id>`: how a daemon finds what it once started.
+/// The variable in the environment of every agent, with the value `<installation id>/<launch id>`.
+/// By it a daemon finds the processes that it once started.
 pub const MARK_VARIABLE: &str = "AGENT_COORDINATOR_MARK";

@@ -1,4 +1,5 @@
-//! The unit of management: one agent in one project for one purpose (seed 004 "管理単位", with seed 003's purpose).
+//! The unit of management: one agent in one project for one purpose (seed 004 "管理単位", with the
+//! purpose of seed 003).
 
 use std::fmt;
 use std::str::FromStr;
@@ -59,7 +60,7 @@ impl FromStr for Purpose {
 #[error("`{0}` is no purpose: expected `task` or `chat`")]
 pub struct InvalidPurpose(String);
 
-/// Who may be alive at most once.
+/// The key of an instance. At most one instance of each key is alive.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InstanceKey {
     #[serde(rename = "agent_id")]

@@ -1,4 +1,4 @@
-//! The languages in which agents are spoken to.
+//! The languages of the texts for agents.
 
 use super::words::words;
 
@@ -12,7 +12,7 @@ words! {
 }
 
 impl Language {
-    /// What is said in this language.
+    /// Returns the value for this language.
     pub const fn either<T: Copy>(self, english: T, japanese: T) -> T {
         match self {
             Self::English => english,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  claim            authenticate          report, logout, stop wanted         tree empty
-//! (nothing) ──► Starting ─────► Running ─────────────────────────► Stopping ───────────► Ended(outcome)
+//! (nothing) ──► Starting ─────► Running ─────────────────────────► Stopping ───────────► Ended
 //!                  │ stop wanted, start deadline ──────────────────────►│
 //!                  │                │ leader exited                     │ leader exited      ▲
 //!                  │                └──────────► Ending ◄───────────────┘                    │
@@ -10,7 +10,8 @@
 //!                  └─ no process came to be ─────────────────────────────────────────────────┘
 //! ```
 //!
-//! The key and the slot of a launch are free at `Ended`, which means: its process tree is empty, or there never was one.
+//! The key and the slot of a launch are free at `Ended`. Then its process tree is empty, or there
+//! never was one.
 
 mod endings;
 
@@ -26,23 +27,23 @@ use super::time::Timestamp;
 
 pub use endings::{ExitStatus, Outcome, ProcessEnd, ReportResult, StopReason, TimeLimit, Verdict};
 
-/// Where a launch stands.
+/// The state of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum LaunchState {
-    /// Claimed; a process may exist; nobody authenticated yet.
+    /// The launch is claimed, and a process may exist. No agent has authenticated yet.
     Starting {
         deadline: Timestamp,
     },
     Running {
         session: SessionId,
     },
-    /// To be ended; its keeper is told at `ladder_at`.
+    /// The launch is to be ended. Its keeper is told at `ladder_at`.
     Stopping {
         reason: StopReason,
         ladder_at: Timestamp,
     },
-    /// The leader is gone, something of its tree may live.
+    /// The leader has ended, and other processes of its tree may live.
     Ending,
     Ended {
         outcome: Outcome,
@@ -67,74 +68,77 @@ impl LaunchState {
 pub struct Launch {
     pub id: LaunchId,
     pub key: InstanceKey,
-    /// Whose process it is; nobody's for an agent that was started by hand or by a client that gave no coordinator id.
+    /// The coordinator that keeps its process. `None` if a person started the agent by hand, or if
+    /// a client gave no coordinator id.
     pub coordinator: Option<CoordinatorId>,
     pub ai_type: String,
-    /// Recognises the launch ticket; `None` where no ticket was given out.
+    /// The hash that recognizes the launch ticket; `None` if no ticket was given out.
     pub ticket: Option<TokenHash>,
     pub claimed_at: Timestamp,
     pub state: LaunchState,
-    /// Process id of the agent, once its coordinator reported it.
+    /// The process id of the agent, after its coordinator reported it.
     pub pid: Option<i32>,
     pub started_at: Option<Timestamp>,
     pub authenticated_at: Option<Timestamp>,
-    /// The task it works on, from its first `get_my_task` on.
+    /// The task that it works on, from its first `get_my_task` on.
     pub task: Option<TaskId>,
     pub report: Option<ReportResult>,
-    /// The first reason to stop it; stays when the leader has gone.
+    /// The first reason to stop it. It stays after the leader has ended.
     pub stop_reason: Option<StopReason>,
-    /// People ended its chat, or the work of its pair, before it was on its way out or after: nobody is wanted back for what it
-    /// leaves unread.
+    /// True if people ended its chat, or the work of its pair, before it was on its way out or
+    /// after. Then its agent is not wanted again for what it leaves unread.
     pub is_chat_over: bool,
     pub exit: ExitStatus,
-    /// What its output told; written at its end. Until then the newest word is the service's.
+    /// The activity that its output told, written at its end. Until then the service has the newest
+    /// activity.
     pub activity: Activity,
-    /// How many open notices there are for it: its next answers tell.
+    /// The number of open notices for it. The next answers to its agent announce them.
     pub n_notices: u32,
-    /// Counts the writes of this row; a commit names the revision it has seen.
+    /// Counts the writes of this row. A commit names the revision that it has seen.
     pub revision: i64,
 }
 
-/// What a claim is given before it lapses.
+/// The times after which a claim lapses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LapseLimits {
-    /// To authenticate.
+    /// The time to authenticate.
     pub start: Duration,
-    /// To end when told to.
+    /// The time to end after the agent is told to.
     pub stop: Duration,
-    /// Beyond both.
+    /// The time that is added to both.
     pub margin: Duration,
 }
 
-/// An open launch, as far as a coordinator needs to know it.
+/// The facts of an open launch that a coordinator needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchFacts {
     #[serde(rename = "launch_id")]
     pub id: LaunchId,
     #[serde(flatten)]
     pub key: InstanceKey,
-    /// Whose process it is.
+    /// The coordinator that keeps its process.
     #[serde(rename = "coordinator_id", default, skip_serializing_if = "Option::is_none")]
     pub coordinator: Option<CoordinatorId>,
-    /// What it was started with; empty where nobody says.
+    /// The provider that it was started with; empty if it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ai_type: String,
     #[serde(flatten)]
     pub state: LaunchState,
-    /// Once its coordinator reported it.
+    /// The process id of the agent, after its coordinator reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     pub is_authenticated: bool,
-    /// How long ago its agent called, in milliseconds, by a clock that nobody sets; a call that is being held is now. Only of one
-    /// that runs, and where its server says it.
+    /// The time since its agent called, in milliseconds, by a clock that cannot be set. It is 0
+    /// while a call is being held. Only a running launch has it, and only if its server reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ms: Option<u64>,
-    /// Its process is reported, and this run of the server was not told which process is its shim.
+    /// True if its process is reported, but this run of the server was not told which process is
+    /// its shim.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_shim_unknown: bool,
 }
 
-/// What happens to a launch.
+/// An event in the life of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaunchEvent {
     ProcessStarted {
@@ -157,16 +161,16 @@ pub enum LaunchEvent {
     StopWanted {
         reason: StopReason,
         at: Timestamp,
-        /// How long it may still go by itself.
+        /// The time that it may still take to end by itself.
         patience: Duration,
     },
     /// People ended its chat, or the work of its pair.
     ChatEnded {
         at: Timestamp,
-        /// How long it may still go by itself.
+        /// The time that it may still take to end by itself.
         patience: Duration,
     },
-    /// The leader is gone.
+    /// The leader has ended.
     Exited {
         exit: ExitStatus,
     },
@@ -175,17 +179,17 @@ pub enum LaunchEvent {
         end: ProcessEnd,
         at: Timestamp,
     },
-    /// A session without a process of ours was silent for too long.
+    /// The session of a launch without a keeper was silent for too long.
     SessionExpired {
         at: Timestamp,
     },
-    /// A claim that no process followed.
+    /// No process was reported for the claim in time.
     ClaimLapsed {
         at: Timestamp,
     },
 }
 
-/// An event that makes no sense in the state the launch is in.
+/// The error for an event that is impossible in the state of the launch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("launch {launch} is {state}: {event} is not possible")]
 pub struct InvalidTransition {
@@ -228,13 +232,13 @@ impl From<Launch> for LaunchFacts {
 }
 
 impl Launch {
-    /// Whether what this coordinator says of its process counts: a launch that somebody keeps is reported by its keeper, or its key
-    /// would be freed while its agent lives.
+    /// Returns whether this coordinator may report on its process. If a launch has a keeper, only
+    /// that keeper reports on it. Otherwise its key could be freed while its agent lives.
     pub fn is_reported_by(&self, coordinator: Option<&CoordinatorId>) -> bool {
         self.coordinator.is_none() || self.coordinator.as_ref() == coordinator
     }
 
-    /// How and when it ended, if it has.
+    /// Returns how and when it ended, if it has ended.
     pub const fn as_ended(&self) -> Option<(&Outcome, Timestamp)> {
         match &self.state {
             LaunchState::Ended { outcome, at } => Some((outcome, *at)),
@@ -245,7 +249,7 @@ impl Launch {
         }
     }
 
-    /// A claim, before anything came of it: without a coordinator, which whoever keeps it adds.
+    /// Returns a new claim without a coordinator. The coordinator that keeps it is added later.
     pub fn claimed(
         id: LaunchId,
         key: InstanceKey,
@@ -275,9 +279,11 @@ impl Launch {
         }
     }
 
-    /// Whether nobody told of a process for longer than one could live unnoticed: a fuse ends what did not authenticate by
-    /// `start` and `stop`, and what is told to stop is gone `stop` later. What runs is never given up. `claimed_for` and
-    /// `on_ladder_for` are how long ago it was claimed and was to be ended, by a clock that nobody sets.
+    /// Returns whether no process was reported for longer than one could live unnoticed. A fuse
+    /// ends a process that did not authenticate by `start` and `stop`, and a process that is told
+    /// to stop has ended `stop` later. A running launch never lapses. `claimed_for` and
+    /// `on_ladder_for` are the times since it was claimed and since its stop was due. They are
+    /// measured by a clock that cannot be set.
     pub fn has_lapsed(
         &self,
         limits: LapseLimits,
@@ -297,14 +303,15 @@ impl Launch {
         !matches!(self.state, LaunchState::Ended { .. })
     }
 
-    /// Whether a process is, or may come to be, kept by a coordinator.
+    /// Returns whether a coordinator keeps a process for it, or may come to keep one.
     pub const fn is_kept(&self) -> bool {
         self.coordinator.is_some()
     }
 
-    /// How the end of this launch counts. A task launch that never took its task left it as it was, whatever it reported: without a
-    /// pause it would be started again at once, without end. If there is no work for its pair any more (`leaves_work`), there was
-    /// nothing to take, and to exit was right.
+    /// Returns how the end of this launch counts for its pair. A task launch that never took its
+    /// task left the task as it was, regardless of its report. Without a pause it would be started
+    /// again at once, without end. If no work is left for its pair (`leaves_work` is false), there
+    /// was no task to take, and it was right to exit.
     pub fn verdict(&self, outcome: &Outcome, leaves_work: bool) -> Verdict {
         let was_idle = self.key.purpose == Purpose::Task && self.task.is_none();
         match outcome {
@@ -330,7 +337,8 @@ impl Launch {
         }
     }
 
-    /// Whose failure it is that this launch failed.
+    /// Returns the verdict for a launch that failed: the cause is the agent, its account or its
+    /// configuration.
     pub fn failed_verdict(&self) -> Verdict {
         match self.activity.failure.map(|failure| failure.class) {
             Some(FailureClass::Auth | FailureClass::Quota) => Verdict::AccountFailed,
@@ -339,10 +347,12 @@ impl Launch {
         }
     }
 
-    /// The launch after `event`. An event that already happened changes nothing; `Ended` is left by none.
+    /// Returns the launch after `event`. An event that already happened changes nothing. No event
+    /// leads out of `Ended`.
     ///
     /// # Errors
-    /// [`InvalidTransition`] for what can't have happened: a call of an agent that is stopping or ended.
+    /// Returns [`InvalidTransition`] for an impossible event, such as a call of an agent that is
+    /// stopping or ended.
     pub fn on(self, event: &LaunchEvent) -> Result<Self, InvalidTransition> {
         use LaunchEvent as E;
         use LaunchState as S;
@@ -352,7 +362,8 @@ impl Launch {
             event: event.as_str(),
         };
         match (&self.state, event) {
-            // The truth about the process is taken in every open state, and is old news after the end.
+            // A report about the process is accepted in every open state, and ignored after the
+            // end.
             (
                 S::Ended { .. },
                 E::ProcessStarted { .. } | E::Exited { .. } | E::ProcessEnded { .. },
@@ -392,7 +403,7 @@ impl Launch {
                 let (at, linger) = (*at, *linger);
                 Ok(self.leaving(StopReason::LoggedOut, at, linger))
             }
-            // A wanted stop doesn't take the word from an agent that still has its session: its report counts.
+            // A wanted stop does not refuse an agent that still has its session: its report counts.
             (S::Stopping { .. } | S::Ending, E::Reported { result, .. }) => {
                 Ok(Self { report: self.report.or(Some(*result)), ..self })
             }
@@ -405,7 +416,7 @@ impl Launch {
                 let (reason, at, patience) = (*reason, *at, *patience);
                 Ok(self.leaving(reason, at, patience))
             }
-            // A stop while it lingers: the reason stays, the patience ends.
+            // A stop while it lingers keeps the reason and shortens the patience.
             (
                 S::Stopping { reason, ladder_at },
                 E::StopWanted { at, patience, .. } | E::ChatEnded { at, patience },
@@ -440,7 +451,8 @@ impl Launch {
         }
     }
 
-    /// On its way out by itself or with help; without a keeper there is no process to wait for.
+    /// Returns the launch on its way out. Without a keeper there is no process to wait for, so it
+    /// ends at once.
     fn leaving(self, reason: StopReason, at: Timestamp, linger: Duration) -> Self {
         let launch = Self { stop_reason: self.stop_reason.or(Some(reason)), ..self };
         if launch.is_kept() {
@@ -461,7 +473,8 @@ impl Launch {
         Self { state: LaunchState::Ended { outcome, at }, ..self }
     }
 
-    /// What was reported counts most, then why we ended it, then what the process did.
+    /// Returns the outcome. The report counts most, then our reason to end it, then the exit of the
+    /// process.
     fn outcome_of(&self, end: ProcessEnd) -> Outcome {
         match (self.report, self.stop_reason) {
             (Some(ReportResult::Success), _) => return Outcome::Completed,

@@ -1,9 +1,10 @@
-//! How long a text that comes from outside may be, and which characters it may have: the same through every door. An agent, a
-//! person or a file says it; services take it by its [`Limit`] before anything is written.
+//! Limits on the length and the characters of texts that come from outside. They are the same for
+//! every interface. Agents, people and files send such texts, and services check them with their
+//! [`Limit`] before any write.
 //!
-//! Lengths are counted in characters (Unicode scalar values), as whoever wrote the text would count them. They are far above
-//! what work needs, and low enough that nobody fills the store or a model's context with one call. Ids have a grammar of their
-//! own ([`super::id`]), tokens are only compared.
+//! Lengths are counted in characters (Unicode scalar values), as people count them. The limits are
+//! far above what work needs. They are low enough that one call cannot fill the store or a model's
+//! context. Ids have a grammar of their own ([`super::id`]), and tokens are only compared.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,61 +14,66 @@ use schemars::Schema;
 use super::printable::is_reordering;
 use super::refusal::Refusal;
 
-/// One kind of text.
+/// The limit of one kind of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// As the argument, field or key is called.
+    /// The name of the argument, field or key.
     name: &'static str,
-    /// In characters.
+    /// The greatest length, in characters.
     most: usize,
     form: Form,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// No control characters at all. It is compared or found, so that nothing is dropped of it.
+    /// No control characters are allowed. The text is compared or looked up, so no character is
+    /// dropped.
     Exact,
-    /// The same for what stands in tables and logs: invisible characters that reorder text are dropped.
+    /// The same for texts in tables and logs, but invisible characters that reorder text are
+    /// dropped.
     Line,
-    /// Line feeds and tabs; other control characters, and those that reorder text, are dropped. What an agent quotes from its
-    /// terminal is full of them, and a report is worth more than they are.
+    /// Line feeds and tabs are allowed. Other control characters, and characters that reorder text,
+    /// are dropped. Quotations of agents from their terminals have many of them, and a report must
+    /// not be refused for them.
     Lines,
 }
 
-/// What is to be done, in a line.
+/// The work of a task, in one line.
 pub const TITLE: Limit = Limit::line("title", 500);
 /// The name of an agent or project.
 pub const NAME: Limit = Limit::line("name", 200);
 /// The provider that an agent is started with.
 pub const AI_TYPE: Limit = Limit::line("ai_type", 64);
-/// A path; the kernel takes no longer ones.
+/// A path. The kernel accepts no longer paths.
 pub const WORKING_DIRECTORY: Limit = Limit::exact("working_directory", 4_096);
-/// A passkey: anything that can be typed. The keeper looks for it in each line of output, also in its longest escaped form.
+/// A passkey of any characters that can be typed. The keeper looks for it in each line of output,
+/// also in its longest escaped form.
 pub const PASSKEY: Limit = Limit::exact("passkey", 1_000);
-/// All an agent needs to know of a task.
+/// All that an agent needs to know of a task.
 pub const DESCRIPTION: Limit = Limit::lines("description", 50_000);
 /// The role of an agent.
 pub const SYSTEM_PROMPT: Limit = Limit::lines("system_prompt", 50_000);
-/// Why a task is blocked.
+/// The reason why a task is blocked.
 pub const REASON: Limit = Limit::lines("reason", 4_000);
-/// What an agent did.
+/// The summary of the work of an agent.
 pub const SUMMARY: Limit = Limit::lines("summary", 20_000);
-/// What remains to be done.
+/// The work that remains.
 pub const NEXT_STEPS: Limit = Limit::lines("next_steps", 20_000);
-/// What went wrong, as older clients call a summary.
+/// The description of a failure. It is the name of older clients for a summary.
 pub const ERROR_MESSAGE: Limit = Limit::lines("error_message", 20_000);
-/// How far an agent has come.
+/// The progress of an agent.
 pub const PROGRESS: Limit = Limit::lines("progress", 20_000);
-/// What an agent found out.
+/// The findings of an agent.
 pub const FINDINGS: Limit = Limit::lines("findings", 20_000);
-/// What an agent calls a task while it makes it.
+/// The name that an agent gives to a task while it creates it.
 pub const LOCAL_ID: Limit = Limit::line("local_id", 64);
 /// A chat message.
 pub const CONTENT: Limit = Limit::lines("content", 20_000);
 /// The mark of an earlier answer.
 pub const SEEN: Limit = Limit::exact("seen", 64);
 
-/// Longest tail that is kept of an agent's output, in bytes. A longer one is no mistake: its beginning is dropped.
+/// The longest tail of an agent's output that is kept, in bytes. A longer tail is not an error: its
+/// beginning is dropped.
 pub const MAX_OUTPUT_TAIL: usize = 64 * 1024;
 
 impl Limit {
@@ -83,17 +89,18 @@ impl Limit {
         Self { name, most, form: Form::Lines }
     }
 
-    /// In characters.
+    /// Returns the greatest length, in characters.
     pub const fn most(&self) -> usize {
         self.most
     }
 
-    /// `text` as it is kept.
+    /// Returns `text` in the form that is stored.
     ///
     /// # Errors
-    /// `TooLong`; `NotOneLine` for a control character where there is to be none.
+    /// Returns `TooLong`, or `NotOneLine` for a control character that is not allowed.
     pub fn take<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, Refusal> {
-        // No character is shorter than a byte.
+        // Each character has at least one byte, so only a text with more bytes than the limit can
+        // be too long.
         if text.len() > self.most {
             let length = text.chars().count();
             if length > self.most {
@@ -109,10 +116,10 @@ impl Limit {
         }
     }
 
-    /// The same for a text that may be left out.
+    /// Does the same as [`Limit::take`] for an optional text.
     ///
     /// # Errors
-    /// As [`Limit::take`].
+    /// Returns the errors of [`Limit::take`].
     pub fn take_optional<'a>(
         &self,
         text: Option<&'a str>,
@@ -131,7 +138,7 @@ impl Limit {
         }
     }
 
-    /// The same for a text that must not be blank.
+    /// Describes the same for a text that must not be blank.
     pub fn described_as_needed(self) -> impl FnMut(&mut Schema) {
         move |schema| {
             self.described()(schema);
@@ -147,7 +154,7 @@ impl Limit {
         }
     }
 
-    /// The same for a path that must be absolute.
+    /// Describes the same for a path that must be absolute.
     pub fn described_as_absolute(self) -> impl FnMut(&mut Schema) {
         move |schema| {
             self.described()(schema);
@@ -156,19 +163,22 @@ impl Limit {
         }
     }
 
-    /// As much of `text` as is kept: for what must be taken however it is worded, as the report of a process's end.
+    /// Returns as much of `text` as is stored. It is for texts that must be accepted in any form,
+    /// such as the report of the end of a process.
     pub fn cut(&self, text: &str) -> String {
         cleaned(text).chars().take(self.most).collect()
     }
 }
 
-/// `text` without control characters other than line feeds and tabs, and without those that reorder text.
+/// Returns `text` without characters that reorder text, and without control characters other than
+/// line feeds and tabs.
 pub fn cleaned(text: &str) -> Cow<'_, str> {
     let is_dropped = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_reordering(c);
     if text.contains(is_dropped) { text.replace(is_dropped, "").into() } else { text.into() }
 }
 
-/// Returns the characters that `is_in` accepts as the ranges of a character class (ECMA 262). All of them are in the basic plane.
+/// Returns the characters that `is_in` accepts as the ranges of a character class (ECMA 262). All
+/// of them are in the basic plane.
 fn class(is_in: impl Fn(char) -> bool) -> String {
     let mut ranges: Vec<(char, char)> = Vec::new();
     for c in ('\0'..='\u{ffff}').filter(|c| is_in(*c)) {

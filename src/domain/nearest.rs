@@ -1,8 +1,8 @@
-//! Suggestions for misspelt names: the known name that is most like a given one.
+//! Suggestions for misspelt names: the known name that is most similar to a given one.
 
-/// Longer words are not compared: no name is so long.
+/// Longer words are not compared, because no name is so long.
 const MAX_BYTES: usize = 60;
-/// From this likeness on (0 to 1) a known name is suggested.
+/// The similarity (0 to 1) from which a known name is suggested.
 const MIN_LIKENESS: f64 = 0.6;
 
 /// Returns the known name that `word` was probably meant to be.

@@ -1,6 +1,7 @@
-//! What an agent is to do next: for every state of its launch, its task and its chat there is exactly one answer.
+//! Decides what an agent should do next. There is exactly one answer for every state of its launch,
+//! its task and its chat.
 //!
-//! It says what, not how long to wait for it: whoever asks waits while the answer is to wait.
+//! It does not say how long to wait. The caller waits while the answer is to wait.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,43 +11,43 @@ use super::launch::{Launch, LaunchState, ReportResult, StopReason};
 use super::notice::{Notice, NoticeDemand, NoticeKind};
 use super::task::{Task, TaskStatus};
 
-/// What an agent that works on a task is to do next.
+/// The next step of an agent that works on a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskStep {
-    /// It was told something that it hasn't looked at.
+    /// It has a notice that it has not read.
     GetNotifications,
     GetMyTask,
-    /// Work on the task itself: it has no open subtasks.
+    /// Work on the task itself, because it has no open subtasks.
     Work(TaskId),
     ExecuteSubtask(TaskId),
-    /// Have another agent begin with the subtask that is assigned to it.
+    /// Have another agent begin the subtask that is assigned to it.
     StartSubtask(TaskId),
-    /// What is left is with other agents.
+    /// The remaining work is with other agents.
     WaitForSubtasks,
     ReportCompleted(ReportResult),
-    /// Save what it has, log out and go.
+    /// Save the context, log out and exit.
     LogOut,
-    /// Go: its session is over.
+    /// Exit, because the session is over.
     Exit,
 }
 
-/// What decides about the next step of a task agent.
+/// The facts for the next step of a task agent.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskFacts<'a> {
     pub launch: &'a Launch,
-    /// What it was told and hasn't dealt with.
+    /// The notices that it was sent and has not settled.
     pub notices: &'a [Notice],
     /// The task of the launch.
     pub task: Option<&'a Task>,
-    /// What is part of the task, at every depth; below a closed one there is nothing to do.
+    /// The subtasks of the task, at every depth. Below a closed subtask there is no work.
     pub subtasks: &'a [Task],
-    /// Of the dependencies of the subtasks, those that aren't done.
+    /// The unfinished tasks that the subtasks depend on.
     pub unfinished: &'a BTreeSet<TaskId>,
-    /// Whether another task of the agent is in progress in its project.
+    /// True if another task of the agent is in progress in its project.
     pub has_other_task: bool,
 }
 
-/// The next step of a task agent.
+/// Returns the next step of a task agent.
 pub fn task_step(facts: TaskFacts<'_>) -> TaskStep {
     if !matches!(facts.launch.state, LaunchState::Running { .. }) {
         return TaskStep::Exit;
@@ -98,7 +99,8 @@ fn step_among_subtasks(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
             .filter(|part| part.parent.as_ref() == Some(of) && part.status.is_open())
             .collect()
     };
-    // Its own parts down to those without open parts of their own, and on the way those of other agents, who see to theirs.
+    // The search enters the agent's own parts, down to parts without open parts. It stops at the
+    // parts of other agents, which do the rest of those.
     let (mut own, mut others) = (Vec::new(), Vec::new());
     let mut entered = open_parts(&task.id);
     if entered.is_empty() {
@@ -114,12 +116,12 @@ fn step_among_subtasks(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
             }
         }
     }
-    // What was begun comes first, then the most urgent, then the oldest.
+    // Work that was begun comes first, then the most urgent, then the oldest.
     let order = |part: &&Task| {
         let is_begun = part.status == TaskStatus::InProgress;
         (Reverse(is_begun), Reverse(part.priority), part.created_at, part.id.clone())
     };
-    // First what others can do meanwhile.
+    // Work that others can do meanwhile comes first.
     let waiting = others
         .iter()
         .copied()
@@ -130,7 +132,7 @@ fn step_among_subtasks(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
     if let Some(next) = own.into_iter().min_by_key(order) {
         return TaskStep::ExecuteSubtask(next.id.clone());
     }
-    // A blocked one is waited for by nobody: only a person can end that.
+    // Waiting for a blocked part is useless, because only a person can unblock it.
     if others.iter().any(|part| part.status != TaskStatus::Blocked) {
         TaskStep::WaitForSubtasks
     } else {
@@ -138,38 +140,39 @@ fn step_among_subtasks(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
     }
 }
 
-/// What an agent in a chat is to do next.
+/// The next step of an agent in a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatStep {
     /// There are messages for it.
     GetPendingMessages,
     /// There is nothing to do yet.
     WaitForMessages,
-    /// Nobody has said anything for long.
+    /// The chat had no message for a long time.
     LogOut,
-    /// Go: its session is over.
+    /// Exit, because the session is over.
     Exit,
 }
 
-/// What decides about the next step of an agent in a chat.
+/// The facts for the next step of an agent in a chat.
 #[derive(Debug, Clone, Copy)]
 pub struct ChatFacts<'a> {
     pub launch: &'a Launch,
-    /// The number of the newest message that it hasn't answered, of those that it would be given now.
+    /// The number of the newest unanswered message that it would be given now.
     pub unread: Option<i64>,
     /// The number of the last message that its session was given.
     pub handed_out: i64,
-    /// Whether nobody has said anything for longer than the idle time-out.
+    /// True if the chat had no message for longer than the idle time-out.
     pub is_idle: bool,
-    /// Whether it has waited long enough with a message that it was given and hasn't answered: the answer may have been lost.
+    /// True if it has waited long enough with a message that it was given and has not answered. The
+    /// answer of the server may have been lost.
     pub is_overdue: bool,
 }
 
-/// The next step of an agent in a chat.
+/// Returns the next step of an agent in a chat.
 pub fn chat_step(facts: ChatFacts<'_>) -> ChatStep {
     match facts.launch.state {
         LaunchState::Running { .. } => {}
-        // The chat ended between two questions; the agent still has its session.
+        // The chat ended between two questions, and the agent still has its session.
         LaunchState::Stopping { reason: StopReason::ChatIdle, .. } => return ChatStep::LogOut,
         LaunchState::Starting { .. }
         | LaunchState::Stopping { .. }

@@ -1,7 +1,9 @@
-//! Notices: what an agent must be told because somebody changed its work while it was at it (seed 000).
+//! Notices tell an agent that its work was changed by another person or agent while it was working
+//! on it (seed 000).
 //!
-//! A notice belongs to one launch. It is unread, then read, then settled: by the agent's report, by the end of its launch, or
-//! because the reason for it is gone. An agent that leaves one unsettled for longer than the grace is stopped.
+//! A notice belongs to one launch. It is unread, then read, then settled. It is settled by the
+//! agent's report, by the end of its launch, or because its reason is gone. An agent that leaves a
+//! notice unsettled for longer than the grace is stopped.
 
 use super::agent::{AgentStatus, Assignment, ProjectStatus};
 use super::id::{AgentId, LaunchId, NoticeId, ProjectId, TaskId};
@@ -52,12 +54,13 @@ impl NoticeAction {
         }
     }
 
-    /// Whether it ends when the project and the agent are active again.
+    /// Returns whether the notice is obsolete when the project and the agent are active again.
     pub const fn is_a_pause(self) -> bool {
         matches!(self, Self::Paused | Self::Closed)
     }
 
-    /// What a task in progress that got this status means to its agent; `None` if it goes on.
+    /// Returns what the agent of a task in progress is told if the task gets this status; `None` if
+    /// the work continues.
     pub const fn of_status(status: TaskStatus) -> Option<Self> {
         match status {
             TaskStatus::Blocked => Some(Self::Blocked),
@@ -89,7 +92,7 @@ pub struct Notice {
     pub action: NoticeAction,
     pub demand: NoticeDemand,
     pub created_at: Timestamp,
-    /// When the agent first asked for it.
+    /// The time when the agent first asked for it.
     pub read_at: Option<Timestamp>,
     pub settled_at: Option<Timestamp>,
     pub revision: i64,
@@ -100,13 +103,14 @@ impl Notice {
         self.settled_at.is_none()
     }
 
-    /// When the patience with it began; reading it begins the patience once more, and once only. `None`: it is not waited for.
+    /// Returns the time when the grace for it began. Reading it begins the grace once more, but
+    /// only once. `None` if no action of the agent is awaited.
     pub fn waited_for_since(&self) -> Option<Timestamp> {
         let is_waited_for = self.is_open() && self.demand == NoticeDemand::End;
         is_waited_for.then(|| self.read_at.unwrap_or(self.created_at))
     }
 
-    /// The agent has it.
+    /// Returns the notice after the agent read it.
     pub fn read(self, at: Timestamp) -> Self {
         let settled_at = match self.demand {
             NoticeDemand::Read => self.settled_at.or(Some(at)),
@@ -120,15 +124,15 @@ impl Notice {
     }
 }
 
-/// A change of somebody's work, made by somebody else.
+/// A change of an agent's work that it did not make itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkChange {
-    /// A task is not what it was.
+    /// A task was changed.
     Task {
         before: Box<Task>,
         after: Box<Task>,
     },
-    /// The agent doesn't belong to the project any more.
+    /// The agent does not belong to the project any more.
     Unassigned(Assignment),
     Project {
         project: ProjectId,
@@ -140,19 +144,19 @@ pub enum WorkChange {
     },
 }
 
-/// What a change means to a launch.
+/// The effect of a change on a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
     /// Its agent must be told.
     Tell { task: Option<TaskId>, action: NoticeAction, demand: NoticeDemand },
-    /// What it was told of the task is not so any more.
+    /// An earlier notice about the task is obsolete.
     TakeBackTask(TaskId),
-    /// It need not rest any more.
+    /// An earlier notice about a pause is obsolete.
     TakeBackPause,
 }
 
 impl WorkChange {
-    /// Whether the chat of `launch` can't go on.
+    /// Returns whether the change ends the chat of `launch`.
     pub fn ends_chat(&self, launch: &Launch) -> bool {
         if matches!(self, Self::Task { .. }) {
             return false;
@@ -164,7 +168,8 @@ impl WorkChange {
         matches!(self.means(&as_if_at_work), Some(Meaning::Tell { task: None, .. }))
     }
 
-    /// What this means to `launch`, if anything. Only task launches are told: a chat is not at work.
+    /// Returns the effect of this change on `launch`, if any. Only task launches are told, because
+    /// a chat is not work on a task.
     pub fn means(&self, launch: &Launch) -> Option<Meaning> {
         let stop = |action| Meaning::Tell { task: None, action, demand: NoticeDemand::End };
         if launch.key.purpose != Purpose::Task || !launch.is_open() {

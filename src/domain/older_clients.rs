@@ -1,4 +1,5 @@
-//! What older clients leave unsaid (seed 004, "後方互換性"): which project they mean, and which launch.
+//! Fills in what older clients do not send (seed 004, "後方互換性"): the project and the launch that
+//! they mean.
 
 use super::agent::ProjectStatus;
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId};
@@ -7,8 +8,9 @@ use super::pair::{Backoff, PairFacts, StartReason};
 use super::refusal::Refusal;
 use super::time::Timestamp;
 
-/// Which of an agent's pairs a `should_start` without a project is about: one that may start, the one whose work waits longest;
-/// else the one that says most about why none does. `None` without pairs.
+/// Returns the pair of an agent that a `should_start` without a project is about. It is the pair
+/// that may start and whose work waits longest. If none may start, it is the pair with the most
+/// informative reason. `None` without pairs.
 pub fn pair_to_start(pairs: Vec<PairFacts>, backoff: Backoff, now: Timestamp) -> Option<PairFacts> {
     let rank = |pair: &PairFacts| match pair.reason(backoff, now) {
         StartReason::Ready => 0,
@@ -35,8 +37,9 @@ pub fn pair_to_start(pairs: Vec<PairFacts>, backoff: Backoff, now: Timestamp) ->
     pairs.into_iter().min_by_key(|pair| (rank(pair), is_idle(pair), pair.waiting_since))
 }
 
-/// Which of an agent's pairs an `authenticate` without a project is about: the one whose launch is starting, else the one whose
-/// work waits longest, one that nobody works on first; else the only one there is. `None` if nothing tells them apart.
+/// Returns the pair of an agent that an `authenticate` without a project is about. A pair whose
+/// launch is starting comes first. Next is the pair whose work waits longest, and pairs without an
+/// open launch come first. Otherwise it is the only pair. `None` if the choice is ambiguous.
 pub fn pair_to_enter(pairs: Vec<PairFacts>) -> Option<PairFacts> {
     let rank = |pair: &PairFacts| match pair.open.as_ref().map(|open| &open.state) {
         Some(LaunchState::Starting { .. }) => 0,
@@ -56,30 +59,31 @@ fn is_idle(pair: &PairFacts) -> bool {
     !is_active || pair.waiting_since.is_none()
 }
 
-/// The launch that a report without a launch id is about.
+/// The facts that identify the launch of a report without a launch id.
 #[derive(Debug, Clone, Copy)]
 pub struct ReportedBy<'a> {
     pub agent: &'a AgentId,
     pub project: &'a ProjectId,
-    /// The process that ended, where the client says so.
+    /// The process that ended, if the client reports it.
     pub pid: Option<i32>,
-    /// Who reports, where it gave its name.
+    /// The coordinator that reports, if it gave its name.
     pub coordinator: Option<&'a CoordinatorId>,
 }
 
-/// Finds it among the launches of the pair. If none is open, the agent may have ended its launch by its own report, which its client
-/// doesn't know. A launch whose process is known is meant by that process and no other; one whose
-/// process nobody told of is meant only by a client that could have started it: a pair that another coordinator keeps must not
-/// be freed while its agent lives.
+/// Finds the launch of the report among the launches of the pair. If none is open, the agent may
+/// have ended its launch by its own report, which its client does not know. A launch with a known
+/// process matches only a report about that process. A launch without a known process matches only
+/// a client that could have started it. Otherwise a pair that another coordinator keeps could be
+/// freed while its agent lives.
 ///
 /// # Errors
-/// [`Refusal::NoOpenLaunch`] and [`Refusal::AmbiguousLaunch`].
+/// Returns [`Refusal::NoOpenLaunch`] or [`Refusal::AmbiguousLaunch`].
 pub fn launch_to_report(launches: &[Launch], by: ReportedBy<'_>) -> Result<LaunchId, Refusal> {
     let of_pair = || {
         let is_of_pair = |l: &&Launch| l.key.agent == *by.agent && l.key.project == *by.project;
         launches.iter().filter(is_of_pair).filter(|launch| launch.is_reported_by(by.coordinator))
     };
-    // An ended one, too: a report may be repeated.
+    // An ended launch counts, too, because a report may be repeated.
     let of_process = of_pair().filter(|launch| by.pid.is_some() && launch.pid == by.pid);
     if let Some(launch) = of_process.max_by_key(|launch| (launch.is_open(), launch.claimed_at)) {
         return Ok(launch.id.clone());

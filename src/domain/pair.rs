@@ -1,4 +1,4 @@
-//! What is remembered of a key between its launches, and the facts by which it is decided whether it may start.
+//! The record of a key between its launches, and the facts that decide whether it may start.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,25 +13,28 @@ use super::launch::{LaunchState, Verdict};
 use super::time::Timestamp;
 use super::words::words;
 
-/// What outlives the launches of a key.
+/// The facts that outlive the launches of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairRecord {
     pub key: InstanceKey,
-    /// A person stopped it: no start until `resume`, or until a task of it is set in progress again.
+    /// The time when a person stopped it. It does not start until `resume`, or until one of its
+    /// tasks is set in progress again.
     pub held_since: Option<Timestamp>,
-    /// Failures in a row since the last success, or since a person said to try again.
+    /// Failures in a row since the last success, or since a person asked to try again.
     pub n_failures: u32,
     pub last_end_at: Option<Timestamp>,
-    /// When it failed lately, the oldest first; as many as the start limit counts.
+    /// The times of recent failures, the oldest first. At most as many are kept as the start limit
+    /// counts.
     pub failed_at: Vec<Timestamp>,
-    /// It failed too often in too short a time: no start until `resume`, or until a task of it is set in progress again.
+    /// The time when it was suspended, because it failed too often in too short a time. It does not
+    /// start until `resume`, or until one of its tasks is set in progress again.
     pub suspended_since: Option<Timestamp>,
-    /// It is suspended because it can't work as it is configured.
+    /// True if it is suspended because it cannot work as it is configured.
     pub is_misconfigured: bool,
-    /// Since when somebody wants it started although no task says so (seed 003, PendingAgentPurpose). Ends when its agent
-    /// authenticates, not when a start fails.
+    /// The time when a start was first wanted although no task needs it (seed 003,
+    /// PendingAgentPurpose). The wish ends when the agent authenticates, not when a start fails.
     pub wanted_since: Option<Timestamp>,
-    /// The number of the last chat message that its agent has answered; 0 before the first.
+    /// The number of the last chat message that its agent has answered; 0 before the first one.
     pub read_up_to: i64,
     pub revision: i64,
 }
@@ -52,8 +55,9 @@ impl PairRecord {
         }
     }
 
-    /// After the end of a launch that began at `claimed_at`: a failure adds to the row, anything else breaks it, and so does a
-    /// run that was stable before it failed.
+    /// Returns the record after the end of a launch that began at `claimed_at`. A failure adds to
+    /// the failures in a row, and a good end resets them. A failure after a stable run begins a new
+    /// row. A failure of the account changes nothing.
     pub fn after_end(
         self,
         verdict: Verdict,
@@ -70,7 +74,7 @@ impl PairRecord {
                     ..self
                 };
             }
-            // It waits for its account, and no longer than that.
+            // The pair waits for its account, and no longer than that.
             Verdict::AccountFailed => return self,
             Verdict::Failure => false,
             Verdict::Misconfigured => true,
@@ -78,7 +82,7 @@ impl PairRecord {
         let was_stable = at.since(claimed_at) >= limit.interval;
         let n_failures = if was_stable { 1 } else { self.n_failures.saturating_add(1) };
         let mut failed_at = self.failed_at;
-        // What lies in the future was written by a clock that was wrong.
+        // Times in the future were written by a wrong clock.
         failed_at
             .retain(|earlier| *earlier <= at && at.since(*earlier) < limit.interval && !was_stable);
         failed_at.push(at);
@@ -101,27 +105,28 @@ impl PairRecord {
         Self { held_since: self.held_since.or(Some(at)), ..self }
     }
 
-    /// Somebody wants it started.
+    /// Returns the record after a start was wanted.
     pub fn wanted(self, at: Timestamp) -> Self {
         Self { wanted_since: self.wanted_since.or(Some(at)), ..self }
     }
 
-    /// Nobody wants it started any more, or it came.
+    /// Returns the record after the wish for a start ended or was fulfilled.
     pub fn unwanted(self) -> Self {
         Self { wanted_since: None, ..self }
     }
 
-    /// Its agent has answered all messages up to this one.
+    /// Returns the record after its agent answered all messages up to this one.
     pub fn answered(self, up_to: i64) -> Self {
         Self { read_up_to: self.read_up_to.max(up_to), ..self }
     }
 
-    /// Whether what is remembered could start something: a chat that nobody wants is no coordinator's business.
+    /// Returns whether the record could lead to a start. Coordinators ignore a chat that is not
+    /// wanted.
     pub fn concerns_coordinators(&self) -> bool {
         self.key.purpose == Purpose::Task || self.wanted_since.is_some()
     }
 
-    /// A person said to try again.
+    /// Returns the record after a person asked to try again.
     pub fn released(self) -> Self {
         let (n_failures, failed_at) = (0, Vec::new());
         Self {
@@ -135,17 +140,18 @@ impl PairRecord {
     }
 }
 
-/// How many failures in how short a time suspend a pair.
+/// The number of failures within a time that suspends a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartLimit {
-    /// 0: any number.
+    /// The number of failures; 0 for no limit.
     pub failures: usize,
-    /// A run that lasted this long was stable.
+    /// The time within which failures count. A run that lasted this long was stable.
     pub interval: Duration,
 }
 
-/// How long a pair waits after failures: `initial`, doubled by each further one, and up to a quarter more, which is always the same for
-/// one pair, so that pairs that failed together don't start together. The whole wait is at most `max`.
+/// The time that a pair waits after failures. It is `initial`, doubled by each further failure,
+/// plus up to a quarter. The addition is always the same for one pair, so that pairs that failed
+/// together do not start together. The whole wait is at most `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     pub initial: Duration,
@@ -163,8 +169,9 @@ impl Backoff {
         }
     }
 
-    /// When `pair` may start again; `None` if it may at once, also when its last end lies in the future: the clock was wrong
-    /// then or is now, and a pair must not wait for a year because of it.
+    /// Returns the time when `pair` may start again; `None` if it may start at once. If its last
+    /// end lies in the future, it may start at once, too. The clock was wrong then or is wrong now,
+    /// and a pair must not wait for a year because of it.
     pub fn until(self, pair: &PairRecord, now: Timestamp) -> Option<Timestamp> {
         let ended = pair.last_end_at.filter(|ended| pair.n_failures > 0 && *ended <= now)?;
         let wait = jittered(self.delay(pair.n_failures), &pair.key).min(self.max);
@@ -172,7 +179,8 @@ impl Backoff {
     }
 }
 
-/// Up to a quarter longer, by a hash (FNV-1a) of the key: chance would need a source, and plans are made from facts alone.
+/// Returns the delay plus up to a quarter, by a hash (FNV-1a) of the key. Random numbers would need
+/// a source, and plans are made from facts alone.
 fn jittered(delay: Duration, key: &InstanceKey) -> Duration {
     let hash = key.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -181,27 +189,28 @@ fn jittered(delay: Duration, key: &InstanceKey) -> Duration {
     delay + delay * permille / 1000
 }
 
-/// The open launch of a key, as far as the question of its start goes.
+/// The facts of the open launch of a key that its start depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenLaunch {
     pub id: LaunchId,
     pub state: LaunchState,
 }
 
-/// Everything by which it is decided whether a key may start; read in one go.
+/// All facts that decide whether a key may start. They are read together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairFacts {
     pub key: InstanceKey,
-    /// `None`: no such agent.
+    /// The agent; `None` if it does not exist.
     pub agent: Option<(AgentStatus, String)>,
-    /// `None`: no such project.
+    /// The project; `None` if it does not exist.
     pub project: Option<(ProjectStatus, PathBuf)>,
     pub is_assigned: bool,
-    /// Since when there is work: for a task, the oldest task in progress; for a chat, the wish for one. `None`: there is none.
+    /// The time when the work began. For a task pair it is that of the oldest task in progress, for
+    /// a chat pair that of the wish for a chat. `None` if there is no work.
     pub waiting_since: Option<Timestamp>,
     pub open: Option<OpenLaunch>,
     pub record: PairRecord,
-    /// Of the agent's provider.
+    /// The account of the agent's provider.
     pub account: Account,
     pub is_paused: bool,
 }
@@ -249,7 +258,8 @@ words! {
     }
 }
 
-/// A key with work and without an open launch, as its server judges it: what a coordinator needs to know to start it.
+/// A key with work and without an open launch, as its server judges it. It has all that a
+/// coordinator needs to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     #[serde(flatten)]
@@ -257,12 +267,13 @@ pub struct Candidate {
     pub ai_type: String,
     pub working_directory: PathBuf,
     pub waiting_since: Timestamp,
-    /// [`StartReason::Ready`], or what keeps it from starting.
+    /// [`StartReason::Ready`], or the reason that keeps it from starting.
     pub reason: StartReason,
-    /// When the reason is over, where that is known.
+    /// The time when the reason is over, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Its start is to show whether the account of its provider works again: one is enough.
+    /// True if its start is to show whether the account of its provider works again. One such start
+    /// is enough.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_probe: bool,
 }
@@ -273,7 +284,7 @@ impl StartReason {
         matches!(self, Self::Unknown | Self::NotAssigned | Self::Inactive)
     }
 
-    /// Whether coordinators give this reason, and not their server.
+    /// Returns whether coordinators give this reason, and not their server.
     pub const fn is_of_coordinator(self) -> bool {
         matches!(
             self,
@@ -290,7 +301,8 @@ impl StartReason {
 }
 
 impl PairFacts {
-    /// The facts judged; `None` where there is no work, or no such agent or project.
+    /// Returns the candidate that the facts describe. `None` if there is no work, or if the agent
+    /// or the project does not exist.
     pub fn candidate(self, backoff: Backoff, now: Timestamp) -> Option<Candidate> {
         let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
         let (reason, until) =
@@ -309,13 +321,13 @@ impl PairFacts {
         })
     }
 
-    /// The first rule that keeps this key from starting, or [`StartReason::Ready`].
+    /// Returns the first reason that keeps this key from starting, or [`StartReason::Ready`].
     pub fn reason(&self, backoff: Backoff, now: Timestamp) -> StartReason {
         let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
         keeping.map_or(StartReason::Ready, |ruling| ruling.reason)
     }
 
-    /// Every rule in its order: what it says of this key.
+    /// Returns the ruling of every rule on this key, in the order of the rules.
     pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 11] {
         let ruling = |reason, keeps| Ruling { reason, keeps, until: None };
         let is_active =
@@ -351,14 +363,14 @@ impl PairFacts {
     }
 }
 
-/// What one rule says of a key.
+/// The decision of one rule about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ruling {
     /// The rule, by the reason that it gives.
     pub reason: StartReason,
-    /// Whether it keeps the key from starting.
+    /// True if it keeps the key from starting.
     pub keeps: bool,
-    /// When that is over, where that is known.
+    /// The time when that is over, if it is known.
     pub until: Option<Timestamp>,
 }
 

@@ -1,40 +1,43 @@
-//! Decides what the process at the other end of a Unix socket may be trusted with, from its user and its ancestors. The
-//! operating system is read elsewhere.
+//! Decides how far the process at the other end of a Unix socket is trusted, from its user and its
+//! ancestors. Other code reads the operating system.
 //!
-//! An operator is a process of the daemon's user or of root that is outside every agent. This must be seen: the chain of
-//! ancestors must lead up to the first process of the system, or to a process of another user. Everything else is an agent.
-//! Any process can give itself any name, so a name only ever takes rights away. Which launch an agent belongs to is decided by
-//! the identities of its ancestors, never by a name.
+//! An operator is a process of the daemon's user or of root that is outside every agent. This must
+//! be seen: the chain of ancestors must lead up to the first process of the system, or to a process
+//! of another user. Every other process is an agent. Any process can give itself any name, so a
+//! name only ever takes rights away. The identities of its ancestors decide which launch an agent
+//! belongs to, never a name.
 
 use std::collections::BTreeSet;
 
 use super::instance::SHIM_COMM;
 
-/// A process. The pid alone belongs to another process later.
+/// The identity of a process. The pid alone may belong to another process later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId {
     pub pid: i32,
-    /// When it started, in the unit of the operating system.
+    /// The start time, in the unit of the operating system.
     pub start_ticks: u64,
 }
 
-/// Which program a process executes.
+/// The program that a process executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executable {
-    /// This one.
+    /// This program.
     Ours,
     Other,
-    /// The system does not tell. Daemons and shims keep theirs from other processes of their user.
+    /// The system does not tell it. Daemons and shims hide their executable from other processes of
+    /// their user.
     Unreadable,
 }
 
-/// A process of a chain of ancestors.
+/// A process in a chain of ancestors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ancestor {
     pub id: ProcessId,
-    /// Any bytes: the process chooses them, and the kernel cuts them.
+    /// The name as any bytes. The process chooses them, and the kernel cuts them.
     pub name: Vec<u8>,
-    /// Whether its real user is the daemon's or root. Needs to be known only for a process that has the name of a shim.
+    /// True if its real user is the daemon's or root. It must be known only for a process that has
+    /// the name of a shim.
     pub is_of_daemons_user: bool,
     pub executable: Executable,
 }
@@ -46,7 +49,7 @@ impl Ancestor {
     }
 }
 
-/// What one look at a process shows.
+/// The result of one look at a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sight {
     Seen {
@@ -63,31 +66,33 @@ pub enum Sight {
     Gone,
 }
 
-/// Where a chain of ancestors ends.
+/// The end of a chain of ancestors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Top {
-    /// At a process without a parent.
+    /// The chain ends at a process without a parent.
     Root,
-    /// Below a process of another user, which cannot be read.
+    /// The chain ends below a process of another user, which cannot be read.
     OtherUser,
     /// The next process could not be read, or the chain changed again and again.
     Unknown,
 }
 
-/// A process and what is above it.
+/// A process and its ancestors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ancestry {
     /// The process first, then its parent, and so on.
     pub chain: Vec<Ancestor>,
     pub top: Top,
-    /// The leaders of the sessions of these processes, if orphans do not stay below their shim.
+    /// The leaders of the sessions of these processes. They are needed if orphans do not stay below
+    /// their shim.
     pub session_leaders: Vec<Ancestor>,
-    /// Whether one of these processes has the mark of an agent, if orphans do not stay below their shim.
+    /// True if one of these processes has the mark of an agent. It is needed if orphans do not stay
+    /// below their shim.
     pub is_marked: bool,
 }
 
 impl Ancestry {
-    /// Nothing is known of the process.
+    /// The ancestry of a process of which nothing is known.
     pub const UNKNOWN: Self = Self {
         chain: Vec::new(),
         top: Top::Unknown,
@@ -96,7 +101,7 @@ impl Ancestry {
     };
 }
 
-/// Whose process connected.
+/// The user of the process that connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerUser {
     /// The daemon's user, or root.
@@ -106,7 +111,7 @@ pub enum PeerUser {
     Other,
 }
 
-/// What a process may be trusted with.
+/// The rights of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     Operator,
@@ -114,7 +119,7 @@ pub enum Standing {
     Stranger,
 }
 
-/// Daemons of this program, as far as the deciding daemon knows them.
+/// The daemons of this program, as far as the deciding daemon knows them.
 #[derive(Debug, Clone, Copy)]
 pub struct Daemons<'a> {
     /// The deciding daemon.
@@ -126,7 +131,8 @@ pub struct Daemons<'a> {
 }
 
 impl Daemons<'_> {
-    /// Returns whether the process is a daemon, or cannot be told from one. The children of a killed shim fall to its daemon.
+    /// Returns whether the process is a daemon, or cannot be distinguished from one. The children
+    /// of a killed shim become children of its daemon.
     fn include(&self, process: &Ancestor) -> bool {
         let is_known = process.id == self.own || self.coordinators.contains(&process.id);
         is_known
@@ -143,7 +149,7 @@ pub fn standing(user: PeerUser, ancestry: &Ancestry, daemons: Daemons<'_>) -> St
     match user {
         PeerUser::Daemon if is_outside_agents(ancestry, daemons) => Standing::Operator,
         PeerUser::Daemon => Standing::Agent,
-        // Everything of such a user that is not below a shim of the daemon is that user's own.
+        // A process of such a user that is not below a shim of the daemon belongs to that user.
         PeerUser::OfAgents if outermost_shim(ancestry).is_some() => Standing::Agent,
         PeerUser::OfAgents | PeerUser::Other => Standing::Stranger,
     }
@@ -160,8 +166,8 @@ fn is_outside_agents(ancestry: &Ancestry, daemons: Daemons<'_>) -> bool {
     is_whole && !is_below_shim && !is_below_daemon && !is_marked
 }
 
-/// The last process of the chain that looks like a shim of the daemon. An agent can put others that look like one below its shim,
-/// and none above it.
+/// Returns the last process of the chain that looks like a shim of the daemon. An agent can put
+/// processes that look like one below its shim, but not above it.
 pub fn outermost_shim(ancestry: &Ancestry) -> Option<ProcessId> {
     let is_shim = |process: &&Ancestor| process.is_named_like_shim() && process.is_of_daemons_user;
     ancestry.session_leaders.iter().chain(&ancestry.chain).rfind(is_shim).map(|process| process.id)

@@ -1,7 +1,9 @@
-//! The heart: from what is seen to what is to be done. The whole policy of who runs is the function [`plan`].
+//! The decisions of a coordinator. The function [`plan`] is the whole policy on which agents run:
+//! it takes a snapshot and returns the actions.
 //!
-//! The plan names every detail and acting makes no choices; a cycle that died half-way is mended by the next one, because
-//! everything in the plan can be done twice. Reconciling (what started, exited, ended, is to stop) comes before starts.
+//! The plan names every detail, and acting makes no choices. Everything in the plan can be done
+//! twice, so the next cycle repairs a cycle that stopped half-way. Reconciling (processes that
+//! started, exited, ended, or are to stop) comes before starts.
 
 pub mod gates;
 pub mod silence;
@@ -23,54 +25,56 @@ use gates::{Closed, Resources};
 use silence::{SilenceLimits, is_long, silence};
 use slots::Slots;
 
-/// The limits a coordinator keeps.
+/// The limits that a coordinator enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most instances at the same time, those that start and those that are being ended included.
+    /// The greatest number of instances at the same time. Instances that start or are being ended
+    /// count, too.
     pub max_concurrent: usize,
-    /// Most of them in one project; `None`: any number.
+    /// The greatest number of instances in one project; `None` allows any number.
     pub per_project: Option<usize>,
-    /// Most of one agent.
+    /// The greatest number of instances of one agent.
     pub per_agent: Option<usize>,
-    /// Most of one provider (`ai_type`).
+    /// The greatest number of instances of one provider (`ai_type`).
     pub per_provider: Option<usize>,
-    /// So many of `max_concurrent` are never taken by tasks.
+    /// The number of slots of `max_concurrent` that tasks never take.
     pub chat_reserve: usize,
-    /// Longest time from a report to the stop ladder.
+    /// The longest time from a report to the stop ladder.
     pub linger: Duration,
-    /// From the start of an agent to its stop; `None`: as long as it likes.
+    /// The longest time from the start of an agent to its stop; `None` sets no limit.
     pub max_runtime: Option<Duration>,
-    /// From the last sign of life of an agent to its stop.
+    /// The longest time from the last sign of life of an agent to its stop.
     pub silence: SilenceLimits,
-    /// Least free space on the file system of the state directory for a start, in bytes.
+    /// The least free space on the file system of the state directory for a start, in bytes.
     pub min_free_disk: Option<u64>,
-    /// Least free memory for a start, in bytes.
+    /// The least free memory for a start, in bytes.
     pub min_free_memory: Option<u64>,
-    /// As its server says: the same as `max_runtime`, of an agent with a session.
+    /// The server's limit that corresponds to `max_runtime`, for an agent with a session.
     pub session_maximum: Option<Duration>,
-    /// As its server says: how long an agent may take to authenticate.
+    /// The server's limit on the time that an agent may take to authenticate.
     pub start_timeout: Option<Duration>,
 }
 
-/// What clocks that nobody sets show of an instance.
+/// Times of an instance, measured by clocks that cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Elapsed {
-    /// How long it has for its start, if it is starting.
+    /// The time that is left for its start, if it is starting.
     pub until_deadline: Option<Duration>,
-    /// How long its agent runs; `None` before it does.
+    /// The time that its agent has run; `None` before the agent runs.
     pub ran: Option<Duration>,
-    /// How long ago it printed anything, or its children were seen at work; `None` where nobody listens.
+    /// The time since it printed anything, or its children were seen at work; `None` if its output
+    /// is not watched.
     pub quiet: Option<Duration>,
-    /// Whether its output is a stream of events.
+    /// True if its output is a stream of events.
     pub is_stream: bool,
-    /// How long it is known to be silent for too long.
+    /// The time since it was first found silent for too long.
     pub suspected: Option<Duration>,
-    /// How long it has until the stop ladder, if it is to be stopped.
+    /// The time that is left until the stop ladder, if it is to be stopped.
     pub until_ladder: Option<Duration>,
 }
 
 impl Limits {
-    /// No limit but one.
+    /// Returns limits of which only `max_concurrent` restricts starts.
     pub const fn of(max_concurrent: usize, linger: Duration) -> Self {
         Self {
             max_concurrent,
@@ -89,34 +93,36 @@ impl Limits {
     }
 }
 
-/// Everything a plan is made from. `instances` must have been read before `startable` and `launches`: what was claimed is
-/// then never missing from the launches while its process is seen.
+/// All facts that a plan is made from. `instances` must have been read before `startable` and
+/// `launches`. Then a launch that was claimed is never missing from the launches while its process
+/// is seen.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub now: Timestamp,
     pub coordinator: CoordinatorId,
     /// Keys with work and without an open launch.
     pub startable: Vec<Candidate>,
-    /// Open launches: all of this coordinator, and whoever else's the server shows.
+    /// Open launches: all of this coordinator, and those of other coordinators that the server
+    /// shows.
     pub launches: Vec<LaunchFacts>,
     /// This coordinator's own processes.
     pub instances: Vec<Instance>,
-    /// How long they last, of those that live.
+    /// The times of the instances that live.
     pub elapsed: BTreeMap<LaunchId, Elapsed>,
-    /// Those whose login the model's service refuses, as their agents say.
+    /// The launches whose login the model's service refuses, as their agents report.
     pub refused: BTreeSet<LaunchId>,
     pub limits: Limits,
     pub free: Resources,
 }
 
-/// One thing to do. Doing it twice is the same as once.
+/// One action. Doing it twice has the same effect as doing it once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Tell the server about a process.
+    /// Report a process to the server.
     Report { launch: LaunchId, report: ProcessReport },
-    /// The server knows the end: the instance folder may go.
+    /// Remove the instance folder, because the server knows the end.
     Forget { launch: LaunchId },
-    /// Let the keeper know that the agent authenticated.
+    /// Tell the keeper that the agent authenticated.
     MarkAuthenticated { launch: LaunchId },
     /// Tell the server that the launch is to be ended.
     WantStop { launch: LaunchId, reason: StopReason },
@@ -126,34 +132,34 @@ pub enum Action {
     Start { key: InstanceKey, ai_type: String, working_directory: PathBuf },
 }
 
-/// What a coordinator tells the server about a process of its own.
+/// The report of a coordinator to the server about one of its own processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessReport {
     Started {
         pid: i32,
         at: Timestamp,
-        /// By which a server on the same machine knows the agents of the launch.
+        /// The shim by which a server on the same machine recognizes the agents of the launch.
         shim: Option<ShimIdentity>,
     },
-    /// The leader is gone.
+    /// The leader has ended.
     Exited { exit: ExitStatus },
     /// The tree is empty.
     Ended { end: ProcessEnd, at: Timestamp },
 }
 
-/// A start that has to wait, and why.
+/// A start that has to wait, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deferred {
     #[serde(flatten)]
     pub key: InstanceKey,
     pub reason: StartReason,
-    /// When the reason is over, where that is known.
+    /// The time when the reason is over, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The figures behind it, where there are any.
+    /// The figures behind the reason, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Other limits that a start of it would exceed.
+    /// Other limits that the start would exceed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<StartReason>,
 }
@@ -165,12 +171,13 @@ impl Deferred {
     }
 }
 
-/// What to do now, what waits, and when to look again at the latest.
+/// The actions to take now, the starts that wait, and the latest time of the next look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     pub actions: Vec<Action>,
     pub deferred: Vec<Deferred>,
-    /// Agents that have been silent for long, and how long: people are warned before these are ended.
+    /// Agents that have been silent for long, with the length of their silence. People are warned
+    /// before these agents are ended.
     pub silent: Vec<(LaunchId, Duration)>,
     pub wake_at: Option<Timestamp>,
 }
@@ -181,7 +188,7 @@ impl Plan {
     }
 }
 
-/// Why a claim of ours has no process.
+/// The reason that is reported if one of our claims has no process.
 const DIED_BEFORE_SPAWN: &str =
     "the daemon died before the spawn, or never heard that its claim was granted";
 
@@ -201,7 +208,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Brings the server's view of a launch and its process together.
+/// Reconciles the server's view of a launch with its process.
 fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, plan: &mut Plan) {
     let id = &launch.id;
     let report = |report| Action::Report { launch: id.clone(), report };
@@ -220,7 +227,8 @@ fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, pla
     {
         plan.actions.push(report(ProcessReport::Started { pid, at, shim: instance.shim.clone() }));
     }
-    // Its keeper was told by a daemon in a hurry, or by its own fuse. Before the end is reported: it is judged by its reason.
+    // A daemon that was shutting down, or its own fuse, told its keeper to stop it. This is
+    // reported before the end, because the end is judged by its reason.
     if let (Some(reason), LaunchState::Starting { .. } | LaunchState::Running { .. }) =
         (instance.stop, &launch.state)
     {
@@ -253,7 +261,7 @@ fn keep_going_or_stop(
         LaunchState::Starting { deadline } => {
             let by_steady_clock = elapsed.and_then(|elapsed| elapsed.until_deadline);
             let left = by_steady_clock.unwrap_or_else(|| deadline.since(now));
-            // An agent without its model never authenticates here.
+            // An agent whose model refuses its login never authenticates here.
             if left.is_zero() || snapshot.refused.contains(id) {
                 plan.actions.push(Action::WantStop {
                     launch: id.clone(),
@@ -267,7 +275,8 @@ fn keep_going_or_stop(
         LaunchState::Stopping { reason, ladder_at } => {
             let by_steady_clock = elapsed.and_then(|elapsed| elapsed.until_ladder);
             let by_wall_clock = || Some(ladder_at.since(now)).filter(|left| *left <= limits.linger);
-            // None: further away than anybody would wait, as the clock was set back meanwhile.
+            // `None` means a time further away than any wait, because the clock was set back
+            // meanwhile.
             let left = by_steady_clock.or_else(by_wall_clock).unwrap_or_default();
             if !left.is_zero() {
                 plan.wake(now + left);
@@ -287,20 +296,23 @@ fn keep_going_or_stop(
                 .map(|(lasted, _)| (id.clone(), lasted)),
         );
         match time_left(launch, elapsed, limits) {
-            // At once, and told to the server then: one that doesn't answer gives nobody more time.
+            // The agent is stopped at once, and the server is told afterwards. A server that does
+            // not answer must not delay the stop.
             Err(reason) => plan.actions.push(Action::Stop { launch: id.clone(), reason }),
             Ok(Some(left)) => plan.wake(now + left),
             Ok(None) => {}
         }
     }
-    // While nobody can tell the server which process it is, its claim may lapse: the fuse must burn by then.
+    // If the server cannot be told which process it is, its claim may lapse. The fuse must end it
+    // by then, so the keeper is not told yet.
     let is_known = launch.pid.is_some() || !matches!(instance.phase, Phase::Starting);
     if launch.is_authenticated && !instance.is_marked_authenticated && is_known {
         plan.actions.push(Action::MarkAuthenticated { launch: id.clone() });
     }
 }
 
-/// How long an agent has until the first limit of time that it has any; the one that is over.
+/// Returns the time until the first limit that the agent reaches. Returns the reason as an error if
+/// a limit is over.
 fn time_left(
     launch: &LaunchFacts,
     elapsed: Elapsed,
@@ -323,7 +335,8 @@ fn time_left(
     }
 }
 
-/// The server doesn't know the launch, or knows it as ended: what lives of it must go, whatever the server says.
+/// Removes an instance whose launch the server does not know, or knows as ended. Its living
+/// processes are stopped, regardless of the server.
 fn disown(instance: &Instance, plan: &mut Plan) {
     let launch = instance.launch.clone();
     if !instance.is_live() {
@@ -349,10 +362,11 @@ fn report_claims_without_process(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Fills the free slots, those for chats first: each with a key of the project that has the fewest, the longest waiting first.
+/// Fills the free slots, those for chats first. Each slot goes to a key of the project with the
+/// fewest slots, the longest waiting first.
 fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     let mut live: BTreeSet<&InstanceKey> = BTreeSet::new();
-    // Most plans are made while nobody is, and a fleet is long.
+    // Most plans are made while no key is ready, and a fleet is long.
     if snapshot.startable.iter().any(|candidate| candidate.reason == StartReason::Ready) {
         let instances = snapshot.instances.iter().filter(|instance| instance.is_live());
         live = instances.map(|instance| &instance.key).collect();
@@ -361,7 +375,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     let mut tasks = Waiting::new();
     for candidate in &snapshot.startable {
         let reason = match candidate.reason {
-            // A process of ours lives, whatever the server says.
+            // A process of ours lives, so the key is not free, although the server says so.
             StartReason::Ready if live.contains(&candidate.key) => StartReason::Stopping,
             reason => reason,
         };
@@ -397,7 +411,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             if let Some(reason) = slots.keeping_all(purpose) {
                 break reason;
             }
-            // Whatever keeps one now keeps it for the rest of this plan: slots are only taken.
+            // A limit that refuses a start now refuses it for the rest of this plan, because slots
+            // are only taken.
             let Some(next) = queue.take_fairest() else {
                 break StartReason::NoFreeSlot;
             };
@@ -435,14 +450,15 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Between two looks at a gate that is closed: nothing announces that it opens.
+/// The time between two looks at a closed gate. No event announces that a gate opens.
 const GATE_PAUSE: Duration = Duration::from_secs(10);
 
-/// By project, the longest waiting last.
+/// Candidates by project, the longest waiting last.
 type Waiting<'a> = BTreeMap<&'a ProjectId, Vec<&'a Candidate>>;
 
-/// Who is next. Each project with a candidate stands in line once, as its slots and its longest waiting one put it: a look at all of
-/// them for each start would make a plan of thousands that are put off take seconds.
+/// The order of the candidates. Each project with a candidate has one place in line, by its slots
+/// and its longest waiting candidate. If each start looked at all candidates, a plan that puts off
+/// thousands of them would take seconds.
 struct Queue<'a> {
     waiting: Waiting<'a>,
     line: BTreeSet<(usize, Timestamp, &'a InstanceKey)>,
@@ -461,8 +477,8 @@ impl<'a> Queue<'a> {
         queue
     }
 
-    /// The next one of the project with the fewest slots; of several such projects, the longest waiting. The project has left the
-    /// line then.
+    /// Returns the next candidate: of the project with the fewest slots, and of several such
+    /// projects the longest waiting. It takes the project out of the line.
     fn take_fairest(&mut self) -> Option<&'a Candidate> {
         let (_, _, key) = self.line.pop_first()?;
         self.waiting.get_mut(&key.project)?.pop()

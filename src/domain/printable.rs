@@ -1,9 +1,10 @@
-//! Which characters of other people's texts may reach a terminal, and what is shown in place of the others.
+//! Decides which characters of other people's texts may reach a terminal, and how the others are
+//! replaced.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// A number of bytes as people read it: `12.3 GiB`.
+/// Returns a number of bytes in a readable form, such as `12.3 GiB`.
 pub fn bytes(n: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.into_iter().find(|(shift, _)| n >> shift > 0) {
@@ -15,19 +16,21 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Characters that would change how a terminal shows the rest: control characters (ANSI sequences begin with one), and those
-/// that reorder text.
+/// Returns whether a character would change how a terminal shows the rest: control characters (ANSI
+/// sequences begin with one), and characters that reorder text.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control() || is_reordering(c) || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}')
 }
 
-/// Invisible characters by which a text shows as another: they embed, override or isolate a direction of writing (U+202E, for
-/// example), or end a line or a paragraph. The marks that right-to-left languages need between words are not among them.
+/// Returns whether a character invisibly makes a text look like another. Such characters embed,
+/// override or isolate a direction of writing (U+202E, for example), or end a line or a paragraph.
+/// The marks that right-to-left languages need between words are not among them.
 pub fn is_reordering(c: char) -> bool {
     matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` as one line that a terminal can be shown, of at most `most` characters: blanks and what is unprintable become one space.
+/// Returns `text` as one printable line of at most `most` characters. Each run of blanks and
+/// unprintable characters becomes one space.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     let mut n = 0;
@@ -49,12 +52,12 @@ pub fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// `text` on one line: a blank in the place of each unprintable character.
+/// Returns `text` on one line, with a blank in place of each unprintable character.
 pub fn line(text: &str) -> Cow<'_, str> {
     shown(text, is_unprintable)
 }
 
-/// The same for a text of several lines, which stay, as do tabs.
+/// Does the same for a text of several lines. Line feeds and tabs stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     shown(text, |c| !matches!(c, '\n' | '\t') && is_unprintable(c))
 }
@@ -67,7 +70,8 @@ fn shown(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
 }
 
-/// What an error quotes of a text that came from outside: one line, without its middle where it is longer than `most` characters.
+/// Returns a text from outside in the form in which errors quote it. It is one line, and without
+/// its middle if it is longer than `most` characters.
 pub fn excerpt(text: &str, most: usize) -> Cow<'_, str> {
     let length = text.chars().count();
     if length <= most {
@@ -78,7 +82,8 @@ pub fn excerpt(text: &str, most: usize) -> Cow<'_, str> {
     format!("{} … {}", line(&head), line(&tail)).into()
 }
 
-/// JSON with its unprintable characters escaped: they can only stand inside strings. Line ends between its members stay.
+/// Returns JSON with its unprintable characters escaped. They can only stand inside strings. Line
+/// ends between its members stay.
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| c != '\n' && is_unprintable(c);
     if !text.contains(is_hidden) {

@@ -1,26 +1,27 @@
-//! How often something may happen, and how often it is logged. Time is counted from any fixed moment of the caller's choice.
+//! Limits on how often something may happen and how often it is logged. Time is counted from any
+//! fixed moment that the caller chooses.
 
 use std::time::Duration;
 
 /// A limit of a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// At once after a pause.
+    /// The number that may be taken at once after a pause.
     pub burst: u32,
-    /// One more after each interval.
+    /// The time after which one more may be taken.
     pub interval: Duration,
 }
 
-/// What was taken of one bucket. It is full at first.
+/// The state of one token bucket. It is full at first.
 #[derive(Debug, Clone, Default)]
 pub struct Bucket {
-    /// Taken and not refilled at `seen`.
+    /// The tokens that were taken and not refilled at `seen`.
     n_taken: f64,
     seen: Duration,
 }
 
 impl Bucket {
-    /// Takes one; `false` if none is left, which then changes nothing.
+    /// Takes one token. Returns `false` and takes nothing if none is left.
     pub fn take(&mut self, rate: Rate, now: Duration) -> bool {
         let n_refilled = now.saturating_sub(self.seen).as_secs_f64() / rate.interval.as_secs_f64();
         self.n_taken = (self.n_taken - n_refilled).max(0.0);
@@ -32,16 +33,17 @@ impl Bucket {
         has_room
     }
 
-    /// Puts back what was taken for nothing.
+    /// Puts back a token that was not used.
     pub fn give_back(&mut self) {
         self.n_taken = (self.n_taken - 1.0).max(0.0);
     }
 }
 
-/// Events of one kind that are logged together: the first at once, the others of its interval by their number.
+/// Events of one kind that are logged together. The first is logged at once, and the others of its
+/// interval only as a number.
 #[derive(Debug, Clone, Default)]
 pub struct LogInterval {
-    /// When the interval began; `None` before the first event.
+    /// The start of the interval; `None` before the first event.
     since: Option<Duration>,
     n_suppressed: u64,
 }
@@ -49,7 +51,7 @@ pub struct LogInterval {
 impl LogInterval {
     pub const LENGTH: Duration = Duration::from_mins(1);
 
-    /// Counts an event; `true` if it is to be logged now.
+    /// Counts an event. Returns `true` if it must be logged now.
     pub fn note(&mut self, now: Duration) -> bool {
         if self.since.is_some() {
             self.n_suppressed += 1;
@@ -59,7 +61,8 @@ impl LogInterval {
         true
     }
 
-    /// How many events were not logged, once the interval is over; `None` if there were none. The next event is logged again.
+    /// Returns the number of events that were not logged, after the interval is over; `None` if
+    /// there were none. The next event is logged again.
     pub fn end(&mut self, now: Duration) -> Option<u64> {
         if self.since.is_none_or(|since| now.saturating_sub(since) < Self::LENGTH) {
             return None;

@@ -1,7 +1,9 @@
-//! Taking secrets out of what agents print. Agent CLIs echo the arguments of their tool calls, tokens included, as JSON: a
-//! secret may be escaped, and escaped again where JSON is quoted in JSON or in a shell command.
+//! Removes secrets from the output of agents. Agent CLIs echo the arguments of their tool calls as
+//! JSON, including tokens. A secret may be escaped, and escaped again if JSON is quoted in JSON or
+//! in a shell command.
 //!
-//! Line by line: a secret that an agent itself spreads over two lines, or encodes in another way, is not found.
+//! Each line is searched by itself. A secret that an agent spreads over two lines, or encodes in
+//! another way, is not found.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -15,41 +17,47 @@ use super::secret::{
 
 const PREFIXES: [&str; 4] =
     [SESSION_TOKEN_PREFIX, TICKET_PREFIX, COORDINATOR_TOKEN_PREFIX, OPERATOR_TOKEN_PREFIX];
-/// What stands in the place of a literal secret such as a passkey.
+/// The text that replaces a literal secret such as a passkey.
 const MASK: &[u8] = b"[redacted]";
-/// Shorter literal secrets would blank out ordinary words.
+/// The least length of a literal secret. Shorter ones would remove ordinary words.
 const MIN_LITERAL: usize = 4;
-/// Shorter configured secrets may stand in texts by chance, so they stay there.
+/// The least length of a configured secret. Shorter ones may stand in texts by chance, so they stay
+/// there.
 const MIN_CONFIGURED: usize = 12;
-/// Characters after a prefix that make it a token rather than a word such as `op_count`.
+/// The least number of characters after a prefix that make it a token rather than a word such as
+/// `op_count`.
 const MIN_TOKEN: usize = 16;
-/// Characters after the prefix of each kind of token: a random one, a derived one, one of a session of the socket.
+/// The number of characters after the prefix of each kind of token: a random one, a derived one,
+/// one of a session of the socket.
 const TOKEN_LENGTHS: [usize; 3] =
     [32, 40, 32 + SOCKET_SESSION_TOKEN_PREFIX.len() - SESSION_TOKEN_PREFIX.len()];
 
-/// Returns whether a configured secret is taken out of what is stored and sent.
+/// Returns whether a configured secret is long enough to be removed from texts that are stored and
+/// sent.
 pub fn is_long_enough(secret: &str) -> bool {
     secret.chars().count() >= MIN_CONFIGURED
 }
 
-/// What counts as one of our tokens.
+/// The form of texts that count as our tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TokenForm {
-    /// Whatever may be one or a part of one: output is only looked at.
+    /// Any text that may be a token or a part of one. This is for output, which people only look
+    /// at.
     Similar,
-    /// Exactly what we make: people work with the text, in which `loop_…` and `top_…` are words.
+    /// Only texts of exactly the form that we make. People work with these texts, in which `loop_…`
+    /// and `top_…` are words.
     Exact,
 }
 
-/// What is to be taken out: our tokens, by their prefixes, and these secrets.
+/// Removes our tokens, which it finds by their prefixes, and the given secrets.
 pub struct Redactor {
-    /// As [`Characters`] has them.
+    /// The secrets as [`Characters`] returns them.
     literals: Vec<Vec<char>>,
     beginnings: Beginnings,
     tokens: TokenForm,
 }
 
-// Its literals are secrets.
+// The literals are secrets, so they are not printed.
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Redactor(..)")
@@ -68,7 +76,7 @@ impl Redactor {
         let characters =
             long_enough.map(|literal| Characters(literal).map(|(c, _)| c).collect::<Vec<_>>());
         let mut literals: Vec<_> = characters.filter(|literal| !literal.is_empty()).collect();
-        // Of two that begin alike, nothing of the longer one may stay.
+        // If two secrets begin alike, the longer one must be removed completely.
         literals.sort_by_key(|literal| Reverse(literal.len()));
         let mut beginnings = Beginnings::none();
         for prefix in PREFIXES {
@@ -80,13 +88,14 @@ impl Redactor {
         Self { literals, beginnings, tokens: TokenForm::Similar }
     }
 
-    /// For texts that are stored or sent. Of `secrets`, only those that are [long enough](is_long_enough) are taken out.
+    /// Returns a redactor for texts that are stored or sent. It removes only those of `secrets`
+    /// that are [long enough](is_long_enough).
     pub fn for_texts<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let secrets = secrets.into_iter().filter(|secret| is_long_enough(secret));
         Self { tokens: TokenForm::Exact, ..Self::new(secrets.map(str::as_bytes)) }
     }
 
-    /// As [`Redactor::redact`], for a text of any number of lines.
+    /// Does the same as [`Redactor::redact`] for a text of any number of lines.
     pub fn redact_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.redact(text.as_bytes()) {
             Cow::Borrowed(_) => text.into(),
@@ -94,13 +103,14 @@ impl Redactor {
         }
     }
 
-    /// `line` with each token of ours cut to its prefix and each secret replaced. Allocates nothing while nothing is found: the
-    /// keeper runs every line of output through it.
+    /// Returns `line` with each of our tokens cut to its prefix and each secret replaced. It does
+    /// not allocate if it finds nothing, because the keeper runs every line of output through it.
     pub fn redact<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
         self.redact_where(line, |at| self.beginnings.find(line, at))
     }
 
-    /// As [`Redactor::redact`], looking where `candidate` says, which is told from where on.
+    /// Does the same as [`Redactor::redact`], but only at the places that `candidate` returns.
+    /// `candidate` takes the place to search from.
     fn redact_where<'a>(
         &self,
         line: &'a [u8],
@@ -112,7 +122,8 @@ impl Redactor {
         while let Some(found) = candidate(at) {
             at = found;
             let Some((length, prefix, mask)) = self.find_secret_at(line, at) else {
-                // Backslashes together are one escape. Looking at each of them would take long for a line of nothing else.
+                // Adjacent backslashes are one escape. Looking at each of them would be slow for a
+                // line of only backslashes.
                 at += n_backslashes(&line[at..]).max(1);
                 continue;
             };
@@ -132,7 +143,8 @@ impl Redactor {
         }
     }
 
-    /// The secret at this place of `line`: its length in bytes, the prefix that stays of it, and what replaces the remainder.
+    /// Returns the secret at this place of `line`: its length in bytes, the prefix that stays, and
+    /// the replacement of the remainder.
     fn find_secret_at(
         &self,
         line: &[u8],
@@ -146,7 +158,7 @@ impl Redactor {
             }
         }
         let is_word_before = match &line[..at] {
-            // The end of an escaped line or a tab.
+            // The end of an escaped line break or tab.
             [.., b'\\', b'n' | b'r' | b't'] => false,
             [.., byte] => byte.is_ascii_alphanumeric() || *byte == b'_',
             [] => false,
@@ -158,7 +170,8 @@ impl Redactor {
             let Some(behind) = length_of_beginning(rest, prefix.chars()) else {
                 continue;
             };
-            // Escaped as a number or not at all: what else has a backslash before it is a line end.
+            // A character of a token is escaped as a number or not at all. Any other character
+            // after a backslash is a line end.
             let is_of_token = |c: char, n_bytes: usize| {
                 (c.is_ascii_alphanumeric() || "_-".contains(c)) && matches!(n_bytes, 1 | 6..)
             };
@@ -178,12 +191,12 @@ impl Redactor {
     }
 }
 
-/// The pairs of bytes that a secret may begin with, a bit for each: what most of an agent's output is skipped by, at the speed at
-/// which it is read.
+/// The pairs of bytes that a secret may begin with, one bit for each. With them, most of an agent's
+/// output is skipped at the speed of reading it.
 struct Beginnings(Box<[u64; 1024]>);
 
 impl Beginnings {
-    /// Only an escape can be the beginning of anything.
+    /// Returns the set in which only an escape can begin a secret.
     fn none() -> Self {
         let mut none = Self(Box::new([0; 1024]));
         none.add_all(b'\\', 0..=u8::MAX);
@@ -195,7 +208,7 @@ impl Beginnings {
         let (first, second) = (Bytes::of(first), secret.next().map(Bytes::of));
         for high in first.first.clone() {
             match (first.second, &second) {
-                // The rest of the same character.
+                // The next byte of the same character.
                 (Some(low), _) => self.add_all(high, low..=low),
                 (None, Some(second)) if first.is_ascii() => {
                     self.add_all(high, b'\\'..=b'\\');
@@ -213,7 +226,7 @@ impl Beginnings {
         }
     }
 
-    /// The first place from `at` on where a secret may begin. The last byte always may.
+    /// Returns the first place from `at` on at which a secret may begin. The last byte always may.
     fn find(&self, line: &[u8], at: usize) -> Option<usize> {
         let is_one = |pair: &[u8]| {
             let bit = usize::from(u16::from_be_bytes([pair[0], pair[1]]));
@@ -224,16 +237,16 @@ impl Beginnings {
     }
 }
 
-/// How a character that is not escaped begins.
+/// The first bytes of a character that is not escaped.
 struct Bytes {
     first: RangeInclusive<u8>,
-    /// Where it is certain.
+    /// The second byte, if it is certain.
     second: Option<u8>,
 }
 
 impl Bytes {
     fn of(c: char) -> Self {
-        // It stands for any byte that is no UTF-8, too.
+        // It also stands for any byte that is not UTF-8.
         if c == char::REPLACEMENT_CHARACTER {
             return Self { first: 0x80..=u8::MAX, second: None };
         }
@@ -247,7 +260,7 @@ impl Bytes {
     }
 }
 
-/// How many bytes of `rest` are `wanted`, if it begins so.
+/// Returns the number of bytes of `rest` that are `wanted`, if it begins with them.
 fn length_of_beginning(rest: &[u8], wanted: impl Iterator<Item = char>) -> Option<usize> {
     let mut found = Characters(rest);
     let mut length = 0;
@@ -258,8 +271,9 @@ fn length_of_beginning(rest: &[u8], wanted: impl Iterator<Item = char>) -> Optio
     Some(length)
 }
 
-/// The characters that a text stands for, each with the number of bytes it takes, whether it is escaped or not, however often.
-/// Backslashes are left out, of secrets too: nobody can tell how many of them a text means.
+/// The characters that a text stands for, each with its number of bytes, whether or not it is
+/// escaped, and however often. Backslashes are left out of texts and of secrets, because the number
+/// that a text means is ambiguous.
 struct Characters<'a>(&'a [u8]);
 
 impl Iterator for Characters<'_> {
@@ -281,19 +295,20 @@ impl Iterator for Characters<'_> {
     }
 }
 
-/// At the beginning of `text`.
+/// Returns the number of backslashes at the beginning of `text`.
 fn n_backslashes(text: &[u8]) -> usize {
     text.iter().take_while(|byte| **byte == b'\\').count()
 }
 
-/// The character at the beginning of a text, and its bytes there; behind a backslash it may be a number.
+/// Returns the character at the beginning of a text and its number of bytes. After a backslash it
+/// may be written as a number.
 fn unescaped(text: &[u8], is_behind_backslash: bool) -> Option<(char, usize)> {
     let Some(high) = text.strip_prefix(b"u").filter(|_| is_behind_backslash).and_then(unit) else {
         return plain(text);
     };
     Some(match char::from_u32(high) {
         Some(c) => (c, 5),
-        // A character in two halves.
+        // A character that is written as two surrogates.
         None => low_half(&text[5..])
             .and_then(|(low, length)| {
                 Some((char::from_u32(((high & 0x3ff) << 10) + low + 0x1_0000)?, 5 + length))
@@ -302,7 +317,7 @@ fn unescaped(text: &[u8], is_behind_backslash: bool) -> Option<(char, usize)> {
     })
 }
 
-/// The number in the second half of a character, and its bytes.
+/// Returns the number in the second surrogate of a character, and its number of bytes.
 fn low_half(text: &[u8]) -> Option<(u32, usize)> {
     let n_backslashes = n_backslashes(text);
     let digits = text[n_backslashes..].strip_prefix(b"u").filter(|_| n_backslashes > 0)?;
@@ -310,13 +325,14 @@ fn low_half(text: &[u8]) -> Option<(u32, usize)> {
     Some((low & 0x3ff, n_backslashes + 5))
 }
 
-/// Four hexadecimal digits.
+/// Returns the value of four hexadecimal digits.
 fn unit(digits: &[u8]) -> Option<u32> {
     let digits = digits.get(..4).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The character at the beginning of a text; each byte that is no UTF-8 counts as one.
+/// Returns the character at the beginning of a text. Each byte that is not UTF-8 counts as one
+/// character.
 fn plain(text: &[u8]) -> Option<(char, usize)> {
     let first = *text.first()?;
     if first.is_ascii() {

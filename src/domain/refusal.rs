@@ -1,4 +1,5 @@
-//! Refusals: normal answers to well-formed wishes that can't be granted. Each protocol turns them into its own form once.
+//! Refusals are normal answers to well-formed requests that cannot be granted. Each protocol turns
+//! them into its own form in one place.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,8 @@ use super::id::{
 use super::key::Purpose;
 use super::task::TaskStatus;
 
-/// Why not. `Display` is the wording people and agents read (the seeds' where they give one).
+/// The reason for a refusal. `Display` is the wording that people and agents read (that of the
+/// seeds, if they give one).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("Invalid agent_id or passkey")]
@@ -33,12 +35,12 @@ pub enum Refusal {
     SessionOfSocket { socket: PathBuf },
     #[error("Agents are not served over HTTP here (`http.agents` is off)")]
     AgentsNotOverHttp,
-    /// It begins with words by which older clients know that they have to authenticate again.
+    /// The text begins with words by which older clients know that they must authenticate again.
     #[error("Invalid session: it has ended")]
     SessionEnded,
     #[error("Session has expired")]
     SessionExpired,
-    /// A tool of the other purpose; `instead` is what to call.
+    /// The tool is for sessions of the other purpose; `instead` is the tool to call.
     #[error("This tool is not for a {purpose} session: call {instead}")]
     WrongPurpose { purpose: Purpose, instead: &'static str },
     #[error("Message not found")]
@@ -51,7 +53,7 @@ pub enum Refusal {
     LaunchNotFound { launch: LaunchId },
     #[error("Session not found")]
     SessionNotFound { session: SessionId },
-    /// Somebody else was quicker than who wanted to change what they had seen.
+    /// Another change came before the caller changed what it had seen.
     #[error("{what} {id} was changed meanwhile: it is at revision {revision}")]
     Changed { what: &'static str, id: String, revision: i64 },
     #[error("Launch {launch} is kept by another coordinator")]
@@ -100,7 +102,8 @@ pub enum Refusal {
     WaitsForItself { way: Vec<TaskId> },
     #[error("This session has no task: only the work on one can be saved")]
     NoTaskToSave,
-    /// One of several tasks that were to be made together; the problem names them as their maker does.
+    /// One of several tasks that were to be created together is refused. The problem names tasks as
+    /// the caller named them.
     #[error("Task `{local_id}` of the batch: {problem}")]
     InBatch { local_id: String, problem: String, refusal: Box<Self> },
     #[error("`{text}` is {length} characters long, and at most {limit} are taken")]
@@ -138,7 +141,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The word that programs branch on.
+    /// Returns the word that programs branch on.
     pub fn code(&self) -> &'static str {
         match self {
             Self::InvalidCredentials => "invalid_credentials",
@@ -198,7 +201,7 @@ impl Refusal {
         }
     }
 
-    /// What to do about it, where that isn't plain from the words.
+    /// Returns advice on what to do, if the text does not make it plain.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::InvalidCredentials => {
@@ -296,7 +299,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the same call may be granted a moment later, without anything having changed.
+    /// Returns whether the same call may be granted a moment later without any other change.
     pub const fn is_passing(&self) -> bool {
         matches!(
             self,

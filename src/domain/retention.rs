@@ -1,5 +1,5 @@
-//! What of the past is not kept any longer. Whatever goes on, waits to be read, or is the memory of something open stays, however
-//! old it is.
+//! Decides which past data is no longer kept. Data stays, however old it is, if it is in use, waits
+//! to be read, or belongs to something open.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use super::id::{LaunchId, TaskId};
 use super::pair::PairRecord;
 use super::time::Timestamp;
 
-/// How long what is kept.
+/// The times for which past data is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// Launches that have ended, with their sessions, notices and executions.
     pub history: Duration,
     pub events: Duration,
-    /// Events are also not more than so many.
+    /// The greatest number of events that are kept.
     pub max_events: u64,
-    /// Messages of chats; `None` for ever.
+    /// The time for messages of chats; `None` keeps them for ever.
     pub chats: Option<Duration>,
-    /// What agents printed.
+    /// The time for the output of agents.
     pub output: Duration,
-    /// The output of agents that have ended is also not more than this, in bytes.
+    /// The greatest total size of the output of agents that have ended, in bytes.
     pub output_size: u64,
 }
 
@@ -38,16 +38,16 @@ impl Default for Retention {
     }
 }
 
-/// A launch that has ended, and what hangs on it.
+/// A launch that has ended, and the data that depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastLaunch {
     pub id: LaunchId,
     pub ended_at: Timestamp,
-    /// A session, a notice or an execution of it is.
+    /// True if a session, a notice or an execution of it is open.
     pub has_open_parts: bool,
-    /// It tries a parked account.
+    /// True if it tries a parked account.
     pub is_probe: bool,
-    /// Tasks whose newest execution is one of its, by id.
+    /// The tasks whose newest execution belongs to it, by id.
     pub newest_of: Vec<PastWork>,
 }
 
@@ -55,29 +55,29 @@ pub struct PastLaunch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastWork {
     pub task: TaskId,
-    /// 0: there is no such task.
+    /// The revision of the task; 0 if there is no such task.
     pub revision: i64,
-    /// It isn't finished: its next execution goes on from there.
+    /// True if the task is not finished. Its next execution continues from the old one.
     pub is_open: bool,
 }
 
 impl Retention {
-    /// Launches that ended before then are old.
+    /// Returns the time before which ended launches are old.
     pub fn history_before(&self, now: Timestamp) -> Timestamp {
         before(now, self.history)
     }
 
-    /// Events before then are old.
+    /// Returns the time before which events are old.
     pub fn events_before(&self, now: Timestamp) -> Timestamp {
         before(now, self.events)
     }
 
-    /// Messages before then are old; `None` if none ever is.
+    /// Returns the time before which messages are old; `None` if none ever is.
     pub fn chats_before(&self, now: Timestamp) -> Option<Timestamp> {
         self.chats.map(|kept| before(now, kept))
     }
 
-    /// Whether a launch, and all that hangs on it, may go.
+    /// Returns whether a launch may be deleted with all data that depends on it.
     pub fn lets_go(&self, launch: &PastLaunch, now: Timestamp) -> bool {
         let PastLaunch { id: _, ended_at, has_open_parts, is_probe, newest_of } = launch;
         let is_needed = *has_open_parts || *is_probe;
@@ -86,24 +86,26 @@ impl Retention {
             && !newest_of.iter().any(|work| work.is_open)
     }
 
-    /// Up to which number events may go; `last_old` is the last one that is too old, 0 if none is. The newest stays: from its
-    /// number readers know where they are.
+    /// Returns the number up to which events may be deleted. `last_old` is the last event that is
+    /// too old, 0 if none is. The newest event stays, because readers know their place from its
+    /// number.
     pub fn events_up_to(&self, span: EventSpan, last_old: i64) -> Option<i64> {
         let most = i64::try_from(self.max_events).unwrap_or(i64::MAX);
         let up_to = last_old.max(span.newest.saturating_sub(most)).min(span.newest - 1);
         (up_to >= span.oldest && span.oldest > 0).then_some(up_to)
     }
 
-    /// Up to which number the messages of a chat may go; `last_old` is the last one that is too old, 0 if none is. What its agent
-    /// has not answered stays, and all of it as long as somebody waits for the agent, or `is_open` says that it is there.
+    /// Returns the number up to which the messages of a chat may be deleted. `last_old` is the last
+    /// message that is too old, 0 if none is. Messages that the agent has not answered stay. All
+    /// messages stay while the agent is wanted, or while `is_open` says that the agent is present.
     pub fn messages_up_to(&self, record: &PairRecord, is_open: bool, last_old: i64) -> Option<i64> {
         let up_to = last_old.min(record.read_up_to);
         (self.chats.is_some() && !is_open && record.wanted_since.is_none() && up_to > 0)
             .then_some(up_to)
     }
 
-    /// The outputs that go, of all whose agents have ended: those that are too old, and the oldest while they are too large
-    /// together.
+    /// Returns the outputs to delete, of all whose agents have ended. They are those that are too
+    /// old, and the oldest ones while their total size is too large.
     pub fn outputs_that_go(&self, mut outputs: Vec<PastOutput>, now: Timestamp) -> Vec<LaunchId> {
         outputs.sort_by(|a, b| (a.ended_at, &a.launch).cmp(&(b.ended_at, &b.launch)));
         let mut size: u64 = outputs.iter().map(|output| output.size).fold(0, u64::saturating_add);
@@ -125,7 +127,7 @@ impl Retention {
 pub struct PastOutput {
     pub launch: LaunchId,
     pub ended_at: Timestamp,
-    /// In bytes.
+    /// The size of the output, in bytes.
     pub size: u64,
 }
 
@@ -191,7 +193,7 @@ mod tests {
             let span = EventSpan { oldest, newest: oldest + n };
             let up_to = retention().events_up_to(span, last_old).unwrap_or(0);
             prop_assert!(up_to < span.newest);
-            // At least so many stay that are neither too old nor too many.
+            // At least this many events stay that are neither too old nor too many.
             prop_assert!(up_to <= last_old.max(span.newest - 10));
             prop_assert!(span.newest - up_to <= 10 || up_to >= last_old.min(span.newest - 1) || up_to == 0);
         }
@@ -224,7 +226,8 @@ mod tests {
             let kept: Vec<_> = outputs.iter().filter(|output| !going.contains(&output.launch)).collect();
             prop_assert!(kept.iter().map(|output| output.size).sum::<u64>() <= 25);
             prop_assert!(kept.iter().all(|output| output.ended_at.as_millis() >= 940));
-            // None goes that is younger than one that stays, and the last one to go had to.
+            // No output is deleted that is younger than one that stays, and the last deleted one
+            // was over a limit.
             let oldest_kept = kept.iter().map(|output| output.ended_at).min();
             let gone = outputs.iter().filter(|output| going.contains(&output.launch));
             prop_assert!(gone.clone().all(|output| oldest_kept.is_none_or(|kept| output.ended_at <= kept)));

@@ -1,5 +1,5 @@
-//! Texts that must not be printed: passkeys, tickets, tokens. `Debug` hides them, `reveal` is easy to grep, and the memory is
-//! wiped when they are dropped.
+//! Secret texts: passkeys, tickets, tokens. `Debug` hides them, `reveal` is easy to find, and the
+//! memory is wiped when they are dropped.
 
 use std::fmt;
 
@@ -7,16 +7,17 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Prefixes of the tokens this program gives out; redaction knows them.
+/// The prefix of session tokens. Redaction knows the prefixes of all tokens that this program
+/// issues.
 pub const SESSION_TOKEN_PREFIX: &str = "sess_";
-/// Begins the token of a session that was opened on the Unix socket. Programs that know only [`SESSION_TOKEN_PREFIX`] take it for
-/// any other session token.
+/// The prefix of the token of a session that was opened on the Unix socket. Programs that know only
+/// [`SESSION_TOKEN_PREFIX`] take it for any other session token.
 pub const SOCKET_SESSION_TOKEN_PREFIX: &str = "sess_socket_";
 pub const TICKET_PREFIX: &str = "tkt_";
 pub const COORDINATOR_TOKEN_PREFIX: &str = "coord_";
 pub const OPERATOR_TOKEN_PREFIX: &str = "op_";
 
-/// Hexadecimal digits of a derived token: 160 bits.
+/// The number of hexadecimal digits of a derived token: 160 bits.
 const DERIVED_LENGTH: usize = 40;
 
 /// A text that no log, error or argument list may show.
@@ -28,13 +29,14 @@ impl Secret {
         Self(SecretString::from(text.into()))
     }
 
-    /// The text itself. Each use is a place where a secret could leak.
+    /// Returns the text itself. Each use is a place where a secret could leak.
     pub fn reveal(&self) -> &str {
         self.0.expose_secret()
     }
 
-    /// A token that only who has this secret can make, always the same for the same text. Nested, so that a hash of a text can't
-    /// be prolonged to that of a longer one.
+    /// Returns a token that only a holder of this secret can make. It is always the same for the
+    /// same text. The hash is nested, so that the hash of a text cannot be extended to that of a
+    /// longer text.
     pub fn derive(&self, prefix: &str, text: &str) -> Self {
         let keyed = |bytes: &[u8]| {
             Sha256::new().chain_update(self.reveal().as_bytes()).chain_update(bytes).finalize()
@@ -44,7 +46,8 @@ impl Secret {
         Self::new(format!("{prefix}{token}"))
     }
 
-    /// What a store keeps of a random token: enough to recognise it, not to use it.
+    /// Returns the hash of a random token that a store keeps. It is enough to recognize the token,
+    /// but not to use it.
     pub fn token_hash(&self) -> TokenHash {
         TokenHash(hex(&Sha256::digest(self.reveal().as_bytes())))
     }
@@ -64,14 +67,15 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// SHA-256 of a random token (at least 128 bits), in hexadecimal. Unsalted: a random token can't be guessed from it.
+/// SHA-256 of a random token (at least 128 bits), in hexadecimal. It has no salt, because a random
+/// token cannot be guessed from it.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub struct TokenHash(String);
 
 impl TokenHash {
-    /// Takes back what [`TokenHash::as_str`] gave; for stores.
+    /// Returns the hash that [`TokenHash::as_str`] gave. It is for stores.
     pub fn from_stored(text: String) -> Self {
         Self(text)
     }
@@ -81,7 +85,8 @@ impl TokenHash {
     }
 }
 
-/// Salted hash of a passkey, which people may have chosen: `sha256$<salt>$<hash>`, hexadecimal.
+/// The salted hash of a passkey, which a person may have chosen: `sha256$<salt>$<hash>`,
+/// hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PasskeyHash(String);
 
@@ -92,7 +97,7 @@ impl PasskeyHash {
         Self(format!("sha256${salt}${hash}"))
     }
 
-    /// Takes back what [`PasskeyHash::as_str`] gave; for stores.
+    /// Returns the hash that [`PasskeyHash::as_str`] gave. It is for stores.
     pub fn from_stored(text: String) -> Self {
         Self(text)
     }
@@ -101,7 +106,7 @@ impl PasskeyHash {
         &self.0
     }
 
-    /// Whether `passkey` is the one that was hashed; takes the same time either way.
+    /// Returns whether `passkey` is the one that was hashed. It takes the same time either way.
     pub fn is_of(&self, passkey: &Secret) -> bool {
         let mut parts = self.0.split('$');
         let (_, salt, hash) =
@@ -109,7 +114,8 @@ impl PasskeyHash {
         salted(salt, passkey).as_bytes().ct_eq(hash.as_bytes()).into()
     }
 
-    /// The same work as [`PasskeyHash::is_of`] for an agent that does not exist, so that the time doesn't tell.
+    /// Does the same work as [`PasskeyHash::is_of`] for an agent that does not exist, so that the
+    /// time does not reveal it.
     pub fn none_is_of(passkey: &Secret) -> bool {
         Self(format!("sha256${}${}", "0".repeat(32), "0".repeat(64))).is_of(passkey)
     }

@@ -1,10 +1,10 @@
-//! Where a server is reached.
+//! The address of a server.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A server's MCP door.
+/// The MCP endpoint of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerAddress {
     /// A Unix socket of this machine.
@@ -13,7 +13,7 @@ pub enum ServerAddress {
     Url(String),
 }
 
-/// Not an address.
+/// The error for a text that is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no server: expected unix:PATH, http://HOST[:PORT]/mcp or https://HOST[:PORT]/mcp"
@@ -46,7 +46,7 @@ impl FromStr for ServerAddress {
         if !is_plain || port.is_some_and(|port| port.parse::<u16>().is_err()) {
             return Err(invalid());
         }
-        // The usual path, where none is given.
+        // A URL without a path gets the usual path.
         let has_path = rest.split_once('/').is_some_and(|(_, path)| !path.is_empty());
         let text = text.trim_end_matches('/');
         Ok(Self::Url(if has_path { text.to_owned() } else { format!("{text}/mcp") }))
@@ -54,7 +54,8 @@ impl FromStr for ServerAddress {
 }
 
 impl ServerAddress {
-    /// Whether what is said there can be read on the way: plain HTTP to another machine.
+    /// Returns whether traffic to the server can be read on the way. That is so for plain HTTP to
+    /// another machine.
     pub fn is_exposed(&self) -> bool {
         let Self::Url(url) = self else { return false };
         let Some(rest) = url.strip_prefix("http://") else {

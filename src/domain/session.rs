@@ -1,4 +1,5 @@
-//! Sessions: one authenticated conversation of an agent, and the record of what it worked on.
+//! A session is one authenticated conversation of an agent. An execution is the record of its work
+//! on a task.
 
 use super::activity::{Failure, Usage};
 use super::id::{ExecutionId, LaunchId, SessionId, TaskId};
@@ -22,12 +23,12 @@ words! {
     }
 }
 
-/// How a call reaches the server.
+/// The way by which a call reaches the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// The Unix socket, where the server sees whose process calls.
+    /// The Unix socket, where the server sees which process calls.
     Socket,
-    /// HTTP, where the server sees only what the call shows.
+    /// HTTP, where the server sees only what the call contains.
     Http,
 }
 
@@ -41,7 +42,7 @@ impl Transport {
     }
 }
 
-/// Where a call comes from.
+/// The origin of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Presenter<'a> {
     pub transport: Transport,
@@ -54,9 +55,10 @@ impl<'a> Presenter<'a> {
         Self { transport: Transport::Socket, launch }
     }
 
-    /// Returns whether a session with this token may be used from here. The token itself says where its session was opened, so
-    /// that this holds across restarts. The holder can't change it: the server looks for the whole token. Tokens of earlier
-    /// versions don't say it and are taken over both transports.
+    /// Returns whether a session with this token may be used from here. The token itself says where
+    /// its session was opened, so that this holds across restarts. The holder cannot change it,
+    /// because the server looks up the whole token. Tokens of earlier versions do not say it and
+    /// are accepted over both transports.
     pub fn may_use(&self, token: &Secret) -> bool {
         match self.transport {
             Transport::Socket => true,
@@ -73,10 +75,10 @@ pub struct Session {
     pub key: InstanceKey,
     pub token: TokenHash,
     pub created_at: Timestamp,
-    /// The last call; written behind, at most `session.cleanup_interval` old.
+    /// The time of the last call. It is written late, by at most `session.cleanup_interval`.
     pub last_seen_at: Timestamp,
     pub ended: Option<(Timestamp, SessionEndReason)>,
-    /// The number of the last chat message that it was given; 0 before the first.
+    /// The number of the last chat message that it was given; 0 before the first one.
     pub handed_out: i64,
     pub revision: i64,
 }
@@ -86,10 +88,10 @@ impl Session {
         Self { ended: self.ended.or(Some((at, reason))), ..self }
     }
 
-    /// Whether the session may still be used for a call.
+    /// Checks whether the session may still be used for a call.
     ///
     /// # Errors
-    /// [`Refusal::SessionExpired`] or [`Refusal::SessionEnded`].
+    /// Returns [`Refusal::SessionExpired`] or [`Refusal::SessionEnded`].
     pub fn check_open(&self) -> Result<(), Refusal> {
         match self.ended {
             None => Ok(()),
@@ -105,7 +107,7 @@ impl Session {
     }
 }
 
-/// The work of one launch on one task; what it left is the context of the next.
+/// The work of one launch on one task. Its results are the context of the next execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
     pub id: ExecutionId,
@@ -117,13 +119,13 @@ pub struct Execution {
     pub result: Option<ReportResult>,
     pub summary: Option<String>,
     pub next_steps: Option<String>,
-    /// How far it has come, as it saved it on the way.
+    /// The progress that the agent saved during the work.
     pub progress: Option<String>,
-    /// What it found out, as it saved it on the way.
+    /// The findings that the agent saved during the work.
     pub findings: Option<String>,
-    /// How its launch ended; `None` while it lives.
+    /// The outcome of its launch; `None` while the launch lives.
     pub outcome: Option<Outcome>,
-    /// What its launch took, and what was wrong with that; from its end on.
+    /// The usage of its launch. It and `failure` are set at the end of the launch.
     pub usage: Usage,
     pub failure: Option<Failure>,
     pub revision: i64,
@@ -145,7 +147,7 @@ mod tests {
         };
         assert_eq!(usable(&socket), [true, true]);
         assert_eq!(usable(&http), [false, true]);
-        // As an earlier version made them, on either transport.
+        // Earlier versions made such tokens on either transport.
         assert!(http.may_use(&Secret::new("sess_0123456789abcdefGHIJKLMNOPQRSTUV")));
     }
 }

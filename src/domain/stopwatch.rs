@@ -1,34 +1,40 @@
-//! How long things last, whatever happens to the clock on the wall.
+//! Measures how long things last, independently of changes of the wall clock.
 //!
-//! | what | measured by |
-//! |---|---|
-//! | what people read, and what outlives a process | the wall clock ([`Timestamp`]); it may jump, also by years |
-//! | how long something lasts: session, silence, notice, idle chat, run, a claim without a process | a steady clock ([`Steady`]), which nobody sets, and which stands still while the machine sleeps |
-//! | the fuse of a start | the kernel's boot clock (`instance_dir::clock`), which goes on while the machine sleeps: the fuse must have burnt before a claim lapses |
-//! | what is old enough to be forgotten | the wall clock, as it would be if nobody had set it forward since the first look ([`Moment::cautious`]) |
-//! | the waits of pairs and accounts before their next start | the wall clock, clamped: a jump forward costs one early start, a jump back never makes a wait longer than was decided |
+//! - Times that people read, and times that outlive a process, use the wall clock ([`Timestamp`]).
+//!   It may jump, also by years.
+//! - Durations of sessions, silences, notices, idle chats, runs, and claims without a process use a
+//!   steady clock ([`Steady`]). It cannot be set, and it stands still while the machine sleeps.
+//! - The fuse of a start uses the kernel's boot clock (`instance_dir::clock`), which goes on while
+//!   the machine sleeps. The fuse must have ended the start before a claim lapses.
+//! - The age after which data is deleted uses the wall clock as it would be if it had not been set
+//!   forward since the first look ([`Moment::cautious`]).
+//! - The waits of pairs and accounts before their next start use the wall clock, clamped. A jump
+//!   forward costs one early start. A jump back never makes a wait longer than was decided.
 //!
-//! A steady moment means nothing to another process, so the beginning of what began earlier is taken from the wall clock, once:
-//! when it is seen for the first time. A clock that jumps from then on changes nothing. Nor does one that jumped shortly before:
-//! what wasn't there at the last look can't be older than that look. After a restart of the server the wall clock is believed,
-//! but only for what ends no process of ours; a run is measured by what its keeper wrote down of the kernel's steady clock.
+//! A steady moment has no meaning in another process. So the beginning of something earlier is
+//! taken from the wall clock once, when it is seen for the first time. A later jump of the clock
+//! changes nothing. A jump shortly before changes nothing either: something that was not there at
+//! the last look cannot be older than that look. After a restart of the server the wall clock is
+//! believed, but only for decisions that end no process of ours. A run is measured by the time of
+//! the kernel's steady clock that its keeper recorded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::time::Timestamp;
 
-/// A moment on a clock that nobody sets, in milliseconds since a moment that is the same for the life of one process.
+/// A moment on a clock that cannot be set. It is in milliseconds since a moment that is the same
+/// for the life of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Steady(i64);
 
 impl Steady {
-    /// So long after the beginning.
+    /// Returns the moment that is `elapsed` after the beginning.
     pub fn after(elapsed: Duration) -> Self {
         Self(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// How long ago `earlier` was; zero if it is to come.
+    /// Returns the time since `earlier`; zero if `earlier` is still to come.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -38,7 +44,7 @@ impl Steady {
     }
 }
 
-/// One moment, on both clocks.
+/// One moment on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     pub wall: Timestamp,
@@ -46,25 +52,26 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// What the wall clock would show at most, if nobody had set it since `first`. What is forgotten by its age doesn't come back
-    /// when the clock does.
+    /// Returns the greatest time that the wall clock would show if it had not been set since
+    /// `first`. Data that is deleted by its age does not come back when the clock does.
     pub fn cautious(self, first: Self) -> Timestamp {
         self.wall.min(first.wall + self.steady.since(first.steady))
     }
 }
 
-/// Whether the wall clock is believed about the beginning of what was there before the first look.
+/// Says whether the wall clock is believed about the beginning of things that existed before the
+/// first look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtFirst {
     Believe,
-    /// It begins anew.
+    /// The thing begins anew.
     Begin,
 }
 
 /// A stopwatch for each thing that is looked at.
 #[derive(Debug, Clone)]
 pub struct Stopwatches<K> {
-    /// When each began, and in which look it was seen last.
+    /// The beginning of each thing, and the look in which it was seen last.
     began: BTreeMap<K, (Steady, u64)>,
     n_looks: u64,
     looked_at: Option<Steady>,
@@ -77,7 +84,7 @@ impl<K> Default for Stopwatches<K> {
 }
 
 impl<K: Ord> Stopwatches<K> {
-    /// How long `what` has lasted, which began at `began_at` by the wall clock.
+    /// Returns how long `what` has lasted. It began at `began_at` by the wall clock.
     pub fn lasted(
         &mut self,
         what: K,
@@ -99,19 +106,20 @@ impl<K: Ord> Stopwatches<K> {
         now.steady.since(*began)
     }
 
-    /// How long `what` has lasted, if its beginning is known.
+    /// Returns how long `what` has lasted, if its beginning is known.
     pub fn known(&mut self, what: &K, now: Moment) -> Option<Duration> {
         let (began, seen) = self.began.get_mut(what)?;
         *seen = self.n_looks;
         Some(now.steady.since(*began))
     }
 
-    /// `what` begins now, whether or not it had begun before.
+    /// Restarts the stopwatch of `what`, whether or not it had begun before.
     pub fn restart(&mut self, what: K, now: Moment) {
         self.began.insert(what, (now.steady, self.n_looks));
     }
 
-    /// Everything that there is was looked at, as of `now`: what wasn't is forgotten, and what comes is younger.
+    /// Ends a look at everything, as of `now`. Things that were not seen are forgotten, and new
+    /// things are taken to be younger than this look.
     pub fn end_look(&mut self, now: Moment) {
         let this = self.n_looks;
         self.began.retain(|_, (_, seen)| *seen == this);

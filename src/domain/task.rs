@@ -1,4 +1,4 @@
-//! Tasks and the one set of rules by which they are made and changed, whichever door the change comes through.
+//! Tasks, and the one set of rules by which they are created and changed through every interface.
 //!
 //! ```text
 //!  backlog ◄──► todo ◄──► in_progress ◄──► blocked ──► todo, cancelled
@@ -7,10 +7,12 @@
 //!                └─────────────┴──► cancelled ┴──► todo   (reopened, by people only)
 //! ```
 //!
-//! A task may have subtasks, and these again. What is closed (done or cancelled) has no open subtask, ever: done needs closed
-//! subtasks, cancelling cancels the open ones, and nothing open comes to be part of what is closed. Blocking a task blocks what
-//! is todo or in progress below it; when it goes on, what was blocked by that is todo again. Cancelled subtasks stay so when their
-//! parent is reopened.
+//! A task may have subtasks, and these may have subtasks, too. A closed task (done or cancelled)
+//! never has an open subtask. A task can be done only if its subtasks are closed. Cancelling a task
+//! cancels its open subtasks, and an open task cannot become part of a closed one. Blocking a task
+//! blocks the subtasks below it that are todo or in progress. When the task continues, the subtasks
+//! that were blocked by it become todo again. Cancelled subtasks stay cancelled when their parent
+//! is reopened.
 
 mod graph;
 
@@ -45,12 +47,12 @@ words! {
 }
 
 impl TaskStatus {
-    /// Neither done nor cancelled.
+    /// Returns whether the task is neither done nor cancelled.
     pub const fn is_open(self) -> bool {
         !matches!(self, Self::Done | Self::Cancelled)
     }
 
-    /// Whether a task goes there from here, whoever moves it.
+    /// Returns whether this status can change to `to` at all, by a person or an agent.
     const fn leads_to(self, to: Self) -> bool {
         match self {
             Self::Backlog => matches!(to, Self::Todo | Self::InProgress | Self::Cancelled),
@@ -65,7 +67,8 @@ impl TaskStatus {
         }
     }
 
-    /// Whether a person may move a task there from here. A task that nobody began is done only by the agent that found it done.
+    /// Returns whether a person may change this status to `to`. Only an agent that finds a task
+    /// done may close it as done before it was begun.
     pub const fn leads_people_to(self, to: Self) -> bool {
         self.leads_to(to) && !matches!((self, to), (Self::Todo, Self::Done))
     }
@@ -82,17 +85,17 @@ pub struct Task {
     pub status: TaskStatus,
     pub priority: Priority,
     pub assignee: Option<AgentId>,
-    /// Tasks that must be finished before this one is in progress.
+    /// Tasks that must be finished before this one can be in progress.
     pub dependencies: Vec<TaskId>,
-    /// Why it is blocked; `None` in every other status.
+    /// The reason why it is blocked; `None` in every other status.
     pub blocked_reason: Option<String>,
     pub created_at: Timestamp,
-    /// Since when it has its status.
+    /// The time when it got its status.
     pub status_since: Timestamp,
     pub revision: i64,
 }
 
-/// Who wants a task changed.
+/// The author of a change of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor<'a> {
     /// A person, or a file that a person applied.
@@ -100,15 +103,17 @@ pub enum Actor<'a> {
     Agent(&'a AgentId),
 }
 
-/// What is to be written so that a task becomes `after`: the task itself first, then those that it takes along; nothing if it is
-/// so already. The one door for every change of a task.
+/// Returns the tasks to write so that a task becomes `after`: the task itself first, then the tasks
+/// that change with it. Returns none if nothing changes. Every change of a task goes through this
+/// function.
 ///
-/// `before` is the task as it is, `None` for a new one. `graph` has `after` in its place, and as far as they exist: what it is part
-/// of, its subtasks and the open ones below them, its dependencies; where its parent or its dependencies change, also what those
-/// wait for and are part of.
+/// `before` is the task as it is, or `None` for a new one. `graph` contains `after` in its place.
+/// It also contains, as far as they exist, its ancestors, its subtasks with the open ones below
+/// them, and its dependencies. If its parent or its dependencies change, it also contains what
+/// those wait for and are part of.
 ///
 /// # Errors
-/// The refusal that the caller may hand on as it is.
+/// Returns a refusal that the caller may pass on as it is.
 pub fn change(
     before: Option<&Task>,
     after: &Task,
@@ -120,7 +125,8 @@ pub fn change(
         before.parent == after.parent && before.dependencies == after.dependencies
     });
     if !is_shaped {
-        // First: whether another project has such a task is not to be told.
+        // This check is first, because the caller must not learn whether another project has such a
+        // task.
         check_references(after, graph)?;
     }
     check_right(before, after, actor, graph)?;
@@ -166,7 +172,7 @@ fn moved(task: &Task, to: TaskStatus, reason: Option<&str>, now: Timestamp) -> T
     }
 }
 
-/// The open tasks below that follow the status of `after`.
+/// Returns the open tasks below that follow the status of `after`.
 fn taken_along(
     before: Option<&Task>,
     after: &Task,
@@ -188,8 +194,8 @@ fn taken_along(
     below.filter_map(|part| Some(moved(part, follows(part)?, Some(&reason), now))).collect()
 }
 
-/// An agent changes what is assigned to it and what is part of that. It makes more of that, and top tasks for later; it begins
-/// nothing by making it.
+/// Checks that an agent changes only its own tasks and their parts. It may create parts of these,
+/// and top tasks for later. Creating a task does not begin it.
 fn check_right(
     before: Option<&Task>,
     after: &Task,
@@ -204,7 +210,7 @@ fn check_right(
         Some(before) => is_theirs(before),
         None => after.parent.is_none(),
     };
-    // What is made together with it was looked at itself.
+    // A task that is created together with it was checked itself.
     let is_new = |task: &Task| before.is_none() && task.revision == 0;
     let above = graph.ancestors(before.unwrap_or(after));
     if is_right || above.into_iter().any(|ancestor| is_theirs(ancestor) || is_new(ancestor)) {
@@ -215,7 +221,7 @@ fn check_right(
     Err(Refusal::NotYourTask { task })
 }
 
-/// A task has a title that can be seen, on one line.
+/// Checks that a task has a visible title on one line.
 fn check_title(task: &Task) -> Result<(), Refusal> {
     limits::TITLE.take(&task.title)?;
     if task.title.trim().is_empty() {
@@ -224,7 +230,7 @@ fn check_title(task: &Task) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A task stays in its project, and agents make none that is begun or over.
+/// Checks that a task stays in its project, and that agents create no task that is begun or closed.
 fn check_place(before: Option<&Task>, after: &Task, actor: Actor<'_>) -> Result<(), Refusal> {
     let is_for_later = matches!(after.status, TaskStatus::Backlog | TaskStatus::Todo);
     match (before, actor) {
@@ -240,7 +246,7 @@ fn check_place(before: Option<&Task>, after: &Task, actor: Actor<'_>) -> Result<
     }
 }
 
-/// Parent and dependencies exist, in the same project.
+/// Checks that the parent and the dependencies exist in the same project.
 fn check_references(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
     let is_here = |id: &TaskId| graph.find(id).is_some_and(|other| other.project == task.project);
     match task.parent.iter().chain(&task.dependencies).find(|id| !is_here(id)) {
@@ -249,7 +255,7 @@ fn check_references(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
     }
 }
 
-/// A task is not part of itself and doesn't wait for itself.
+/// Checks that a task is not part of itself and does not wait for itself.
 fn check_shape(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
     let above = graph.ancestors(task);
     if above.iter().any(|ancestor| ancestor.id == task.id) {
@@ -280,7 +286,8 @@ fn check_transition(task: &Task, to: TaskStatus, actor: Actor<'_>) -> Result<(),
     }
 }
 
-/// What a status needs. It is looked at when something of it changes: a dependency that is reopened stops nobody.
+/// Checks the conditions of a status. They are checked only when something about them changes, so
+/// reopening a dependency stops no task.
 fn check_needs(before: Option<&Task>, after: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
     let is_moved = before.is_none_or(|before| before.status != after.status);
     let is_replaced = is_moved || before.is_some_and(|before| before.parent != after.parent);
@@ -321,8 +328,10 @@ fn ids_where<'a>(
     tasks.filter(|task| is_wanted(task)).map(|task| task.id.clone()).collect()
 }
 
-/// The task an agent works on: the one its launch is bound to while that is in progress and still its own, otherwise the
-/// most urgent of `in_progress`, the oldest first. What is part of another of them comes with that one: `graph` says what is.
+/// Returns the task that an agent works on. It is the task of its launch, while that is in progress
+/// and still assigned to the agent. Otherwise it is the most urgent of `in_progress`, the oldest
+/// first. A task that is part of another of them, according to `graph`, is done as part of that
+/// one.
 pub fn next_task<'a>(
     bound: Option<&TaskId>,
     in_progress: &'a [Task],

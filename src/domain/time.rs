@@ -1,13 +1,14 @@
-//! Moments on the wall clock, as values. The domain has no clock: whoever calls it says what time it is. Which clock is for what
-//! stands in [`super::stopwatch`].
+//! Moments on the wall clock, as values. The domain has no clock, so the caller passes the time.
+//! [`super::stopwatch`] says which clock is used for what.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A moment of wall-clock time, in whole milliseconds since 1970-01-01T00:00:00Z; written as RFC 3339;
-/// outside of the years that this has, as the nearest moment inside of them.
+/// A moment of wall-clock time, in whole milliseconds since 1970-01-01T00:00:00Z. It is written as
+/// RFC 3339. A moment outside of the years of that format is written as the nearest moment inside
+/// of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
@@ -34,7 +35,7 @@ impl Timestamp {
         self.0
     }
 
-    /// How long ago `earlier` was; zero if it lies in the future.
+    /// Returns the time since `earlier`; zero if `earlier` lies in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }

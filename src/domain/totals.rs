@@ -1,4 +1,5 @@
-//! Totals of launches that ended: how many with each outcome, how long they ran, and what they used.
+//! Totals of launches that ended: how many with each outcome, how long they ran, and what they
+//! used.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,16 +24,16 @@ pub struct TotalKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Total {
     pub n_launches: u64,
-    /// From the start of the process to the end of the launch.
+    /// The time from the start of the process to the end of the launch.
     pub run_time: Duration,
-    /// What the agents' CLIs reported.
+    /// The usage that the agents' CLIs reported.
     pub usage: Usage,
-    /// How many of the launches reported any usage.
+    /// The number of the launches that reported any usage.
     pub n_with_usage: u64,
 }
 
 impl Total {
-    /// Returns what one launch adds.
+    /// Returns the total of one launch.
     pub fn of_one(started_at: Option<Timestamp>, ended_at: Timestamp, usage: Usage) -> Self {
         Self {
             n_launches: 1,
@@ -42,7 +43,7 @@ impl Total {
         }
     }
 
-    /// Returns the sums over both.
+    /// Returns the sums over both totals.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -76,7 +77,7 @@ impl IntoIterator for Totals {
 }
 
 impl Totals {
-    /// Adds `total` to what is known of `key`.
+    /// Adds `total` to the total of `key`.
     pub fn add(&mut self, key: TotalKey, total: Total) {
         let sum = self.0.entry(key).or_default();
         *sum = sum.plus(total);
@@ -87,7 +88,7 @@ impl Totals {
     }
 }
 
-/// Returns what an ended launch adds to the totals; `None` for one that is open.
+/// Returns the key and the total of an ended launch; `None` for one that is open.
 pub fn of_ended(launch: &Launch) -> Option<(TotalKey, Total)> {
     let (outcome, ended_at) = launch.as_ended()?;
     let key = TotalKey {

@@ -1,8 +1,9 @@
-//! Enums that are one word each in JSON, SQL, YAML and on the command line, from one list.
+//! Enums that are one word each in JSON, SQL, YAML and on the command line. One list defines each
+//! enum.
 
 use super::printable::excerpt;
 
-/// Defines such an enum with `ALL`, `as_str`, `FromStr`, `Display`, serde and a schema that all agree.
+/// Defines an enum with `ALL`, `as_str`, `FromStr`, `Display`, serde and a schema that all agree.
 macro_rules! words {
     ($(#[$doc:meta])* pub enum $name:ident as $kind:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$doc])*
@@ -14,7 +15,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them, in their order.
+            /// All values, in their order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             pub const fn as_str(self) -> &'static str {
@@ -44,7 +45,7 @@ macro_rules! words {
 
 pub(crate) use words;
 
-/// A word that is none of its kind.
+/// The error for a word that is not a value of its enum.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{word}` is no {kind}: expected one of {expected}")]
 pub struct UnknownWord {

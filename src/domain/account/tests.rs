@@ -11,7 +11,7 @@ fn quota(resets_at: Option<Timestamp>) -> Failure {
     Failure { class: FailureClass::Quota, resets_at }
 }
 
-/// A launch of a coordinator, claimed then.
+/// Returns a launch of a coordinator that was claimed at `at`.
 fn claimed(n: u32, at: Timestamp) -> Launch {
     let key = InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task);
     let launch = Launch::claimed(
@@ -42,7 +42,7 @@ fn fresh() -> Account {
     Account::new("claude".to_owned())
 }
 
-/// Parked at `NOW` by launch 1, for five minutes.
+/// Returns an account that launch 1 parked at `NOW`, for five minutes.
 fn parked() -> Account {
     fresh().after(&ended(claimed(1, NOW), Some(quota(None)), NOW), NOW, PARKING)
 }
@@ -87,7 +87,7 @@ fn agents_that_fail_together_are_one_failure() {
     let account = parked();
     let other = ended(claimed(2, Timestamp::from_millis(5)), Some(quota(None)), NOW + MINUTE);
     assert_eq!(account.clone().after(&other, NOW + MINUTE, PARKING), account);
-    // One of them knows when it is over.
+    // One of the failures names its end.
     let knowing = ended(claimed(3, NOW), Some(quota(Some(NOW + 101 * MINUTE))), NOW + MINUTE);
     let until = account
         .after(&knowing, NOW + MINUTE, PARKING)
@@ -108,7 +108,7 @@ fn one_tries_it_and_the_others_follow_when_that_has_authenticated() {
     assert_eq!(tried.standing(later + PROBE_PATIENCE), Standing::MayBeTried, "one a minute");
     let works = tried.clone().after(&authenticated(probe.clone(), later), later, PARKING);
     assert_eq!(works.standing(later), Standing::Works);
-    // It ended for a reason of its own: the next one may.
+    // The probe ended for a reason of its own, so the next launch may try.
     let next = tried.clone().after(&ended(probe.clone(), None, later), later, PARKING);
     assert_eq!(next.standing(later), Standing::MayBeTried);
     let again = tried.after(&ended(probe, Some(quota(None)), later), later, PARKING);

@@ -50,7 +50,7 @@ fn stopping() -> LaunchState {
     LaunchState::Stopping { reason: StopReason::Person, ladder_at: NOW }
 }
 
-/// The decision in the ordinary case: everything is known, active and assigned.
+/// Returns the decision in the ordinary case, in which everything is known, active and assigned.
 fn decide_with(proof: Proof, open: &[Launch]) -> Result<Grant, Refusal> {
     decide_while(false, proof, open)
 }

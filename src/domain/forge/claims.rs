@@ -1,6 +1,7 @@
-//! Decides whose claims on an item count.
+//! Decides which claims on an item count.
 //!
-//! Any commenter can copy the hidden line that marks a claim, so only the claims of known accounts count.
+//! Any commenter can copy the hidden line that marks a claim, so only the claims of known accounts
+//! count.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,8 @@ use crate::domain::id::ItemId;
 /// The accounts whose claims count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimants {
-    /// The account of the token, which posts our claims. `None` if the forge does not say whose token it is.
+    /// The account of the token, which posts our claims. `None` if the forge does not tell the
+    /// account of the token.
     pub own: Option<ForgeUser>,
     /// The account that people assign.
     pub bot: ForgeUser,
@@ -22,7 +24,7 @@ pub struct Claimants {
 /// The claims on an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
-    /// Whether another coordinator was first.
+    /// True if another coordinator was first.
     pub is_of_another: bool,
     /// The authors of claims that do not count. `None` stands for a deleted account.
     pub ignored: Vec<Option<ForgeUser>>,
@@ -47,7 +49,8 @@ impl Claimants {
             else {
                 continue;
             };
-            // If the forge does not say whose token it is, our claim is known by its item alone.
+            // If the forge does not tell the account of the token, our claim is known by its item
+            // alone.
             let is_ours = self.own.is_none() && marker.item == *item;
             if !is_ours && !comment.author.as_ref().is_some_and(|author| self.accepts(author)) {
                 ignored.push(comment.author.clone());
@@ -79,7 +82,7 @@ mod tests {
         }
     }
 
-    /// A claim of the item `theirs`, or of `ours`.
+    /// Returns a claim of the item `theirs`, or of `ours`.
     fn claim(id: u64, author: Option<ForgeUser>, of: &str) -> Comment {
         let body = Marker { item: item(of), number: Marker::CLAIM }.mark("Started");
         Comment { id, author, body, created_at: String::new() }

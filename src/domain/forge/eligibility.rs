@@ -1,4 +1,5 @@
-//! The one predicate by which an item is work for the bot: the same for its start, its resumption and its stop (seed 002 §3).
+//! The one predicate that decides whether an item is work for the bot. It is the same for the
+//! start, the resumption and the stop of the work (seed 002 §3).
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +28,8 @@ words! {
 }
 
 impl StopCause {
-    /// Why an agent that works on the item is ended. `None`: it is told that its task is cancelled, as by any person.
+    /// Returns the reason to end an agent that works on the item. `None` if the agent is told that
+    /// its task is cancelled, as it is if a person cancels it.
     pub const fn stop_reason(self) -> Option<StopReason> {
         match self {
             Self::Unassigned | Self::Unlabelled => Some(StopReason::Unassigned),
@@ -38,28 +40,29 @@ impl StopCause {
         }
     }
 
-    /// Whether there is still something to write to.
+    /// Returns whether the item still exists and can be written to.
     pub const fn leaves_an_item(self) -> bool {
         !matches!(self, Self::Gone | Self::Moved)
     }
 }
 
-/// By what an item is judged.
+/// The rules for judging an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     pub bot: ForgeUser,
     pub labels: LabelNames,
 }
 
-/// What the predicate says.
+/// The result of the predicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Eligibility {
-    /// Work for the bot.
+    /// The item is work for the bot.
     Eligible,
     Not(StopCause),
 }
 
-/// Whether a user is the bot: by number where both are known, else by login, without its case.
+/// Returns whether a user is the bot. Compares the numbers if both are known, else the logins
+/// without their case.
 pub fn is_bot(user: &ForgeUser, bot: &ForgeUser) -> bool {
     match (user.id, bot.id) {
         (Some(user), Some(bot)) => user == bot,
@@ -68,7 +71,8 @@ pub fn is_bot(user: &ForgeUser, bot: &ForgeUser) -> bool {
 }
 
 impl Rules {
-    /// Whether `item` is work for the bot, where `state` is how far we are with it (`None`: it isn't ours yet).
+    /// Returns whether `item` is work for the bot. `state` is our progress with it, and `None` if
+    /// it is not ours yet.
     pub fn judge(&self, item: &ItemFacts, state: Option<&ItemState>) -> Eligibility {
         let has = |label: &str| item.labels.iter().any(|other| is_same(other, label));
         let is_told = has(&self.labels.bot)
@@ -85,8 +89,10 @@ impl Rules {
         }
     }
 
-    /// Whether an item that isn't ours may be taken. With the label of those that are worked on, somebody works on it; with one of
-    /// those that were put aside, it is with whoever did so: the bot's label asks them.
+    /// Returns whether an item that is not ours may be taken. If it has the label for work in
+    /// progress, another worker has it. If it has a label for work that was put aside, it stays
+    /// with the coordinator that put it aside. The bot's label then asks that coordinator to
+    /// continue.
     pub fn is_free(&self, item: &ItemFacts) -> bool {
         let LabelNames { processing, paused, blocked, failed, .. } = &self.labels;
         let is_held = |label: &String| {
@@ -95,7 +101,8 @@ impl Rules {
         self.judge(item, None) == Eligibility::Eligible && !item.labels.iter().any(is_held)
     }
 
-    /// Whether people ask again for what was put aside: the bot's label is back on an item that is blocked or failed.
+    /// Returns whether people ask again for work that was put aside: the bot's label is back on an
+    /// item that is blocked or failed.
     pub fn is_asked_again(&self, item: &ItemFacts, state: &ItemState) -> bool {
         matches!(state.label(), Some(LabelState::Blocked | LabelState::Failed))
             && item.labels.iter().any(|label| is_same(label, &self.labels.bot))

@@ -1,9 +1,9 @@
-//! An item of a forge that this daemon works on, from the claim until nothing is owed for it any more.
+//! An item of a forge that this daemon works on, from the claim until no write for it is pending.
 //!
 //! ```text
 //!            first at the forge            task done, tree empty
 //!  Claiming ───────────────────► Active ─────────────────────────► Ended(done)
-//!     │ somebody else was first    │ ▲  │ unassigned, closed, …               ▲ tree empty
+//!     │ another was first          │ ▲  │ unassigned, closed, …               ▲ tree empty
 //!     └────► Ended(elsewhere)      │ │  └────────────────────────► Stopping ──┴─► Ended(stopped)
 //!                       pause file │ │ pause file gone, still eligible  ▲
 //!                                  ▼ └──────────────────── Paused ──────┴ not eligible, expired
@@ -20,54 +20,54 @@ use super::{ItemKey, StopCause};
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::time::Timestamp;
 
-/// Our work on an item. Taking the bot off an item and assigning it again makes another one.
+/// Our work on an item. If the bot is taken off an item and assigned again, that is another value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForgeItem {
     pub id: ItemId,
     pub key: ItemKey,
     pub agent: AgentId,
     pub project: ProjectId,
-    /// The task that is made of it when it is ours.
+    /// The task that is made from the item when it is ours.
     pub task: TaskId,
     pub title: String,
-    /// For people.
+    /// The address of the item for people.
     pub url: String,
     pub state: ItemState,
-    /// What is still to be done for it outside of the store, in this order: the outbox.
+    /// The outbox: the pending work outside of the store, in its order.
     pub owed: Vec<Owed>,
-    /// How often the first of `owed` failed.
+    /// The number of failures of the first entry of `owed`.
     pub n_attempts: u32,
-    /// How often the forge said no to it.
+    /// The number of times that the forge refused the first entry of `owed`.
     pub n_refusals: u32,
-    /// Not before then is it tried again.
+    /// The time before which the first entry of `owed` is not tried again.
     pub retry_at: Option<Timestamp>,
     pub last_error: Option<String>,
-    /// The last comment that was asked for; each has its number.
+    /// The number of the last comment that was requested. Each comment has its own number.
     pub n_comments: u32,
-    /// The forge said once that it isn't there.
+    /// True if the forge said once that the item does not exist.
     pub is_missing: bool,
-    /// How often it was resumed after a pause.
+    /// The number of times that the work was resumed after a pause.
     pub n_resumed: u32,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     pub revision: i64,
 }
 
-/// How far the work on an item is.
+/// The progress of the work on an item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", content = "detail", rename_all = "snake_case")]
 pub enum ItemState {
-    /// Ours, if nobody else was first.
+    /// The item is ours, if no other coordinator was first.
     Claiming {
-        /// Claims up to this comment are of former work. `None` until it was looked at.
+        /// Claims up to this comment belong to former work. `None` until the comments were read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_comment: Option<u64>,
     },
-    /// There is a task of it.
+    /// The item has a task.
     Active(Standing),
-    /// Its task is cancelled; its agent is being ended.
+    /// Its task is cancelled, and its agent is being ended.
     Stopping(StopCause),
-    /// Its task is blocked because of the pause file; its agent is being told.
+    /// Its task is blocked because of the pause file, and its agent is being told.
     Pausing,
     Paused {
         since: Timestamp,
@@ -75,11 +75,11 @@ pub enum ItemState {
     Ended(ItemEnd),
 }
 
-/// What came of the task so far.
+/// The result of the task so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// Somebody works on it, or will.
+    /// An agent works on it, or will.
     Processing,
     /// Its agent, or a person here, put it aside.
     Blocked,
@@ -87,7 +87,7 @@ pub enum Standing {
     Failed,
 }
 
-/// How the work on an item ended.
+/// The end of the work on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemEnd {
@@ -99,7 +99,7 @@ pub enum ItemEnd {
     Elsewhere,
 }
 
-/// Where the folder of an item is.
+/// The place of the folder of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -108,15 +108,15 @@ pub enum Place {
     Completed,
 }
 
-/// One thing to be done outside of the store; doing it twice is as doing it once.
+/// One pending action outside of the store. Doing it twice has the same effect as doing it once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Owed {
-    /// Say at the forge that it is ours, and see whether we are first.
+    /// Claim the item at the forge, and find out whether we are first.
     Claim,
-    /// Take that back.
+    /// Withdraw the claim.
     Withdraw,
-    /// Of our labels it is to have this one.
+    /// Give the item the label of `state` and remove our other labels.
     Label {
         state: LabelState,
     },
@@ -124,23 +124,23 @@ pub enum Owed {
         number: u32,
         text: String,
     },
-    /// Write down what is known of it, in the folder where that is to be.
+    /// Write what is known of the item into its folder at `place`.
     Folder {
         place: Place,
     },
 }
 
-/// How something that is owed failed.
+/// The kind of failure of a pending action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setback {
-    /// The forge said no: waiting may not help.
+    /// The forge refused it, and waiting may not help.
     Refused,
-    /// It said nothing of it.
+    /// The forge gave no answer to it.
     Unanswered,
 }
 
 impl Place {
-    /// The folder in `contexts`.
+    /// Returns the name of the folder in `contexts`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -150,7 +150,7 @@ impl Place {
     }
 }
 
-/// What it is about, without its text.
+/// Writes a description of the action without its text.
 impl fmt::Display for Owed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -188,7 +188,7 @@ impl ItemState {
         }
     }
 
-    /// Why it was stopped, if it was.
+    /// Returns why the work was stopped, if it was.
     pub const fn cause(&self) -> Option<StopCause> {
         match self {
             Self::Stopping(cause) | Self::Ended(ItemEnd::Stopped(cause)) => Some(*cause),
@@ -196,7 +196,7 @@ impl ItemState {
         }
     }
 
-    /// The label that says so; `None` where none is owed.
+    /// Returns the label for this state; `None` if the state has no label.
     pub const fn label(&self) -> Option<LabelState> {
         match self {
             Self::Claiming { .. } | Self::Active(Standing::Processing) | Self::Pausing => {
@@ -217,7 +217,7 @@ impl ItemState {
 }
 
 impl ForgeItem {
-    /// What is to be claimed: nothing of it is sure yet.
+    /// Returns an item that is to be claimed. Nothing about it is certain yet.
     pub fn new(
         id: ItemId,
         task: TaskId,
@@ -249,18 +249,19 @@ impl ForgeItem {
         }
     }
 
-    /// Whether there is still something to do: until then the item is nobody else's.
+    /// Returns whether the work on the item is not over. While it is open, no other work may take
+    /// the item.
     pub const fn is_open(&self) -> bool {
         self.ended_at.is_none()
     }
 
-    /// What is to be done next, and whether its time has come.
+    /// Returns the next pending action, if its time has come.
     pub fn due(&self, now: Timestamp) -> Option<&Owed> {
         self.owed.first().filter(|_| self.retry_at.is_none_or(|at| at <= now))
     }
 
-    /// With something more to be done. A label replaces one that is still to be set, if nothing was asked for in between that
-    /// people would read.
+    /// Returns the item with one more pending action. A label replaces a pending label if no other
+    /// action, such as a comment, is pending after it.
     pub fn owing(mut self, owed: Owed) -> Self {
         if let (Owed::Label { .. }, Some(Owed::Label { .. })) = (&owed, self.owed.last()) {
             self.owed.pop();
@@ -269,20 +270,21 @@ impl ForgeItem {
         self
     }
 
-    /// With a comment more to be posted.
+    /// Returns the item with one more comment to post.
     pub fn saying(self, text: String) -> Self {
         let number = self.n_comments + 1;
         Self { n_comments: number, ..self }.owing(Owed::Comment { number, text })
     }
 
-    /// After the first of `owed` was done (or given up, with the reason).
+    /// Returns the item after the first of `owed` was done, or was given up with the reason.
     pub fn done(mut self, given_up: Option<String>, now: Timestamp) -> Self {
         if !self.owed.is_empty() {
             self.owed.remove(0);
         }
         let is_over = self.owed.is_empty() && matches!(self.state, ItemState::Ended(_));
         let ended_at = self.ended_at.or(is_over.then_some(now));
-        // An error of what is done now is over. One of something that was given up before stays.
+        // An error of the action that is done now is over. An error of an action that was given up
+        // before stays.
         let before = self.last_error.take().filter(|_| self.n_attempts == 0);
         Self {
             n_attempts: 0,
@@ -294,8 +296,9 @@ impl ForgeItem {
         }
     }
 
-    /// Returns the pause after one more failure. It grows from a second to a minute, or to five minutes after a refusal.
-    /// Items wait for different times, so that they do not all return at once.
+    /// Returns the pause after one more failure. It grows from a second to a minute, or to five
+    /// minutes after a refusal. Items wait for different times, so that they do not all return at
+    /// once.
     pub fn delay(&self, setback: Setback) -> Duration {
         let seconds = 1_u64 << self.n_attempts.min(9);
         let jitter = self
@@ -306,13 +309,13 @@ impl ForgeItem {
             % 20;
         let most = match setback {
             Setback::Refused => 300,
-            // With the jitter, just below a minute.
+            // With the jitter, this is just below a minute.
             Setback::Unanswered => 50,
         };
         Duration::from_millis(seconds.min(most) * (1_000 + jitter * 10))
     }
 
-    /// After the first of `owed` failed: tried again at `retry_at`.
+    /// Returns the item after the first of `owed` failed. It is tried again at `retry_at`.
     pub fn failed(self, setback: Setback, error: String, retry_at: Timestamp) -> Self {
         Self {
             n_attempts: self.n_attempts.saturating_add(1),

@@ -1,11 +1,12 @@
-//! The labels by which people see how far their item is. They are changed by delta only: other people's labels are theirs.
+//! The labels by which people see the progress of their item. Only single labels are added and
+//! removed, and the labels of other people stay.
 
 use super::item::Standing;
 
-/// What the labels of a host are called. No two are the same.
+/// The names of the labels at a host. No two are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelNames {
-    /// People set it: the bot is to work on the item.
+    /// Set by people: the bot shall work on the item.
     pub bot: String,
     pub processing: String,
     pub done: String,
@@ -15,7 +16,7 @@ pub struct LabelNames {
     pub blocked: String,
 }
 
-/// What one label says of an item.
+/// The state of an item that one label shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LabelState {
@@ -79,7 +80,7 @@ impl From<Standing> for LabelState {
 }
 
 impl LabelNames {
-    /// All of them, the bot's first.
+    /// Returns all names, the bot's first.
     pub fn all(&self) -> [&str; 7] {
         [
             &self.bot,
@@ -103,7 +104,8 @@ impl LabelNames {
         }
     }
 
-    /// What it takes that of our labels the item has the one of `state` alone. Where `labels` is not known, everything is said.
+    /// Returns the changes after which the label of `state` is the only one of our labels on the
+    /// item. If `labels` is not known, the result names every label to add or remove.
     pub fn delta(&self, state: LabelState, labels: Option<&[String]>) -> LabelDelta {
         let wanted = self.of(state);
         let has = |label: &str| {
@@ -116,7 +118,8 @@ impl LabelNames {
     }
 }
 
-/// Forges keep the case of a label and compare without it.
+/// Returns whether two names are the same label. Forges keep the case of a label and compare
+/// without it.
 pub fn is_same(one: &str, other: &str) -> bool {
     one == other || one.to_lowercase() == other.to_lowercase()
 }

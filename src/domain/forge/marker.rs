@@ -1,27 +1,28 @@
-//! The hidden line by which a comment of ours is known again: each comment is posted once, whatever answer was lost.
+//! The hidden line that identifies our comments. With it, each comment is posted only once, even if
+//! an answer is lost.
 
 use super::super::id::ItemId;
 
 const BEGIN: &str = "<!-- agent-coordinator ";
 const END: &str = " -->";
 
-/// What a comment of ours is.
+/// The identity of one of our comments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {
     pub item: ItemId,
-    /// 0 is the claim of the item; others are counted.
+    /// The number 0 is the claim of the item. Other comments are counted from 1.
     pub number: u32,
 }
 
 impl Marker {
     pub const CLAIM: u32 = 0;
 
-    /// `text` with the marker behind it, where nobody sees it.
+    /// Returns `text` followed by the hidden marker.
     pub fn mark(&self, text: &str) -> String {
         format!("{}\n\n{BEGIN}{} {}{END}", text.trim_end(), self.item, self.number)
     }
 
-    /// The marker of a comment, if it has one: the last line that is one.
+    /// Returns the marker of a comment, if it has one. It is the last line that is a marker.
     pub fn find(body: &str) -> Option<Self> {
         body.lines().rev().find_map(|line| {
             let (item, number) =
@@ -39,12 +40,12 @@ impl Marker {
     }
 }
 
-/// Breaks a mention without being seen.
+/// Breaks a mention invisibly.
 const ZERO_WIDTH_SPACE: char = '\u{200b}';
 
-/// Returns the text of an agent in a form that is safe in a comment of the bot. No line is a command (GitLab's quick
-/// actions), no line hides itself or looks like a marker, and no `@name` notifies an account. Code in fences keeps its
-/// `@name`s, because forges see no mention there.
+/// Returns the text of an agent in a form that is safe in a comment of the bot. No line is a
+/// command (GitLab's quick actions), no line hides itself or looks like a marker, and no `@name`
+/// notifies an account. Code in fences keeps its `@name`s, because forges see no mention there.
 pub fn harmless(text: &str) -> String {
     let mut lines = Vec::new();
     let mut fence: Option<&str> = None;
@@ -74,7 +75,8 @@ pub fn harmless(text: &str) -> String {
     lines.join("\n").replace("<!--", "&lt;!--")
 }
 
-/// Returns the signs of a fence that a line opens. One that is indented may belong to a list, and ends with it.
+/// Returns the characters of a fence that a line opens. An indented fence may belong to a list and
+/// ends with it.
 fn opened(line: &str) -> Option<&str> {
     let sign = line.chars().next().filter(|sign| matches!(sign, '`' | '~'))?;
     let info = line.trim_start_matches(sign);
@@ -89,12 +91,14 @@ fn closes(line: &str, open: &str) -> bool {
     !is_indented && signs.len() >= open.len() && signs.chars().all(|sign| open.starts_with(sign))
 }
 
-/// Returns whether a line may hide what is code after it: a fence in a list or a quotation, or a piece of HTML.
+/// Returns whether a line may hide code that comes after it: a fence in a list or a quotation, or a
+/// piece of HTML.
 fn is_odd(line: &str) -> bool {
     line.trim_start().starts_with('<') || ["```", "~~~"].iter().any(|signs| line.contains(signs))
 }
 
-/// Returns a line in which no `@name` is a mention. What has a letter or digit before it is an address.
+/// Returns a line in which no `@name` is a mention. An `@` after a letter or digit is part of an
+/// address.
 fn without_mentions(line: &str) -> String {
     let line = line.replace("&#", "&amp;#").replace("&commat", "&amp;commat");
     let mut text = String::with_capacity(line.len());

@@ -1,8 +1,8 @@
-//! Decides when the next request may be sent to a host. A host can ask for a pause, writes keep a distance, and an
-//! hour has a budget of writes.
+//! Decides when the next request may be sent to a host. A host can ask for a pause, writes keep a
+//! distance, and an hour has a budget of writes.
 //!
-//! Each time is a [`Duration`] since a beginning that is the same for all of them. `forge::gate` keeps the [`Traffic`] of each host
-//! and asks it before each request.
+//! Each time is a [`Duration`] since a start that is the same for all of them. `forge::gate` keeps
+//! the [`Traffic`] of each host and asks it before each request.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,12 +12,13 @@ use super::{ItemEnd, ItemState};
 /// The longest pause that a host can ask for. After that it is asked again.
 pub const LONGEST_LIMIT: Duration = Duration::from_hours(1);
 
-/// The budget is for the writes of so long.
+/// The period that the budget of writes is for.
 const HOUR: Duration = Duration::from_hours(1);
-/// Writes that begin within so long after another are counted together. They count for an hour after the last that could be among
-/// them, so the budget errs on the safe side.
+/// Writes that begin within this time after another are counted together. They count for an hour
+/// after the last one that could be among them, so the budget errs on the safe side.
 const MINUTE: Duration = Duration::from_mins(1);
-/// A tenth of the budget is kept for work that has begun, because a claim needs more than one write.
+/// A tenth of the budget is kept for work that has begun, because a claim needs more than one
+/// write.
 const RESERVED_PART: u32 = 10;
 
 /// The urgency of a write. The gate sends waiting writes in the order of these variants.
@@ -32,7 +33,7 @@ pub enum Urgency {
 }
 
 impl Urgency {
-    /// Returns how urgent the writes for an item in this state are.
+    /// Returns the urgency of the writes for an item in this state.
     pub const fn of(state: &ItemState) -> Self {
         match state {
             ItemState::Stopping(_) | ItemState::Ended(ItemEnd::Stopped(_)) => Self::Stop,
@@ -50,34 +51,35 @@ impl Urgency {
 pub struct Pace {
     /// The shortest time between two writes.
     pub write_interval: Duration,
-    /// At most so many writes in an hour; `None` allows any number.
+    /// The greatest number of writes in an hour; `None` allows any number.
     pub writes_per_hour: Option<u32>,
 }
 
 impl Pace {
-    /// Writes follow each other without a pause.
+    /// Returns a pace without limits: writes follow each other without a pause.
     pub const fn unlimited() -> Self {
         Self { write_interval: Duration::ZERO, writes_per_hour: None }
     }
 }
 
-/// The record of the requests to a host, as far as it decides about the next one.
+/// The record of the requests to a host, as far as it affects the next one.
 #[derive(Debug, Clone, Default)]
 pub struct Traffic {
     limited_until: Option<Duration>,
     last_write: Option<Duration>,
-    /// The beginning of each minute with writes and the number of its writes. The oldest minute comes first.
+    /// The beginning of each minute with writes and the number of its writes. The oldest minute
+    /// comes first.
     minutes: VecDeque<(Duration, u32)>,
 }
 
-/// Why a request is not sent now.
+/// The reason why a request is not sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// The host asked for a pause until then.
+    /// The host asked for a pause until this time.
     Limit(Duration),
-    /// The budget of the hour is used up; it has room again then.
+    /// The budget of the hour is used up until this time.
     Budget(Duration),
-    /// The last write was too recent; the next one is allowed then.
+    /// The last write was too recent. The next one is allowed at this time.
     Interval(Duration),
     /// Another write goes first.
     Queue,
@@ -90,7 +92,7 @@ impl Traffic {
         self.limited_until = self.limited_until.max(Some(until));
     }
 
-    /// Returns the end of the pause that the host asked for, if it lasts.
+    /// Returns the end of the pause that the host asked for, if the pause is not over.
     pub fn limited_until(&self, now: Duration) -> Option<Duration> {
         self.limited_until.filter(|until| *until > now)
     }
@@ -98,15 +100,15 @@ impl Traffic {
     /// Decides whether a read may be sent now.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason to hold the read.
     pub fn read(&self, now: Duration) -> Result<(), Hold> {
         self.limited_until(now).map_or(Ok(()), |until| Err(Hold::Limit(until)))
     }
 
-    /// Decides whether work of this urgency may begin now, whatever it sends first.
+    /// Decides whether work of this urgency may begin now, whichever request it sends first.
     ///
     /// # Errors
-    /// [`Hold::Limit`] or [`Hold::Budget`].
+    /// Returns [`Hold::Limit`] or [`Hold::Budget`].
     pub fn begin(&self, now: Duration, pace: Pace, urgency: Urgency) -> Result<(), Hold> {
         self.read(now)?;
         let budget = match (pace.writes_per_hour, urgency) {
@@ -117,10 +119,11 @@ impl Traffic {
         self.room_at(now, budget).map_or(Ok(()), |at| Err(Hold::Budget(at)))
     }
 
-    /// Decides whether a write may be sent now. `is_first` says whether it is the first of those that wait.
+    /// Decides whether a write may be sent now. `is_first` says whether it is the first of those
+    /// that wait.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason to hold the write.
     pub fn write(
         &self,
         now: Duration,
@@ -128,7 +131,7 @@ impl Traffic {
         urgency: Urgency,
         is_first: bool,
     ) -> Result<(), Hold> {
-        // A claim that has begun is finished: what is reserved is for that, too.
+        // A claim that has begun must be finished, so it may use the reserved part, too.
         self.begin(now, pace, urgency.min(Urgency::Work))?;
         if !is_first {
             return Err(Hold::Queue);
@@ -145,7 +148,8 @@ impl Traffic {
         self.count(now, now, 1);
     }
 
-    /// Counts `n` writes of the minute that began at `begin`, as known from before a restart. Minutes are added in their order.
+    /// Counts `n` writes of the minute that began at `begin`, as recorded before a restart. Minutes
+    /// are added in their order.
     pub fn count(&mut self, now: Duration, begin: Duration, n: u32) {
         match self.minutes.back_mut() {
             Some((last, n_writes)) if begin < *last + MINUTE => {
@@ -158,12 +162,12 @@ impl Traffic {
         }
     }
 
-    /// Returns the minutes that count, and how many writes each has.
+    /// Returns the minutes that count, each with its number of writes.
     pub fn minutes(&self, now: Duration) -> impl Iterator<Item = (Duration, u32)> {
         self.minutes.iter().copied().filter(move |(begin, _)| !is_over(*begin, now))
     }
 
-    /// Returns when the budget has room for one more write; `None` if it has room now.
+    /// Returns the time at which the budget has room for one more write; `None` if it has room now.
     fn room_at(&self, now: Duration, budget: u32) -> Option<Duration> {
         let mut n_writes: u64 = self.minutes(now).map(|(_, n)| u64::from(n)).sum();
         let mut room_at = None;
@@ -178,7 +182,7 @@ impl Traffic {
     }
 }
 
-/// Returns whether the writes of a minute count no longer.
+/// Returns whether the writes of a minute no longer count.
 fn is_over(begin: Duration, now: Duration) -> bool {
     begin + MINUTE + HOUR <= now
 }

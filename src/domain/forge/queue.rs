@@ -1,14 +1,16 @@
 //! Decides which waiting item is claimed next.
 //!
-//! An item becomes work when an agent of its repository and a slot are free for it, or about to be. The repositories are served in
-//! turn. `service::forge_queue` reads the facts and makes the claims.
+//! An item becomes work when an agent of its repository and a slot are free for it, or about to be.
+//! The repositories are served in turn. `service::forge_queue` reads the facts and makes the
+//! claims.
 
 use std::collections::BTreeSet;
 
 use crate::domain::key::InstanceKey;
 use crate::domain::plan::slots::Slots;
 
-/// A repository with so many claims that fail gets no further one: each of them may have set a label already.
+/// A repository with this number of failing claims gets no further claim. Each of them may have set
+/// a label already.
 pub const MAX_STUCK: usize = 3;
 
 /// A start of an agent that needs a slot.
@@ -32,16 +34,16 @@ pub struct Line<'a> {
     pub n_stuck: usize,
 }
 
-/// The free slots of all coordinators that are there.
+/// The free slots of all coordinators that are connected.
 #[derive(Debug, Clone)]
 pub struct Capacity<'a> {
-    /// One entry for each coordinator. `None` if none of them says how many agents it keeps.
+    /// One entry for each coordinator. `None` if no coordinator reports how many agents it keeps.
     slots: Option<Vec<Slots<'a>>>,
-    /// Whether other work waits for a slot.
+    /// True if other work waits for a slot.
     is_contended: bool,
 }
 
-/// Whose turn it is: a place in the list of lines, and one in the agents of that line.
+/// The next turn: a place in the list of lines, and a place in the agents of that line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     pub line: usize,
@@ -49,7 +51,7 @@ pub struct Turn {
 }
 
 impl<'a> Capacity<'a> {
-    /// Somebody starts agents, and does not say how many.
+    /// Returns an unknown capacity: coordinators start agents, and do not report how many.
     pub const fn unknown() -> Self {
         Self { slots: None, is_contended: false }
     }
@@ -89,10 +91,11 @@ fn fits(slots: &Slots<'_>, start: &Start) -> bool {
     slots.keeping(&start.key, &start.ai_type).next().is_none()
 }
 
-/// Returns who claims an item now: of the repositories that can, the one that was served least recently.
+/// Returns the turn of the next claim. It is the least recently served of the repositories that can
+/// claim an item.
 ///
-/// If other work waits for slots, a repository without any open item may have one in line with that work. Without this rule, a
-/// backlog of other work would keep all items waiting.
+/// If other work waits for slots, a repository without any open item may have one in line with that
+/// work. Without this rule, a backlog of other work would keep all items waiting.
 pub fn next(
     lines: &[Line<'_>],
     busy: &BTreeSet<InstanceKey>,
@@ -112,8 +115,9 @@ pub fn next(
     })
 }
 
-/// Returns the order in which waiting items come to their turn if nothing keeps a repository from it. Takes the last turn and the
-/// number of items of each repository; returns pairs of a place in this list and an item of that repository.
+/// Returns the order in which waiting items get their turn if no repository is held back. Takes the
+/// last turn and the number of items of each repository. Returns pairs of a place in this list and
+/// an item of that repository.
 pub fn order(lines: &[(u64, usize)]) -> Vec<(usize, usize)> {
     let mut in_turn: Vec<usize> = (0..lines.len()).collect();
     in_turn.sort_by_key(|place| lines[*place].0);
@@ -220,7 +224,8 @@ mod tests {
         );
     }
 
-    /// Three repositories with 100 items each share an agent and have one of their own. Whoever is ready makes room for the next.
+    /// Three repositories with 100 items each share an agent and have one of their own. Each item
+    /// that is done makes room for the next.
     #[test]
     fn three_hundred_items_of_three_repositories_keep_three_slots_in_use_and_each_has_its_turn() {
         let agents = ["shared", "a", "b", "c"].map(start);

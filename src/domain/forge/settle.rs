@@ -1,7 +1,9 @@
-//! What becomes of an item by what became of its task: pure, and the same however often it is asked.
+//! Decides how the end or progress of a task changes its item. The functions are pure and return
+//! the same result however often they are called.
 //!
-//! The order of a stop is in the order of what is owed (seed 002 §4, with the labels before the comment): first the agent's tree
-//! is gone, then the context is saved, then labels, comment and the move of the folder.
+//! A stop follows the order of the pending actions (seed 002 §4, with the labels before the
+//! comment). First the process tree of the agent ends, then the context is saved. Labels, the
+//! comment and the move of the folder follow.
 
 use super::item::{ForgeItem, ItemEnd, ItemState, Owed, Place, Standing};
 use super::labels::LabelState;
@@ -12,21 +14,22 @@ use crate::domain::session::Execution;
 use crate::domain::task::{Task, TaskStatus};
 use crate::domain::time::Timestamp;
 
-/// What is known of the work on an item.
+/// The facts about the work on an item.
 #[derive(Debug, Clone, Copy)]
 pub struct Work<'a> {
-    /// `None`: it was deleted.
+    /// The task; `None` if it was deleted.
     pub task: Option<&'a Task>,
-    /// Whether an agent that works on it, or may, is not gone yet.
+    /// True if an agent that works on it, or may, has not ended yet.
     pub is_alive: bool,
-    /// The newest work on the task.
+    /// The newest execution of the task.
     pub last: Option<&'a Execution>,
 }
 
-/// Why a task is blocked while the pause file is there. People can't write it: they say what they mean.
+/// The reason of a task that is blocked because of the pause file. People cannot give this reason,
+/// because they write their own.
 pub const PAUSE_REASON: &str = "paused: the pause file of the coordinator is there";
 
-/// The item as it is now; `None` if it is so already.
+/// Returns the item in its new state; `None` if nothing changes.
 pub fn settle(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) -> Option<ForgeItem> {
     let status = work.task.map(|task| task.status);
     let item = item.clone();
@@ -35,7 +38,7 @@ pub fn settle(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) ->
         ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. }
             if status == Some(TaskStatus::Done) =>
         {
-            // Who reported it may still print its last words.
+            // The agent that reported it may still print its last output.
             (!work.is_alive).then(|| ended(item, ItemEnd::Done, work, texts, now))
         }
         ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. }
@@ -74,7 +77,8 @@ pub fn settle(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) ->
     }
 }
 
-/// The item when the forge, or the end of its pause, says that it is over; `None` if that is known.
+/// Returns the item after the forge, or the end of its pause, ended the work. `None` if that is
+/// known already.
 pub fn stopping(item: &ForgeItem, cause: StopCause, now: Timestamp) -> Option<ForgeItem> {
     match item.state {
         ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. } => {
@@ -83,7 +87,7 @@ pub fn stopping(item: &ForgeItem, cause: StopCause, now: Timestamp) -> Option<Fo
         ItemState::Claiming { after_comment } => {
             let mut item =
                 ForgeItem { state: ItemState::Ended(ItemEnd::Stopped(cause)), ..item.clone() };
-            // Nothing was done yet: what was said of it is taken back, if anything was.
+            // No work was done yet. If the claim was announced, it is withdrawn.
             item.owed = Vec::new();
             Some(if cause.leaves_an_item() && after_comment.is_some() {
                 item.owing(Owed::Withdraw).owing(Owed::Label { state: LabelState::Stopped })
@@ -95,13 +99,15 @@ pub fn stopping(item: &ForgeItem, cause: StopCause, now: Timestamp) -> Option<Fo
     }
 }
 
-/// The item when the pause file is there; `None` if there is nothing to pause. What is put aside rests already.
+/// Returns the item when the pause file appears; `None` if there is nothing to pause. Work that was
+/// put aside is at rest already.
 pub fn pausing(item: &ForgeItem) -> Option<ForgeItem> {
     matches!(item.state, ItemState::Active(Standing::Processing))
         .then(|| ForgeItem { state: ItemState::Pausing, ..item.clone() })
 }
 
-/// The item when the pause file is gone and the forge says what it says now; `None` while it isn't paused.
+/// Returns the item after the pause file is gone and the forge was asked again; `None` while it is
+/// not paused.
 pub fn resumed(
     item: &ForgeItem,
     judged: Eligibility,
@@ -128,7 +134,7 @@ pub fn resumed(
     }
 }
 
-/// The item when it is ours, and its task is made.
+/// Returns the item when it is ours and its task is made.
 pub fn won(item: &ForgeItem) -> ForgeItem {
     let mut item = ForgeItem { state: ItemState::Active(Standing::Processing), ..item.clone() };
     item.owed.retain(|owed| *owed != Owed::Claim);
@@ -136,7 +142,7 @@ pub fn won(item: &ForgeItem) -> ForgeItem {
         .owing(Owed::Label { state: LabelState::Processing })
 }
 
-/// The item when somebody else was first.
+/// Returns the item if another coordinator was first.
 pub fn lost(item: &ForgeItem) -> ForgeItem {
     ForgeItem {
         state: ItemState::Ended(ItemEnd::Elsewhere),
@@ -145,12 +151,12 @@ pub fn lost(item: &ForgeItem) -> ForgeItem {
     }
 }
 
-/// The item when it was paused for too long.
+/// Returns the item after it was paused for too long.
 pub fn expired(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) -> ForgeItem {
     ended(item.clone(), ItemEnd::Expired, work, texts, now)
 }
 
-/// What its task says of it; `None` while that isn't over.
+/// Returns the result of the task so far; `None` while that is not final.
 fn standing(work: Work<'_>) -> Option<Standing> {
     match work.task?.status {
         TaskStatus::Blocked if work.is_alive => None,
@@ -159,7 +165,7 @@ fn standing(work: Work<'_>) -> Option<Standing> {
                 work.last.is_some_and(|work| work.result == Some(ReportResult::Failed));
             Some(if has_failed { Standing::Failed } else { Standing::Blocked })
         }
-        // Put back by a person: it waits for one.
+        // A person put the task back, and it waits for one.
         TaskStatus::Todo | TaskStatus::Backlog => (!work.is_alive).then_some(Standing::Blocked),
         TaskStatus::InProgress => Some(Standing::Processing),
         TaskStatus::Done | TaskStatus::Cancelled => None,
@@ -173,7 +179,7 @@ fn ended(
     texts: Texts,
     now: Timestamp,
 ) -> ForgeItem {
-    // What was to be said of it on the way is not news any more.
+    // Pending updates about the progress are obsolete. Only the comments are still posted.
     item.owed.retain(|owed| matches!(owed, Owed::Comment { .. }));
     let item = ForgeItem {
         state: ItemState::Ended(end),

@@ -1,16 +1,17 @@
-//! An item as the text of a task. What people wrote is passed on as they wrote it, as much of it as a task takes.
+//! The text of the task that is made from an item. Texts of people are copied as they were written,
+//! up to the size that a task may have.
 
 use super::{Claimants, Comment, ItemFacts, ItemKey};
 use crate::domain::forge::marker::Marker;
 use crate::domain::limits;
 use crate::domain::printable::is_reordering;
 
-/// Of the description, in characters; the rest of it is for comments.
+/// The longest description that is copied, in characters. The remaining room is for comments.
 const MAX_BODY: usize = 30_000;
-/// Of one comment.
+/// The longest comment that is copied, in characters.
 const MAX_COMMENT: usize = 4_000;
 
-/// The title of the task: one line, never empty.
+/// Returns the title of the task: one line, never empty.
 pub fn title(key: &ItemKey, item: &ItemFacts) -> String {
     let line = item.title.replace(char::is_control, " ").replace(is_reordering, "");
     let line = line.trim();
@@ -22,8 +23,9 @@ pub fn title(key: &ItemKey, item: &ItemFacts) -> String {
     format!("{}… ({key})", line.chars().take(room).collect::<String>())
 }
 
-/// The description: where it comes from, what it says, the report of the work before, and the newest of what was said about it by
-/// people. Comments of ours are by `ours`: anybody can copy a marker.
+/// Returns the description of the task. It has the source of the item, its text, the last report,
+/// and the newest comments of people. Only comments by `ours` count as our comments, because any
+/// person can copy a marker.
 pub fn description(
     key: &ItemKey,
     item: &ItemFacts,
@@ -72,7 +74,8 @@ pub fn description(
     limits::DESCRIPTION.cut(&text)
 }
 
-/// Returns the place of the newest report of ours. One with a summary counts more than a later one without.
+/// Returns the place of the newest report of ours. One with a summary counts more than a later one
+/// without.
 fn last_report(comments: &[Comment], ours: &Claimants) -> Option<usize> {
     let is_report = |comment: &Comment| {
         let is_ours = comment.author.as_ref().is_some_and(|author| ours.accepts(author));
@@ -85,7 +88,7 @@ fn last_report(comments: &[Comment], ours: &Claimants) -> Option<usize> {
     newest(&has_summary).or_else(|| newest(&|_| true))
 }
 
-/// A part of the description, with where it comes from.
+/// Returns a part of the description, with its source.
 fn section(title: &str, comment: &Comment, text: &str, url: &str) -> String {
     format!("\n\n--- {title}, {}:\n{}", comment.created_at, cut(text, MAX_COMMENT, url))
 }
@@ -130,7 +133,7 @@ mod tests {
         Claimants { own: None, bot, others: std::collections::BTreeSet::new() }
     }
 
-    /// A comment of ours.
+    /// Returns one of our comments.
     fn report(id: u64, body: &str, number: u32) -> Comment {
         let author = Some(ForgeUser { id: None, login: "Robot".to_owned() });
         let body = format!("{body}\n\n<!-- agent-coordinator 019aa {number} -->");

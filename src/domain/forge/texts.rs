@@ -1,4 +1,5 @@
-//! What is said on items, in English and Japanese. What agents wrote stands in it as [`harmless`] text.
+//! The texts of comments on items, in English and Japanese. They contain texts of agents only as
+//! [`harmless`] text.
 
 use super::StopCause;
 use super::item::Standing;
@@ -8,7 +9,8 @@ use crate::domain::language::Language;
 use crate::domain::session::Execution;
 use crate::domain::time::Timestamp;
 
-/// So much of what an agent wrote stands in a comment, in characters: forges take 65,536 in all.
+/// The longest quotation from an agent in a comment, in characters. Forges allow 65,536 characters
+/// in all.
 const MAX_QUOTED: usize = 12_000;
 
 /// The comments of one language.
@@ -20,7 +22,7 @@ impl Texts {
         Self(language)
     }
 
-    /// The item is ours.
+    /// Returns the comment that the item is ours.
     pub fn claimed(self, agent: &AgentId, project: &ProjectId, at: Timestamp) -> String {
         let title = self.0.either("## 🤖 Task started", "## 🤖 タスク開始");
         let text = self.0.either(
@@ -35,7 +37,7 @@ impl Texts {
         )
     }
 
-    /// The task is done.
+    /// Returns the comment that the task is done.
     pub fn finished(self, work: Option<&Execution>, at: Timestamp) -> String {
         let title = self.0.either("## ✅ Task done", "## ✅ タスク完了");
         let text = self.0.either("The task is done.", "タスクが完了しました。");
@@ -43,7 +45,7 @@ impl Texts {
         format!("{title}\n\n{text}\n\n{time}{}", self.report(work))
     }
 
-    /// The task was put aside.
+    /// Returns the comment that the task was put aside.
     pub fn put_aside(
         self,
         standing: Standing,
@@ -73,7 +75,7 @@ impl Texts {
         format!("{title}\n\n{text}\n\n{time}{reason}{}\n\n{again}", self.report(work))
     }
 
-    /// Work on it was stopped (seed 002 §4.2).
+    /// Returns the comment that the work on it was stopped (seed 002 §4.2).
     pub fn stopped(self, cause: StopCause, work: Option<&Execution>, at: Timestamp) -> String {
         let title = self.0.either("## ⛔ Task stopped", "## ⛔ タスク停止");
         let text = match cause {
@@ -105,7 +107,7 @@ impl Texts {
         self.ended(title, text, work, at)
     }
 
-    /// It was paused for too long.
+    /// Returns the comment that it was paused for too long.
     pub fn expired(self, work: Option<&Execution>, at: Timestamp) -> String {
         let title = self.0.either("## ⛔ Task expired", "## ⛔ タスク期限切れ");
         let text = self.0.either(
@@ -124,7 +126,7 @@ impl Texts {
         format!("{title}\n\n{text}\n\n{time}{}\n\n{again}", self.progress(work))
     }
 
-    /// The pause file is there.
+    /// Returns the comment that the pause file is present.
     pub fn paused(self, work: Option<&Execution>, at: Timestamp) -> String {
         let title = self.0.either("## ⏸️ Task paused", "## ⏸️ タスク一時停止");
         let text = self.0.either(
@@ -135,7 +137,7 @@ impl Texts {
         format!("{title}\n\n{text}\n\n{time}{}", self.progress(work))
     }
 
-    /// It goes on.
+    /// Returns the comment that the work continues.
     pub fn resumed(self, at: Timestamp) -> String {
         let title = self.0.either("## ▶️ Task resumed", "## ▶️ タスク再開");
         let text = self
@@ -148,7 +150,7 @@ impl Texts {
         format!("- {}: {value}", self.0.either(word.0, word.1))
     }
 
-    /// The agent's last word.
+    /// Returns the last report of the agent.
     fn report(self, work: Option<&Execution>) -> String {
         let Some(work) = work else {
             return String::new();
@@ -161,7 +163,7 @@ impl Texts {
         [summary, next].into_iter().flatten().collect()
     }
 
-    /// How far it had come, as far as it said so.
+    /// Returns the progress of the agent, as far as it saved it.
     fn progress(self, work: Option<&Execution>) -> String {
         let Some(work) = work else {
             return String::new();

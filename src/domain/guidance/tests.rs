@@ -83,7 +83,7 @@ fn a_chat_is_begun_with_a_prompt_of_its_own() {
     "#);
 }
 
-/// Every text, by the question that it answers.
+/// Returns every text with the question that it answers.
 fn texts(guidance: Guidance) -> Vec<(String, &'static str)> {
     let task = || "tsk".parse().expect("an id");
     let mut all = vec![
@@ -152,7 +152,8 @@ fn every_text_is_known_in_both_languages() {
             shown
         });
     insta::assert_snapshot!("texts", shown);
-    // A text stands in the source exactly once, so as many are listed above as there are.
+    // Each text stands in the source exactly once, so the list above must have the same number of
+    // texts.
     let n_written = include_str!("../guidance.rs").matches(".either(").count();
     let listed: std::collections::BTreeSet<_> =
         english.iter().zip(&japanese).map(|((_, en), (_, ja))| (en, ja)).collect();

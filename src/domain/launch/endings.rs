@@ -1,16 +1,17 @@
-//! The words for how launches end: why one is told to, what became of it, and what that means for the next start.
+//! The types for the end of launches: the reason to stop one, its outcome, and the effect on the
+//! next start.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why an agent is to end before its own end. The first reason wins.
+/// The reason to end an agent before it ends by itself. The first reason wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It reported its result; it has `run.linger` to go by itself.
+    /// It reported its result, and has `run.linger` to end by itself.
     Reported,
-    /// It called `logout`; it has `run.linger` to go by itself.
+    /// It called `logout`, and has `run.linger` to end by itself.
     LoggedOut,
     /// A person asked for it (`stop AGENT PROJECT`).
     Person,
@@ -22,9 +23,9 @@ pub enum StopReason {
     NoticeIgnored,
     /// It was told to stop and logged out.
     Noticed,
-    /// A person ended the chat, or the work of its pair: nobody is wanted back for it.
+    /// A person ended the chat, or the work of its pair. Its agent is not wanted again.
     ChatEnded,
-    /// Nobody said anything in the chat for `chat.idle_timeout`.
+    /// The chat had no message for `chat.idle_timeout`.
     ChatIdle,
     /// It did not authenticate by `start.timeout`.
     StartTimeout,
@@ -36,15 +37,15 @@ pub enum StopReason {
     Silence,
     /// The bot was taken off the item of a forge that it worked on (seed 002).
     Unassigned,
-    /// That item was closed.
+    /// The item that it worked on was closed.
     Closed,
-    /// That item is gone.
+    /// The item that it worked on is gone.
     Gone,
-    /// That item is part of another repository now.
+    /// The item that it worked on is part of another repository now.
     Moved,
-    /// Its work was paused before it asked for it.
+    /// Its work was paused before it asked for its work.
     Paused,
-    /// The server does not know it any more, or knows it as ended.
+    /// The server does not know the launch any more, or knows it as ended.
     Unknown,
 }
 
@@ -80,11 +81,11 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// Which limit of time ended a launch.
+/// The limit of time that ended a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeLimit {
-    /// `session.default_timeout`: a session without a process of ours made no call for that long.
+    /// `session.default_timeout`: a session without a keeper made no call for that long.
     SessionIdle,
     /// `session.max_timeout`.
     SessionMaximum,
@@ -105,25 +106,26 @@ impl TimeLimit {
     }
 }
 
-/// How a launch ended. Success is what the server saw (`report_completed`), never an exit code.
+/// The outcome of a launch. Success is what the server saw (`report_completed`), never an exit
+/// code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "outcome", content = "reason", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It reported success, or its chat came to its end.
+    /// It reported success, or its chat ended normally.
     Completed,
     /// It reported that it is blocked.
     Blocked,
     /// It reported failure.
     Failed,
     Stopped(StopReason),
-    /// It authenticated and ended without a report, whatever its exit code.
+    /// It authenticated and ended without a report, with any exit code.
     ExitedWithoutReport,
     /// It ended, or was ended, without ever authenticating.
     NeverAuthenticated,
-    /// No agent process came to be; the text says which object failed and how.
+    /// No agent process was started. The text says which object failed and how.
     StartFailed(String),
     TimedOut(TimeLimit),
-    /// Nobody saw how it ended: its keeper was killed, or its files are gone.
+    /// Its end was not observed: its keeper was killed, or its files are gone.
     Lost,
 }
 
@@ -142,7 +144,7 @@ impl Outcome {
         }
     }
 
-    /// The detail behind the word, where there is one.
+    /// Returns the detail behind the word, if there is one.
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::Stopped(reason) => Some(reason.to_string()),
@@ -153,15 +155,16 @@ impl Outcome {
     }
 }
 
-/// What an end means for the next start of its pair.
+/// The effect of an end on the next start of its pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Fine,
-    /// The pair waits before it is started again, longer with each one in a row.
+    /// The pair waits before it is started again. The wait grows with each failure in a row.
     Failure,
-    /// Its account failed, which waits for all who have it: nothing is said of the pair.
+    /// Its account failed, and all agents with this account wait. The end says nothing about the
+    /// pair.
     AccountFailed,
-    /// It can't work as it is configured: the pair waits for a person.
+    /// It cannot work as it is configured, so the pair waits for a person.
     Misconfigured,
 }
 
@@ -191,7 +194,7 @@ impl ReportResult {
     }
 }
 
-/// How the leading process of an instance went.
+/// The exit of the leading process of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ExitStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -200,17 +203,17 @@ pub struct ExitStatus {
     pub signal: Option<i32>,
 }
 
-/// What the keeper of a process found out at the end of its whole tree.
+/// The report of a keeper about the end of the whole process tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessEnd {
-    /// The leader ran and went; its tree is empty.
+    /// The leader ran and exited, and its tree is empty.
     Exited(ExitStatus),
-    /// No agent process came to be: the object that failed, and how.
+    /// No agent process was started. The text says which object failed and how.
     StartFailed(String),
-    /// The keeper didn't execute the agent, because the start deadline had passed.
+    /// The keeper did not execute the agent, because the start deadline had passed.
     FuseBurnt,
-    /// Nobody saw the end.
+    /// The end was not observed.
     Lost,
 }
 
@@ -224,7 +227,7 @@ impl ProcessEnd {
         }
     }
 
-    /// The leader's own exit, where there was one.
+    /// Returns the exit of the leader, if it ran.
     pub const fn exit(&self) -> Option<ExitStatus> {
         match self {
             Self::Exited(exit) => Some(*exit),

@@ -54,7 +54,8 @@ fn notice(action: NoticeAction, demand: NoticeDemand, is_read: bool) -> Notice {
 
 const MINE: Option<&str> = Some("me");
 
-/// The step of an agent at work on `tsk` with these subtasks, whose dependencies on `unfinished` are not done.
+/// Checks the step of an agent that works on `tsk` with these subtasks. The dependencies in
+/// `unfinished` are not done.
 #[track_caller]
 fn check(status: TaskStatus, subtasks: &[Task], unfinished: &[&str], expected: &TaskStep) {
     let launch = running(Some("tsk"));
@@ -94,7 +95,8 @@ fn an_agent_works_through_its_subtasks_and_then_ends() {
     check(InProgress, &[task("a", InProgress, Some("other"))], &[], &TaskStep::WaitForSubtasks);
     check(InProgress, &[task("a", Blocked, Some("other"))], &[], &report(ReportResult::Blocked));
     check(InProgress, &[task("a", Blocked, MINE)], &[], &report(ReportResult::Blocked));
-    // What others can do is begun before its own, and waited for when that is done.
+    // A part of another agent is begun before its own parts. The agent waits for it after its own
+    // parts are done.
     let start = TaskStep::StartSubtask(id("b"));
     check(InProgress, &[task("a", Todo, MINE), task("b", Todo, Some("other"))], &[], &start);
     check(
@@ -122,7 +124,7 @@ fn the_parts_of_a_subtask_come_before_it() {
     check(InProgress, &[task("a", InProgress, MINE), part("a1", Done, MINE)], &[], &execute("a"));
     let start = TaskStep::StartSubtask(id("a1"));
     check(InProgress, &[task("a", Todo, None), part("a1", Todo, Some("other"))], &[], &start);
-    // Those of what another agent does are that agent's.
+    // The parts of a task of another agent belong to that agent.
     let theirs = [task("a", InProgress, Some("other")), part("a1", Todo, MINE)];
     check(InProgress, &theirs, &[], &TaskStep::WaitForSubtasks);
 }

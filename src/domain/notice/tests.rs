@@ -40,7 +40,7 @@ fn what_only_asks_to_be_read_is_settled_by_that() {
     assert!(!notice.read(Timestamp::from_millis(5)).is_open());
 }
 
-/// Ann's launch for this purpose, at work on `tsk`.
+/// Returns Ann's launch for this purpose, at work on `tsk`.
 fn launch(purpose: Purpose) -> Launch {
     let key = InstanceKey::new(id("ann"), id("prj"), purpose);
     let claimed = Launch::claimed(id("lch"), key, String::new(), NOW, NOW);
@@ -65,7 +65,7 @@ fn task(name: &str, status: TaskStatus, assignee: &str) -> Task {
     }
 }
 
-/// What Ann is told when a task that was in progress and hers is like this now.
+/// Checks what Ann is told when her task in progress gets this status and assignee.
 #[track_caller]
 fn check(
     name: &str,

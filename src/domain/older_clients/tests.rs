@@ -16,7 +16,7 @@ fn key(project: &str, purpose: Purpose) -> InstanceKey {
     InstanceKey::new("agt".parse().expect("an id"), project.parse().expect("an id"), purpose)
 }
 
-/// A pair whose work waits since then, with a launch in that state.
+/// Returns a pair whose work waits since then, with a launch in that state.
 fn pair(project: &str, waiting_since: Option<i64>, open: Option<LaunchState>) -> PairFacts {
     let key = key(project, Purpose::Task);
     PairFacts {
@@ -88,7 +88,7 @@ fn a_session_without_a_project_is_where_the_agent_is_starting_or_awaited() {
     check_enter(vec![asleep, pair("b", Some(20), None)], Some("b"));
 }
 
-/// An open launch of agent `agt` in project `prj`.
+/// Returns an open launch of agent `agt` in project `prj`.
 fn launch(id: &str, purpose: Purpose, pid: Option<i32>, coordinator: Option<&str>) -> Launch {
     let id = id.parse().expect("an id");
     let claimed = Launch::claimed(id, key("prj", purpose), "claude".to_owned(), NOW, NOW);
@@ -102,7 +102,7 @@ fn ended(launch: Launch) -> Launch {
     }
 }
 
-/// What a report about agent `agt` in project `prj` is about.
+/// Returns the launch that a report about agent `agt` in project `prj` is about.
 fn find(
     launches: &[Launch],
     pid: Option<i32>,
@@ -157,9 +157,9 @@ fn a_known_process_means_its_own_launch_and_no_other() {
     check_found(&both, Some(7), "lch_t");
     check_found(&both, Some(8), "lch_c");
     check_refused(&both, Some(9), "No launch of agt in prj is open that process 9 could be of");
-    // Once more, after its end.
+    // The report is repeated after the end of the launch.
     check_found(&[ended(task.clone()), chat.clone()], Some(7), "lch_t");
-    // A process id that came back.
+    // The process id was used again.
     let again = launch("lch_again", Purpose::Task, Some(7), None);
     check_found(&[ended(task), again, chat], Some(7), "lch_again");
 }
@@ -174,7 +174,8 @@ fn a_report_after_that_of_the_agent_is_about_the_launch_that_the_agent_has_ended
     let both = [reported("lch_1", None, 1), reported("lch_2", None, 2)];
     check_found(&both, None, "lch_2");
     check_found(&both, Some(7), "lch_2");
-    // A newer launch is meant while it is open; one that ended otherwise is not meant, nor does it make an older one meant.
+    // A newer launch is meant while it is open. A launch that ended without a report is not meant,
+    // and does not make an older one meant.
     let open = launch("lch_open", Purpose::Task, None, None);
     check_found(&[both[0].clone(), open.clone()], None, "lch_open");
     check_refused(&[both[0].clone(), ended(open)], None, "No launch of agt in prj is open");

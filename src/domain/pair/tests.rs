@@ -31,7 +31,7 @@ fn open(state: LaunchState) -> OpenLaunch {
     OpenLaunch { id: "lch".parse().expect("an id"), state }
 }
 
-/// After a failure of a launch that began and ended so many seconds from now.
+/// Returns the record after a failure of a launch that began and ended so many seconds from `NOW`.
 fn failed(record: PairRecord, began: u64, ended: u64) -> PairRecord {
     let at = |seconds| NOW + Duration::from_secs(seconds);
     record.after_end(Verdict::Failure, at(began), at(ended), LIMIT)
@@ -63,7 +63,7 @@ fn each_rule_has_its_reason() {
     check(&PairFacts { record: failed, ..ready() }, StartReason::Backoff);
 }
 
-/// An account that is parked until five minutes from `NOW`.
+/// Returns an account that is parked until five minutes from `NOW`.
 fn parked() -> Account {
     let until = NOW + Duration::from_mins(5);
     let parked =

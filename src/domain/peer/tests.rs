@@ -22,21 +22,24 @@ const fn id(start_ticks: u64) -> ProcessId {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// Of the daemon's user; it may call itself anything.
+    /// A process of the daemon's user. It may give itself any name.
     Ordinary,
-    /// Of another user; it may call itself anything.
+    /// A process of another user. It may give itself any name.
     OtherUser,
-    /// Its name is its own to change, and it does not.
+    /// A shim. It could change its own name, but does not.
     Shim,
     /// The deciding daemon, whose executable it can read.
     Daemon,
-    /// A coordinator that connected to the daemon, after its program was replaced.
+    /// A coordinator that connected to the daemon. Its program was replaced, so it seems to execute
+    /// another one.
     Coordinator,
-    /// A daemon that never connected, and keeps its executable from others. Its name is its own, too.
+    /// A daemon that never connected, and hides its executable from other processes. It could
+    /// change its own name, too.
     OtherDaemon,
 }
 
-/// The ancestry that the daemon observes of the first of `processes`; the last of them has no parent.
+/// Returns the ancestry that the daemon observes for the first of `processes`. The last of them has
+/// no parent.
 fn observed(processes: &[Process]) -> Ancestry {
     let mut ancestry = Ancestry::UNKNOWN;
     for (start_ticks, process) in (0..).zip(processes) {
@@ -63,7 +66,7 @@ fn observed(processes: &[Process]) -> Ancestry {
     ancestry
 }
 
-/// As the daemon decides whose own pid is 1.
+/// Returns the decision of the daemon about these processes.
 fn standing_as(user: PeerUser, processes: &[Process]) -> Standing {
     let coordinators = BTreeSet::from([COORDINATOR]);
     let daemons = Daemons { own: OWN, own_name: OWN_NAME, coordinators: &coordinators };
@@ -114,7 +117,7 @@ fn a_shell_is_an_operator_and_what_a_shim_or_a_daemon_started_is_an_agent() {
     for role in [Role::Daemon, Role::Coordinator, Role::OtherDaemon] {
         let daemon = Process { role, ..daemon() };
         check(&[shell.clone(), daemon.clone(), init.clone()], Standing::Agent);
-        // It is not below itself.
+        // A daemon is not below itself.
         check(&[daemon, init.clone()], Standing::Operator);
     }
 }
@@ -123,7 +126,7 @@ fn a_shell_is_an_operator_and_what_a_shim_or_a_daemon_started_is_an_agent() {
 fn a_script_that_is_named_like_the_daemon_is_an_operators() {
     let script = ordinary(OWN_NAME);
     check(&[ordinary(b"curl"), script.clone(), of_other_user()], Standing::Operator);
-    // Of any name, if it executes this program, or perhaps does.
+    // The name does not matter if it executes this program, or may execute it.
     let executing = |executable| Process { executable, ..script.clone() };
     for name in [OWN_NAME, b"bash"] {
         let ours = Process { name: name.to_vec(), ..executing(Executable::Ours) };
@@ -160,7 +163,7 @@ fn a_process_of_an_agents_user_must_be_below_a_shim_of_the_daemon() {
     {
         assert_eq!(of_agents(chain), Standing::Stranger, "{chain:?}");
     }
-    // It may have put one of its own in between.
+    // The agent may have put one of its own shims in between.
     let between = [agent, forged, shim(), daemon()];
     assert_eq!(of_agents(&between), Standing::Agent);
     assert_eq!(standing_as(PeerUser::Other, &between), Standing::Stranger);
@@ -204,7 +207,8 @@ fn any_process() -> impl Strategy<Value = Process> {
     ]
 }
 
-/// Returns whether a process is an agent's even if no process of the chain took a name for that.
+/// Returns whether a process belongs to an agent even if no process of the chain took a name for
+/// that.
 fn is_agents(processes: &[Process]) -> bool {
     let plain: Vec<Process> = processes
         .iter()

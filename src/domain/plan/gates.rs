@@ -1,26 +1,28 @@
-//! Gates: what a machine must have free before anything is started on it. What runs goes on.
+//! Gates: the free resources that a machine must have before any start. Running agents are not
+//! affected.
 
 use super::Limits;
 use crate::domain::pair::StartReason;
 use crate::domain::printable::bytes;
 
-/// What the machine of a coordinator has free, in bytes; `None` where nobody asked, or it can't be told.
+/// The free resources of a coordinator's machine, in bytes. `None` if they were not read or are not
+/// known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resources {
-    /// On the file system of the state directory.
+    /// The free space on the file system of the state directory.
     pub disk: Option<u64>,
     pub memory: Option<u64>,
 }
 
-/// A gate that keeps everybody from starting.
+/// A gate that prevents all starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
     pub reason: StartReason,
-    /// The figures.
+    /// The figures behind the reason.
     pub detail: String,
 }
 
-/// The first gate that is closed.
+/// Returns the first gate that is closed.
 pub fn closed(limits: &Limits, free: Resources) -> Option<Closed> {
     let gates = [
         (StartReason::LowDisk, limits.min_free_disk, free.disk, "of disk", "limits.min_free_disk"),

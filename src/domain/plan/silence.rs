@@ -1,25 +1,25 @@
-//! When an agent that neither calls nor prints anything counts as hung.
+//! Decides when an agent that neither calls nor prints anything counts as hung.
 
 use std::time::Duration;
 
 use super::Elapsed;
 use crate::domain::launch::{LaunchFacts, LaunchState};
 
-/// Silence is believed at a second look, so long after the first: what was called and printed while this program didn't run is
-/// heard by then.
+/// The time from the first look at a silent agent to the second, which decides. By then all calls
+/// and output that arrived while this program did not run have been read.
 pub const SECOND_LOOK: Duration = Duration::from_secs(2);
 
-/// From the last sign of life of an agent to its stop; `None`: it may be silent as long as it likes.
+/// The longest time from the last sign of life of an agent to its stop; `None` sets no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SilenceLimits {
-    /// Of agents whose output is a stream of events.
+    /// The limit for agents whose output is a stream of events.
     pub streams: Option<Duration>,
-    /// Of all others.
+    /// The limit for all other agents.
     pub others: Option<Duration>,
 }
 
 impl SilenceLimits {
-    /// The same limit for all agents.
+    /// Returns the same limit for all agents.
     pub const fn all(limit: Option<Duration>) -> Self {
         Self { streams: limit, others: limit }
     }
@@ -29,23 +29,26 @@ impl SilenceLimits {
     }
 }
 
-/// How long an agent neither called nor printed anything; `None` where that isn't known.
+/// Returns the time for which an agent neither called nor printed anything; `None` if that is not
+/// known.
 pub fn silence(elapsed: &Elapsed, launch: &LaunchFacts) -> Option<Duration> {
     let idle = launch.idle_ms.filter(|_| matches!(launch.state, LaunchState::Running { .. }))?;
     Some(elapsed.quiet?.min(Duration::from_millis(idle)))
 }
 
-/// Returns whether this silence is worth a warning: half of what ends the agent.
+/// Returns whether this silence is worth a warning. It is, from half of the limit that ends the
+/// agent.
 pub fn is_long(silence: Duration, limit: Duration) -> bool {
     silence >= limit / 2
 }
 
-/// Returns whether the children of an agent were at work, by the processor time that they used. A process that only waits uses less.
+/// Returns whether the children of an agent were at work, by the processor time that they used. A
+/// process that only waits uses less.
 pub fn is_work(used: Duration, within: Duration) -> bool {
     used >= within / 100
 }
 
-/// How long a silent agent has until it is to be looked at again, or ended; `None` without a limit.
+/// Returns the time until a silent agent must be looked at again or ended; `None` without a limit.
 pub fn time_left(
     elapsed: &Elapsed,
     launch: &LaunchFacts,

@@ -1,5 +1,6 @@
-//! Who takes which slots, and which limit a further start would exceed. What lives or is claimed takes its slots until it has
-//! ended, whatever the limits were when it began: lowering one ends nobody.
+//! Counts the slots in use and decides which limit a further start would exceed. A launch that
+//! lives or is claimed keeps its slots until it has ended, regardless of the limits when it began.
+//! Therefore lowering a limit ends no agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,9 +20,9 @@ pub struct Slots<'a> {
     projects: BTreeMap<&'a ProjectId, usize>,
     agents: BTreeMap<&'a AgentId, usize>,
     providers: BTreeMap<&'a str, usize>,
-    /// Processes of which nobody says what they were started with: each may be of any provider.
+    /// Processes whose provider is not known. Each may be of any provider.
     n_unknown: usize,
-    /// Providers whose accounts are being tried by a start of this plan.
+    /// Providers whose accounts a start of this plan tries.
     probes: BTreeSet<&'a str>,
 }
 
@@ -48,7 +49,8 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Those of each open launch of this coordinator, and of each live process that the server doesn't know.
+    /// Returns the slots of each open launch of this coordinator, and of each live process that the
+    /// server does not know.
     pub fn of(snapshot: &'a Snapshot) -> Self {
         let mut slots = Self::none(snapshot.limits);
         let mut counted: BTreeSet<&LaunchId> = BTreeSet::new();
@@ -67,7 +69,7 @@ impl<'a> Slots<'a> {
         slots
     }
 
-    /// One more; an empty `ai_type` is one that nobody knows.
+    /// Takes one more slot. An empty `ai_type` stands for an unknown provider.
     pub fn take(&mut self, key: &'a InstanceKey, ai_type: &'a str) {
         match key.purpose {
             Purpose::Chat => self.n_chats += 1,
@@ -82,7 +84,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// A start that is to show whether the account of this provider works.
+    /// Records a start that shows whether the account of this provider works.
     pub fn note_probe(&mut self, ai_type: &'a str) {
         self.probes.insert(ai_type);
     }
@@ -95,12 +97,12 @@ impl<'a> Slots<'a> {
         self.n_chats + self.n_tasks
     }
 
-    /// How many the project has.
+    /// Returns the number of slots of the project.
     pub fn of_project(&self, project: &ProjectId) -> usize {
         self.projects.get(project).copied().unwrap_or(0)
     }
 
-    /// How many may start at most for this purpose.
+    /// Returns the number of slots that are free for this purpose.
     pub fn n_free(&self, purpose: Purpose) -> usize {
         let n_free = self.limits.max_concurrent.saturating_sub(self.in_use());
         match purpose {
@@ -112,14 +114,15 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// What keeps everybody from starting for this purpose.
+    /// Returns the reason that prevents every start for this purpose, if there is one.
     pub fn keeping_all(&self, purpose: Purpose) -> Option<StartReason> {
         let is_kept = self.n_free(purpose) == 0;
         let is_full = self.n_free(Purpose::Chat) == 0;
         is_kept.then_some(if is_full { StartReason::NoFreeSlot } else { StartReason::ChatReserve })
     }
 
-    /// The limits that a start of `key` would exceed, in the order in which they count; an empty `ai_type` is one that nobody knows.
+    /// Returns the limits that a start of `key` would exceed, in the order in which they count. An
+    /// empty `ai_type` stands for an unknown provider.
     pub fn keeping<'s>(
         &'s self,
         key: &InstanceKey,

@@ -27,7 +27,7 @@ fn me() -> CoordinatorId {
     "crd_me".parse().expect("an id")
 }
 
-/// What an agent is started with.
+/// Returns the provider of an agent.
 fn provider(key: &InstanceKey) -> &'static str {
     if key.agent.as_str() < "agt_3" { "claude" } else { "codex" }
 }
@@ -105,7 +105,8 @@ fn a_fuse_is_disarmed_only_for_a_process_that_the_server_hears_of() {
     };
     check(Phase::Running { pid: 7, started_at: NOW }, None, true);
     check(Phase::Starting, Some(7), true);
-    // Its start can't be read: the claim lapses when its agent leaves, and must not outlive that.
+    // Its start cannot be read. The claim lapses when its agent leaves, and the agent must not
+    // outlive it.
     check(Phase::Starting, None, false);
 }
 
@@ -155,7 +156,7 @@ fn starts_go_round_the_projects_the_longest_waiting_first() {
     assert_eq!(plan.deferred[0].reason, StartReason::NoFreeSlot);
 }
 
-/// The reasons of those that wait, with their keys.
+/// Returns the waiting keys with their reasons.
 fn kept(plan: &Plan) -> Vec<(String, StartReason)> {
     let kept = plan.deferred.iter();
     kept.map(|deferred| {
@@ -172,7 +173,8 @@ fn running_launch(n: usize, key: InstanceKey) -> LaunchFacts {
     )
 }
 
-/// What waits beside two that run: agent 1 in project 1, and agent 2 in project 2.
+/// Checks the reason to wait beside two running agents: agent 1 in project 1, and agent 2 in
+/// project 2.
 #[track_caller]
 fn check_limit(limits: Limits, key: InstanceKey, expected: Option<StartReason>) {
     let launches = vec![running_launch(1, self::key(1, 1)), running_launch(2, self::key(2, 2))];
@@ -273,7 +275,7 @@ fn one_start_of_a_plan_tries_an_account() {
         waiting(key(4, 4), 40),
     ];
     let plan = plan(&Snapshot { startable, ..snapshot(9) });
-    // Agents 1 and 2 have one account, 3 and 4 another.
+    // Agents 1 and 2 share one account, agents 3 and 4 another.
     assert_eq!(starts(&plan), ["agt_1/prj_1", "agt_3/prj_3", "agt_4/prj_4"]);
     assert_eq!(kept(&plan), [("agt_2/prj_2".to_owned(), StartReason::Parked)]);
 }
@@ -408,7 +410,7 @@ fn a_start_that_does_not_authenticate_is_to_be_stopped_at_its_deadline() {
     );
 }
 
-/// What a plan does with one that runs, by these limits and clocks.
+/// Checks what a plan does with a running agent under these limits and clocks.
 #[track_caller]
 fn check_time(
     limits: Limits,
@@ -492,7 +494,7 @@ fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
     };
     let lingering = launch("lch_1", key(1, 1), lingering);
     let now = NOW + year;
-    // The second had more time than is given now.
+    // The second one had more time than the limit gives now.
     for left in [7, 3_600].map(Duration::from_secs) {
         let elapsed = Elapsed { until_ladder: Some(left), ..Elapsed::default() };
         let elapsed = BTreeMap::from([(lingering.id.clone(), elapsed)]);
@@ -610,7 +612,7 @@ prop_compose! {
     }
 }
 
-/// What a plan does that none may do, seen what is really there.
+/// Returns the rules that a plan breaks, judged by the real state.
 fn violations(plan: &Plan, snapshot: &Snapshot) -> BTreeSet<&'static str> {
     let started: Vec<&InstanceKey> = plan
         .actions
@@ -620,7 +622,7 @@ fn violations(plan: &Plan, snapshot: &Snapshot) -> BTreeSet<&'static str> {
             _ => None,
         })
         .collect();
-    // Counted another way than the plan does: each launch and each process once.
+    // The slots are counted in another way than in the plan: each launch and each process once.
     let mut taken: BTreeMap<&LaunchId, (&InstanceKey, &str)> = BTreeMap::new();
     for instance in snapshot.instances.iter().filter(|instance| instance.is_live()) {
         taken.insert(&instance.launch, (&instance.key, ""));
@@ -661,7 +663,7 @@ fn violations(plan: &Plan, snapshot: &Snapshot) -> BTreeSet<&'static str> {
     found.into_iter().filter(|(_, is_so)| *is_so).map(|(what, _)| what).collect()
 }
 
-/// A planner that is wrong on purpose, seen by what it does in many snapshots.
+/// Checks that many random snapshots reveal a planner that is wrong on purpose.
 #[track_caller]
 fn check_is_found(mutant: impl Fn(&Snapshot) -> Plan, expected: &str) {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -673,7 +675,7 @@ fn check_is_found(mutant: impl Fn(&Snapshot) -> Plan, expected: &str) {
 }
 
 type Forget = fn(Limits) -> Limits;
-/// Each limit by itself, forgotten.
+/// Functions that forget one limit each.
 const FORGOTTEN: [(&str, Forget); 4] = [
     ("more of a project", |limits| Limits { per_project: None, ..limits }),
     ("more of an agent", |limits| Limits { per_agent: None, ..limits }),

@@ -77,7 +77,7 @@ fn backslashes_take_no_time_and_hide_nothing() {
     check(r"hunter\\22", &[r"hunter\22"], "[redacted]");
 }
 
-/// What passkeys that people choose may have in them.
+/// Examples of passkeys that people may choose.
 const PASSKEYS: [&str; 6] = [
     "correct-horse-battery-staple",
     r#"quo"ted \ back\\slashed"#,
@@ -88,7 +88,7 @@ const PASSKEYS: [&str; 6] = [
 ];
 const TOKEN: &str = "sess_0b6a7c91d2e34f5a8b9cGHIJ-kl_m";
 
-/// The inside of a JSON string that stands for `text`.
+/// Escapes a text as the inside of a JSON string.
 type Escape = fn(&str) -> String;
 
 fn usual(text: &str) -> String {
@@ -96,7 +96,7 @@ fn usual(text: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// As Go and JavaScript do for HTML.
+/// Escapes as Go and JavaScript do for HTML.
 fn for_html(text: &str) -> String {
     usual(text)
         .replace('<', r"\u003c")
@@ -105,7 +105,7 @@ fn for_html(text: &str) -> String {
         .replace('/', r"\/")
 }
 
-/// As Python does: ASCII only.
+/// Escapes as Python does: ASCII only.
 fn for_ascii(text: &str) -> String {
     usual(text).chars().fold(String::new(), |mut escaped, c| {
         if c.is_ascii() {
@@ -128,8 +128,9 @@ fn every_character(text: &str) -> String {
 
 const ESCAPES: [Escape; 4] = [usual, for_html, for_ascii, every_character];
 
-/// What the CLIs print of calls of `authenticate` and `get_my_task`: `<1>` and `<2>` stand for a passkey and a session token in a
-/// JSON string, `<<1>>` and `<<2>>` for the same in JSON that is quoted in a JSON string.
+/// Lines that the CLIs print for calls of `authenticate` and `get_my_task`. The marks `<1>` and
+/// `<2>` stand for a passkey and a session token in a JSON string. The marks `<<1>>` and `<<2>>`
+/// stand for the same in JSON that is quoted in a JSON string.
 const LINES: [&str; 12] = [
     // claude --output-format stream-json --verbose
     r#"{"type":"assistant","message":{"id":"msg_01","type":"message","role":"assistant","content":[{"type":"tool_use","id":"toolu_01","name":"mcp__coordinator__authenticate","input":{"agent_id":"agt_a","passkey":"<1>","project_id":"prj"}}],"stop_reason":"tool_use"},"session_id":"7d1e"}"#,
@@ -158,7 +159,8 @@ fn no_secret_is_left_in_what_agent_clis_print() {
         for escape in ESCAPES {
             for line in LINES {
                 let (once, token) = (escape(passkey), escape(TOKEN));
-                // An escape of everything is quoted as it is by who quotes: its backslashes.
+                // The outer quotation escapes only the backslashes of a text that is fully escaped
+                // already.
                 let (twice, token_twice) = (usual(&once), usual(&token));
                 let printed = line.replace("<<1>>", &twice).replace("<<2>>", &token_twice);
                 let printed = printed.replace("<1>", &once).replace("<2>", &token);
@@ -196,7 +198,7 @@ proptest! {
         ),
     ) {
         let redactor = Redactor::new(literals.iter().map(String::as_bytes));
-        // Pieces of the secrets, too.
+        // The line also contains pieces of the secrets.
         let mut line = parts.concat();
         line.extend(literals.iter().flat_map(|literal| literal.bytes()));
         let everywhere = |at: usize| (at < line.len()).then_some(at);

@@ -1,22 +1,23 @@
-//! Tasks and how they hang together: what is part of what, and what waits for what.
+//! Tasks and their relations: which task is part of which, and which task waits for which.
 //!
-//! It knows the shape only, no status and no rule. Whoever asks the rules fills it with the tasks they look at.
+//! The graph knows only the shape, no status and no rule. The caller of the rules fills it with the
+//! tasks that they look at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Task;
 use crate::domain::id::TaskId;
 
-/// Tasks by id. A task that one of them names may be missing.
+/// Tasks by id. A task that one of them refers to may be missing.
 #[derive(Debug, Clone, Default)]
 pub struct TaskGraph {
     tasks: BTreeMap<TaskId, Task>,
-    /// Has a subtask under its parent exactly while `tasks` has it so.
+    /// The subtasks by parent. It always agrees with `tasks`.
     parts: BTreeMap<TaskId, BTreeSet<TaskId>>,
 }
 
 impl TaskGraph {
-    /// Takes `task` in, in the place of the one with its id.
+    /// Inserts `task`, or replaces the task with its id.
     pub fn insert(&mut self, task: Task) {
         let before = self.tasks.insert(task.id.clone(), task.clone());
         if let Some(parts) =
@@ -33,17 +34,18 @@ impl TaskGraph {
         self.tasks.get(id)
     }
 
-    /// By id.
+    /// Returns the tasks in the order of their ids.
     pub fn tasks(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values()
     }
 
-    /// By id.
+    /// Returns the direct subtasks in the order of their ids.
     pub fn subtasks(&self, id: &TaskId) -> impl Iterator<Item = &Task> {
         self.parts.get(id).into_iter().flatten().filter_map(|part| self.tasks.get(part))
     }
 
-    /// What `task` is part of, the nearest first. One that is its own ancestor is among them.
+    /// Returns the tasks that `task` is part of, the nearest first. A task that is its own ancestor
+    /// is among them.
     pub fn ancestors(&self, task: &Task) -> Vec<&Task> {
         let (mut above, mut seen) = (Vec::new(), BTreeSet::new());
         let mut next = task.parent.as_ref();
@@ -56,7 +58,7 @@ impl TaskGraph {
         above
     }
 
-    /// What is part of a task, at every depth, each before its own parts.
+    /// Returns all parts of a task at every depth, each before its own parts.
     pub fn descendants(&self, id: &TaskId) -> Vec<&Task> {
         let mut below: Vec<&Task> = self.subtasks(id).collect();
         let mut seen: BTreeSet<&TaskId> = below.iter().map(|task| &task.id).collect();
@@ -70,7 +72,8 @@ impl TaskGraph {
         below
     }
 
-    /// The way from a task back to itself, if it waits for itself: a task waits for its dependencies and for its subtasks.
+    /// Returns the path from a task back to itself, if it waits for itself. A task waits for its
+    /// dependencies and for its subtasks.
     pub fn find_cycle(&self, start: &TaskId) -> Option<Vec<TaskId>> {
         let mut came_from: BTreeMap<&TaskId, &TaskId> = BTreeMap::new();
         let mut open = vec![start];

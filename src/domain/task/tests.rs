@@ -29,12 +29,12 @@ fn agent(id: &str) -> AgentId {
     id.parse().expect("an id")
 }
 
-/// `tasks` as they hang together.
+/// Returns the graph of `tasks`.
 fn graph<'a>(tasks: impl IntoIterator<Item = &'a Task>) -> TaskGraph {
     tasks.into_iter().cloned().collect()
 }
 
-/// What it takes to give the first of `tasks` this status.
+/// Returns the changes that give the first of `tasks` this status.
 fn change_status(
     tasks: &[Task],
     to: TaskStatus,
@@ -223,7 +223,8 @@ fn agents_make_parts_of_their_tasks_and_top_tasks_that_begin_nothing() {
     assert!(matches!(make(&task("new", TaskStatus::InProgress), &mine), Err(Refusal::Invalid(_))));
 }
 
-/// What is said of a new task with this parent and these dependencies, beside these tasks: `(id, parent, dependencies)`.
+/// Checks the answer to a new task with this parent and these dependencies, beside the other tasks:
+/// `(id, parent, dependencies)`.
 #[track_caller]
 fn check_shape_of(
     others: &[(&str, &str, &[&str])],
@@ -262,7 +263,7 @@ fn a_task_never_waits_for_itself() {
     };
     check_shape_of(&[("b", "c", &[]), ("c", "", &[])], ("a", "b", &["c"]), Err(&kin("a", "c")));
     check_shape_of(&[("b", "a", &[]), ("c", "b", &[])], ("a", "", &["c"]), Err(&kin("a", "c")));
-    // The parent waits for its part, that for another task, and that for the parent.
+    // The parent waits for its part, the part for another task, and that task for the parent.
     check_shape_of(
         &[("p", "", &[]), ("x", "", &["p"])],
         ("a", "p", &["x"]),
@@ -290,13 +291,13 @@ fn the_next_task_is_the_bound_one_then_the_most_urgent_then_the_oldest() {
     assert_eq!(next(Some("new"), &tasks).as_deref(), Some("new"));
     assert_eq!(next(Some("gone"), &tasks[..1]).as_deref(), Some("old"));
     assert_eq!(next(None, &[]), None);
-    // A parent comes before what is part of it, however urgent that is.
+    // A parent comes before its parts, however urgent they are.
     let tree = [part_of("old", tasks[1].clone()), tasks[0].clone()];
     assert_eq!(next(None, &tree).as_deref(), Some("old"));
     assert_eq!(next(Some("urgent"), &tree).as_deref(), Some("urgent"));
 }
 
-/// Something that somebody wants of one of a few tasks.
+/// A requested change of one of a few tasks.
 #[derive(Debug, Clone)]
 struct Wish {
     task: usize,
@@ -304,7 +305,7 @@ struct Wish {
     parent: Option<usize>,
     dependency: Option<usize>,
     assignee: Option<&'static str>,
-    /// Of the above, what is to be so, and not as it is.
+    /// The bits of the fields above that are to change.
     what: u8,
     by: Option<&'static str>,
 }
@@ -338,7 +339,7 @@ fn nth(n: usize) -> TaskId {
     format!("tsk_{n}").parse().expect("an id")
 }
 
-/// What holds of all tasks, whatever was wished for before.
+/// Checks the invariants of all tasks, which no earlier change may break.
 fn check_all(tasks: &TaskGraph) {
     for task in tasks.tasks() {
         assert!(tasks.find_cycle(&task.id).is_none(), "{task:?}");
@@ -357,7 +358,7 @@ fn check_all(tasks: &TaskGraph) {
 }
 
 proptest! {
-    /// What a change leaves alone, and what it never leaves behind.
+    /// Checks what a change leaves alone and what it never leaves behind.
     #[test]
     fn a_reason_stands_only_at_what_is_blocked(from in 0usize..6, to in 0usize..6, by_agent: bool) {
         let (from, to) = (TaskStatus::ALL[from], TaskStatus::ALL[to]);
@@ -374,7 +375,7 @@ proptest! {
         }
     }
 
-    /// Whatever people and agents wish, in whatever order.
+    /// Checks random changes by people and agents in random order.
     #[test]
     fn no_wish_makes_a_forest_that_must_not_be(wishes in vec(wish(), 1..60)) {
         let mut tasks = TaskGraph::default();

@@ -67,7 +67,7 @@ fn execution(result: Option<ReportResult>) -> Execution {
 
 const TEXTS: Texts = Texts::new(Language::English);
 
-/// The names of what is owed.
+/// Returns the names of the pending actions.
 fn owed(item: &ForgeItem) -> Vec<String> {
     item.owed.iter().map(ToString::to_string).collect()
 }
@@ -223,7 +223,7 @@ fn what_agents_write_commands_nothing_in_either_language() {
 }
 
 proptest! {
-    /// Settling what is settled changes nothing, whatever happened to the task, and an end is for good.
+    /// Settling a settled item changes nothing, in every state of the task, and an end is final.
     #[test]
     fn settling_twice_is_settling_once(
         status in proptest::option::of(select(TaskStatus::ALL)),

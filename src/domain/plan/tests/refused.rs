@@ -17,6 +17,6 @@ fn a_start_ends_at_once_if_its_login_is_refused() {
     };
     check(LaunchState::Starting { deadline }, false, None);
     check(LaunchState::Starting { deadline }, true, Some(StopReason::StartTimeout));
-    // It has reached its model before: its CLI ends by itself, or goes on.
+    // It has reached its model before, so its CLI ends by itself or continues.
     check(LaunchState::Running { session: "ses_1".parse().expect("an id") }, true, None);
 }

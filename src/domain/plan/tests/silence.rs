@@ -11,15 +11,15 @@ fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
         Elapsed { quiet: Some(seconds * second), suspected, ..Elapsed::default() }
     };
     check_time(limits, quiet(60, None), Some(4 * second), Ok(Some(second)));
-    // At half of it, people are warned.
+    // People are warned at half of the limit.
     check_time(limits, quiet(3, None), Some(60 * second), Ok(Some(2 * second)));
     check_time(limits, quiet(5, None), Some(60 * second), Ok(Some(5 * second)));
-    // Nobody listens, or the server doesn't say.
+    // The output is not watched, or the server does not report calls.
     check_time(limits, Elapsed::default(), Some(60 * second), Ok(None));
     check_time(limits, quiet(60, None), None, Ok(None));
     check_time(limits, quiet(60, Some(0)), Some(60 * second), Ok(Some(SECOND_LOOK)));
     check_time(limits, quiet(60, Some(2)), Some(60 * second), Err(StopReason::Silence));
-    // Only streams have a limit.
+    // Only streams have a limit here.
     let streams = Limits { silence: SilenceLimits { others: None, ..limits.silence }, ..limits };
     check_time(streams, quiet(60, Some(2)), Some(60 * second), Ok(None));
     let stream = Elapsed { is_stream: true, ..quiet(60, Some(2)) };
