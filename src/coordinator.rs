@@ -1,8 +1,9 @@
 //! The loop that keeps agents running: observe, plan, act.
 //!
-//! It knows no task, only wanted starts, wanted stops and its own processes. What is decided is decided in
-//! [`crate::domain::plan`]; this module fetches the facts and carries the plan out. Cycles are woken by nudges and deadlines;
-//! the polling interval is a safety net, and a counter says how often it found what nothing had announced.
+//! It knows no tasks, only wanted starts, wanted stops and its own processes.
+//! [`crate::domain::plan`] decides; this module fetches the facts and carries the plan out. Nudges
+//! and deadlines wake the cycles. The polling interval is a safety net, and a counter says how
+//! often a poll found a change that nothing had announced.
 
 mod act;
 mod children;
@@ -40,84 +41,87 @@ use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
 use crate::telemetry::ErrorChain;
 
-/// What the loop needs of the configuration.
+/// The part of the configuration that the loop needs.
 #[derive(Debug, Clone)]
 pub struct CoordinatorConfig {
     pub id: CoordinatorId,
     pub polling_interval: Duration,
     pub limits: Limits,
     pub providers: Providers,
-    /// Where the output of its agents is.
+    /// The directory that contains the output of its agents.
     pub state_dir: PathBuf,
 }
 
-/// Whether the loop starts agents, or is on its way out.
+/// The mode of the loop: it starts agents, or it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Running,
-    /// Starts nothing more and ends; its agents stay with their keepers.
+    /// Starts no more agents and ends; the agents stay with their keepers.
     LeavingAgents,
-    /// Starts nothing more, ends its agents and then itself.
+    /// Starts no more agents, ends its agents and then itself.
     StoppingAgents,
-    /// As `StoppingAgents`, without any patience.
+    /// Ends its agents like `StoppingAgents`, but without a stop timeout.
     StoppingAgentsNow,
 }
 
-/// Why a cycle begins.
+/// The reason why a cycle begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WokenBy {
     Start,
     Nudge,
-    /// A moment that the last plan named.
+    /// A deadline that the last plan named.
     Deadline,
     Poll,
 }
 
-/// The loop and what it owns.
+/// The loop and the state that it owns.
 pub struct Coordinator<C, P> {
-    /// The same for a whole cycle.
+    /// The configuration of a whole cycle; it does not change within one.
     config: CoordinatorConfig,
-    /// The newest one, where it may change.
+    /// The source of newer configurations, if the configuration may change.
     configured: Option<watch::Receiver<CoordinatorConfig>>,
     overseer: Box<dyn Overseer>,
     control: Arc<C>,
     processes: P,
     ears: Ears,
     clocks: Clocks,
-    /// What the server said last of the launches, and the limits then.
+    /// The launches that the server reported last, and the limits at that time.
     seen_last: Option<(Vec<LaunchFacts>, Limits)>,
-    /// Since when agents are silent that have been so for long.
+    /// The start of the silence of each agent that has been silent for long.
     silent: BTreeMap<LaunchId, Timestamp>,
     gatekeeper: Gatekeeper,
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
     counters: Counters,
-    /// What was last said of it, in which run of the server.
+    /// The status that was reported last, and the run of the server that it was reported to.
     reported: Option<(String, CoordinatorStatus)>,
-    /// When the last cycle wanted the next one.
+    /// The time that the last cycle wanted for the next cycle.
     look_again_at: Option<Timestamp>,
-    /// Attempts to reach the server that failed in a row; told when it becomes or stops being 0.
+    /// The number of failed attempts in a row to reach the server. Changes from and to 0 are
+    /// logged.
     n_failed: u32,
-    /// The run of the server that was seen last.
+    /// The run of the server that answered last.
     run: String,
-    /// Cycles in a row after which something had to be told again.
+    /// The number of cycles in a row that left something to report again.
     n_incomplete: u32,
-    /// Started with another provider; each is told once.
+    /// AI types that were started with another provider. Each is logged once.
     unknown_ai_types: Mutex<BTreeSet<String>>,
 }
 
-/// How soon the loop asks again where the server didn't answer, and tells again what it didn't take. Doubled with each further
-/// failure, up to the polling interval: a server that is back announces itself.
+/// The pause before the loop asks again if the server did not answer, or reports again what the
+/// server did not accept. It doubles with each further failure, up to the polling interval: a
+/// server that is back announces itself.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Between two cycles that deadlines ask for, however they lie.
+/// The shortest pause between two cycles that deadlines ask for.
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
-/// By so much two measurements of one silence may differ.
+/// The difference that two measurements of one silence may have.
 const NEW_SILENCE: Duration = Duration::from_secs(5);
-/// How long an agent that is to end waits for the server to hear why.
+/// The time that an agent that is to end waits until the server is told why.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
-    /// `wakeups` are those of the server and of the process table. Must be called within a tokio runtime.
+    /// Makes the loop. `wakeups` are those of the server and of the process table. Must be called
+    /// within a tokio runtime.
     pub fn new(
         config: CoordinatorConfig,
         control: C,
@@ -151,22 +155,23 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
-    /// Goes by the newest of these from the next cycle on. Who it is and where it keeps things stays as it was made. Whoever
-    /// changes it wakes the loop.
+    /// Uses the newest of these configurations from the next cycle on. The id and the state
+    /// directory stay as they were made. The caller that changes the configuration must also wake
+    /// the loop.
     #[must_use]
     pub fn configured_by(mut self, configured: watch::Receiver<CoordinatorConfig>) -> Self {
         self.configured = Some(configured);
         self
     }
 
-    /// Tells `overseer` how the loop goes.
+    /// Reports the progress of the loop to `overseer`.
     #[must_use]
     pub fn overseen_by(mut self, overseer: impl Overseer) -> Self {
         self.overseer = Box::new(overseer);
         self
     }
 
-    /// Runs until the mode says otherwise and, if agents are to be stopped, they are gone.
+    /// Runs until the mode ends it. If agents are to be stopped, it runs until they are gone.
     pub async fn run(mut self) {
         let mut poll = self.poll();
         let mut woken_by = WokenBy::Start;
@@ -182,7 +187,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             let done = tokio::select! {
                 biased;
                 done = self.cycle(woken_by, mode) => done,
-                // A server that hangs keeps nobody from leaving: the next coordinator does again what was given up.
+                // A server that hangs does not keep the loop from ending: the next coordinator
+                // repeats what was given up.
                 () = leaving(&mut other_mode) => continue,
             };
             let wake_in = match done {
@@ -190,7 +196,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 Err(error) => {
                     self.note_failure(&error);
                     self.end_overlong().await;
-                    // Who watches from here doesn't need the server to know what runs.
+                    // The overseer does not need the server to know what runs.
                     let deferred =
                         self.reported.as_ref().map(|(_, status)| status.deferred.clone());
                     self.overseer
@@ -204,7 +210,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             let deadline = wake_in.map(|wake_in| Instant::now() + wake_in.max(LEAST_PAUSE));
             woken_by = loop {
                 let turn_at = self.overseer.turned().map(|within| Instant::now() + within);
-                // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until they are taken.
+                // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until
+                // they are taken.
                 break tokio::select! {
                     biased;
                     changed = self.mode.changed() => {
@@ -217,7 +224,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                     () = self.ears.login_refused() => WokenBy::Nudge,
                     () = sleep_until(deadline) => WokenBy::Deadline,
                     _ = poll.tick() => WokenBy::Poll,
-                    // Only to show that it still can.
+                    // The overseer is told again that the loop still turns.
                     () = sleep_until(turn_at) => continue,
                 };
             };
@@ -231,7 +238,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         poll
     }
 
-    /// Between two cycles. Whether it has another pace now.
+    /// Takes the newest configuration, between two cycles. Returns true if the polling interval
+    /// changed.
     fn take_configuration(&mut self) -> bool {
         let Some(configured) = &mut self.configured else {
             return false;
@@ -247,25 +255,28 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         match mode {
             Mode::Running => false,
             Mode::LeavingAgents => true,
-            // What has ended stays listed until the server knows; one that is away learns it from the next coordinator.
+            // Ended instances stay listed until the server knows of their end. A server that is
+            // away learns of it from the next coordinator.
             Mode::StoppingAgents => {
                 let instances = self.processes.instances();
                 instances.is_empty()
                     || (self.n_failed > 0 && !instances.iter().any(Instance::is_live))
             }
-            // Their keepers end them; nobody waits.
+            // Their keepers end them, and the loop does not wait for that.
             Mode::StoppingAgentsNow => true,
         }
     }
 
-    /// One turn: what is seen, what is to be done, doing it. Says when the plan wants to be made again.
+    /// Runs one cycle: observes, plans and acts. Returns the time until the plan wants to be made
+    /// again.
     async fn cycle(
         &mut self,
         woken_by: WokenBy,
         mode: Mode,
     ) -> Result<Option<Duration>, ControlError> {
         self.counters.cycles += 1;
-        // First, and by what is seen here alone: a server that doesn't answer must not keep agents alive.
+        // This comes first, and uses only local facts: a server that does not answer must not keep
+        // agents alive.
         self.end_agents(mode).await;
         if mode == Mode::LeavingAgents {
             return Ok(None);
@@ -273,7 +284,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let mut other_mode = self.mode.clone();
         let (run, snapshot) = tokio::select! {
             biased;
-            // Looking changes nothing and may take long: what is to end doesn't wait for it.
+            // Observing changes nothing and may take long, so agents that are to end do not wait
+            // for it.
             Ok(()) = other_mode.changed() => return Ok(Some(Duration::ZERO)),
             observed = self.observe(mode) => observed?,
         };
@@ -286,10 +298,12 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let plan = plan(&snapshot);
         let Snapshot { now, instances, launches, limits, .. } = snapshot;
         self.seen_last = Some((launches, limits));
-        // The poll may be first by a hair where a nudge is on its way or a deadline has just passed.
+        // The poll may come first by a moment if a nudge is on its way or a deadline has just
+        // passed.
         let is_announced =
             self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= now);
-        // A server that has just come back announces what happened before only when it is listened to again.
+        // A server that has just come back announces earlier changes only when the loop listens
+        // again.
         let is_back = was_away || is_new_run;
         if woken_by == WokenBy::Poll && !is_announced && !is_back && self.control.announces() {
             self.count_found_by_poll(&plan);
@@ -308,17 +322,18 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let acted = self.act(plan.actions).await;
         self.counters.starts += acted.n_started;
         self.report_status(&run, now, deferred).await;
-        // Nothing announces that the server can write again.
+        // The server does not announce that it can write again.
         self.n_incomplete = if acted.is_complete { 0 } else { self.n_incomplete.saturating_add(1) };
         let retry_at = (!acted.is_complete).then(|| now + self.retry_after(self.n_incomplete));
-        // And an unannouncing one doesn't say that it knows of an end, which is forgotten then.
+        // A server without announcements does not say that it knows of an end. The next cycle,
+        // which forgets the instance, must not wait.
         let forget_at = (acted.has_told_ends && !self.control.announces()).then_some(now);
         self.look_again_at = wake_at.into_iter().chain(retry_at).chain(forget_at).min();
         Ok(self.look_again_at.map(|at| at.since(now)))
     }
 
-    /// Which run of the server it is, and what is seen. Instances first: what was claimed is then never missing from the
-    /// server's launches while its process is seen.
+    /// Returns the run of the server and the snapshot. Instances are read first: a launch is then
+    /// never missing from the server's launches while its process is seen.
     async fn observe(&mut self, mode: Mode) -> Result<(String, Snapshot), ControlError> {
         let instances = self.processes.instances();
         let view = self.control.observe(&instances).await?;
@@ -335,7 +350,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let elapsed =
             self.clocks.look(times, &instances, &view.launches, &self.ears, here, &limits);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
-        // Processes are seen by the clock of this machine; everything that is planned goes by the server's.
+        // Processes are seen by the clock of this machine. The plan uses only the server's clock.
         let instances = instances
             .iter()
             .cloned()
@@ -357,8 +372,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         Ok((view.run, snapshot))
     }
 
-    /// While the server doesn't answer: what runs for too long is ended all the same, by what the server said last. It is told when
-    /// it answers again.
+    /// Ends agents that run for too long while the server does not answer. It uses the launches and
+    /// limits that the server reported last. The server is told when it answers again.
     async fn end_overlong(&mut self) {
         let Some((launches, limits)) = self.seen_last.clone() else {
             return;
@@ -402,7 +417,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
-    /// On the way out: the keepers are told, and the server why, as far as it listens.
+    /// Ends all agents on shutdown: tells the server why, within `LAST_WORDS`, and then tells the
+    /// keepers.
     async fn end_agents(&self, mode: Mode) {
         let timeout = match mode {
             Mode::Running | Mode::LeavingAgents => return,
@@ -437,12 +453,12 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
-    /// Remembers since when agents are silent: measured anew, it would be a little different each time.
+    /// Remembers the start of each silence: measured anew, it would differ a little each time.
     fn note_silent(&mut self, plan: &Plan, now: Timestamp) {
         let since = |launch: &LaunchId, silence: Duration| {
             let measured =
                 Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(millis(silence)));
-            // Children at work that paused begin a new silence.
+            // A silence begins anew if children were at work and then paused.
             let known =
                 self.silent.get(launch).filter(|known| measured.since(**known) < NEW_SILENCE);
             known.copied().unwrap_or(measured)
@@ -505,7 +521,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Of instances that are forgotten now, which happens once to each.
+/// Returns the number of leaked processes of the instances that are forgotten now. Each instance is
+/// forgotten once.
 fn n_leaked(actions: &[Action], instances: &[Instance]) -> u64 {
     let is_forgotten = |launch: &LaunchId| {
         actions.iter().any(|action| matches!(action, Action::Forget { launch: it } if it == launch))
@@ -525,7 +542,7 @@ fn log_stops(plan: &Plan) {
     }
 }
 
-/// Whether two reports differ in nothing but their time and the number of cycles.
+/// Returns whether two reports differ only in their time and the number of cycles.
 fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
     let counters = |status: &CoordinatorStatus| Counters { cycles: 0, ..status.counters };
     a.limits == b.limits
@@ -534,7 +551,7 @@ fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
         && counters(a) == counters(b)
 }
 
-/// Returns when the mode becomes one that waits for nothing. Cancel-safe.
+/// Returns when the mode becomes one that does not wait for agents. Cancel-safe.
 async fn leaving(mode: &mut watch::Receiver<Mode>) {
     while mode.changed().await.is_ok() {
         if matches!(*mode.borrow_and_update(), Mode::LeavingAgents | Mode::StoppingAgentsNow) {

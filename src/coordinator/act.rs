@@ -1,4 +1,5 @@
-//! Carrying a plan out. No choices here: what fails is reported or done again by the next cycle.
+//! Carries a plan out. It makes no choices: a failed action is reported, or the next cycle repeats
+//! it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,25 +20,27 @@ use crate::process::StartRequest;
 use crate::provider::LaunchRequest;
 use crate::telemetry::ErrorChain;
 
-/// Launches whose actions are carried out at the same time; the store groups their commits.
+/// The number of launches whose actions are carried out at the same time. The store groups their
+/// commits.
 const N_AT_ONCE: usize = 64;
-/// Added to the start deadline for the fuse, so that the word of a last-moment authentication reaches the keeper.
+/// Added to the start deadline for the fuse, so that the keeper still hears of an authentication at
+/// the last moment.
 const FUSE_MARGIN: Duration = Duration::from_secs(2);
 
-/// What came of a plan.
+/// The result of carrying out a plan.
 pub(super) struct Acted {
     pub(super) n_started: u64,
-    /// Nothing has to be done again.
+    /// No action has to be repeated.
     pub(super) is_complete: bool,
-    /// The server was told of ends, which may be forgotten when it knows them.
+    /// The server was told of ends. Their instances may be forgotten when the server knows of them.
     pub(super) has_told_ends: bool,
 }
 
-/// The server didn't take it. It was logged, and the next cycle does it again.
+/// The server did not accept a call. The failure was logged, and the next cycle repeats the action.
 struct NotDone;
 
 impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
-    /// Does all of it, what concerns one launch in its order, starts last.
+    /// Carries out all actions. The actions of one launch keep their order, and starts come last.
     pub(super) async fn act(&self, actions: Vec<Action>) -> Acted {
         let mut by_launch: BTreeMap<LaunchId, Vec<Action>> = BTreeMap::new();
         let mut starts = Vec::new();
@@ -79,7 +82,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             .await
     }
 
-    /// One after the other: a reason comes before the end that it explains.
+    /// Carries out the actions of one launch in their order: a reason comes before the end that it
+    /// explains.
     async fn act_on_launch(&self, actions: Vec<Action>) -> Result<(), NotDone> {
         let mut actions = actions.into_iter().peekable();
         while let Some(action) = actions.next() {
@@ -87,7 +91,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 self.take(action).await?;
                 continue;
             };
-            // What starts and ends before anybody looks is told in one go: one commit instead of two.
+            // Consecutive reports of one launch are sent together: one commit instead of two.
             let mut reports = vec![report];
             while let Some(Action::Report { report, .. }) =
                 actions.next_if(|next| matches!(next, Action::Report { .. }))
@@ -128,14 +132,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 self.processes.mark_authenticated(&launch).await;
             }
             Action::Forget { launch } => self.processes.forget(&launch).await,
-            // By those who call this.
+            // The callers handle these.
             Action::Report { .. } | Action::Start { .. } => {}
         }
         Ok(())
     }
 
-    /// The last of what it printed, before its end: what comes after that is not kept. The end doesn't wait for a server that
-    /// doesn't want to know.
+    /// Reports the last activity of an agent before its end: later activity is not kept. A failure
+    /// does not delay the report of the end.
     async fn tell_activity(&self, launch: &LaunchId) {
         let Some(activity) = self.ears.hear_out(launch).await else {
             return;
@@ -145,7 +149,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         }
     }
 
-    /// Whether nobody was told yet that this `ai_type` has no provider of its own.
+    /// Returns true the first time that this `ai_type` is found to have no provider of its own.
     fn is_first_of(&self, ai_type: &str) -> bool {
         self.unknown_ai_types
             .lock()
@@ -153,9 +157,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             .insert(ai_type.to_owned())
     }
 
-    /// The claim, then the process. What fails after the claim is reported at once.
+    /// Claims the start and then starts the process. A failure after the claim is reported at once.
     async fn start(&self, key: InstanceKey, working_directory: PathBuf) -> Result<bool, NotDone> {
-        // Before the claim is asked for: time lost on the way counts for the fuse.
+        // The time is read before the claim, so that the duration of the call counts for the fuse.
         let asked_at = self.processes.boot_now();
         let claim = match self.control.claim(&key).await {
             Ok(claim) => claim,
@@ -172,7 +176,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         crash_point::reach(CrashPoint::Claimed);
         if self.processes.instances().iter().any(|instance| instance.launch == launch) {
-            // It runs here: a server that grants it once more doesn't end it.
+            // The process runs here. A server that grants its launch once more does not end it.
             tracing::warn!(launch_id = %launch, "the server granted a launch that has a process already");
             return Ok(false);
         }
@@ -185,13 +189,15 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         let started = match self.config.providers.command(&request) {
             Err(error) => Err(error.to_string()),
-            // Of this machine's folders a server elsewhere can't name one by where its coordinator happens to be.
+            // A server elsewhere cannot name a folder of this machine relative to the directory
+            // where its coordinator happens to run.
             Ok(command) if !command.working_directory.is_absolute() => Err(format!(
                 "working directory `{}` is not absolute",
                 command.working_directory.display()
             )),
             Ok(command) => {
-                // What is left until a deadline is anything, where a clock was set since it was named; nobody is given more than all.
+                // The rest of the time until a deadline can be any value if a clock was set since
+                // the deadline was made. It is therefore limited to the start timeout.
                 let most = self
                     .seen_last
                     .as_ref()
@@ -232,7 +238,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     }
 }
 
-/// The moments before and after a report.
+/// Returns the crash points before and after a report.
 const fn crash_points(report: &ProcessReport) -> (CrashPoint, CrashPoint) {
     match report {
         ProcessReport::Started { .. } => (CrashPoint::StartSeen, CrashPoint::StartReported),

@@ -1,5 +1,5 @@
-//! Whether the children of a silent agent are at work: agent CLIs print nothing while a long command runs. What counts as work is
-//! decided by [`crate::domain::plan::silence`].
+//! Checks if the children of a silent agent are at work: agent CLIs print nothing while a long
+//! command runs. [`crate::domain::plan::silence`] decides what counts as work.
 
 use std::time::Duration;
 
@@ -8,20 +8,21 @@ use tokio::time::Instant;
 use crate::domain::plan::silence::is_work;
 use crate::sys::processes;
 
-/// Bounds of the time between two looks, each of which reads all processes of this machine.
+/// The bounds of the pause between two measurements. Each measurement reads all processes of this
+/// machine.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// The children of one agent.
+/// The work of the children of one agent.
 #[derive(Default)]
 pub(super) struct Children {
-    /// What they had used at the last look.
+    /// The time of the last measurement, and the processor time that the children had used by then.
     used: Option<(Instant, Duration)>,
-    /// When they were seen at work.
+    /// The time when they were last seen at work.
     worked_at: Option<Instant>,
 }
 
 impl Children {
-    /// Looks at the children of the process `pid`, which is silent and may be silent for `limit`.
+    /// Measures the children of the process `pid`, which is silent and may be silent for `limit`.
     pub(super) fn look(&mut self, now: Instant, pid: i32, limit: Duration) {
         let pause = (limit / 20).clamp(PAUSES.0, PAUSES.1);
         if self.used.is_some_and(|(at, _)| now.saturating_duration_since(at) < pause) {
@@ -38,12 +39,12 @@ impl Children {
         self.used = Some((now, used));
     }
 
-    /// The agent gave a sign of life itself.
+    /// Forgets the measurement, because the agent itself gave a sign of life.
     pub(super) fn forget(&mut self) {
         self.used = None;
     }
 
-    /// How long ago they were seen at work.
+    /// Returns the time since the children were last seen at work.
     pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
         self.worked_at.map(|at| now.saturating_duration_since(at))
     }

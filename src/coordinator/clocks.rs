@@ -1,5 +1,5 @@
-//! How long this coordinator's instances have run, and for how long they were silent: by clocks that nobody sets
-//! ([`crate::domain::stopwatch`]). What is too long is decided by the plan.
+//! Measures how long the instances of this coordinator have run and were silent, by monotonic
+//! clocks ([`crate::domain::stopwatch`]). The plan decides what is too long.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,25 +14,28 @@ use crate::domain::plan::{Elapsed, Limits};
 use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Timestamp};
 use crate::instance_dir::{self, clock::MonotonicInstant, record};
 
-/// What is remembered of each instance, as long as it is there.
+/// The measurements of each instance, for as long as the instance exists.
 #[derive(Default)]
 pub(super) struct Clocks(BTreeMap<LaunchId, Clock>);
 
 #[derive(Default)]
 struct Clock {
-    /// Until when it is to have started. What is changed later counts for other starts.
+    /// The time until which it must have started. A later change of the setting applies only to
+    /// other starts.
     deadline: Option<Instant>,
-    /// Since when it is known to run, and for how long it had then.
+    /// The time since which it is known to run, and its runtime before then.
     ran: Option<(Instant, Duration)>,
-    /// Since when it is known to be silent for too long.
+    /// The time since which it is known to be silent for too long.
     suspected: Option<Instant>,
     children: Children,
-    /// The ladder that its server named, and when that is.
+    /// The time of the stop ladder that the server named, and the same moment on this machine's
+    /// monotonic clock.
     ladder: Option<(Timestamp, Instant)>,
 }
 
 impl Clocks {
-    /// What the clocks show of each of these at `now`, which is `at` on the server's clock; forgets all others.
+    /// Returns the measurements of these instances at `now`, which is `at` on the server's clock.
+    /// Forgets all other instances.
     pub(super) fn look(
         &mut self,
         (now, at): (Instant, Timestamp),
@@ -55,14 +58,15 @@ impl Clocks {
             }
             let launch = launches.get(id);
             if let Some(LaunchState::Starting { deadline }) = launch.map(|launch| &launch.state) {
-                // One that was found late has all its time: its keeper's fuse is the last word.
+                // An instance that was found after its deadline gets the whole timeout: the fuse of
+                // its keeper is the final limit.
                 let left = Some(deadline.since(at)).filter(|left| !left.is_zero());
                 let most = limits.start_timeout.unwrap_or(Duration::MAX);
                 let left = left.or(limits.start_timeout).unwrap_or_default().min(most);
                 clock.deadline = clock.deadline.or(now.checked_add(left));
             }
             clock.ladder = match launch.map(|launch| &launch.state) {
-                // A clock that jumps from now on moves it no more.
+                // A clock that jumps from now on does not move it.
                 Some(LaunchState::Stopping { ladder_at, .. }) => match clock.ladder {
                     Some((same, due)) if same == *ladder_at => Some((same, due)),
                     _ => Some((*ladder_at, now + ladder_at.since(at).min(limits.linger))),
@@ -106,7 +110,8 @@ impl Clocks {
     }
 }
 
-/// How long its agent had run, by what its keeper wrote down: it may be older than this daemon.
+/// Returns how long the agent had run before, from the keeper's record: the agent may be older than
+/// this daemon.
 fn ran_before(state_dir: &Path, launch: &LaunchId) -> Option<Duration> {
     let dir = instance_dir::find(state_dir, launch)?;
     let started: record::Started = record::read(&dir).ok().flatten()?;

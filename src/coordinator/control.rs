@@ -1,4 +1,5 @@
-//! The server as a coordinator sees it. In one process with the server it is a call of the service; elsewhere an MCP client.
+//! The server from the view of a coordinator. In one process with the server, it is a call of the
+//! service; otherwise it is an MCP client.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,11 +8,11 @@ use crate::domain::plan::ProcessReport;
 use crate::domain::{Activity, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp};
 use crate::service::{CoordinatorStatus, ServerView};
 
-/// The server can't be asked or didn't understand.
+/// The server cannot be asked, or did not understand.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {action}")]
 pub struct ControlError {
-    /// What was tried.
+    /// The action that was tried.
     pub action: &'static str,
     #[source]
     pub source: Box<dyn std::error::Error + Send + Sync>,
@@ -23,30 +24,32 @@ pub enum ClaimAnswer {
     Claimed {
         launch: LaunchId,
         ai_type: String,
-        /// How long the agent may take to authenticate, from the claim on.
+        /// The time that the agent may take to authenticate, counted from the claim.
         start_timeout: Duration,
         ticket: Secret,
     },
-    /// Somebody else has it, or it isn't wanted any more.
+    /// Another coordinator has it, or it is no longer wanted.
     NotNow,
 }
 
-/// What a coordinator asks and tells. Each call may be repeated, and is given up half-way when the loop has to leave.
+/// The calls of a coordinator to its server. Each call may be repeated, and may be dropped half-way
+/// when the loop has to end.
 pub trait ControlPlane: Send + Sync + 'static {
-    /// The server's time, as far as it is known.
+    /// Returns the server's time, as far as it is known.
     fn now(&self) -> Timestamp;
 
-    /// A moment of this machine's clock on the server's.
+    /// Converts a time of this machine's clock to the server's clock.
     fn on_server(&self, here: Timestamp) -> Timestamp {
         here
     }
 
-    /// Whether wake-ups announce what the server has to say; otherwise only polls find it.
+    /// Returns whether wake-ups announce changes of the server; otherwise only polls find them.
     fn announces(&self) -> bool {
         true
     }
 
-    /// What the server wants. `instances` are what runs here: a server that keeps no account of launches has it from them.
+    /// Returns what the server wants. `instances` are the processes of this machine: a server that
+    /// keeps no record of launches takes its launches from them.
     fn observe(
         &self,
         instances: &[Instance],
@@ -58,14 +61,15 @@ pub trait ControlPlane: Send + Sync + 'static {
         key: &InstanceKey,
     ) -> impl Future<Output = Result<ClaimAnswer, ControlError>> + Send;
 
-    /// Tells what became of a process, in its order. What fails half-way is told once more.
+    /// Reports changes of a process, in their order. If a report fails half-way, all are reported
+    /// once more.
     fn report(
         &self,
         launch: &LaunchId,
         reports: &[ProcessReport],
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
 
-    /// Tells what the output of an agent amounts to, so far.
+    /// Reports the activity that the output of an agent shows so far.
     fn report_activity(
         &self,
         launch: &LaunchId,
@@ -79,7 +83,7 @@ pub trait ControlPlane: Send + Sync + 'static {
         reason: StopReason,
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
 
-    /// Tells how things stand here, for everyone who looks.
+    /// Reports the status of this coordinator, for all readers.
     fn report_status(
         &self,
         status: CoordinatorStatus,

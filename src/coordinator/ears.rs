@@ -1,8 +1,9 @@
-//! Follows what the agents of this host print, and tells the server what comes of it: at most once a second each, and at their
-//! ends. While they are silent it does nothing.
+//! Follows the output of the agents of this host and reports their activity to the server: at most
+//! once a second for each agent, and at its end. While the agents are silent, it does nothing.
 //!
-//! It doesn't know what a line means (`provider::output`), nor what facts add up to (`domain::activity`). Nothing of it is
-//! kept: whoever comes next reads again what is kept of the output, and the server takes the greater word.
+//! `provider::output` decides what a line means, and `domain::activity` what the facts add up to.
+//! This module stores nothing: the next coordinator reads the kept output again, and the server
+//! takes the greater values.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -23,27 +24,29 @@ use crate::instance_dir::output_reader::OutputReader;
 use crate::provider::output::{Lines, read_line};
 use crate::telemetry::ErrorChain;
 
-/// Between two looks at the output of all agents.
+/// The pause between two reads of the output of all agents.
 const PAUSE: Duration = Duration::from_secs(1);
-/// After the server didn't take what it was told.
+/// The pause after the server did not accept a report.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// How much is read at once, in bytes; others have their turn in between. Most of it is for one line of an agent that has just ended,
-/// so that it isn't so much that the kernel is asked for it.
+/// The size of one read, in bytes; other tasks run between reads. Most reads are for one line of an
+/// agent that has just ended. The buffer is therefore small enough to need no memory from the
+/// kernel.
 const CHUNK: usize = 32 * 1024;
-/// How much of one agent is read at one look, in bytes. Who prints more without end is heard in parts.
+/// The most that is read from one agent in one round, in bytes. Longer output is read in several
+/// rounds.
 const MAX_LOOK: usize = 8 * 1024 * 1024;
-/// Questions that wait.
+/// The number of questions that can wait.
 const INBOX: usize = 64;
 
-/// Whom to follow, and who is told.
+/// The launches to follow, and the server that is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Wanted {
     launches: BTreeSet<LaunchId>,
-    /// Which run of the server: another one was told nothing.
+    /// The run of the server: a new run was told nothing yet.
     run: String,
 }
 
-/// The handle. Dropping it ends the task behind it.
+/// The handle of the listener. Dropping it ends the listener's task.
 pub(super) struct Ears {
     wanted: watch::Sender<Wanted>,
     questions: mpsc::Sender<Question>,
@@ -52,30 +55,31 @@ pub(super) struct Ears {
     _task: JoinSet<()>,
 }
 
-/// What the handle reads of the listener.
+/// The state that the handle reads from the listener.
 #[derive(Default)]
 struct Shared {
-    /// Of those that are followed.
+    /// An entry for each launch that is followed.
     heard: Mutex<BTreeMap<LaunchId, Heard>>,
-    /// Another login was refused.
+    /// Notified when another login was refused.
     refusal: Notify,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Heard {
-    /// When it printed something other than its trouble; at first, since when it is followed.
+    /// The time of the last output other than its failure; at first, the time since when it is
+    /// followed.
     at: Instant,
     is_login_refused: bool,
 }
 
-/// Read it to its end; what does it amount to?
+/// A request to read an output to its end and return the activity that it shows.
 struct Question {
     launch: LaunchId,
     answer: oneshot::Sender<Option<Activity>>,
 }
 
 impl Ears {
-    /// Must be called within a tokio runtime.
+    /// Starts the listener. Must be called within a tokio runtime.
     pub(super) fn new<C: ControlPlane>(state_dir: PathBuf, control: Arc<C>) -> Self {
         let (wanted, wanted_seen) = watch::channel(Wanted::default());
         let (questions, asked) = mpsc::channel(INBOX);
@@ -105,7 +109,7 @@ impl Ears {
         Self { wanted, questions, heard, _task: task }
     }
 
-    /// Follows these and no others; those that have no folder yet are not followed.
+    /// Follows these instances and no others. Instances that have no folder yet are not followed.
     pub(super) fn follow(&self, instances: &[Instance], run: &str) {
         let has_folder = instances.iter().filter(|instance| instance.phase != Phase::Starting);
         let launches = has_folder.map(|instance| instance.launch.clone()).collect();
@@ -117,8 +121,9 @@ impl Ears {
         });
     }
 
-    /// How long ago each printed anything at `now`, at least; `None` for one that isn't followed. What was printed since the last look
-    /// is not heard yet.
+    /// Returns a function that gives a lower bound of the time since a launch printed anything, as
+    /// of `now`. It gives `None` for a launch that is not followed. Output since the last round is
+    /// not known yet.
     pub(super) fn quiet_for(&self, now: Instant) -> impl Fn(&LaunchId) -> Option<Duration> {
         let heard = self.heard.lock().clone();
         move |launch| {
@@ -127,7 +132,7 @@ impl Ears {
         }
     }
 
-    /// Those whose login is refused for good, as far as they were heard.
+    /// Returns the launches whose login is refused for good, as far as their output was read.
     pub(super) fn refused(&self) -> BTreeSet<LaunchId> {
         let heard = self.heard.lock();
         heard
@@ -142,7 +147,8 @@ impl Ears {
         self.heard.refusal.notified().await;
     }
 
-    /// All that the output of `launch` amounts to; `None` if that is nothing. Cancel-safe.
+    /// Returns the activity that the whole output of `launch` shows; `None` if there is none.
+    /// Cancel-safe.
     pub(super) async fn hear_out(&self, launch: &LaunchId) -> Option<Activity> {
         let (answer, answered) = oneshot::channel();
         self.questions.send(Question { launch: launch.clone(), answer }).await.ok()?;
@@ -150,17 +156,17 @@ impl Ears {
     }
 }
 
-/// What is known of one agent.
+/// The state of one agent's output.
 struct Ear {
     reader: OutputReader,
     watch: WatchId,
     lines: Lines,
     tally: Tally,
-    /// What the server was told last.
+    /// The activity that was last reported to the server.
     told: Activity,
-    /// It is just being told.
+    /// A report is on its way.
     is_telling: bool,
-    /// Bytes, ever.
+    /// The total number of bytes that were read.
     n_read: u64,
 }
 
@@ -170,12 +176,12 @@ struct Listener<C> {
     folders: Folders,
     ears: BTreeMap<LaunchId, Ear>,
     watched: HashMap<WatchId, LaunchId>,
-    /// Those that may have printed something.
+    /// The launches that may have printed something.
     stirred: BTreeSet<LaunchId>,
     run: String,
-    /// Not before then is the output looked at again.
+    /// The output is not read again before this time.
     look_at: Instant,
-    /// When the server is told what it didn't take.
+    /// The time when refused reports are sent again.
     retry_at: Option<Instant>,
     telling: JoinSet<(LaunchId, bool)>,
     heard: Arc<Shared>,
@@ -195,7 +201,7 @@ impl<C: ControlPlane> Listener<C> {
     ) {
         loop {
             let has_stirred = !self.stirred.is_empty();
-            // Cancel-safe, all of them: each takes what it returns only when it returns.
+            // All branches are cancel-safe: each takes a value only when it returns it.
             tokio::select! {
                 biased;
                 Some(question) = questions.recv() => {
@@ -210,7 +216,7 @@ impl<C: ControlPlane> Listener<C> {
                     self.follow(wanted);
                 }
                 Some(Ok((launch, is_told))) = self.telling.join_next() => self.on_told(launch, is_told),
-                // Meanwhile the kernel gathers what happens, however much that is.
+                // Meanwhile the kernel collects the events, however many there are.
                 () = tokio::time::sleep_until(self.look_at), if has_stirred => self.look().await,
                 seen = heard(&self.folders, self.look_at), if !has_stirred => match seen {
                     Ok(Seen::Folders(ids)) => self.stirred.extend(ids.iter().filter_map(|id| self.watched.get(id).cloned())),
@@ -255,7 +261,7 @@ impl<C: ControlPlane> Listener<C> {
         let Some(dir) = instance_dir::find(&self.state_dir, &launch) else {
             return;
         };
-        // Before the first read, so that nothing written in between goes unnoticed.
+        // The watch begins before the first read, so that output in between is noticed.
         let watch = self.folders.watch_all(&dir);
         let opened = OutputReader::open(&dir);
         match (watch, opened) {
@@ -281,7 +287,7 @@ impl<C: ControlPlane> Listener<C> {
         }
     }
 
-    /// Reads what is new of those that stirred, and tells it.
+    /// Reads the new output of the stirred launches and reports it.
     async fn look(&mut self) {
         for launch in std::mem::take(&mut self.stirred) {
             let Some(ear) = self.ears.get_mut(&launch) else {
@@ -292,7 +298,7 @@ impl<C: ControlPlane> Listener<C> {
             if let Some(heard) =
                 self.heard.lock().get_mut(&launch).filter(|_| ear.n_read > n_before)
             {
-                // One that only repeats what is wrong with it does not go on.
+                // An agent that only repeats its failure does not count as active.
                 if ear.tally.activity().failure.is_none() {
                     heard.at = Instant::now();
                 }
@@ -315,7 +321,8 @@ impl<C: ControlPlane> Listener<C> {
         self.look_at = Instant::now() + PAUSE;
     }
 
-    /// One word at a time of each: the next one waits for the next look.
+    /// Reports the activity of a launch. Only one report of a launch is on its way; the next one
+    /// waits for the next round.
     fn tell(&mut self, launch: &LaunchId) {
         let Some(ear) = self.ears.get_mut(launch).filter(|ear| !ear.is_telling) else {
             return;
@@ -360,20 +367,20 @@ impl<C: ControlPlane> Listener<C> {
         }
         ear.lines.finish(|line| hear(&mut ear.tally, line));
         let activity = ear.tally.activity();
-        // By who asked.
+        // The asker reports it.
         ear.told = activity.clone();
         (activity != Activity::default()).then_some(activity)
     }
 }
 
-/// How far a look came.
+/// The extent of a read.
 enum Read {
     All,
     Part,
 }
 
 impl Ear {
-    /// Reads on, `most` bytes or a little more.
+    /// Reads further: `most` bytes or a little more.
     async fn read(&mut self, most: usize) -> io::Result<Read> {
         let mut chunk = vec![0; CHUNK];
         let mut n_read = 0;
@@ -398,7 +405,7 @@ fn hear(tally: &mut Tally, line: &str) {
     }
 }
 
-/// What happens in the folders, from `from` on. Cancel-safe.
+/// Waits until `from` and returns the events of the folders. Cancel-safe.
 async fn heard(folders: &Folders, from: Instant) -> io::Result<Seen> {
     tokio::time::sleep_until(from).await;
     folders.seen().await

@@ -1,5 +1,5 @@
-//! What this machine has free: looked at for the gates that are configured. What is enough is decided by
-//! [`crate::domain::plan::gates`].
+//! Measures the free space of this machine for the gates that are configured.
+//! [`crate::domain::plan::gates`] decides what is enough.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::domain::plan::Limits;
 use crate::domain::plan::gates::{Closed, Resources};
 use crate::sys;
 
-/// What is free now, as far as the limits ask for it.
+/// Returns the free resources that the limits ask for.
 pub(super) fn free(limits: &Limits, state_dir: &Path) -> Resources {
     Resources {
         disk: limits.min_free_disk.and_then(|_| free_disk(state_dir)),
@@ -15,13 +15,13 @@ pub(super) fn free(limits: &Limits, state_dir: &Path) -> Resources {
     }
 }
 
-/// For whoever is not root: what is reserved doesn't count.
+/// Returns the space that is free for users other than root: reserved blocks do not count.
 fn free_disk(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(path).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Tells once when a gate closes, and once when it opens.
+/// Logs once when a gate closes, and once when it opens.
 #[derive(Debug, Default)]
 pub(super) struct Gatekeeper(Option<Closed>);
 

@@ -1,4 +1,4 @@
-//! The control plane of a coordinator in one process with its server.
+//! The control plane of a coordinator that runs in one process with its server.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl ControlPlane for LocalControlPlane {
         let Some(Claim { launch, ai_type, deadline, ticket: Some(ticket) }) = answer.claim else {
             return Ok(ClaimAnswer::NotNow);
         };
-        // What is left of it: a reservation that is found again isn't a new one.
+        // The rest of the time: a reservation that is found again is not a new one.
         let start_timeout = deadline.since(self.now());
         Ok(ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket })
     }

@@ -1,20 +1,21 @@
-//! Whoever watches from outside whether the loop still turns, and over what: a service manager, by way of `app`.
+//! The interface for a watcher outside the loop, such as a service manager by way of `app`: it sees
+//! that the loop still turns, and its status.
 
 use std::time::Duration;
 
 use crate::service::CoordinatorStatus;
 
-/// Is told by the loop itself, so that a loop that hangs tells nothing.
+/// Is called by the loop itself, so that a loop that hangs reports nothing.
 pub trait Overseer: Send + Sync + 'static {
-    /// The loop has come round: a cycle is done, and it waits for the next. Says how soon at the latest it wants to hear that
-    /// again; `None`: not before the next cycle is done.
+    /// The loop calls this when a cycle is done and it waits for the next one. Returns the time
+    /// after which the loop must call again, or `None` for not before the end of the next cycle.
     fn turned(&mut self) -> Option<Duration>;
 
-    /// The processes or the starts that wait are others than they were.
+    /// The loop calls this when its processes or its deferred starts have changed.
     fn changed(&mut self, status: &CoordinatorStatus);
 }
 
-/// Nobody watches.
+/// An overseer that ignores all calls.
 impl Overseer for () {
     fn turned(&mut self) -> Option<Duration> {
         None

@@ -1,4 +1,4 @@
-//! The processes as the loop sees them: the table of `process`, or a simulation's.
+//! The processes from the view of the loop: the table of `process`, or a simulation.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,21 +10,25 @@ use crate::domain::{Instance, LaunchId, StopReason};
 use crate::process::{BootInstant, ProcessTable, StartError, StartRequest};
 use crate::telemetry::ErrorChain;
 
-/// What the loop asks of its processes. All of it may be repeated.
+/// The calls of the loop to its processes. All of them may be repeated.
 pub trait ProcessLayer: Send + Sync + 'static {
-    /// The newest state of all instances, ended ones until they are forgotten.
+    /// Returns the newest state of all instances. Ended instances are listed until they are
+    /// forgotten.
     fn instances(&self) -> Arc<[Instance]>;
 
-    /// The clock by which fuses burn.
+    /// Returns the time on the clock by which fuses burn.
     fn boot_now(&self) -> BootInstant;
 
-    /// The clock by which is measured how long something lasts; it stands still while the machine sleeps.
+    /// Returns the time on the clock that measures durations; it stands still while the machine
+    /// sleeps.
     fn steady_now(&self) -> Instant;
 
-    /// Returns when the keeper exists; its instance is in `instances` from then on.
+    /// Starts an agent. Returns when the keeper exists; its instance is in `instances` from then
+    /// on.
     fn start(&self, request: StartRequest) -> impl Future<Output = Result<(), StartError>> + Send;
 
-    /// Tells the keeper to end the instance; the first reason wins. Without `timeout` it takes the configured one.
+    /// Tells the keeper to end the instance; the first reason wins. Without `timeout`, the
+    /// configured one applies.
     fn request_stop(
         &self,
         launch: &LaunchId,
@@ -32,10 +36,10 @@ pub trait ProcessLayer: Send + Sync + 'static {
         timeout: Option<Duration>,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Lets the keeper know that its agent authenticated.
+    /// Tells the keeper that its agent authenticated.
     fn mark_authenticated(&self, launch: &LaunchId) -> impl Future<Output = ()> + Send;
 
-    /// The server knows the end of this instance.
+    /// Forgets an instance, because the server knows of its end.
     fn forget(&self, launch: &LaunchId) -> impl Future<Output = ()> + Send;
 }
 

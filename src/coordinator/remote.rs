@@ -1,8 +1,11 @@
-//! The control plane of a coordinator whose server is elsewhere: an MCP client, over a socket of the same machine or over HTTP.
+//! The control plane of a coordinator with a remote server: an MCP client, over a socket of the
+//! same machine or over HTTP.
 //!
-//! A server of this program is asked with `wait_for_work`, which says everything that a plan is made from; any other that
-//! offers the seed's three steps (`health_check`, `list_active_projects_with_agents`, `should_start`) is asked with those
-//! ([`seed`]). A server that is away, slow or garbled fails single calls, each within its time; nothing here waits for it.
+//! A server of this program is asked with `wait_for_work`, whose answer contains everything that a
+//! plan needs. Any other server that offers the seed's three steps (`health_check`,
+//! `list_active_projects_with_agents`, `should_start`) is asked with those ([`seed`]). A server
+//! that is away, slow or garbled fails single calls, each within its timeout; nothing here waits
+//! for it.
 
 mod answers;
 mod link;
@@ -36,37 +39,37 @@ use link::{Link, LinkError};
 pub use link::Token;
 use seed::SeedSteps;
 
-/// What a coordinator needs to know of its server and itself.
+/// The settings of the connection, and of the coordinator itself.
 #[derive(Debug, Clone)]
 pub struct RemoteConfig {
     pub server: ServerAddress,
-    /// What it shows to the server.
+    /// The token that it presents to the server.
     pub token: Token,
     pub coordinator: CoordinatorId,
-    /// Of the agents that it starts; others it leaves alone (seed 004).
+    /// The passkeys of the agents that it starts. It does not start other agents (seed 004).
     pub passkeys: BTreeMap<AgentId, Secret>,
-    /// For a server that names no deadline.
+    /// The start timeout for a server that names no deadline.
     pub start_timeout: Duration,
-    /// For a server that keeps no account of failures.
+    /// The delays after failures, for a server that keeps no record of failures.
     pub backoff: Backoff,
-    /// Whom there is no room for is not asked about.
+    /// The limits of this host. The server is not asked about pairs that have no free slot.
     pub limits: Limits,
-    /// Where the output of its agents is.
+    /// The directory that contains the output of its agents.
     pub state_dir: PathBuf,
-    /// Between two looks at a server that announces nothing.
+    /// The pause between two questions to a server that announces nothing.
     pub polling_interval: Duration,
-    /// Asks with the seed's three steps even a server that has more.
+    /// Uses the seed's three steps even with a server that offers more.
     pub only_seed_steps: bool,
 }
 
-/// How it stands with the server.
+/// The state of the connection to the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkState {
-    /// What the last call failed with; `None` while the server answers.
+    /// The error of the last call; `None` while the server answers.
     pub problem: Option<String>,
 }
 
-/// Calls a server elsewhere.
+/// A control plane that calls a remote server.
 pub struct RemoteControlPlane {
     /// Replaced as a whole.
     config: RwLock<Arc<RemoteConfig>>,
@@ -75,7 +78,7 @@ pub struct RemoteControlPlane {
     seed: SeedSteps,
     /// The server's clock minus this machine's, in milliseconds, as last seen.
     clock_offset: AtomicI64,
-    /// What the coordinator last said of itself.
+    /// The last status of the coordinator.
     status: watch::Sender<Option<CoordinatorStatus>>,
     announces: Mutex<bool>,
 }
@@ -90,20 +93,20 @@ const REPORT_STATUS: &str = "report the status";
 const WAIT_FOR_WORK: &str = "wait_for_work";
 const SHOULD_START: &str = "should_start";
 
-/// For an answer that the server has at hand.
+/// The timeout for an answer that the server can give at once.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest end of an output that goes with the report of an agent's end, in bytes.
+/// The longest end of an output that is sent with the report of an agent's end, in bytes.
 const MAX_TAIL: u64 = 64 * 1024;
-/// How long the server may hold a question for news.
+/// The time that the server may hold a question for news.
 const HOLD: Duration = Duration::from_secs(25);
-/// Between two questions for news.
+/// The pause between two questions for news.
 const BREATH: Duration = Duration::from_millis(10);
-/// Between two attempts to listen to a server that is away, at first and at most.
+/// The first and the longest pause between two attempts to listen to a server that is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 impl RemoteControlPlane {
-    /// `incarnation` is this start of the coordinator.
+    /// Makes the control plane. `incarnation` identifies this start of the coordinator.
     pub fn new(config: RemoteConfig, incarnation: Incarnation, world: Arc<dyn World>) -> Self {
         Self {
             link: Link::new(config.server.clone(), config.token.clone(), incarnation),
@@ -120,30 +123,30 @@ impl RemoteControlPlane {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Goes by these from the next call on; a connection that was made with another token is made again. The server stays the
-    /// one it is.
+    /// Uses this configuration from the next call on. A connection that was made with another token
+    /// is made again. The address of the server does not change.
     pub fn reconfigure(&self, config: RemoteConfig) {
         self.link.set_token(config.token.clone());
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// Where the server is.
+    /// Returns the address of the server.
     pub fn server(&self) -> &ServerAddress {
         self.link.server()
     }
 
-    /// How it stands with the server, now and whenever that changes.
+    /// Returns the state of the connection now, and each later change.
     pub fn link_state(&self) -> watch::Receiver<LinkState> {
         self.link.state()
     }
 
-    /// Returns when the server has told that a later start of this coordinator is there: its agents are that one's business no less
-    /// than this one's, and can't be both's. Cancel-safe.
+    /// Returns when the server has reported a later start of this coordinator. The later start is
+    /// responsible for the same agents, and only one of the two can be. Cancel-safe.
     pub async fn superseded(&self) {
         self.link.superseded().await;
     }
 
-    /// What the coordinator last said of itself.
+    /// Returns the last status of the coordinator, and each later one.
     pub fn status(&self) -> watch::Receiver<Option<CoordinatorStatus>> {
         self.status.subscribe()
     }
@@ -159,15 +162,16 @@ impl RemoteControlPlane {
                     pause = FIRST_PAUSE;
                     if seen.as_deref() != Some(news.as_str()) {
                         nudge.wake();
-                        // A busy server has news without end; a few together are one.
+                        // A busy server has news without end; several close together count as one.
                         tokio::time::sleep(BREATH).await;
                     } else if asked_at.elapsed() < HOLD / 2 {
-                        // It doesn't hold the question.
+                        // The server does not hold the question.
                         tokio::time::sleep(LONGEST_PAUSE).await;
                     }
                     seen = Some(news);
                 }
-                // It announces nothing: the loop polls. It may be replaced by one that does.
+                // The server announces nothing, so the loop polls. A server that announces may
+                // replace it later.
                 Ok(None) => tokio::time::sleep(self.config().polling_interval).await,
                 Err(error) => {
                     tracing::debug!(error = %ErrorChain(&error), "could not listen to the server");
@@ -179,7 +183,8 @@ impl RemoteControlPlane {
         }
     }
 
-    /// The server's mark once there is news since `seen`; `None` if it can't be asked so.
+    /// Waits for news since `seen` and returns the server's mark; `None` if the server does not
+    /// offer this.
     async fn wait_for_news(&self, seen: Option<&str>) -> Result<Option<String>, LinkError> {
         let client = self.link.client().await?;
         let announces = self.asks_for_work(&client);
@@ -215,7 +220,7 @@ impl RemoteControlPlane {
         Ok(view)
     }
 
-    /// `should_start`; `None` if the answer is no.
+    /// Calls `should_start`. Returns `None` if the answer is no.
     async fn ask_for_start(
         &self,
         client: &Arc<McpClient>,
@@ -244,7 +249,8 @@ impl RemoteControlPlane {
         ClaimAnswer::Claimed { launch, ai_type: claimed.ai_type, start_timeout, ticket }
     }
 
-    /// Tells the server, if it wants to know; what it doesn't know any more is told.
+    /// Reports to the server, if it offers the tool. A refusal that would stay the same counts as
+    /// done, for example because the server no longer knows the launch.
     async fn tell(
         &self,
         tool: &'static str,
@@ -255,7 +261,7 @@ impl RemoteControlPlane {
             return Ok(());
         }
         match self.link.call::<serde_json::Value>(&client, tool, arguments, PATIENCE).await {
-            // The later start speaks of it from now on.
+            // The later start reports it from now on.
             Ok(_) | Err(LinkError::Superseded) => Ok(()),
             Err(LinkError::Call(CallError::Refused { code, message, .. })) if is_settled(&code) => {
                 tracing::warn!(tool, code, message, "the server has another view of a launch");
@@ -265,7 +271,8 @@ impl RemoteControlPlane {
         }
     }
 
-    /// For those who ask the server: the output itself stays here.
+    /// Returns the end of an output for the server to show. The output itself stays on this
+    /// machine.
     async fn output_tail(&self, launch: &LaunchId) -> Option<String> {
         let (state_dir, launch) = (self.config().state_dir.clone(), launch.clone());
         let read = move || {
@@ -285,13 +292,14 @@ impl RemoteControlPlane {
         )
     }
 
-    /// The server's time, as far as it is known.
+    /// Returns the server's time, as far as it is known.
     fn now(&self) -> Timestamp {
         self.on_server(self.world.now())
     }
 }
 
-/// A refusal that stays the same however often it is asked: there is nothing left to tell.
+/// Returns whether a refusal stays the same for every repetition, so that there is nothing left to
+/// report.
 fn is_settled(code: &str) -> bool {
     matches!(code, "launch_not_found" | "not_your_launch" | "launch_ended" | "ambiguous_launch")
 }
@@ -370,7 +378,7 @@ impl ControlPlane for Arc<RemoteControlPlane> {
     }
 
     async fn report_status(&self, status: CoordinatorStatus) -> Result<(), ControlError> {
-        // Taken apart by name: one that is added is not forgotten here.
+        // The fields are named one by one, so that the compiler points here if a field is added.
         let Counters { cycles, starts, adoptions, found_by_poll_only, leaked } = status.counters;
         let arguments = json!({
             "coordinator_id": status.coordinator,

@@ -1,4 +1,5 @@
-//! The words between a coordinator and its server: answers as they are read, reports as they are told.
+//! The messages between a coordinator and its server: answers that it reads, and reports that it
+//! sends.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::ProcessReport;
 use crate::domain::{Activity, AgentId, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp};
 
-/// `should_start`. Servers of the seeds' time say only the first two.
+/// The answer of `should_start`. Servers from the time of the seeds send only the first two fields.
 #[derive(Deserialize)]
 pub(super) struct ShouldStart {
     should_start: bool,
@@ -26,9 +27,9 @@ pub(super) struct ShouldStart {
 #[derive(Debug, Clone)]
 pub(super) struct Claimed {
     pub(super) ai_type: String,
-    /// `None` where the server keeps no account of launches.
+    /// The launch; `None` if the server keeps no record of launches.
     pub(super) launch: Option<LaunchId>,
-    /// On the server's clock.
+    /// The start deadline, on the server's clock.
     pub(super) deadline: Option<Timestamp>,
     pub(super) ticket: Option<Secret>,
 }
@@ -46,7 +47,7 @@ impl ShouldStart {
     }
 }
 
-/// `health_check`.
+/// The answer of `health_check`.
 #[derive(Deserialize)]
 pub(super) struct Health {
     pub(super) status: String,
@@ -54,7 +55,7 @@ pub(super) struct Health {
     pub(super) timestamp: Option<Timestamp>,
 }
 
-/// `list_active_projects_with_agents`.
+/// The answer of `list_active_projects_with_agents`.
 #[derive(Deserialize)]
 pub(super) struct ActiveProjects {
     pub(super) projects: Vec<ActiveProject>,
@@ -69,7 +70,7 @@ pub(super) struct ActiveProject {
     pub(super) agents: Vec<AgentId>,
 }
 
-/// The tool that takes a report, and its arguments.
+/// Returns the tool that takes a report, and its arguments.
 pub(super) fn report(
     coordinator: &CoordinatorId,
     launch: &LaunchId,
@@ -115,7 +116,7 @@ pub(super) fn report(
     (tool, arguments)
 }
 
-/// The arguments of `report_activity`.
+/// Returns the arguments of `report_activity`.
 pub(super) fn activity(
     coordinator: &CoordinatorId,
     launch: &LaunchId,

@@ -1,4 +1,5 @@
-//! The connection to the server: made when it is needed, given up when a call on it is lost, made again by the next call.
+//! The connection to the server. It is made when a call needs it, closed when a call on it is lost,
+//! and made again by the next call.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use crate::mcp_client::{CallError, ConnectError, McpClient};
 use crate::sys::regular_file;
 use crate::telemetry::ErrorChain;
 
-/// The code of a refusal for who is no coordinator.
+/// The code of the refusal of a caller that is not a coordinator.
 const NOT_LET_IN: &str = "coordinator_only";
-/// Arguments that a server may not know, and does without.
+/// Arguments that a server may not know. They are left out if it does not.
 const OPTIONAL: [&str; 4] = ["coordinator_id", INCARNATION, "coordinator_token", "purpose"];
 const INCARNATION: &str = "coordinator_incarnation";
-/// The code of a refusal for one that a later start has taken the place of.
+/// The code of the refusal of a coordinator that a later start has replaced.
 const SUPERSEDED: &str = "superseded";
 
 pub(super) struct Link {
@@ -29,26 +30,26 @@ pub(super) struct Link {
     attempt: Mutex<Attempt>,
     state: watch::Sender<LinkState>,
     incarnation: Incarnation,
-    /// Cancelled when the server refuses it for a later one.
+    /// Cancelled when the server refuses this start in favour of a later one.
     superseded: CancellationToken,
 }
 
-/// What a coordinator shows to its server.
+/// The token that a coordinator presents to its server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
     None,
-    /// As it is configured.
+    /// The token from the configuration.
     Given(Secret),
-    /// In a file that the server makes, perhaps only later.
+    /// The token in a file that the server makes, perhaps only later.
     File(PathBuf),
 }
 
-/// How the last attempt to connect ended.
+/// The result of the last attempt to connect.
 #[derive(Default)]
 enum Attempt {
     #[default]
     None,
-    /// With this token.
+    /// Connected with this token.
     Connected(Arc<McpClient>, Token),
     Failed {
         at: Instant,
@@ -56,7 +57,8 @@ enum Attempt {
     },
 }
 
-/// For whoever waited for an attempt that failed, or asks just after it, it has failed, too.
+/// The time for which a failed attempt also counts for callers that waited for it or ask just after
+/// it.
 const ATTEMPT_COUNTS_FOR: Duration = Duration::from_millis(200);
 
 /// The server could not be asked.
@@ -68,20 +70,20 @@ pub(super) enum LinkError {
     JustFailed(String),
     #[error(transparent)]
     Call(#[from] CallError),
-    /// It answered its health check, with something else than "ok".
+    /// The health check answered something other than "ok".
     #[error("the server says that it is `{0}`")]
     Unhealthy(String),
     #[error("a later start of this coordinator has taken its place")]
     Superseded,
     #[error("the server does not accept this coordinator: {0}")]
     NotLetIn(&'static str),
-    /// Its list of projects goes on and on.
+    /// The list of projects has more entries than the limits allow.
     #[error("the server lists more than {0} pairs of agents and projects")]
     Endless(usize),
 }
 
 impl Token {
-    /// What to do about a server that doesn't accept it.
+    /// Returns advice for a server that does not accept this token.
     const fn advice(&self) -> &'static str {
         match self {
             Self::Given(_) => "its coordinator_token is another one than that of the configuration",
@@ -115,7 +117,8 @@ impl Link {
         }
     }
 
-    /// Returns when the server has refused a call because a later start of this coordinator is there. Cancel-safe.
+    /// Returns when the server has refused a call because there is a later start of this
+    /// coordinator. Cancel-safe.
     pub(super) async fn superseded(&self) {
         self.superseded.cancelled().await;
     }
@@ -124,7 +127,7 @@ impl Link {
         &self.server
     }
 
-    /// Shows this one from the next call on.
+    /// Presents this token from the next call on.
     pub(super) fn set_token(&self, token: Token) {
         self.token.send_replace(token);
     }
@@ -133,7 +136,8 @@ impl Link {
         self.state.subscribe()
     }
 
-    /// The connection there is, or a new one. One attempt at a time; others wait for it and share what comes of it.
+    /// Returns the current connection, or makes a new one. Only one attempt runs at a time; other
+    /// callers wait for it and share its result.
     pub(super) async fn client(&self) -> Result<Arc<McpClient>, LinkError> {
         let mut attempt = self.attempt.lock().await;
         let token = self.token.borrow().clone();
@@ -163,7 +167,8 @@ impl Link {
         }
     }
 
-    /// One call, with the arguments that the server knows. A connection on which it is lost is given up.
+    /// Makes one call, with the arguments that the server knows. If the call is lost, the
+    /// connection is closed.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         client: &Arc<McpClient>,
@@ -175,7 +180,7 @@ impl Link {
             unreachable!("arguments are an object")
         };
         self.identify(client, tool, &mut arguments);
-        // Another server may mean anything by the word.
+        // On another server the same code may mean something else.
         let says_its_start = arguments.contains_key(INCARNATION);
         let result = client.call(tool, arguments, patience).await.map_err(|error| match error {
             CallError::Refused { code, .. } if code == NOT_LET_IN => {
@@ -190,7 +195,7 @@ impl Link {
         match &result {
             Ok(_) => self.note(None),
             Err(error @ (LinkError::NotLetIn(_) | LinkError::Superseded)) => self.note(Some(error)),
-            // It is there; what it refuses is the asker's business.
+            // The server is there; the caller handles the refusal.
             Err(LinkError::Call(CallError::Refused { .. })) => self.note(None),
             Err(error) => {
                 self.note(Some(error));
@@ -205,7 +210,8 @@ impl Link {
     }
 
     fn identify(&self, client: &McpClient, tool: &str, arguments: &mut Map<String, Value>) {
-        // A socket knows its peers; a token that happens to lie in the state directory may be another server's.
+        // A socket identifies its peers. A token that happens to be in the state directory may
+        // belong to another server.
         if let (ServerAddress::Socket(_), Token::Given(token)) =
             (&self.server, &*self.token.borrow())
         {

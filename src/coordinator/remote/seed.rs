@@ -1,7 +1,8 @@
-//! The seed's three steps (004 "ポーリングループ"), for a server that offers no more: is it healthy, which projects have which
-//! agents, should each of them start?
+//! The seed's three steps (004 "ポーリングループ"), for a server that offers no more: is it healthy, which
+//! projects have which agents, should each of them start?
 //!
-//! Such a server keeps no account of launches. What runs is then known from the processes here alone, and so is what failed.
+//! Such a server keeps no record of launches. Running launches and failures are then known only
+//! from the processes of this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,30 +27,31 @@ use crate::domain::{
 use crate::mcp_client::McpClient;
 use crate::service::ServerView;
 
-/// Pairs that are asked about at the same time.
+/// The number of pairs that are asked about at the same time.
 const N_AT_ONCE: usize = 16;
 
-/// A server with more than these has no end.
+/// The limits of the list of pairs. A server that exceeds them is treated as endless.
 const MAX_PAGES: usize = 1_000;
 const MAX_PAIRS: usize = 100_000;
 
-/// What is kept between two cycles.
+/// The state that is kept between two cycles.
 #[derive(Default)]
 pub(super) struct SeedSteps {
     kept: Mutex<Kept>,
-    /// Where the last cycle left off: not always the same pairs get the free slots.
+    /// The number of pairs that earlier cycles asked about. The next cycle begins after them, so
+    /// that not always the same pairs get the free slots.
     next: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Kept {
-    /// Granted in this cycle, and not claimed yet.
+    /// Starts that were granted in this cycle and not claimed yet.
     granted: BTreeMap<InstanceKey, Claimed>,
-    /// How the pairs' ends went.
+    /// The records of how the launches of each pair ended.
     records: BTreeMap<InstanceKey, PairRecord>,
-    /// Whose launch is whose, and what it was started with.
+    /// The pair and the AI type of each launch.
     keys: BTreeMap<LaunchId, (InstanceKey, String)>,
-    /// Ended, told, and not forgotten yet.
+    /// Launches that have ended and were reported, but are not forgotten yet.
     told: BTreeSet<LaunchId>,
 }
 
@@ -58,7 +60,7 @@ impl SeedSteps {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The grant of this cycle, once.
+    /// Takes the grant of this cycle; a second call returns `None`.
     pub(super) fn take_claim(&self, key: &InstanceKey) -> Option<Claimed> {
         self.kept().granted.remove(key)
     }
@@ -69,7 +71,7 @@ impl SeedSteps {
 }
 
 impl RemoteControlPlane {
-    /// Health, projects, and the question for each pair, until the free slots are filled.
+    /// Asks for the health, the projects, and each pair, until the free slots are filled.
     pub(super) async fn observe_by_seed_steps(
         &self,
         client: &Arc<McpClient>,
@@ -83,7 +85,8 @@ impl RemoteControlPlane {
             self.set_clock(at);
         }
         let launches = self.launches_of(instances);
-        // As the plan counts them: what has ended takes its slot until that is told.
+        // Slots are counted like in the plan: an ended launch keeps its slot until the end is
+        // reported.
         let mut slots = Slots::none(self.config().limits);
         for launch in &launches {
             slots.take(&launch.key, &launch.ai_type);
@@ -131,7 +134,7 @@ impl RemoteControlPlane {
         let mut startable = Vec::new();
         let mut to_ask = Vec::new();
         for (key, working_directory) in pairs {
-            // A grant that can't be used would keep others from it.
+            // A grant that cannot be used would keep other coordinators from that start.
             if let Some(reason) =
                 slots.keeping(&key, "").find(|reason| *reason != StartReason::ProviderLimit)
             {
@@ -179,7 +182,7 @@ impl RemoteControlPlane {
         Ok(startable)
     }
 
-    /// All pairs of active projects and agents, page by page.
+    /// Returns all pairs of active projects and agents, page by page.
     async fn pairs(
         &self,
         client: &Arc<McpClient>,
@@ -197,7 +200,7 @@ impl RemoteControlPlane {
                 .call(client, "list_active_projects_with_agents", arguments, PATIENCE)
                 .await?;
             for project in page.projects {
-                // Without one there is nowhere to start an agent.
+                // Without a working directory, an agent cannot be started.
                 let Some(directory) = project.working_directory else {
                     continue;
                 };
@@ -219,7 +222,8 @@ impl RemoteControlPlane {
         }
     }
 
-    /// Launches as this side sees them: what runs is taken for authenticated, for nobody says otherwise.
+    /// Returns the launches as this side sees them. A running launch counts as authenticated,
+    /// because no other source reports it.
     fn launches_of(&self, instances: &[Instance]) -> Vec<LaunchFacts> {
         let mut kept = self.seed.kept();
         kept.told.retain(|launch| instances.iter().any(|instance| instance.launch == *launch));
@@ -248,7 +252,8 @@ impl RemoteControlPlane {
         .collect()
     }
 
-    /// Remembers the end, and tells it to a server that wants to know; nothing else interests it.
+    /// Remembers the end, and reports it to a server that offers the tool. Such a server takes no
+    /// other reports.
     pub(super) async fn report_by_seed_steps(
         &self,
         client: &McpClient,
@@ -304,7 +309,7 @@ fn candidate(
     }
 }
 
-/// What the server would say of it, as far as the loop goes by that.
+/// Returns the state that the server would report, as far as the loop uses it.
 fn state_of(instance: &Instance, now: Timestamp) -> LaunchState {
     match (&instance.phase, instance.stop) {
         (Phase::Exited { .. } | Phase::Ended { .. }, _) => LaunchState::Ending,
@@ -317,13 +322,13 @@ fn state_of(instance: &Instance, now: Timestamp) -> LaunchState {
     }
 }
 
-/// Nobody could say here that a suspended one may go on.
+/// No limit: nothing here could resume a suspended pair.
 const UNLIMITED: StartLimit = StartLimit { failures: 0, interval: Duration::from_mins(10) };
 
-/// A session that only the server knows.
+/// The id of a session that only the server knows.
 const NO_SESSION: &str = "ses_unknown";
 
-/// Known to be known: such a server isn't told of starts.
+/// Returns the pid as if the server knew it, because such a server is not told of starts.
 fn pid_of(instance: &Instance) -> Option<i32> {
     match instance.phase {
         Phase::Starting => None,
