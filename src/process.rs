@@ -1,8 +1,9 @@
-//! The agents' processes on this host: starts them under shims, adopts those of an earlier daemon, stops them, and says how
-//! each of them is.
+//! The processes of the agents on this host: it starts them under shims, adopts those of an earlier
+//! daemon, stops them, and reports their state.
 //!
-//! Knows instance folders and handles of processes, never `Child` handles: a fresh launch and an adopted one are the same thing. Doesn't
-//! know what an agent is for, whether it should run, or what the server thinks of it: the coordinator compares.
+//! It knows instance folders and handles of processes, but no `Child` handles: a fresh launch and
+//! an adopted one are treated alike. It does not know the task of an agent, whether the agent
+//! should run, or the server's view of it: the coordinator compares.
 
 use std::fmt;
 use std::io;
@@ -36,42 +37,44 @@ pub use self::past::remove_old;
 use self::table::Request;
 pub use self::temporary::TemporaryConfig;
 
-/// Where instances live and how they are kept.
+/// The place of the instances, and the settings for keeping them.
 #[derive(Debug, Clone)]
 pub struct ProcessConfig {
-    /// Existing folder that this process owns alone: it takes `coordinator.lock` in it.
+    /// An existing folder that this process owns alone: it takes `coordinator.lock` in it.
     pub state_dir: PathBuf,
-    /// This program, to be run as `<shim_program> shim <folder>`.
+    /// The path of this program, which is run as `<shim_program> shim <folder>`.
     pub shim_program: PathBuf,
-    /// From TERM to KILL, where a request to stop doesn't say.
+    /// The time from TERM to KILL for stop requests that name none.
     pub stop_timeout: Duration,
-    /// How long what an agent left behind has between TERM and KILL.
+    /// The time from TERM to KILL for processes that an agent left behind.
     pub leak_grace: Duration,
-    /// Largest output file, in bytes.
+    /// The largest size of an output file, in bytes.
     pub max_file: u64,
-    /// Number of output files of an instance, the current one included.
+    /// The number of output files of an instance, including the current one.
     pub files: u32,
-    /// The soft limit of open files of agents; that of this process without it.
+    /// The soft limit of open files of agents; `None` for the limit of this process.
     pub descriptors: Option<u64>,
-    /// Where each agent gets a control group of its own; without it, none does.
+    /// The place where each agent gets its own control group; `None` for no control groups.
     pub cgroups: Option<cgroup::Delegated>,
-    /// Where launches get folders for temporary files. What an open table has stays.
+    /// The place where launches get folders for temporary files. A reconfiguration does not change
+    /// it in an open table.
     pub temporary: TemporaryConfig,
-    /// What one agent may use, as far as its control group can keep it to that.
+    /// The limits of one agent, as far as its control group can enforce them.
     pub limits: cgroup::Limits,
 }
 
-/// One agent to start.
+/// A request to start one agent.
 #[derive(Debug, Clone)]
 pub struct StartRequest {
     pub launch: LaunchId,
     pub key: InstanceKey,
     pub command: CommandSpec,
-    /// The agent isn't executed from then on, and is ended then unless it was marked as authenticated.
+    /// The agent is not executed after this time. It is ended at this time unless it was marked as
+    /// authenticated.
     pub fuse: BootInstant,
 }
 
-/// Why the table can't be opened.
+/// The reason why the table cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("another coordinator (pid {pid}) uses `{}`", .path.display())]
@@ -86,7 +89,8 @@ pub enum OpenError {
     Strays { source: io::Error },
 }
 
-/// Why an agent was not started. No process and no folder of the launch exists then, except for [`StartError::Exists`].
+/// The reason why an agent was not started. No process and no folder of the launch exists then,
+/// except for [`StartError::Exists`].
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("launch {launch} already has a process")]
@@ -107,14 +111,16 @@ pub enum StartError {
     Gone(#[from] Gone),
 }
 
-/// The table has been left.
+/// The table has been closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the process table is closed")]
 pub struct Gone;
 
-/// Takes stock of the instances in `state_dir` (adopts what lives, records what ended), and opens the table of processes.
+/// Adopts the live instances in `state_dir`, records the ended ones, and opens the table of
+/// processes.
 ///
-/// Each change of an instance from then on calls `nudge`. Must run in a tokio runtime; makes this process a subreaper.
+/// Each later change of an instance calls `nudge`. Must run in a tokio runtime; makes this process
+/// a subreaper.
 pub async fn open(
     config: ProcessConfig,
     nudge: Nudge,
@@ -122,7 +128,7 @@ pub async fn open(
     table::open(config, nudge).await
 }
 
-/// Handle of the table; clones are the same table.
+/// A handle of the table; clones are handles of the same table.
 #[derive(Clone)]
 pub struct ProcessTable {
     inbox: mpsc::Sender<Request>,
@@ -131,16 +137,19 @@ pub struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// Starts an agent under a shim; returns when the shim's process exists. Whether the agent came to be is a phase.
+    /// Starts an agent under a shim. Returns when the shim's process exists; the phase shows
+    /// whether the agent itself was started.
     ///
-    /// Starts run side by side. Once asked for, a start goes on even if this future is dropped.
+    /// Starts run in parallel. Once requested, a start continues even if this future is dropped.
     pub async fn start(&self, request: StartRequest) -> Result<(), StartError> {
         self.ask(|reply| Request::Start { request: Box::new(request), reply }).await?
     }
 
-    /// Begins the stop ladder of `launch`; `false` if it is unknown or over. Returns when its shim is told.
+    /// Begins the stop ladder of `launch`. Returns when its shim is told; `false` if the launch is
+    /// unknown or has ended.
     ///
-    /// The first reason wins. Repeating it may shorten the time from TERM to KILL (`None`: `stop_timeout`), never prolong it.
+    /// The first reason wins. Repeating it may shorten the time from TERM to KILL (`None`:
+    /// `stop_timeout`), but never prolongs it.
     pub async fn request_stop(
         &self,
         launch: &LaunchId,
@@ -150,8 +159,8 @@ impl ProcessTable {
         self.ask(|reply| Request::Stop { launch: launch.clone(), reason, timeout, reply }).await
     }
 
-    /// Goes by other times and sizes from the next stop and the next start on: what keepers were given stays with them. The
-    /// folder and the program stay, too.
+    /// Uses other times and sizes from the next stop and the next start on. Running keepers keep
+    /// their settings. The folder, the program and the place for temporary files do not change.
     pub async fn reconfigure(&self, config: ProcessConfig) -> Result<(), Gone> {
         self.ask(|reply| Request::Reconfigure { config: Box::new(config), reply }).await
     }
@@ -161,7 +170,7 @@ impl ProcessTable {
         self.ask(|reply| Request::MarkAuthenticated { launch: launch.clone(), reply }).await
     }
 
-    /// All instances that are live or not yet forgotten, as they are now.
+    /// Returns the current state of all instances that are live or not yet forgotten.
     pub fn instances(&self) -> Arc<[Instance]> {
         self.snapshot.borrow().clone()
     }
@@ -172,17 +181,19 @@ impl ProcessTable {
         let _ = newest.wait_for(|instances| !instances.iter().any(Instance::is_live)).await;
     }
 
-    /// The server acknowledged the end of `launch`: its folder moves to `ended/`. Nothing happens before its end.
+    /// Moves the folder of `launch` to `ended/`, because the server acknowledged its end. Does
+    /// nothing if the launch has not ended.
     pub async fn forget(&self, launch: &LaunchId) -> Result<(), Gone> {
         self.ask(|reply| Request::Forget { launch: launch.clone(), reply }).await
     }
 
-    /// Returns when the table is closed: by [`ProcessTable::leave`], or because its owner died.
+    /// Returns when the table is closed: by [`ProcessTable::leave`], or because its owner task
+    /// ended.
     pub async fn closed(&self) {
         self.inbox.closed().await;
     }
 
-    /// Closes the table when the starts under way are done. Agents are left to their shims.
+    /// Closes the table when the starts under way are done. The agents stay with their shims.
     pub async fn leave(self) {
         let _ = self.ask(|reply| Request::Leave { reply }).await;
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();

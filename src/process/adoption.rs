@@ -1,5 +1,5 @@
-//! Taking stock of what an earlier daemon left in the state directory, before anything is started. Blocking, except for the
-//! end of strays.
+//! Reads the instances that an earlier daemon left in the state directory, before anything is
+//! started. Blocking, except for ending strays.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,41 +18,44 @@ use crate::instance_dir::{self, SHIM_COMM};
 use crate::sys::processes::{self, Process};
 use crate::sys::regular_file;
 
-/// How long a killed stray may take to go. One that can't be killed must not keep all others from running.
+/// The time that a killed stray may take to end. An unkillable stray must not keep all others from
+/// running.
 const PATIENCE: Duration = Duration::from_secs(5);
 const STRAY_POLL: Duration = Duration::from_millis(20);
 
-/// What [`open`](super::open) found.
+/// The result of [`open`](super::open).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Adoption {
-    /// Live instances, which count from now on.
+    /// The number of live instances, which count from now on.
     pub n_adopted: usize,
-    /// Instances that ended while no daemon was there, or whose end the server has not acknowledged.
+    /// The number of instances that ended while no daemon ran, or whose end the server has not
+    /// acknowledged.
     pub n_ended: usize,
-    /// Instances whose shim was killed, or never came to be.
+    /// The number of instances whose shim was killed or never started.
     pub n_lost: usize,
-    /// Live processes of this installation without a usable folder; they have been ended.
+    /// The number of live processes of this installation without a usable folder; they have been
+    /// ended.
     pub n_strays: usize,
-    /// Folders that could not be used; they have been set aside.
+    /// The number of folders that could not be used; they have been set aside.
     pub n_set_aside: usize,
 }
 
-/// An instance folder that can be used.
+/// A usable instance folder.
 pub struct Found {
     pub dir: PathBuf,
     pub spec: Spec,
     pub lock: LockState,
 }
 
-/// An instance folder that can't.
+/// An unusable instance folder.
 struct Unusable {
     dir: PathBuf,
-    /// Whoever keeps something under a folder that says nothing.
+    /// A process holds the lock of the folder.
     is_held: bool,
     shim: Option<ShimIdentity>,
 }
 
-/// Everything in `instances/`, and the strays that are to be ended before anything starts.
+/// The contents of `instances/`, with the strays that must end before anything starts.
 pub struct Stock {
     pub found: Vec<Found>,
     unusable: Vec<Unusable>,
@@ -64,7 +67,8 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
     for entry in std::fs::read_dir(instance_dir::instances(state_dir))? {
         let entry = entry?;
         let dir = entry.path();
-        // What was set aside begins with a dot; what is no launch id is nobody's business here.
+        // Folders that were set aside begin with a dot. Other names that are not launch ids are
+        // ignored.
         let Some(launch) =
             entry.file_name().to_str().and_then(|name| name.parse::<LaunchId>().ok())
         else {
@@ -102,13 +106,13 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
     Ok(stock)
 }
 
-/// What the lock of a folder tells. One that can't be used is set aside, and counts as missing.
+/// Returns the state of a folder's lock. An unusable lock is set aside, and counts as missing.
 fn usable_lock(dir: &Path, launch: &LaunchId) -> io::Result<LockState> {
     match lock::look(dir) {
         Err(error) if regular_file::is_lasting(&error) => {
             let error = &error as &dyn std::error::Error;
             warn!(launch_id = %launch, path = %dir.display(), error, "lock of an instance can't be used; it is set aside");
-            // In a folder that lets nothing be renamed, no record can be read either.
+            // If nothing in the folder can be renamed, no record can be read either.
             let _ = lock::set_aside(dir);
             Ok(LockState::Free(None))
         }
@@ -116,8 +120,9 @@ fn usable_lock(dir: &Path, launch: &LaunchId) -> io::Result<LockState> {
     }
 }
 
-/// What the lock of a usable folder tells. One that doesn't name a shim that lives may be wrong, where files were damaged or put
-/// back from a copy: the shim holds another file then, and has the folder in its arguments still.
+/// Returns the state of the lock of a usable folder, and repairs it if necessary. A lock that names
+/// no living shim may be wrong if files were damaged or restored from a copy. The shim then holds
+/// another file, but still has the folder in its arguments.
 fn mend_lock(dir: &Path, lock: LockState) -> LockState {
     let is_named = matches!(&lock, LockState::Held(Some(shim)) if shim.is_alive());
     if is_named || instance_dir::is_ended(dir) {
@@ -126,8 +131,8 @@ fn mend_lock(dir: &Path, lock: LockState) -> LockState {
     let Some(shim) = shims::find(dir) else {
         return lock;
     };
-    // The log that it writes to may be gone, too. Before the lock is right again: only as long as it isn't, the next daemon does
-    // what this one dies without having done.
+    // The log that the shim writes to may be gone, too. The signal comes before the repair of the
+    // lock: the next daemon repeats an unfinished repair only while the lock is wrong.
     if let Some(handle) = shims::open(&shim) {
         handle.send(Signal::HUP);
     }
@@ -141,7 +146,8 @@ fn mend_lock(dir: &Path, lock: LockState) -> LockState {
     LockState::Held(Some(shim))
 }
 
-/// Whether the daemon died before it wrote what the folder is for: no shim, no agent, nothing to tell.
+/// Returns whether the daemon died before it wrote the spec of the folder: there is then no shim,
+/// no agent and nothing to report.
 fn says_nothing(dir: &Path) -> io::Result<bool> {
     for name in [Started::FILE, Stop::FILE, Exit::FILE, instance_dir::OUTPUT_LOG] {
         match dir.join(name).symlink_metadata() {
@@ -158,7 +164,7 @@ fn remove_blank(dir: &Path, launch: &LaunchId) {
         Ok(()) => {
             info!(launch_id = %launch, "folder of a start that was not carried out is removed");
         }
-        // It is no more than litter: the next daemon will try again.
+        // The folder is only litter: the next daemon tries again.
         Err(error) => {
             let error = &error as &dyn std::error::Error;
             warn!(launch_id = %launch, error, "could not remove the folder of a start that was not carried out");
@@ -166,15 +172,16 @@ fn remove_blank(dir: &Path, launch: &LaunchId) {
     }
 }
 
-/// Ends live processes of this installation that no usable folder speaks of: nobody could count them or know their key.
-/// Returns how many there were, and how many folders were set aside; an error where it could not be seen that none lives.
+/// Ends live processes of this installation that have no usable folder: they could not be counted,
+/// and their key is unknown. Returns the number of these processes, and the number of folders that
+/// were set aside. Returns an error if the processes could not be listed.
 pub async fn end_strays(
     stock: &mut Stock,
     config: &ProcessConfig,
     installation_id: &str,
 ) -> io::Result<(usize, usize)> {
     let unusable = std::mem::take(&mut stock.unusable);
-    // Also those that are lost: they have a folder, and are ended by the table.
+    // This includes lost instances: they have a folder, and the table ends them.
     let known: Vec<String> = stock
         .found
         .iter()
@@ -230,7 +237,8 @@ pub async fn end_strays(
     Ok((n_strays, n_set_aside))
 }
 
-/// A stray's keeper ends it with the whole ladder; without one, the stray itself is told.
+/// Signals the keeper of each stray, which ends it with the whole ladder. A stray without a keeper
+/// gets the signal itself.
 fn tell_strays(
     all: &[Process],
     strays: &[Process],

@@ -1,4 +1,5 @@
-//! One instance as the table knows it, and what its folder says of it. Its files are small and in the page cache.
+//! One instance in the table, and the records of its folder. The files are small and in the page
+//! cache.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,19 +14,19 @@ use crate::folder_watch::WatchId;
 use crate::instance_dir::lock::{self, LockState};
 use crate::instance_dir::record::{self, Exit, ExitState, Record, RecordError, Started, Stop};
 
-/// One instance, as the table knows it.
+/// One instance in the table.
 pub struct Entry {
     pub instance: Instance,
     pub dir: PathBuf,
     pub shim: Arc<Shim>,
     pub watch: Option<WatchId>,
-    /// The stop that was asked for, with its time from TERM to KILL.
+    /// The stop that was requested, with its time from TERM to KILL.
     pub stop: Option<Stop>,
     /// The folder is complete: a shim was spawned, now or earlier.
     pub has_shim: bool,
-    /// The folder of its files, where that isn't in `dir`.
+    /// The folder of its files, if that is not in `dir`.
     pub files: Option<PathBuf>,
-    /// The control group that an earlier daemon had made for it.
+    /// The control group that an earlier daemon made for it.
     pub cgroup: Option<PathBuf>,
 }
 
@@ -53,8 +54,8 @@ impl Entry {
         }
     }
 
-    /// Notes which process the shim of a running agent is; `true` if that is new. The shim writes itself into its lock before it
-    /// starts the agent.
+    /// Notes the process of the shim of a running agent. Returns true if that is new. The shim
+    /// writes itself into its lock before it starts the agent.
     pub fn note_shim(&mut self, phase: Option<&Phase>) -> bool {
         if self.instance.shim.is_some() || !matches!(phase, Some(Phase::Running { .. })) {
             return false;
@@ -66,14 +67,15 @@ impl Entry {
         self.instance.shim.is_some()
     }
 
-    /// Where the folder isn't there yet, it is written when it is.
+    /// Writes the stop request. If the folder does not exist yet, it is written when the folder is
+    /// complete.
     pub fn write_stop(&self) {
         let Some(stop) = self.stop.as_ref().filter(|_| self.has_shim) else {
             return;
         };
         let written = match record::write_first(&self.dir, stop) {
             Ok(true) => Ok(()),
-            // The reason stays, also that of the fuse; the time may have become shorter.
+            // The first reason stays, also that of the fuse; the time may have become shorter.
             Ok(false) => match self.read::<Stop>(&self.instance.launch) {
                 Some(first) => {
                     record::write(&self.dir, &Stop { reason: first.reason, ..stop.clone() })
@@ -83,17 +85,17 @@ impl Entry {
             Err(error) => Err(error),
         };
         if let Err(error) = written {
-            // The shim stops without it as well, with the time of its order.
+            // The shim stops without it as well, with the timeout of its order.
             warn!(launch_id = %self.instance.launch, error = &error as &dyn std::error::Error, "could not write why the agent is to stop");
         }
     }
 
-    /// A record of the folder; what can't be used is set aside.
+    /// Reads a record of the folder. An unusable record is set aside.
     pub fn read<T: Record>(&self, launch: &LaunchId) -> Option<T> {
         self.try_read(launch).ok().flatten()
     }
 
-    /// As `read`; an error is one that may pass.
+    /// Reads a record like [`Entry::read`], but returns errors that may pass.
     pub fn try_read<T: Record>(&self, launch: &LaunchId) -> Result<Option<T>, RecordError> {
         match record::read(&self.dir) {
             Err(error) if error.is_lasting() => {
@@ -104,7 +106,7 @@ impl Entry {
         }
     }
 
-    /// How far the folder says it has come; `None` if it says nothing.
+    /// Returns the phase that the folder records; `None` if it records none.
     pub fn read_phase(&self, launch: &LaunchId) -> Result<Option<Phase>, RecordError> {
         if let Some(exit) = self.try_read::<Exit>(launch)? {
             match (exit.state, exit.pid, exit.started_at, exit.end) {
@@ -121,7 +123,7 @@ impl Entry {
                 (ExitState::Exited, Some(pid), Some(started_at), ProcessEnd::Exited(exit)) => {
                     return Ok(Some(Phase::Exited { pid, started_at, exit }));
                 }
-                // Whatever it was that exited, something of the tree may live.
+                // The record does not say which process exited, so parts of the tree may live.
                 (ExitState::Exited, ..) => {}
             }
         }
@@ -130,7 +132,8 @@ impl Entry {
             .map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))
     }
 
-    /// What the keeper says beside how far it has come; nothing is wrong with what has ended.
+    /// Returns the condition that the keeper reports in addition to the phase. An ended instance
+    /// has the default condition.
     pub fn read_condition(&self, launch: &LaunchId, phase: Option<&Phase>) -> Condition {
         match phase.unwrap_or(&self.instance.phase) {
             Phase::Ended { .. } => Condition::default(),
@@ -141,7 +144,7 @@ impl Entry {
         }
     }
 
-    /// The end of an instance whose shim is gone without having written it.
+    /// Returns the end of an instance whose shim is gone without a record of the end.
     pub fn end_without_record(
         &self,
         launch: &LaunchId,
@@ -170,7 +173,7 @@ impl Entry {
     }
 }
 
-/// Logs that an instance gets to this phase.
+/// Logs that an instance reaches this phase.
 pub fn log_phase(instance: &Instance, phase: &Phase) {
     let Instance { launch, key, .. } = instance;
     let span = tracing::info_span!(

@@ -1,4 +1,4 @@
-//! The birth of a shim: folder, lock, secrets in memory, spawn. Blocking; decides nothing.
+//! Starts a shim: folder, lock, secrets in memory, spawn. Blocking; it makes no decisions.
 
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -30,25 +30,26 @@ use crate::instance_dir::{self, MARK_VARIABLE, lock};
 use crate::sys;
 use crate::sys::handle::Handle;
 
-/// Where a program is looked for when the agent's environment has no `PATH`.
+/// The directories in which programs are looked up if the agent's environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Descriptors that a daemon has beside those of agents and clients, of what is left the part that agents take as clients, and some to
-/// read how an agent ended and to write that down: without any of these, none would ever be free again. At most so many are
-/// kept from agents.
+/// Descriptors that are kept from agents: those that the daemon itself needs, the part of the rest
+/// that agents use as clients, and some for reading and recording how an agent ended. Without the
+/// last ones, no descriptor would ever be free again. At most `MOST_SPARE` are kept.
 const OWN: u64 = 32;
 const CLIENTS_PART: u64 = 4;
 const FOR_ENDS: u64 = 8;
 const MOST_SPARE: u64 = 64;
-/// Descriptors are moved to here or above before the spawn, out of the way of the numbers they get in the shim.
+/// Descriptors are moved to this number or above before the spawn, so that they do not collide with
+/// their numbers in the shim.
 const SAFE_DESCRIPTOR: i32 = 10;
 
-/// A shim that exists.
+/// A shim that was started.
 pub struct Spawned {
     pub child: Child,
     pub watch: WatchId,
 }
 
-/// Starts the shim of `request`. After an error nothing is left of it.
+/// Starts the shim of `request`. After an error nothing of it is left.
 pub fn spawn(
     config: &ProcessConfig,
     installation_id: &str,
@@ -70,7 +71,7 @@ pub fn spawn(
     crash_point::reach(CrashPoint::FolderMade);
     let spawned = spawn_in(&dir, config, installation_id, folders, temporary, request, &programs);
     if spawned.is_err() {
-        // Best effort: a folder that stays is recognised as "never started" by the next daemon.
+        // Best effort: the next daemon recognises a folder that stays as "never started".
         let _ = std::fs::remove_dir_all(&dir);
         if let Some(files) = &request.command.files_in {
             let _ = std::fs::remove_dir_all(files);
@@ -117,7 +118,7 @@ fn spawn_in(
         }
         _ => write_files(&instance_dir::files(dir), &command.files).map_err(in_folder)?,
     }
-    // Before the spawn, so that nothing the shim writes is missed.
+    // The watch begins before the spawn, so that no record of the shim is missed.
     let watch = folders.watch_records(dir).map_err(in_folder)?;
     let mark = format!("{installation_id}/{}", request.launch);
     let temporary = temporary.map(|path| path.to_string_lossy().into_owned());
@@ -148,16 +149,17 @@ fn make_temporary(
     made.map_err(|source| StartError::Temporary { launch: launch.clone(), source })
 }
 
-/// The names of all variables that the agent gets, but for the mark.
+/// Returns the names of all variables that the agent gets, except for the mark.
 fn names_of(command: &CommandSpec, temporary: Option<&Path>) -> Vec<String> {
     let given = command.environment.iter().map(|(name, _)| name.clone());
     given.chain(temporary.map(|_| temporary::VARIABLE.to_owned())).collect()
 }
 
-/// Fails as an `open` without descriptors would, while there are some left for others. Taken is surer than counted. To be asked
-/// before there is a folder: without descriptors it could not be removed either.
+/// Fails like an `open` without descriptors, while some are left for other uses. It takes the
+/// descriptors, which is more reliable than counting. It must run before the folder is made:
+/// without descriptors the folder could not be removed either.
 fn check_spare_descriptors() -> io::Result<()> {
-    // Two who look at the same time would take one another's for used.
+    // Two threads that check at the same time would count each other's descriptors as used.
     static LOOKING: Mutex<()> = Mutex::new(());
     let _looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
     let any = File::open("/dev/null")?;
@@ -168,11 +170,11 @@ fn check_spare_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// Where another user finds them, and may change them.
+/// Writes the files to a folder where another user finds them and may change them.
 fn write_files_of(user: &RunAs, dir: &Path, files: &[LaunchFile]) -> io::Result<()> {
     if let Some(parent) = dir.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-        // To be entered, and not to be listed, whatever the umask is.
+        // Others may enter it but not list it, for any umask.
         std::fs::set_permissions(parent, std::fs::Permissions::from_mode(0o711))?;
     }
     instance_dir::create_private(dir)?;
@@ -180,7 +182,8 @@ fn write_files_of(user: &RunAs, dir: &Path, files: &[LaunchFile]) -> io::Result<
     give_to(user, dir)
 }
 
-/// The folder last: until then, nobody else can change anything below it.
+/// Gives a tree to another user. The folder itself comes last: until then, no other user can change
+/// anything below it.
 fn give_to(user: &RunAs, path: &Path) -> io::Result<()> {
     if path.symlink_metadata()?.is_dir() {
         for entry in std::fs::read_dir(path)? {
@@ -190,7 +193,7 @@ fn give_to(user: &RunAs, path: &Path) -> io::Result<()> {
     std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid))
 }
 
-/// No folder where there are no files.
+/// Writes the files. Makes no folder if there are no files.
 fn write_files(dir: &Path, files: &[LaunchFile]) -> io::Result<()> {
     for LaunchFile { path, content } in files {
         let path = dir.join(path);
@@ -254,10 +257,10 @@ fn order<'a>(
     }
 }
 
-/// What is executed, and what that executes in turn.
+/// The program that is executed, and the program that it executes in turn.
 struct Programs {
     first: PathBuf,
-    /// The agent's own program, where another one starts it.
+    /// The agent's own program, if another program starts it.
     wrapped: Option<String>,
 }
 
@@ -267,7 +270,7 @@ impl Programs {
         let Some(wrapper) = command.wrap.first() else {
             return Ok(Self { first: own, wrapped: None });
         };
-        // Found here as well: a wrapper may see another file system, or look in another PATH.
+        // It is looked up here as well: a wrapper may see another file system, or use another PATH.
         let wrapped = own
             .into_os_string()
             .into_string()
@@ -282,8 +285,9 @@ impl Programs {
     }
 }
 
-/// The absolute path of what `command` runs: a bare name is looked up in the agent's own `PATH`, a relative path is one from
-/// its working directory. Whether a path leads to something executable is found out by executing it.
+/// Returns the absolute path of the program of `command`. A bare name is looked up in the agent's
+/// own `PATH`; a relative path starts at its working directory. Only the execution shows whether a
+/// given path is executable.
 pub fn find_program(command: &CommandSpec) -> Result<PathBuf, StartError> {
     find_in_path(&command.program, command)
 }
@@ -305,7 +309,7 @@ fn find_in_path(program: &str, command: &CommandSpec) -> Result<PathBuf, StartEr
         .ok_or_else(|| StartError::ProgramNotFound { program: program.to_owned() })
 }
 
-/// What a shim gets from this process.
+/// The descriptors that a shim gets from this process.
 struct Handed {
     order: OwnedFd,
     prompt: Option<OwnedFd>,
@@ -340,7 +344,8 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Child> 
         c_string(order::SHIM_ARGUMENT.as_bytes())?,
         c_string(dir.as_os_str().as_bytes())?,
     ];
-    // None of this process' own, which may hold secrets: a shim needs nothing of it.
+    // The shim gets nothing of this process' environment, which may hold secrets: it needs none of
+    // it.
     let environment = crash_point::environment_of_keeper();
     let permit = SpawnPermit::take();
     crash_point::reach(CrashPoint::FolderReady);
@@ -354,12 +359,12 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Child> 
     crash_point::reach(CrashPoint::Spawned);
     permit.spawned(pid.as_raw());
     let pid = Pid::from_raw(pid.as_raw()).expect("a child has a positive pid");
-    // A child that nobody reaps before its handle exists keeps its pid.
+    // A child keeps its pid because it is not reaped before its handle exists.
     Ok(Child { pid, handle: Handle::open(pid) })
 }
 
-/// What a shim starts with blocked: all but faults. It reads the signals that mean something to it when it is ready to; the
-/// others can't kill it, and none comes too early.
+/// Returns the signals that a shim starts with blocked: all but faults. It reads the signals that
+/// it handles when it is ready. The others cannot kill it, and none comes too early.
 fn signals_of_a_shim() -> SigSet {
     let mut blocked = SigSet::all();
     for fault in [

@@ -1,18 +1,22 @@
-//! Ending what shims that were killed have left behind. Their leaders die with them (PDEATHSIG); the rest falls to this
-//! process, the next subreaper, or, if it was born later, is found by the mark in its environment. Where there are no subreapers, all of it
-//! is found by what `sys::orphans` knows to look for.
+//! Ends the processes that killed shims have left behind. The leaders die with their shims
+//! (PDEATHSIG). The other processes fall to this process, the next subreaper. If this process
+//! started later than they were left behind, it finds them by the mark in their environment. On
+//! systems without subreapers, all are found by `sys::orphans`.
 //!
-//! That nothing is left must be seen: a look that fails, for want of descriptors or memory, is repeated, and means nothing.
+//! A successful search must show that nothing is left. A search that fails, for want of descriptors
+//! or memory, shows nothing and is repeated.
 //!
-//! What carries no mark (a tool started with an empty environment) is known by nothing but having fallen to this process. It
-//! is claimed only where it can be no stranger: not by PID 1, to which everything falls, and not where this process already
-//! had children in other sessions when it began (`setsid sidecar & exec agent-coordinator run`), since what those leave falls
-//! to it as well. There, such a tool outlives a killed shim. What carries the mark of another installation is never touched.
+//! A process without a mark (a tool started with an empty environment) is known only by having
+//! fallen to this process. It is claimed only if it cannot be a stranger. PID 1 claims none,
+//! because every orphan falls to it. A process that already had children in other sessions when it
+//! began (`setsid sidecar & exec agent-coordinator run`) claims none either, because their orphans
+//! fall to it as well. In these cases, such a tool outlives a killed shim. A process with the mark
+//! of another installation is never touched.
+//! The shim of an unmarked orphan cannot be seen either. All unmarked orphans are ended, and each
+//! lost instance waits for those that may be its own. It does not wait for an orphan that was there
+//! when its shim still lived, so that an unkillable process delays as few instances as possible.
 //!
-//! Which shim an unmarked orphan had can't be seen either. All are ended; each lost instance waits for those that may be its
-//! own: not for one that was there when its shim still lived, so that what can't be killed holds up as few as possible.
-//!
-//! Children belong to a process, not to a table: what is known about them is kept once per process.
+//! Children belong to a process, not to a table: their state is kept once per process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -32,18 +36,18 @@ use crate::sys::processes::{self, Process, with_descendants};
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Held for reading during a spawn, so that no child exists that isn't known while orphans are looked for.
+/// Held for reading during a spawn, so that no unknown child exists during a search for orphans.
 static UNMARKED: RwLock<Unmarked> = RwLock::new(Unmarked(BTreeMap::new()));
 /// Spawned shims that are not reaped yet.
 static SHIMS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
-/// Whether whatever falls to this process is an agent's.
+/// True if every orphan that falls to this process belongs to an agent.
 static CLAIMS_UNMARKED: OnceLock<bool> = OnceLock::new();
 
-/// The right to spawn a shim.
+/// The permission to spawn a shim.
 pub struct SpawnPermit(RwLockReadGuard<'static, Unmarked>);
 
 impl SpawnPermit {
-    /// Waits while orphans are looked for: about as long as a look at all of `/proc`. Blocking.
+    /// Waits while a search for orphans runs: about as long as reading all of `/proc`. Blocking.
     pub fn take() -> Self {
         Self(UNMARKED.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -58,22 +62,23 @@ pub fn shim_reaped(pid: i32) {
     SHIMS.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
 }
 
-/// Makes this process the one that orphans fall to. Blocking.
+/// Makes this process the reaper of orphans. Blocking.
 pub fn become_reaper() -> io::Result<()> {
     if CLAIMS_UNMARKED.get().is_none() {
         let children = detached_children(&processes::list()?)?;
         let has_strangers = children.iter().any(|child| !child.is_zombie);
-        // Another table of this process may have been first; until both are here, neither has spawned anything.
+        // Another table of this process may have been first. Neither has spawned a process until
+        // both are here.
         let _ = CLAIMS_UNMARKED
             .set(FALL_TO_REAPER && !has_strangers && !rustix::process::getpid().is_init());
     }
     sys::orphans::become_reaper()
 }
 
-/// Ends everything that carries `mark` with all below it, and all unmarked orphans of this process; returns when nothing lives
-/// that may have been below `shim`.
+/// Ends all processes that carry `mark`, with all their descendants, and all unmarked orphans of
+/// this process. Returns when no process lives that may have been below `shim`.
 ///
-/// What can't be killed is asked again and again, at growing intervals.
+/// Processes that do not end are killed again, at growing intervals.
 pub async fn clear(mark: String, shim: Option<ShimIdentity>) {
     let shim = shim.map(|shim| (shim.pid, shim.start_ticks));
     until_none(move || {
@@ -87,7 +92,7 @@ pub async fn clear(mark: String, shim: Option<ShimIdentity>) {
     .await;
 }
 
-/// Repeats `round` until it has found nothing. One that fails has not looked.
+/// Repeats `round` until it finds nothing. A failed round does not count.
 async fn until_none(round: impl Fn() -> io::Result<usize> + Send + Sync + 'static) {
     let round = Arc::new(round);
     let (mut pause, mut has_failed) = (FIRST_PAUSE, false);
@@ -108,7 +113,7 @@ async fn until_none(round: impl Fn() -> io::Result<usize> + Send + Sync + 'stati
     }
 }
 
-/// Living processes whose mark is one that is looked for; an error where not all could be looked at.
+/// Returns the living processes whose mark is wanted; an error if not all could be read.
 pub fn marked(all: &[Process], is_wanted: impl Fn(&String) -> bool) -> io::Result<Vec<Process>> {
     let mut found = Vec::new();
     for process in all.iter().filter(|process| !process.is_zombie) {
@@ -121,14 +126,15 @@ pub fn marked(all: &[Process], is_wanted: impl Fn(&String) -> bool) -> io::Resul
     Ok(found)
 }
 
-/// Whether they are dead, the next look says.
+/// Sends KILL. The next search shows whether they are dead.
 fn kill(processes: &[Process]) {
     for process in processes {
         process.send(Signal::KILL);
     }
 }
 
-/// Kills and reaps what fell to this process without a mark; returns how much of it there was that may have been below `shim`.
+/// Kills and reaps the unmarked orphans of this process. Returns the number of those that may have
+/// been below `shim`.
 fn end_unmarked(shim: Option<Identity>) -> io::Result<usize> {
     if !FALL_TO_REAPER {
         return Ok(0);
@@ -138,7 +144,7 @@ fn end_unmarked(shim: Option<Identity>) -> io::Result<usize> {
     let (dead, living): (Vec<_>, Vec<_>) =
         detached_children(&all)?.into_iter().partition(|child| child.is_zombie);
     for child in dead {
-        // By pid, never -1: other children of this process are other modules' business.
+        // Reaps by pid, never by -1: other modules handle the other children of this process.
         let pid = nix::unistd::Pid::from_raw(child.pid);
         let _ = nix::sys::wait::waitpid(pid, Some(WaitPidFlag::WNOHANG));
     }
@@ -157,7 +163,8 @@ fn end_unmarked(shim: Option<Identity>) -> io::Result<usize> {
     Ok(with_descendants(&all, &orphans).len())
 }
 
-/// Children of this process in sessions of their own that are no shims: what it starts otherwise shares its session.
+/// Returns the children of this process in sessions of their own that are not shims. Other children
+/// of this process share its session.
 fn detached_children(all: &[Process]) -> io::Result<Vec<Process>> {
     let me = rustix::process::getpid().as_raw_nonzero().get();
     let my_session =
@@ -174,7 +181,7 @@ fn detached_children(all: &[Process]) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// The shims in `all` that live even now: nothing in `all` has lost one of them.
+/// Returns the shims in `all` that still live now: no process in `all` is an orphan of one of them.
 fn living_shims(all: &[Process]) -> BTreeSet<Identity> {
     let is_shim =
         |process: &&Process| processes::comm(process.pid).is_some_and(|comm| comm == SHIM_COMM);
@@ -182,14 +189,14 @@ fn living_shims(all: &[Process]) -> BTreeSet<Identity> {
     shims.filter(|shim| !shim.is_zombie).map(|shim| identity(&shim)).collect()
 }
 
-/// Pid and start ticks: a process, until the next boot.
+/// The pid and the start ticks, which identify a process until the next boot.
 type Identity = (i32, u64);
 
 const fn identity(process: &Process) -> Identity {
     (process.pid, process.start_ticks)
 }
 
-/// The unmarked orphans of the last look, each with the shims that lived when it was first seen.
+/// The unmarked orphans of the last search, each with the shims that lived when it was first seen.
 struct Unmarked(BTreeMap<Identity, Arc<BTreeSet<Identity>>>);
 
 impl Unmarked {
@@ -204,7 +211,7 @@ impl Unmarked {
         }
     }
 
-    /// Of a shim that isn't known, everything.
+    /// Returns whether `orphan` may have been below `shim`; always true for an unknown shim.
     fn may_have_been_below(&self, shim: Option<Identity>, orphan: &Process) -> bool {
         let lived_beside = self.0.get(&identity(orphan));
         shim.zip(lived_beside).is_none_or(|(shim, lived_beside)| !lived_beside.contains(&shim))
@@ -253,7 +260,7 @@ mod tests {
         assert!(unmarked.may_have_been_below(Some(second), &new));
         assert!(unmarked.may_have_been_below(None, &old), "a shim that never noted itself");
         assert!(unmarked.may_have_been_below(Some((20, 2)), &old), "another process with that pid");
-        // Its pid is another's by now.
+        // Another process has its pid by now.
         unmarked.see(&[], BTreeSet::new);
         unmarked.see(&[old], BTreeSet::new);
         assert!(unmarked.may_have_been_below(Some(second), &old));

@@ -1,5 +1,5 @@
-//! The folders of instances that have ended and whose end the server has acknowledged: removed when they are old, or too large
-//! together. Blocking. What goes is decided in [`crate::domain::retention`].
+//! Removes the folders of ended instances whose end the server has acknowledged, when they are old
+//! or too large together. Blocking. [`crate::domain::retention`] decides which folders are removed.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,12 @@ use crate::instance_dir;
 /// The unit of `st_blocks`, in bytes.
 const BLOCK: u64 = 512;
 
-/// Removes what is not kept any longer below `state_dir`; how many folders that were. Nothing that runs is looked at.
+/// Removes ended folders below `state_dir` that the retention no longer keeps. Returns the number
+/// of removed folders. It does not look at running instances.
 ///
 /// # Errors
-/// When the folder of folders can't be read; a single one that can't be removed is said and tried again the next time.
+/// Returns an error if the folder of ended instances cannot be read. A single folder that cannot be
+/// removed is logged and tried again the next time.
 pub fn remove_old(state_dir: &Path, retention: &Retention, now: Timestamp) -> io::Result<u64> {
     let mut outputs = Vec::new();
     let entries = match fs::read_dir(instance_dir::ended(state_dir)) {
@@ -33,7 +35,7 @@ pub fn remove_old(state_dir: &Path, retention: &Retention, now: Timestamp) -> io
         else {
             continue;
         };
-        // Gone already, or nobody can say how old it is.
+        // The folder is gone already, or its age cannot be read.
         let Ok(output) = look(launch, &entry.path()) else {
             continue;
         };
@@ -53,11 +55,11 @@ pub fn remove_old(state_dir: &Path, retention: &Retention, now: Timestamp) -> io
 
 fn look(launch: LaunchId, dir: &Path) -> io::Result<PastOutput> {
     let mut size = 0;
-    // The last thing that is made in a folder is the record of its end.
+    // The record of the end is the last file that is written in a folder.
     let mut ended_at = Timestamp::from_millis(0);
     for entry in fs::read_dir(dir)? {
         let file = entry?.metadata()?;
-        // A file with holes takes less than it is long.
+        // A sparse file takes less space than its length.
         size += file.len().min(file.blocks().saturating_mul(BLOCK));
         let written = file.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         ended_at = ended_at

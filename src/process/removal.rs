@@ -1,7 +1,9 @@
-//! Empties a folder whose content belongs to an agent: beneath its own descriptor, without following links.
+//! Empties a folder whose content belongs to an agent. It uses the folder's own descriptor and
+//! follows no links.
 //!
-//! An agent can leave millions of files, folders in folders to any depth, and folders that it closed. So nothing here recurses:
-//! a folder in a folder moves up to the root before it is emptied, and two folders are open at any time.
+//! An agent can leave millions of files, folders nested to any depth, and folders without
+//! permissions. Nothing here recurses: a folder in a folder moves up to the root before it is
+//! emptied. At most two folders are open at any time.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -14,18 +16,19 @@ use rustix::io::Errno;
 
 use crate::sys::beneath;
 
-/// Removes everything in `root`, which must belong to the user of this thread.
+/// Removes all entries of `root`, which must belong to the user of this thread.
 ///
 /// # Errors
-/// The first thing that can't be removed, after the others are gone; or `TimedOut` at `give_up_at`.
+/// Returns the error of an entry that cannot be removed, after the others are gone; or `TimedOut`
+/// at `give_up_at`.
 pub fn empty(root: BorrowedFd<'_>, give_up_at: Instant) -> io::Result<()> {
     let mut removal = Removal { root, n_moved: 0, give_up_at };
-    // The agent may have closed it.
+    // The agent may have removed the permissions.
     rustix::fs::fchmod(root, Mode::RWXU)?;
     removal.clear(root, Place::Root)
 }
 
-/// Which folder it is.
+/// The place of a folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Root,
@@ -34,13 +37,14 @@ enum Place {
 
 struct Removal<'a> {
     root: BorrowedFd<'a>,
-    /// Names that were given to folders that moved up.
+    /// The number of names that were given to folders that moved up.
     n_moved: u64,
     give_up_at: Instant,
 }
 
 impl Removal<'_> {
-    /// Looks at the folder again until it is empty, because entries may be missed while others go.
+    /// Reads the folder again until it is empty, because a read may miss entries while others are
+    /// removed.
     fn clear(&mut self, folder: BorrowedFd<'_>, place: Place) -> io::Result<()> {
         loop {
             let (mut is_empty, mut is_stuck, mut failed) = (true, true, None);
@@ -68,7 +72,7 @@ impl Removal<'_> {
     fn remove(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: Place) -> io::Result<()> {
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
-            // What Linux says of a folder, and what POSIX says.
+            // Linux returns the first error for a folder, POSIX specifies the second.
             Err(Errno::ISDIR | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
@@ -98,7 +102,7 @@ impl Removal<'_> {
             match rustix::fs::renameat(folder, name, self.root, &new_name) {
                 Ok(()) | Err(Errno::NOENT) => return Ok(()),
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
-                // To move a folder is to change its `..`.
+                // Moving a folder changes its `..`, which needs permission to write to it.
                 Err(Errno::ACCESS) if !is_opened => {
                     is_opened = true;
                     make_accessible(folder, name)?;
@@ -113,7 +117,7 @@ impl Removal<'_> {
     }
 }
 
-/// Opens the folder `name`, also one that was closed to its owner.
+/// Opens the folder `name`, even if its owner has no permissions.
 pub fn open(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
     match beneath::open_folder(folder, name) {
         Err(Errno::ACCESS) => {

@@ -1,4 +1,5 @@
-//! One shim as a process: who it is, how it is told, and when it is gone. The same for a fresh and for an adopted one.
+//! One shim as a process: it identifies the shim, signals it and waits for its end. Fresh and
+//! adopted shims are treated alike.
 
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,23 +19,23 @@ use crate::instance_dir::record::{Record, Stop};
 use crate::sys::handle::Handle;
 use crate::sys::processes;
 
-/// How often a shim is looked at that can't be watched: it has not noted itself yet, is not of this host, or something is
-/// used up.
+/// The first pause between checks of a shim that cannot be watched: the shim has not noted itself
+/// yet, is not of this host, or a resource is used up.
 const POLL: Duration = Duration::from_millis(20);
 const LONGEST_POLL: Duration = Duration::from_secs(1);
 
-/// The shim of one instance; empty until it is known for certain which process that is.
+/// The shim of one instance; empty until its process is known for certain.
 #[derive(Default)]
 pub struct Shim(OnceLock<AsyncFd<Handle>>);
 
-/// A shim just spawned. It keeps its pid until it is reaped here.
+/// A shim that was just spawned. It keeps its pid until it is reaped here.
 pub struct Child {
     pub pid: Pid,
-    /// `None` where there was no descriptor left for it.
+    /// The handle; `None` if no descriptor was left for it.
     pub handle: Option<Handle>,
 }
 
-/// What can be seen of a shim.
+/// The result of a check of a shim.
 enum Sight {
     Known(Handle),
     Unknown,
@@ -42,10 +43,11 @@ enum Sight {
 }
 
 impl Shim {
-    /// Tells the shim to look at `stop.json`. Where it is not known yet, [`Shim::follow`] does it as soon as it is.
+    /// Tells the shim to read `stop.json`. If the shim is not known yet, [`Shim::follow`] tells it
+    /// later.
     pub fn tell_to_stop(&self) {
         if let Some(handle) = self.0.get() {
-            // Gone already: its exit is on the way.
+            // If it is gone already, its exit is noticed soon.
             handle.get_ref().send(Signal::TERM);
         }
     }
@@ -70,13 +72,14 @@ impl Shim {
         }
     }
 
-    /// Waits for its end, and reaps it; `false` if it can't be waited for (now).
+    /// Waits for the shim's end and reaps it; `false` if it cannot be waited for now.
     async fn watch(&self, dir: &Path, handle: Handle) -> bool {
         let Some(handle) = register(handle) else {
             return false;
         };
         let handle = self.0.get_or_init(|| handle);
-        // A stop that was wanted before this shim was known, by this daemon or the one before.
+        // A stop may have been requested before this shim was known, by this daemon or an earlier
+        // one.
         if dir.join(Stop::FILE).exists() {
             self.tell_to_stop();
         }
@@ -84,12 +87,12 @@ impl Shim {
             return false;
         }
         let (kind, id) = handle.get_ref().wait_id();
-        // Said to be dead it may be a moment before it can be reaped.
+        // The handle may report the end a moment before the shim can be reaped.
         wait(kind, id) != Waited::Alive
     }
 }
 
-/// A child by its pid, any other by its lock.
+/// Checks a child by its pid, and any other shim by its lock.
 fn look(dir: &Path, child: Option<Pid>) -> Sight {
     if let Some(pid) = child {
         return match wait(libc::P_PID, pid.as_raw_nonzero().get().cast_unsigned()) {
@@ -98,11 +101,13 @@ fn look(dir: &Path, child: Option<Pid>) -> Sight {
         };
     }
     match lock::look(dir) {
-        // It lets go of its lock a little before it is dead, and only the dead leave orphans.
+        // A shim releases its lock a little before it is dead, and it leaves orphans only when it
+        // is dead.
         Ok(LockState::Free(noted)) => {
             noted.and_then(|shim| open(&shim)).map_or(Sight::Gone, Sight::Known)
         }
-        // Who holds it but isn't the one noted is never signalled; its slot is taken as long as it holds it.
+        // A holder other than the noted shim is never signalled. Its slot is taken for as long as
+        // it holds the lock.
         Ok(LockState::Held(noted)) => {
             noted.and_then(|shim| open(&shim)).map_or(Sight::Unknown, Sight::Known)
         }
@@ -110,14 +115,16 @@ fn look(dir: &Path, child: Option<Pid>) -> Sight {
     }
 }
 
-/// The process that is this shim; `None` if it is gone or of another boot or pid namespace.
+/// Opens the process of this shim; `None` if it is gone or of another boot or pid namespace.
 pub fn open(shim: &ShimIdentity) -> Option<Handle> {
-    // The handle first, then the comparison: what was compared is what is watched and signalled.
+    // The handle is opened before the comparison, so that the compared process is the one that is
+    // watched and signalled.
     let handle = Handle::open(Pid::from_raw(shim.pid)?)?;
     shim.is_alive().then_some(handle)
 }
 
-/// The shim that lives and keeps the instance in `dir`, whatever the files in it say. Looks at all processes.
+/// Finds the living shim that keeps the instance in `dir`, independent of its files. Reads all
+/// processes.
 pub fn find(dir: &Path) -> Option<ShimIdentity> {
     let has_dir = |pid: i32| {
         let arguments = processes::arguments(pid);
@@ -129,7 +136,8 @@ pub fn find(dir: &Path) -> Option<ShimIdentity> {
     ShimIdentity::of(&shim).ok()
 }
 
-/// Whether the shim is known to have lived in another boot or pid namespace: its pid, and those below it, are others' here.
+/// Returns whether the shim is known to have lived in another boot or pid namespace. Its pid, and
+/// those below it, belong to other processes here.
 pub fn is_from_elsewhere(shim: &ShimIdentity) -> bool {
     processes::boot_id().is_ok_and(|id| id != shim.boot_id)
         || processes::pid_namespace().is_ok_and(|inode| inode != shim.pid_namespace)
@@ -144,14 +152,15 @@ fn register(handle: Handle) -> Option<AsyncFd<Handle>> {
 enum Waited {
     Alive,
     Reaped,
-    /// An adopted shim may be a child, after an exec, or not.
+    /// The shim is not a child. An adopted shim may be a child, after an exec, or not.
     NoChild,
 }
 
 /// Reaps a shim if it is a dead child of this process.
 fn wait(kind: libc::idtype_t, id: libc::id_t) -> Waited {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: `info` is writable; the pid in it is read only after a success, and zero if no child was reaped.
+    // SAFETY: `info` is writable; the pid in it is read only after a success, and zero if no child
+    // was reaped.
     let (result, pid) = unsafe {
         let result = libc::waitid(kind, id, info.as_mut_ptr(), libc::WEXITED | libc::WNOHANG);
         (result, if result == 0 { info.assume_init().si_pid() } else { 0 })

@@ -1,4 +1,5 @@
-//! What of the state directory is the table's own: the lock against a second coordinator, the installation's id, the folders.
+//! The table's own parts of the state directory: the lock against a second coordinator, the
+//! installation's id, the folders.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,19 +17,21 @@ use crate::sys::regular_file::{self, MAX_SMALL};
 
 const LOCK: &str = "coordinator.lock";
 const INSTALLATION_ID: &str = "installation_id";
-/// A process that is being spawned holds a copy of every open file until its exec: that long a lock may outlive its daemon.
+/// The time to wait for the lock. A process that is being spawned holds a copy of every open file
+/// until its exec, so a lock may outlive its daemon for that time.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// The state directory while this process owns it. Dropping it lets another have it.
+/// The state directory while this process owns it. Dropping it releases the directory.
 pub struct StateDir {
     _lock: File,
-    /// What tells this installation's agents from those of another on the same host: random, made once, and the folder's place,
-    /// so that a copy of the folder doesn't take the original's agents for its own.
+    /// Distinguishes this installation's agents from those of another on the same host. It consists
+    /// of a random id, made once, and the folder's place, so that a copy of the folder does not
+    /// claim the original's agents.
     pub installation_id: String,
 }
 
 impl StateDir {
-    /// Waits a moment for a predecessor that is just dying. Blocking.
+    /// Takes the state directory. Waits a moment for a predecessor that is just ending. Blocking.
     pub fn own(state_dir: &Path) -> Result<Self, OpenError> {
         let failed = |source| OpenError::StateDir { path: state_dir.to_owned(), source };
         let lock = take_lock(&state_dir.join(LOCK))?;
@@ -49,7 +52,7 @@ impl StateDir {
     }
 }
 
-/// Without its id, the agents of this installation can't be told from others.
+/// The id cannot be read. Without it, the agents of this installation cannot be told from others.
 #[derive(Debug, thiserror::Error)]
 #[error("could not read `{}`", .path.display())]
 struct UnusableId {

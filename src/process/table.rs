@@ -1,7 +1,8 @@
-//! The owner of the table: one task that knows every instance, and the only one that changes what is known.
+//! The owner of the table: one task that knows every instance, and the only one that changes the
+//! table.
 //!
-//! Facts come from the folders. Their files are small and in the page cache: they are read here, in line. Spawns, and looks at
-//! `/proc`, are not.
+//! Facts come from the folders. Their files are small and in the page cache, so they are read here,
+//! in line. Spawns and reads of `/proc` run elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -34,18 +35,19 @@ use crate::instance_dir::record::{self, Exit, Stop};
 use crate::instance_dir::{self};
 use crate::nudge::Nudge;
 
-/// Requests that wait for the owner; more of them wait at their callers.
+/// The number of requests that wait for the owner. Further requests wait at their callers.
 const INBOX: usize = 256;
-/// Spawns at the same time. Each takes a thread for about a millisecond.
+/// The number of spawns at the same time. Each takes a thread for about a millisecond.
 const MAX_SPAWNING: usize = 8;
-/// After something could not be read for want of descriptors or the like.
+/// The pause after a read that failed, for example for want of descriptors.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// A daemon that leaves waits so long for temporary files to be removed. The next one goes on.
+/// The time that a daemon that ends waits for temporary files to be removed. The next daemon
+/// removes the rest.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(1);
-/// What a lost keeper left behind is unkillable when it lives so long after the first KILL.
+/// The time after the first KILL from which the remains of a lost keeper count as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// What a handle asks of the owner.
+/// A request of a handle to the owner.
 pub enum Request {
     Start {
         request: Box<StartRequest>,
@@ -74,7 +76,7 @@ pub enum Request {
     },
 }
 
-/// A spawn that is done, and who waits for it.
+/// A finished spawn, with the reply channel of its caller.
 struct StartDone {
     launch: LaunchId,
     result: Result<Spawned, StartError>,
@@ -94,19 +96,20 @@ struct Table {
     watched: HashMap<WatchId, LaunchId>,
     /// Instances whose files could not be read just now.
     unread: BTreeSet<LaunchId>,
-    /// Those of them whose shim is gone: whether it left a record isn't known yet.
+    /// Unread instances whose shim is gone: it is not known yet whether it left a record.
     bereft: BTreeSet<LaunchId>,
-    /// Folders could not be listened to just now: any of them may have changed.
+    /// The watch of the folders failed just now: any of them may have changed.
     is_deaf: bool,
     spawning: Arc<Semaphore>,
     starts: JoinSet<StartDone>,
-    /// One task for each shim that lives; it returns when the shim is gone.
+    /// One task for each living shim; it returns when the shim is gone.
     shims: JoinSet<LaunchId>,
-    /// Whose shims these are.
+    /// The launches of the shims in `shims`.
     followed: BTreeSet<LaunchId>,
-    /// One task for each instance that lost its shim; it returns when nothing of it lives.
+    /// One task for each instance that lost its shim; it returns when no process of the instance
+    /// lives.
     clearing: JoinSet<LaunchId>,
-    /// One task for each of those; it returns when that takes remarkably long.
+    /// One task for each instance in `clearing`; it returns after `UNKILLABLE_AFTER`.
     overdue: JoinSet<LaunchId>,
 }
 
@@ -183,7 +186,7 @@ pub async fn open(
 impl Table {
     async fn run(mut self) {
         loop {
-            // Cancel-safe, all of them: each takes what it returns only when it returns.
+            // All branches are cancel-safe: each takes a value only when it returns it.
             tokio::select! {
                 request = self.inbox.recv() => match request {
                     Some(Request::Leave { reply }) => {
@@ -227,7 +230,8 @@ impl Table {
         }
     }
 
-    /// No start is left half-way, and no shim without an agent; the agents stay with theirs.
+    /// Closes the table without leaving a start half-way or a shim without an agent. The agents
+    /// stay with their shims.
     async fn leave(&mut self) {
         self.inbox.close();
         while let Some(done) = self.starts.join_next().await {
@@ -235,7 +239,8 @@ impl Table {
                 self.on_start_done(done);
             }
         }
-        // Who has said its last word is about to be gone: a service manager finds none of them left over.
+        // A shim that has recorded its end is about to exit. A service manager must find none of
+        // them left over.
         let give_up_at = Instant::now() + 2 * instance_dir::LINGER;
         while self.followed.iter().any(|launch| self.has_ended(launch)) {
             let Ok(Some(gone)) = tokio::time::timeout_at(give_up_at, self.shims.join_next()).await
@@ -251,7 +256,7 @@ impl Table {
         let _ = tokio::task::spawn_blocking(move || temporary.finish(REMOVAL_PATIENCE)).await;
     }
 
-    /// Also if it is forgotten.
+    /// Returns whether the launch has ended; also true if it is forgotten.
     fn has_ended(&self, launch: &LaunchId) -> bool {
         self.entries.get(launch).is_none_or(|entry| entry.instance.phase.is_ended())
     }
@@ -278,7 +283,7 @@ impl Table {
                     Arc::new(ProcessConfig { state_dir, shim_program, temporary, ..*config });
                 self.answer(reply, ());
             }
-            // `run` ends with it.
+            // `run` handles it and ends.
             Request::Leave { reply } => drop(reply),
         }
     }
@@ -299,8 +304,9 @@ impl Table {
             let program = config.shim_program.clone();
             let permit = spawning.acquire_owned().await;
             let (reply_of_thread, spawned) = oneshot::channel();
-            // A thread of its own, which is nothing beside two processes: where there can't be one, the runtime's pool would panic, and
-            // what it keeps for later is memory of a crowd that has gone.
+            // The spawn has a thread of its own, which costs little compared to two processes. The
+            // runtime's pool would panic if there cannot be a thread, and would keep the memory of
+            // a burst of starts.
             let thread = thread::Builder::new().name("spawn".to_owned()).spawn(move || {
                 let id = &state.installation_id;
                 let _ = reply_of_thread
@@ -315,7 +321,8 @@ impl Table {
         });
     }
 
-    /// The last guard against a second instance of a key on this host.
+    /// Returns the reason not to start, if there is one. This is the last guard against a second
+    /// instance of a key on this host.
     fn reason_not_to_start(&self, request: &StartRequest) -> Option<StartError> {
         if self.entries.contains_key(&request.launch) {
             return Some(StartError::Exists { launch: request.launch.clone() });
@@ -356,7 +363,7 @@ impl Table {
                 }
                 self.watched.insert(spawned.watch, launch.clone());
                 self.follow(&launch, Some(spawned.child));
-                // What was written between the watch and its entry above.
+                // This reads the records that were written between the watch and its entry above.
                 self.refresh(&launch);
                 self.answer(reply, Ok(()));
             }
@@ -408,7 +415,7 @@ impl Table {
             }
             LockState::Free(shim) => {
                 adoption.n_lost += 1;
-                // After a reboot its processes are gone, and their pids are others'.
+                // After a reboot its processes are gone, and other processes have their pids.
                 if shim.as_ref().is_some_and(shims::is_from_elsewhere) {
                     self.on_cleared(&launch);
                 } else {
@@ -432,7 +439,7 @@ impl Table {
         }
     }
 
-    /// Reads the folder of `launch` and takes over what it says.
+    /// Reads the folder of `launch` and updates the entry.
     fn refresh(&mut self, launch: &LaunchId) {
         let Some(entry) = self.entries.get_mut(launch) else {
             return;
@@ -531,7 +538,8 @@ impl Table {
         });
         self.clearing.spawn(async move {
             if let Some(group) = group {
-                // First: it ends also what could be found in no other way.
+                // The group comes first: it also ends processes that could be found in no other
+                // way.
                 let _ = tokio::task::spawn_blocking(move || group.end()).await;
             }
             orphans::clear(mark, shim).await;
@@ -539,7 +547,7 @@ impl Table {
         });
     }
 
-    /// The control group of a launch, where it has one that this installation made.
+    /// Returns the control group of a launch, if it has one that this installation made.
     fn group_of(&self, launch: &LaunchId) -> Option<Group> {
         let id = &self.state.installation_id;
         let noted = self.entries.get(launch).and_then(|entry| entry.cgroup.clone());
@@ -550,7 +558,7 @@ impl Table {
         Some(Group::at(dir))
     }
 
-    /// Still being cleared after all that time.
+    /// Marks an instance as unkillable if it is still being cleared.
     fn on_overdue(&mut self, launch: &LaunchId) {
         let Some(entry) = self.entries.get(launch).filter(|entry| !entry.instance.phase.is_ended())
         else {
@@ -563,7 +571,7 @@ impl Table {
         );
     }
 
-    /// Nothing of an instance lives that has no shim to say so.
+    /// Records the end of an instance without a shim, when none of its processes lives.
     fn on_cleared(&mut self, launch: &LaunchId) {
         let Some(entry) =
             self.entries.get_mut(launch).filter(|entry| !entry.instance.phase.is_ended())
@@ -574,7 +582,8 @@ impl Table {
         let at = wall_clock();
         let (pid, started_at, end) = entry.end_without_record(launch);
         let exit = Exit { pid, started_at, ..Exit::without_agent(end.clone(), at) };
-        // So that the next daemon needn't find it out again. Where it can't be written, it does.
+        // The record spares the next daemon the search. If it cannot be written, the next daemon
+        // searches again.
         let _ = record::write(&entry.dir, &Exit { stop: entry.instance.stop, ..exit });
         crash_point::reach(CrashPoint::LossRecorded);
         self.set_phase(launch, Phase::Ended { pid, started_at, end, at, n_leaked: 0 });
@@ -593,7 +602,8 @@ impl Table {
             return false;
         };
         let first = entry.stop.as_ref();
-        // The shim may see only the last of several requests: each says the shortest time of all.
+        // The shim may see only the last of several requests, so each contains the shortest timeout
+        // of all.
         let timeout = first.map_or(timeout, |first| first.timeout().min(timeout));
         let stop = Stop::new(first.map_or(reason, |first| first.reason), timeout);
         if first.is_none() {
@@ -634,7 +644,7 @@ impl Table {
             return;
         };
         if let Some(files) = &entry.files {
-            // Litter at worst, where it can't be.
+            // If the removal fails, the files are only litter.
             let _ = std::fs::remove_dir_all(files);
         }
         let ended = instance_dir::ended_instance(&self.config.state_dir, launch);
@@ -646,7 +656,8 @@ impl Table {
         self.is_changed = true;
     }
 
-    /// Whoever asked sees in the snapshot what was done; that nobody waits for it any more is no matter.
+    /// Publishes the change before the answer, so that the caller sees it in the snapshot. The
+    /// caller may have gone.
     fn answer<T>(&mut self, reply: oneshot::Sender<T>, answer: T) {
         self.publish();
         let _ = reply.send(answer);

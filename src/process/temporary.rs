@@ -1,8 +1,10 @@
-//! Gives each launch a folder for temporary files (`TMPDIR`), and removes it when nothing of the launch lives.
+//! Gives each launch a folder for temporary files (`TMPDIR`), and removes it when nothing of the
+//! launch lives.
 //!
-//! The folders of an installation lie in a common folder. It has an unpredictable name, and only the daemon's user can change it.
-//! A file in the state directory names the common folders, so that the next daemon finds what a crash left. Keepers know nothing
-//! of all this: agents outlive daemons, and the next daemon removes the folder of an agent that ended meanwhile.
+//! The folders of an installation lie in a common folder. It has an unpredictable name, and only
+//! the daemon's user can change it. A file in the state directory names the common folders, so that
+//! the next daemon finds what a crash left. Keepers know nothing of all this: agents outlive
+//! daemons, and the next daemon removes the folder of an agent that ended meanwhile.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::CString;
@@ -27,21 +29,25 @@ use crate::sys::users;
 
 /// The variable that names the folder to the agent.
 pub const VARIABLE: &str = "TMPDIR";
-/// The longest path of such a folder, in bytes. Sockets below it need the rest of the 104 bytes that their paths may have.
+/// The longest path of such a folder, in bytes. Sockets below it need the rest of the 104 bytes
+/// that their paths may have.
 const MAX_PATH: usize = 60;
 const PREFIX: &str = "ac-";
-/// Digits of the names of common folders, and of the folder of a launch.
+/// The number of random digits in the names of common folders, and of digits in the name of a
+/// launch's folder.
 const RANDOM_DIGITS: usize = 10;
 const LAUNCH_DIGITS: usize = 12;
-/// Names that are tried for a common folder.
+/// The number of names that are tried for a common folder.
 const N_ATTEMPTS: u32 = 16;
-/// In the state directory: the installation, and then the common folders, a line each.
+/// The name of a file in the state directory: the installation, and then the common folders, one
+/// per line.
 const FILE: &str = "temporary_folders";
 const MAX_FILE: u64 = 16 * 1024;
-/// The longest time for the removal of one folder. The next start of the daemon goes on with the rest.
+/// The longest time for the removal of one folder. The next start of the daemon goes on with the
+/// rest.
 const LONGEST_REMOVAL: Duration = Duration::from_mins(30);
 
-/// Where the common folder may be.
+/// The possible places of the common folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemporaryConfig {
     /// The first suitable one is used. Without one, agents get no folder of their own.
@@ -55,7 +61,7 @@ pub struct TemporaryFolders {
     config: TemporaryConfig,
     state_dir: PathBuf,
     installation_id: String,
-    /// The newest is the last one.
+    /// The common folders; the newest is the last one.
     parents: Mutex<Vec<Arc<Parent>>>,
     remover: Arc<Remover>,
     /// It was logged that no base is suitable.
@@ -115,7 +121,8 @@ impl TemporaryFolders {
         self.remover.add(self.known().into_iter().map(|parent| (parent, name_of(launch))));
     }
 
-    /// Removes the folders of all launches but `live` ones. No launch may be started meanwhile. Blocks for a look at the folders.
+    /// Removes the folders of all launches except `live` ones. No launch may be started meanwhile.
+    /// Blocks while it lists the folders.
     pub fn sweep<'a>(&self, live: impl Iterator<Item = &'a LaunchId>) {
         let live: BTreeSet<CString> = live.map(name_of).collect();
         for parent in &self.known() {
@@ -132,11 +139,12 @@ impl TemporaryFolders {
         }
     }
 
-    /// Waits for removals, at most for this time, and removes what is empty. Blocking.
+    /// Waits for removals, at most for this time, and removes empty common folders. Blocking.
     pub fn finish(&self, patience: Duration) {
         self.remover.until_idle(patience);
         for parent in self.known() {
-            // Those with folders of living agents stay, and so does one that is not ours any more.
+            // Common folders with folders of living agents stay, and so does one that is no longer
+            // ours.
             if parent.is_in_place() {
                 let _ = std::fs::remove_dir(&parent.path);
             }
@@ -151,11 +159,11 @@ impl TemporaryFolders {
         self.parents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The common folder for new launches.
+    /// Returns the common folder for new launches.
     fn parent(&self) -> io::Result<Option<Arc<Parent>>> {
         let mut parents = self.parents();
         let is_usable = |parent: &&Arc<Parent>| parent.is_for_others || !self.config.is_for_others;
-        // One that a cleaner of temporary files has removed is of no use.
+        // A common folder that a cleaner of temporary files has removed cannot be used.
         if let Some(newest) = parents.last().filter(is_usable).filter(|parent| parent.is_in_place())
         {
             return Ok(Some(Arc::clone(newest)));
@@ -183,7 +191,7 @@ struct Parent {
 }
 
 impl Parent {
-    /// Makes one in the first suitable base.
+    /// Makes a common folder in the first suitable base.
     fn create(config: &TemporaryConfig) -> io::Result<Option<Self>> {
         let mut failed = None;
         for base in &config.bases {
@@ -204,7 +212,7 @@ impl Parent {
     fn create_in(base: &Path, is_for_others: bool) -> io::Result<Self> {
         let mut n_attempts = 0;
         let path = loop {
-            // Whatever somebody else has put there, a link included, is in the way of this name only.
+            // An entry that another user has put there, such as a link, only blocks this name.
             let path = base.join(random_name());
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => break path,
@@ -217,13 +225,14 @@ impl Parent {
             }
         };
         let parent = Self::open(path)?;
-        // To be entered and not to be listed, whatever the umask is.
+        // Others may enter it but not list it, for any umask.
         let mode = if is_for_others { Mode::RWXU | Mode::XGRP | Mode::XOTH } else { Mode::RWXU };
         rustix::fs::fchmod(&parent.folder, mode)?;
         Ok(Self { is_for_others, ..parent })
     }
 
-    /// Opens one that is there. It must be a folder of this user that nobody else can change.
+    /// Opens an existing common folder. It must be a folder of this user that no other user can
+    /// change.
     fn open(path: PathBuf) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&path, flags, Mode::empty())?;
@@ -277,7 +286,7 @@ impl Parent {
         Ok(names)
     }
 
-    /// Removes what is there under this name, as the user it belongs to.
+    /// Removes the entry of this name, as the user that it belongs to.
     fn remove(&self, name: &CString) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -290,7 +299,7 @@ impl Parent {
         if owner.st_uid == rustix::process::geteuid().as_raw() {
             removal::empty(folder.as_fd(), give_up_at)?;
         } else {
-            // In a thread of its own, which does not become this user again.
+            // The removal runs in a thread of its own, which does not become this user again.
             let as_owner = || {
                 users::take_file_rights(owner.st_uid, owner.st_gid, &[])?;
                 removal::empty(folder.as_fd(), give_up_at)
@@ -329,7 +338,7 @@ impl Remover {
             let remover = Arc::clone(self);
             let thread =
                 thread::Builder::new().name("tmp-remover".to_owned()).spawn(move || remover.run());
-            // Without a thread they wait for the next one, or for the next daemon.
+            // Without a thread, the folders wait for the next removal or for the next daemon.
             queue.is_running = thread.is_ok();
         }
     }
@@ -363,7 +372,8 @@ impl Remover {
     }
 }
 
-/// Returns whether paths below `base` are short enough, and nobody else can replace what is made there.
+/// Returns whether paths below `base` are short enough, and no other user can replace what is made
+/// there.
 fn is_suitable(base: &Path, is_for_others: bool) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     const OTHERS_ENTER: u32 = 0o001;
@@ -391,7 +401,8 @@ fn random_name() -> String {
     format!("{PREFIX}{}", &id[id.len() - RANDOM_DIGITS..])
 }
 
-/// The same for each daemon, and short, whatever the id is.
+/// Returns the name of a launch's folder. It is short for any id, and the same for each
+/// daemon.
 fn name_of(launch: &LaunchId) -> CString {
     let digest = Sha256::digest(launch.as_str().as_bytes());
     let mut name = digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
@@ -399,7 +410,8 @@ fn name_of(launch: &LaunchId) -> CString {
     CString::new(name).unwrap_or_default()
 }
 
-/// The common folders of this installation; those of a copied state directory belong to its original.
+/// Returns the common folders of this installation; those of a copied state directory belong to its
+/// original.
 fn read_list(state_dir: &Path, installation_id: &str) -> Vec<PathBuf> {
     let mut text = String::new();
     let mut options = OpenOptions::new();
@@ -449,7 +461,7 @@ mod tests {
         format!("lch_{n}_{}", "x".repeat(50)).parse().unwrap()
     }
 
-    /// The folders of a state directory whose common folder is made in `base`.
+    /// Returns the folders of a state directory whose common folder is made in `base`.
     fn folders(state: &Path, base: &Path) -> TemporaryFolders {
         let config = TemporaryConfig { bases: vec![base.to_owned()], is_for_others: false };
         TemporaryFolders::open(config, state, "installation")
