@@ -1,8 +1,8 @@
-//! Composition: what is made of what, in which order it starts, and in which it ends.
+//! Composes the daemon: which parts it has, in which order they start, and in which order they end.
 //!
-//! The only module that names several front doors. A daemon is a server, a coordinator, or both in one process ([`Role`]). Each
-//! start step that fails says what it was about; the end is a sequence in one function, `shutdown`, and each of its steps has a
-//! deadline.
+//! This is the only module that names several listeners. A daemon is a server, a coordinator, or
+//! both in one process ([`Role`]). Each start step that fails names its object. One function,
+//! `shutdown`, contains the sequence of the end; each of its steps has a deadline.
 
 mod http;
 mod identity;
@@ -53,19 +53,19 @@ use reload::Reloader;
 use server::Server;
 use supervisor::{Control, Means, ReachedAt, Seat, Supervisor};
 
-/// What a daemon does.
+/// The role of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Server and coordinator in one process.
     Run,
     /// The server alone.
     Serve,
-    /// The coordinator alone, for a server elsewhere.
+    /// The coordinator alone, for a remote server.
     Supervise,
 }
 
 impl Role {
-    /// The command that starts it.
+    /// Returns the command that starts it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -75,36 +75,39 @@ impl Role {
     }
 }
 
-/// How a daemon ended.
+/// The way in which a daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// As it was asked to.
+    /// It ended as requested.
     Clean,
-    /// Asked twice: it went without waiting for anything.
+    /// A second signal came: it ended without waiting.
     Hurried(Signal),
-    /// A later start of its coordinator has taken its place elsewhere.
+    /// A later start of its coordinator elsewhere has taken its place.
     Superseded,
 }
 
-/// The manifest of the configuration names what isn't there.
+/// The manifest of the configuration has problems, such as names that do not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ManifestProblems(pub Report);
 
-/// Beyond the agents' own stop ladder: reading what their keepers wrote, telling the server.
+/// Added to the agents' own stop ladder, for reading the records of their keepers and telling the
+/// server.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
-/// For calls and requests that are being answered when the serving ends.
+/// The deadline for calls and requests that are being answered when the serving ends.
 const SERVING_DEADLINE: Duration = Duration::from_secs(5);
-/// For spawns under way when the table of processes closes.
+/// The deadline for spawns under way when the table of processes closes.
 const LEAVING_DEADLINE: Duration = Duration::from_secs(5);
-/// For what was handed to the store.
+/// The deadline for writes that were handed to the store.
 const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Runs a daemon until a signal ends it, or a later start of its coordinator. `invocation` is how a person calls the command line for
-/// this daemon; the doors of `inherited` are open already; `level` is what is logged, which a reload may change.
+/// Runs a daemon until a signal or a later start of its coordinator ends it. `invocation` is how a
+/// person calls the command line for this daemon. The listeners of `inherited` are open already.
+/// `level` is the log level, which a reload may change.
 ///
 /// # Errors
-/// What kept it from starting.
+/// Returns the reason why it could not start, or an error if a part of the daemon ended
+/// unexpectedly.
 pub async fn run(
     role: Role,
     loaded: Loaded,
@@ -134,7 +137,8 @@ pub async fn run(
         let (config, environment, invocation) =
             (config.clone(), environment.clone(), invocation.to_owned());
         let (manager, stage) = (Arc::clone(&manager), Arc::clone(&stage));
-        // A task of its own: a step of the start that hangs must not keep this one from hearing a signal.
+        // The start has a task of its own: a step that hangs must not keep this task from receiving
+        // a signal.
         AbortOnDropHandle::new(tokio::spawn(async move {
             let (config, environment, invocation) = (&config, &environment, invocation.as_str());
             let start = Start {
@@ -153,11 +157,13 @@ pub async fn run(
         daemon = &mut starting => (daemon.context(unexpected)??, None),
         signal = signals.next() => {
             if stage.give_up() {
-                // Nothing to wait for, and dropping the start is safe: a store commit is made or not.
+                // There is nothing to wait for, and dropping the start is safe: a store commit is
+                // made or not.
                 tracing::info!(signal = signal.as_str(), "stopped while starting");
                 return Ok(Ending::Clean);
             }
-            // Agents of an earlier daemon may be adopted by now; what becomes of them is a matter of policy.
+            // Agents of an earlier daemon may be adopted by now; the policy decides whether they
+            // are stopped.
             tracing::info!(signal = signal.as_str(), "stopping when the start is finished");
             tokio::select! {
                 finished = tokio::time::timeout(patience_with_agents(&config), &mut starting) => {
@@ -177,7 +183,7 @@ pub async fn run(
     if early.is_none() {
         manager.ready();
     }
-    // `None`: a later start.
+    // `None` means a later start.
     let cause = tokio::select! {
         biased;
         signal = next_or(&mut signals, early) => Some(signal),
@@ -185,14 +191,14 @@ pub async fn run(
         () = started.parts.broken.cancelled() => anyhow::bail!("a part of the daemon ended unexpectedly; see the log"),
         never = reloader.attend(&started) => match never {},
     };
-    // Who asks from now on is told that nobody reads it any more.
+    // Later requests for a reload are told that the reloader has ended.
     let config = reloader.in_use().clone();
     drop(reloader);
     let policy = match cause {
         Some(Signal::Terminate) => config.shutdown.sigterm,
         Some(Signal::Interrupt) => config.shutdown.sigint,
         Some(Signal::Leave) => AtShutdown::Keep,
-        // The later start takes them for lost, and starts them again.
+        // The later start takes the agents for lost and starts them again.
         None => AtShutdown::Stop,
     };
     manager.stopping();
@@ -219,7 +225,7 @@ pub async fn run(
     }
 }
 
-/// The stage of a start. It decides what a signal does.
+/// The stage of a start. It decides the effect of a signal.
 #[derive(Default)]
 struct Stage(Mutex<Reached>);
 
@@ -227,14 +233,14 @@ struct Stage(Mutex<Reached>);
 enum Reached {
     #[default]
     Nothing,
-    /// It takes over the agents of an earlier daemon.
+    /// The start takes over the agents of an earlier daemon.
     Agents,
     /// A signal came first.
     GivenUp,
 }
 
 impl Stage {
-    /// To be called before the first agent is taken over.
+    /// Must be called before the first agent is taken over.
     fn begin_with_agents(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.reach(Reached::Agents), "the start was given up");
         Ok(())
@@ -260,7 +266,7 @@ fn patience_with_agents(config: &Config) -> Duration {
     config.stop.timeout + config.stop.leak_grace + STOP_MARGIN
 }
 
-/// `early`, else the next signal.
+/// Returns `early`, or else the next signal.
 async fn next_or(signals: &mut Signals, early: Option<Signal>) -> Signal {
     match early {
         Some(signal) => signal,
@@ -276,7 +282,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Returns when the server elsewhere has told that a later start of this coordinator is there.
+    /// Returns when the remote server has reported a later start of this coordinator.
     async fn superseded(&self) {
         match &self.supervisor {
             Some(supervisor) => supervisor.superseded().await,
@@ -284,7 +290,7 @@ impl Daemon {
         }
     }
 
-    /// Tells the agents to end, because another one of this coordinator's name is there that takes them for lost.
+    /// Tells the agents to end, because another coordinator with this name takes them for lost.
     async fn give_way(&self, config: &Config) {
         tracing::error!(
             state_dir = %config.state_dir.display(),
@@ -292,7 +298,7 @@ impl Daemon {
              end, and the next start here takes a coordinator id of its own; what stays open under the former one ends by \
              `stop AGENT PROJECT --force`"
         );
-        // First of all: a start after a crash must not take the place of the other in turn.
+        // This comes first: a start after a crash must not replace the other coordinator in turn.
         if let Err(error) = identity::give_up_coordinator_id(&config.state_dir) {
             tracing::error!(error = %ErrorChain(error.as_ref()), "the next start here would take the other's place");
         }
@@ -302,7 +308,7 @@ impl Daemon {
     }
 }
 
-/// What a daemon is started with.
+/// The inputs of a start.
 struct Start<'a> {
     role: Role,
     config: &'a Config,
@@ -313,7 +319,7 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Tells `stage` before it takes over what lives.
+    /// Starts the daemon. Tells `stage` before it takes over live agents.
     async fn daemon(self, inherited: Inherited, stage: &Stage) -> anyhow::Result<Daemon> {
         let Self { role, config, environment, invocation, .. } = self;
         let is_own = config.server == ServerAddress::Socket(config.mcp_socket.clone());
@@ -333,7 +339,8 @@ impl Start<'_> {
                 let nudge = Nudge::new();
                 let server = Server::start(config, environment, invocation, nudge.clone()).await?;
                 let id = identity::coordinator_id_with_server(&config.state_dir)?;
-                // Before agents are adopted: an address that is taken is a reason not to start.
+                // Listeners come before the adoption of agents: an address in use is a reason not
+                // to start.
                 let doors = Server::bind(config, inherited).await?;
                 http_address = doors.http_address();
                 stage.begin_with_agents()?;
@@ -377,11 +384,11 @@ impl Start<'_> {
         Ok(Daemon { server, supervisor, parts })
     }
 
-    /// A coordinator whose server may be away: it takes over its agents all the same.
+    /// Starts a coordinator whose server may be away: it takes over its agents all the same.
     async fn supervise(self, stage: &Stage, parts: &Parts) -> anyhow::Result<Supervisor> {
         let config = self.config;
         state_dir::create_state_dir(&config.state_dir)?;
-        // Before anything in it is taken for one's own.
+        // This check comes before any content of the directory is used.
         let id = identity::place_bound_coordinator_id(&config.state_dir).await?;
         let nudge = Nudge::new();
         stage.begin_with_agents()?;
@@ -400,7 +407,8 @@ impl Start<'_> {
             );
         }
         let remote_config = supervisor::remote_config(config, &id);
-        // Only now: one that finds the state directory in use takes nobody's place.
+        // This comes only now: a coordinator that finds its state directory in use must not replace
+        // another one.
         let incarnation = identity::next_incarnation(&config.state_dir);
         let control =
             Arc::new(RemoteControlPlane::new(remote_config, incarnation, Arc::new(SystemWorld)));
@@ -436,8 +444,9 @@ impl Start<'_> {
     }
 }
 
-/// The end, in its order: start nothing more and end the agents while the server still answers them, stop serving, close the
-/// store. A step that isn't done by its deadline is left behind.
+/// Ends the daemon in a fixed order. First it starts no more agents, and ends the agents while the
+/// server still answers them. Then it stops serving and closes the store. A step that misses its
+/// deadline is abandoned.
 async fn shutdown(daemon: &Daemon, policy: AtShutdown, config: &Config) {
     if let Some(supervisor) = &daemon.supervisor {
         let (mode, deadline) = match policy {
@@ -446,7 +455,7 @@ async fn shutdown(daemon: &Daemon, policy: AtShutdown, config: &Config) {
         };
         within(deadline, "the agents", supervisor.end(mode)).await;
         if policy == AtShutdown::Stop {
-            // Also what was being started when the others were told.
+            // This includes agents that were being started when the others were told.
             supervisor.stop_agents(None).await;
         }
     }
@@ -473,12 +482,13 @@ async fn within<F: Future>(deadline: Duration, what: &str, step: F) {
     }
 }
 
-/// The place of a problem in the file.
+/// Returns the place of a problem in the file.
 pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location {
     manifest.locate(problem.section, &problem.id, problem.field)
 }
 
-/// Whether an error is about the configuration, the service manager's included, so that the exit code says so.
+/// Returns whether an error concerns the configuration, including that of the service manager. The
+/// exit code depends on it.
 pub fn is_about_configuration(error: &anyhow::Error) -> bool {
     error.is::<ConfigError>()
         || error.is::<ManifestProblems>()

@@ -1,4 +1,4 @@
-//! The door for HTTP: which address it gets, and what is behind it.
+//! The listener for HTTP: its address, and the routes that it serves.
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,23 +17,25 @@ use crate::peer::Peer;
 use crate::rest::{self, RestState, WebhookDoor};
 use crate::sys::regular_file;
 
-/// Most connections at the same time, where descriptors allow it: a thousand agents may wait for messages.
+/// The most connections at the same time, if descriptors allow it: a thousand agents may wait for
+/// messages.
 const MAX_CONNECTIONS: usize = 2048;
-/// In `state_dir`: the port that was chosen instead of port 0, or instead of a default port that was in use. Clients find it again
-/// after a restart.
+/// A file in `state_dir` with the port that was chosen instead of port 0, or instead of a default
+/// port that was in use. Clients find the same port after a restart.
 const PORT_FILE: &str = "http_port";
 
-/// An address that is listened on, not served yet.
+/// An address where this process listens, but does not serve yet.
 pub(super) struct Door {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl Door {
-    /// Listens as the settings say; `None` where they say `off`.
+    /// Listens at the configured address; `None` if it is `off`.
     ///
     /// # Errors
-    /// When the address is taken, isn't one of this machine, or its port can't be kept.
+    /// Returns an error if the address is in use, is not one of this machine, or if its port cannot
+    /// be saved.
     pub(super) async fn open(settings: &Http, state_dir: &Path) -> anyhow::Result<Option<Self>> {
         let Some(wanted) = settings.listen else {
             return Ok(None);
@@ -51,10 +53,11 @@ impl Door {
         Ok(Some(Self { listener, address }))
     }
 
-    /// What a service manager listens on already; [`super::Inherited`] has checked that it is where the settings say.
+    /// Uses a socket on which a service manager listens already. [`super::Inherited`] has checked
+    /// that its address is the configured one.
     ///
     /// # Errors
-    /// When the kernel doesn't say its address.
+    /// Returns an error if the kernel does not return its address.
     pub(super) fn inherited(listener: std::net::TcpListener) -> anyhow::Result<Self> {
         let listener =
             TcpListener::from_std(listener).context("could not use the inherited socket `http`")?;
@@ -68,7 +71,8 @@ impl Door {
         self.address
     }
 
-    /// Serves MCP for agents and coordinators, and everything for people who log in, until `rest` closes.
+    /// Serves MCP for agents and coordinators, and all routes for people who log in, until `rest`
+    /// closes.
     pub(super) fn serve(
         self,
         mcp: &McpServer,
@@ -92,11 +96,11 @@ impl Door {
 }
 
 fn peer_of(stream: &TcpStream) -> Peer {
-    // Where there is none it is gone already, and its request will not be answered.
+    // A stream without a peer address is gone already, and its request will not be answered.
     Peer::Network(stream.peer_addr().unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into()))
 }
 
-/// Where a process of this machine reaches MCP.
+/// Returns the URL where a process of this machine reaches MCP.
 pub(super) fn mcp_url(address: SocketAddr) -> String {
     format!("{}/mcp", http::local_url(address))
 }
@@ -104,7 +108,7 @@ pub(super) fn mcp_url(address: SocketAddr) -> String {
 /// Reads the port that the server keeps, if there is one.
 ///
 /// # Errors
-/// If the file can't be read.
+/// Returns an error if the file cannot be read.
 pub fn kept_port(state_dir: &Path) -> io::Result<Option<u16>> {
     match regular_file::read_small_text(&state_dir.join(PORT_FILE)) {
         Ok(text) => Ok(text.trim().parse().ok().filter(|port| *port != 0)),
@@ -113,7 +117,8 @@ pub fn kept_port(state_dir: &Path) -> io::Result<Option<u16>> {
     }
 }
 
-/// Listens on the kept port, else on the port of `wanted` unless that is 0, else on any free port, which is kept from then on.
+/// Listens on the kept port. If that fails, listens on the port of `wanted`, unless it is 0.
+/// Otherwise listens on any free port, which is kept from then on.
 async fn listen_on_kept_port(wanted: SocketAddr, state_dir: &Path) -> anyhow::Result<TcpListener> {
     let (ip, file) = (wanted.ip(), state_dir.join(PORT_FILE));
     if let Some(port) =

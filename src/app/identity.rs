@@ -1,4 +1,4 @@
-//! What a state directory says of its daemon: the coordinator's name, its token.
+//! The identity of a daemon in its state directory: the coordinator's name, and its token.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -18,13 +18,14 @@ use crate::service::world::{SystemWorld, World};
 use crate::sys::regular_file;
 use crate::telemetry::ErrorChain;
 
-/// In the state directory: the name, which machine and folder it was given in, which start of it was the last, and the token.
+/// Files in the state directory: the name, the machine and folder in which it was given, its last
+/// start, and the token.
 const COORDINATOR_ID: &str = "coordinator_id";
 const PLACE: &str = "coordinator_place";
 const INCARNATION: &str = "coordinator_incarnation";
 pub(super) const COORDINATOR_TOKEN: &str = "coordinator_token";
 
-/// The name of this coordinator, the same after each restart.
+/// Returns the name of this coordinator. It is the same after each restart.
 fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
     let path = state_dir.join(COORDINATOR_ID);
     let text = read_or_make(&path, || {
@@ -36,11 +37,11 @@ fn coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
     })
 }
 
-/// The name of a coordinator whose server is elsewhere. A copy of a state directory gets another name: with the same,
-/// two coordinators would each take the other's agents for lost, and start them again. The instances in it are the original's,
-/// and are set aside.
+/// Returns the name of a coordinator whose server is remote. A copy of a state directory gets
+/// another name. With the same name, two coordinators would each take the other's agents for lost,
+/// and start them again. The instances in a copy belong to the original and are set aside.
 pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
-    // Two that start for the first time find one name.
+    // The lock makes two daemons that start for the first time use one name.
     let _lock = RoleLock::take(&state_dir.join("coordinator_id.lock")).await?;
     let file = state_dir.join(PLACE);
     let here = place_of(state_dir)?;
@@ -62,7 +63,7 @@ pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Resu
             }
             _ => {}
         }
-        // The place last: a crash in between does it again.
+        // The place comes last: after a crash in between, the next start repeats this.
         for stale in [&id_file, &file] {
             match fs::remove_file(stale) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -77,15 +78,16 @@ pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Resu
     coordinator_id(state_dir)
 }
 
-/// The name of a coordinator in one process with its server, and a note of its place: a copy of the directory that works for that
-/// server is another coordinator. Where all of it was copied, the server's state was, too, and there are two of everything.
+/// Returns the name of a coordinator in one process with its server, and notes its place. A copy of
+/// the directory that works for that server is then another coordinator. If the whole directory was
+/// copied, the server's state was copied, too, and there are two separate installations.
 pub(super) fn coordinator_id_with_server(state_dir: &Path) -> anyhow::Result<CoordinatorId> {
     let here = place_of(state_dir)?;
     read_or_make(&state_dir.join(PLACE), || here)?;
     coordinator_id(state_dir)
 }
 
-/// What is another in a copy, as far as that can be seen.
+/// Returns a text that differs in a copy of the directory, as far as that can be seen.
 fn place_of(state_dir: &Path) -> anyhow::Result<String> {
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let folder = fs::metadata(state_dir)
@@ -93,32 +95,34 @@ fn place_of(state_dir: &Path) -> anyhow::Result<String> {
     Ok(format!("{} {}", folder.ino(), machine.trim()).trim().to_owned())
 }
 
-/// This start of a coordinator whose server is elsewhere, later than all before it.
+/// Returns the incarnation of this start of a coordinator with a remote server. It is later than
+/// all before it.
 pub(super) fn next_incarnation(state_dir: &Path) -> Incarnation {
     let world: &dyn World = &SystemWorld;
     let path = state_dir.join(INCARNATION);
-    // One that can't be read is as one that was lost: the clock makes the next one later.
+    // An unreadable incarnation counts as lost: the clock makes the next one later.
     let previous =
         regular_file::read_small_text(&path).ok().and_then(|text| text.trim().parse().ok());
     let mut mark = [0; 8];
     world.fill(&mut mark);
     let incarnation = Incarnation::after(previous, world.now(), u64::from_ne_bytes(mark));
     if let Err(error) = write_line(&path, &incarnation.to_string()) {
-        // A full disk keeps nobody from looking after the agents that live. The clock makes the next start later all the same.
+        // A full disk must not keep the coordinator from managing live agents. The clock makes the
+        // next start later all the same.
         tracing::warn!(error = %ErrorChain(error.as_ref()), "could not note this start");
     }
     incarnation
 }
 
-/// Leaves the name to a later start of this coordinator elsewhere, of which this state directory is a copy, or the original: the next
-/// start here takes one of its own.
+/// Leaves the name to a later start of this coordinator elsewhere. This state directory is a copy
+/// of that one, or its original. The next start here takes a new name.
 pub(super) fn give_up_coordinator_id(state_dir: &Path) -> anyhow::Result<()> {
     let path = state_dir.join(COORDINATOR_ID);
     fs::remove_file(&path)
         .with_context(|| format!("could not remove `{}`; do it by hand", path.display()))
 }
 
-/// What coordinators elsewhere show to this server.
+/// Returns the token that remote coordinators present to this server.
 pub(super) fn coordinator_token(state_dir: &Path) -> anyhow::Result<Secret> {
     let world: &dyn World = &SystemWorld;
     let token = read_or_make(&state_dir.join(COORDINATOR_TOKEN), || {
@@ -127,7 +131,8 @@ pub(super) fn coordinator_token(state_dir: &Path) -> anyhow::Result<Secret> {
     Ok(Secret::new(token))
 }
 
-/// What this coordinator shows to its server: the configured token, else that of a server that shares the state directory.
+/// Returns the token that this coordinator presents to its server: the configured one, or else that
+/// of a server that shares the state directory.
 pub(super) fn token_for_server(config: &Config) -> Token {
     config
         .coordinator_token
@@ -135,7 +140,8 @@ pub(super) fn token_for_server(config: &Config) -> Token {
         .map_or_else(|| Token::File(config.state_dir.join(COORDINATOR_TOKEN)), Token::Given)
 }
 
-/// The line in a private file; made if there is none. A file that a full disk left empty counts as none.
+/// Returns the line of a private file, and makes the file if there is none. A file that a full disk
+/// left empty counts as none.
 fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> anyhow::Result<String> {
     match regular_file::read_small_text(path) {
         Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
@@ -158,7 +164,7 @@ fn write_line(path: &Path, text: &str) -> anyhow::Result<()> {
         writeln!(file, "{text}")?;
         file.sync_all()?;
         fs::rename(&draft, path)?;
-        // A power cut must not bring the old one back.
+        // A power cut must not bring the old file back.
         path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
     };
     write().with_context(|| format!("could not write `{}`", path.display()))

@@ -1,8 +1,8 @@
-//! Sockets that a service manager made for the daemon and passed on (`LISTEN_FDS`): they stay when the daemon goes, so that who
-//! connects during a restart waits instead of being refused.
+//! Sockets that a service manager made for the daemon and passed on (`LISTEN_FDS`). They stay open
+//! while the daemon restarts, so that clients that connect meanwhile wait instead of being refused.
 //!
-//! Knows the daemon's doors by name, and not what is served there. `cli` takes the sockets before there are threads; `server`
-//! opens the doors with them.
+//! It knows the listeners of the daemon by name, but not the protocols on them. `cli` takes the
+//! sockets before there are threads; `server` serves on them.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -18,19 +18,20 @@ use nix::sys::socket::{getsockopt, sockopt};
 use super::Role;
 use crate::config::Config;
 
-/// The names of the sockets passed, in their order, with colons between them.
+/// The names of the passed sockets, in their order, separated by colons.
 const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
 
-/// The sockets that were passed: they listen, and don't block.
+/// The sockets that were passed. They listen and do not block.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    /// `mcp`, a Unix socket: where agents reach the server.
+    /// `mcp`, a Unix socket: agents reach the server here.
     pub mcp: Option<UnixListener>,
-    /// `http`, a TCP socket: where clients that speak HTTP do.
+    /// `http`, a TCP socket: HTTP clients reach the server here.
     pub http: Option<TcpListener>,
 }
 
-/// Why the sockets that were passed can't be used. What passes them is configured wrongly: starting again changes nothing.
+/// The reason why the passed sockets cannot be used. The service manager is configured wrongly, so
+/// a restart changes nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritedError {
     #[error("{NAMES_VARIABLE} has {n_names} names for {n_sockets} sockets")]
@@ -70,14 +71,15 @@ pub enum InheritedError {
 }
 
 impl Inherited {
-    /// Takes what was passed to this process; nothing is left for a second call. Before the first thread: it changes the
-    /// environment.
+    /// Takes the sockets that were passed to this process; a second call returns none. Must run
+    /// before the first thread, because it changes the environment.
     ///
     /// # Errors
-    /// When something was passed that no door can use.
+    /// Returns an error if a passed socket fits no listener.
     pub fn take() -> Result<Self, InheritedError> {
         let passed = ListenFd::from_env();
-        // Names alone are another process's: nobody takes them out of the environment.
+        // Names without sockets are meant for another process, because they are never removed from
+        // the environment.
         if passed.len() == 0 {
             return Ok(Self::default());
         }
@@ -109,7 +111,7 @@ impl Inherited {
                     let socket = passed.take_tcp_listener(index).map_err(wrong("TCP socket"))?;
                     fill("http", &mut inherited.http, socket)?;
                 }
-                // What isn't taken stays for the next guess.
+                // A socket that is not taken stays for the next guess.
                 _ if !is_name(name) => {
                     if let Ok(socket) = passed.take_unix_listener(index) {
                         fill("mcp", &mut inherited.mcp, socket)?;
@@ -127,10 +129,11 @@ impl Inherited {
         Ok(inherited)
     }
 
-    /// Whether a daemon of this role and configuration can use them.
+    /// Checks that a daemon of this role and configuration can use the sockets.
     ///
     /// # Errors
-    /// When it has no doors, or one isn't where the configuration says.
+    /// Returns an error if the daemon has no listeners, or if a socket has another address than the
+    /// configuration.
     pub(super) fn check(&self, role: Role, config: &Config) -> Result<(), InheritedError> {
         if role == Role::Supervise && (self.mcp.is_some() || self.http.is_some()) {
             return Err(InheritedError::NoDoors { role });
@@ -140,7 +143,8 @@ impl Inherited {
                 .local_addr()
                 .map_err(|source| InheritedError::Unusable { door: "http", source })?;
             let expected = config.http.listen;
-            // Never another address: the settings are checked for what may be reached from elsewhere.
+            // Another address is never accepted: the settings were checked for addresses that are
+            // reachable from elsewhere.
             let is_expected = |address: SocketAddr| {
                 address == bound || (address.port() == 0 && address.ip() == bound.ip())
             };
@@ -162,7 +166,8 @@ impl Inherited {
     }
 }
 
-/// `unknown` is what sd_listen_fds_with_names(3) calls a socket without one.
+/// Returns whether a name is a real one. sd_listen_fds_with_names(3) calls a socket without a name
+/// `unknown`.
 fn is_name(name: &str) -> bool {
     !matches!(name, "" | "unknown")
 }
@@ -187,7 +192,7 @@ fn fill<S: AsFd>(
     Ok(())
 }
 
-/// Paths may differ by a link or a `..` and mean one socket.
+/// Returns whether two paths lead to one socket. They may differ by a link or a `..`.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
     identity(one).is_some_and(|one| Some(one) == identity(other))

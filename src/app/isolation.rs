@@ -1,5 +1,6 @@
-//! What keeps agents apart from one another and from the daemon, as far as this machine and its user allow: users of their own,
-//! control groups, limits. Looks things up and says what is missing; carried out are they by `process` and its keepers.
+//! Separates agents from one another and from the daemon, as far as this machine and its user
+//! allow: by users of their own, control groups and limits. This module looks them up and reports
+//! what is missing; `process` and its keepers apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -15,7 +16,7 @@ use crate::domain::{FileOwner, FileOwners, RunAs};
 use crate::provider::AgentUser;
 use crate::sys;
 
-/// Why agents can't be started as the configuration says.
+/// The reason why agents cannot be started as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum UserProblem {
     #[error(
@@ -42,10 +43,10 @@ pub enum UserProblem {
     OpenFolder { provider: String, folder: PathBuf },
 }
 
-/// Whether the users that agents run as are there, and can reach what they need.
+/// Checks that the users that agents run as exist, and can reach what they need.
 ///
 /// # Errors
-/// The first problem of the first provider that has one.
+/// Returns the first problem of the first provider that has one.
 pub fn check_users(config: &Config) -> Result<(), UserProblem> {
     for (provider, user) in wanted_users(config) {
         let names = || (provider.to_owned(), user.to_owned());
@@ -80,13 +81,14 @@ pub fn check_users(config: &Config) -> Result<(), UserProblem> {
     Ok(())
 }
 
-/// The users that agents run as, by name; one that is not there (any more) is missing.
+/// Returns the users that agents run as, by name. A user that does not exist is missing.
 pub fn users(config: &Config) -> BTreeMap<String, AgentUser> {
     let names: BTreeSet<&str> = wanted_users(config).map(|(_, user)| user).collect();
     names.into_iter().filter_map(|name| Some((name.to_owned(), look_up(name).ok()??))).collect()
 }
 
-/// Returns the owners of the files that the server writes for agents. Only root can give files to another user.
+/// Returns the owners of the files that the server writes for agents. Only root can give files to
+/// another user.
 pub(super) fn file_owners(config: &Config) -> FileOwners {
     if !rustix::process::geteuid().is_root() {
         return FileOwners::default();
@@ -105,7 +107,8 @@ pub(super) fn file_owners(config: &Config) -> FileOwners {
         .collect()
 }
 
-/// Where such users find the files of their launches: beside the socket, as nothing below the state directory is for them.
+/// Returns the folder where such users find the files of their launches. It is beside the socket,
+/// because they cannot reach the state directory.
 pub fn users_files(config: &Config) -> PathBuf {
     config.mcp_socket.with_file_name("files")
 }
@@ -128,7 +131,8 @@ fn look_up(name: &str) -> Result<Option<AgentUser>, nix::Error> {
     Ok(Some(AgentUser { run_as, home: user.dir, shell: user.shell }))
 }
 
-/// Whether another user can make something in an existing folder, or in one above it take its place.
+/// Returns whether another user can create entries in an existing folder, or replace it by way of a
+/// folder above it.
 fn is_changed_by_others(folder: &Path) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;
@@ -138,11 +142,12 @@ fn is_changed_by_others(folder: &Path) -> bool {
             found.uid() != 0 || (found.mode() & OTHERS_WRITE != 0 && found.mode() & allowed == 0)
         })
     };
-    // What is in a sticky folder is moved by its owner alone.
+    // Only its owner can move an entry of a sticky folder.
     is_open(folder, 0) || folder.ancestors().skip(1).any(|above| is_open(above, STICKY))
 }
 
-/// The uppermost existing folder above `path` that `user` may not enter, by its mode.
+/// Returns the uppermost existing folder above `path` that `user` may not enter, according to its
+/// mode.
 fn first_closed(user: &RunAs, path: &Path) -> Option<PathBuf> {
     let mut folders: Vec<&Path> = path.ancestors().skip(1).collect();
     folders.reverse();
@@ -164,23 +169,24 @@ fn may_enter(user: &RunAs, folder: &std::fs::Metadata) -> bool {
 /// The soft limit of open files that this process was started with.
 static DESCRIPTORS: OnceLock<u64> = OnceLock::new();
 
-/// Agents get this soft limit of open files, whatever the daemon needs for itself: some programs mind a high one.
+/// Gives agents this soft limit of open files, independent of the daemon's own limit: some programs
+/// do not work well with a high one.
 pub fn give_agents_descriptors(soft: u64) {
     let _ = DESCRIPTORS.set(soft);
 }
 
-/// What [`give_agents_descriptors`] was told.
+/// Returns the value that [`give_agents_descriptors`] was given.
 pub(super) fn descriptors() -> Option<u64> {
     DESCRIPTORS.get().copied()
 }
 
-/// What the tree of one agent may use.
+/// Returns the limits for the process tree of one agent.
 pub(super) fn limits(config: &Config) -> cgroup::Limits {
     let AgentLimits { memory, processes } = config.limits.agent;
     cgroup::Limits { memory, processes }
 }
 
-/// Says once what agents get, and what they don't.
+/// Finds the control group for agents, and logs once which features agents get.
 pub(super) fn find_cgroups(config: &Config) -> Option<cgroup::Delegated> {
     let limits = limits(config);
     let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

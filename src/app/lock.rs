@@ -1,4 +1,5 @@
-//! One daemon per role and state directory: a lock that the kernel frees when its holder dies, whatever way.
+//! Allows one daemon per role and state directory: the kernel frees the lock when its holder ends
+//! in any way.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
@@ -13,11 +14,12 @@ use tokio::time::Instant;
 
 use crate::sys::regular_file::{self, MAX_SMALL};
 
-/// A process that is being spawned holds a copy of every open file until its exec: that long a lock may outlive its daemon.
+/// The time to wait for the lock. A process that is being spawned holds a copy of every open file
+/// until its exec, so a lock may outlive its daemon for that time.
 const PATIENCE: Duration = Duration::from_millis(300);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Another daemon has it.
+/// Another daemon holds the lock.
 #[derive(Debug, thiserror::Error)]
 #[error("another daemon (pid {pid}) runs with this state: it holds `{}`", .path.display())]
 pub struct InUse {
@@ -25,7 +27,7 @@ pub struct InUse {
     pid: String,
 }
 
-/// The file system can't say whether another daemon has it.
+/// The file system cannot tell whether another daemon holds the lock.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the file system of `{}` does not lock files, so a second daemon would not be noticed and could damage the state; \
@@ -42,7 +44,8 @@ pub struct NoLocks {
 pub(super) struct RoleLock(#[allow(dead_code, reason = "held, not used")] Flock<File>);
 
 impl RoleLock {
-    /// Takes the lock or says who has it; waits a moment for a predecessor that is just dying.
+    /// Takes the lock, or returns an error that names its holder. Waits a moment for a predecessor
+    /// that is just ending.
     pub(super) async fn take(path: &Path) -> anyhow::Result<Self> {
         let opened = regular_file::open_or_make(path);
         let mut file =
@@ -57,10 +60,11 @@ impl RoleLock {
         };
         match locked {
             Ok(mut lock) => {
-                // SQLite asks for locks of this other kind, which the file system may not have.
+                // SQLite uses locks of this other kind, which the file system may not support.
                 let of_range = fcntl_getlk(&*lock, &FlockType::WriteLock.into());
                 of_range.map_err(|errno| refusal(path, Errno::from_raw(errno.raw_os_error())))?;
-                // For whoever comes second. The lock is the proof, not this text.
+                // The pid is for the error message of a second daemon. The lock is the proof, not
+                // this text.
                 let note = lock
                     .set_len(0)
                     .and_then(|()| lock.rewind())
@@ -80,9 +84,9 @@ impl RoleLock {
     }
 }
 
-/// Why a file can't be locked, other than that it is.
+/// Returns the error for a file that cannot be locked for a reason other than another holder.
 fn refusal(path: &Path, errno: Errno) -> anyhow::Error {
-    // The last one is that of Lustre without `-o flock`.
+    // Lustre without `-o flock` returns the last one.
     let of_file_system =
         [Errno::ENOLCK, Errno::EOPNOTSUPP, Errno::ENOTSUP, Errno::EINVAL, Errno::ENOSYS];
     if of_file_system.contains(&errno) {
@@ -111,7 +115,7 @@ mod tests {
             refused.contains(&format!("another daemon (pid {})", std::process::id())),
             "{refused}"
         );
-        // Of this clock, which no load slows down; what else a second daemon does is what any command does.
+        // The time is of the paused clock, which no load slows down.
         assert!(asked_at.elapsed() < Duration::from_secs(1), "{:?}", asked_at.elapsed());
     }
 

@@ -1,7 +1,8 @@
-//! Telling the service manager how things stand (sd_notify(3)); nothing where none asks, that is without `NOTIFY_SOCKET`.
+//! Reports the daemon's state to the service manager (sd_notify(3)). Without `NOTIFY_SOCKET`, it
+//! reports nothing.
 //!
-//! Its watchdog is fed by the coordinator's loop itself ([`LoopWatch`]), so that a loop that hangs is seen. Where the daemon has
-//! none, by the loop that waits for signals.
+//! The coordinator's loop itself feeds the watchdog ([`LoopWatch`]), so that a loop that hangs is
+//! noticed. If the daemon has no coordinator, the loop that waits for reloads feeds it.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,27 +19,30 @@ use crate::domain::Phase;
 use crate::service::CoordinatorStatus;
 use crate::sys;
 
-/// For a manager that doesn't read; what is not told then is told with the next change.
+/// The timeout for a manager that does not read. A report that is lost is sent with the next
+/// change.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The watchdog is fed so many times before it bites: a turn of the loop may take the rest.
+/// The number of pings per watchdog timeout: a turn of the loop may take the rest.
 const PINGS: u32 = 4;
 
-/// Whether a variable is between the service manager and this process: an agent that gets all others would speak for the daemon.
+/// Returns whether a variable is between the service manager and this process. An agent that got
+/// these variables could speak for the daemon.
 pub(super) fn is_for_the_daemon(name: &str) -> bool {
     matches!(name, "NOTIFY_SOCKET" | "WATCHDOG_USEC" | "WATCHDOG_PID")
         || name.starts_with("LISTEN_")
 }
 
-/// Whoever started the daemon and wants to know how it is.
+/// The service manager that started the daemon and wants its state.
 pub(super) struct ServiceManager {
     address: Option<SocketAddr>,
-    /// Without a ping for that long it takes the daemon for hung, and starts it again.
+    /// The time without a ping after which the manager restarts the daemon, because it seems to
+    /// hang.
     watchdog: Option<Duration>,
     said: Mutex<Said>,
     is_deaf: AtomicBool,
 }
 
-/// What the line of `systemctl status` is made of.
+/// The parts of the line that `systemctl status` shows.
 #[derive(Default)]
 struct Said {
     stage: Stage,
@@ -56,7 +60,7 @@ enum Stage {
 }
 
 impl ServiceManager {
-    /// As its variables say to the process `pid`.
+    /// Reads the service manager's variables, as they apply to the process `pid`.
     pub(super) fn of(environment: &Environment, pid: u32) -> Arc<Self> {
         let address = environment.variable("NOTIFY_SOCKET").and_then(|name| {
             let made = address_of(name);
@@ -74,7 +78,7 @@ impl ServiceManager {
         })
     }
 
-    /// The daemon serves: units that wait for it may go on.
+    /// Reports that the daemon serves: units that wait for it may start.
     pub(super) fn ready(&self) {
         let mut said = self.said();
         said.stage = Stage::Running;
@@ -82,14 +86,14 @@ impl ServiceManager {
         self.tell(&["READY=1", &said.line]);
     }
 
-    /// The configuration is being read again.
+    /// Reports that the configuration is being read again.
     pub(super) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
         self.tell(&["RELOADING=1", &format!("MONOTONIC_USEC={micros}")]);
     }
 
-    /// It was; also one that can't be used is an end of that.
+    /// Reports that the reload has ended, also if the configuration cannot be used.
     pub(super) fn reloaded(&self, standing: &Standing) {
         let mut said = self.said();
         said.configuration = of_configuration(standing);
@@ -97,13 +101,13 @@ impl ServiceManager {
         self.tell(&["READY=1", &said.line]);
     }
 
-    /// The daemon is on its way out.
+    /// Reports that the daemon is ending.
     pub(super) fn stopping(&self) {
         self.said().stage = Stage::Stopping;
         self.tell(&["STOPPING=1", "STATUS=stopping"]);
     }
 
-    /// For the loop whose turning is to be watched.
+    /// Returns the overseer for the loop that feeds the watchdog.
     pub(super) fn watch(self: &Arc<Self>) -> LoopWatch {
         LoopWatch { manager: Arc::clone(self), last_ping: None }
     }
@@ -148,7 +152,7 @@ impl Said {
     }
 }
 
-/// Feeds the watchdog each time its loop comes round, and no other way.
+/// Feeds the watchdog each time its loop turns, and in no other way.
 pub(super) struct LoopWatch {
     manager: Arc<ServiceManager>,
     last_ping: Option<Instant>,
@@ -172,12 +176,13 @@ impl Overseer for LoopWatch {
     }
 }
 
-/// A loop that turns a thousand times a second tells no more than one that turns when it must.
+/// Returns whether a ping is due. A loop that turns a thousand times a second pings no more often
+/// than necessary.
 fn is_due(since_last: Option<Duration>, period: Duration) -> bool {
     since_last.is_none_or(|since| since >= period)
 }
 
-/// A path, or with `@` a name in the kernel's own space.
+/// Parses a path, or with `@` a name in the abstract namespace.
 fn address_of(name: &str) -> io::Result<SocketAddr> {
     match name.strip_prefix('@') {
         Some(name) => sys::sockets::abstract_address(name.as_bytes()),
@@ -191,7 +196,8 @@ fn address_of(name: &str) -> io::Result<SocketAddr> {
     }
 }
 
-/// Only if this very process is meant: a child of one that is watched inherits the variables.
+/// Returns the watchdog timeout only if it is meant for this process: a child of a watched process
+/// inherits the variables.
 fn watchdog_of(environment: &Environment, pid: u32) -> Option<Duration> {
     let is_for = |watched: &str| watched.parse() == Ok(pid);
     if !environment.variable("WATCHDOG_PID").is_none_or(is_for) {
@@ -262,7 +268,7 @@ mod tests {
         assert_eq!((watch.turned(), heard()), (Some(seconds(6)), None));
         tokio::time::advance(seconds(6)).await;
         assert_eq!((watch.turned(), heard()), (Some(seconds(10)), Some("WATCHDOG=1".to_owned())));
-        // A loop that hangs feeds nobody.
+        // A loop that hangs does not feed the watchdog.
         tokio::time::advance(seconds(3_600)).await;
         assert_eq!(heard(), None);
     }

@@ -1,4 +1,5 @@
-//! What all parts of a daemon share: they serve until they are told to end, and none of them ends before.
+//! The shared state of all parts of a daemon: they serve until they are told to end, and none of
+//! them ends before.
 
 use std::future::Future;
 
@@ -11,18 +12,19 @@ use tokio_util::task::TaskTracker;
 pub(super) struct Parts {
     /// Cancelled when the serving is to end.
     pub(super) serving: CancellationToken,
-    /// Cancelled when a part ends that must not.
+    /// Cancelled when a part ends before it is told to.
     pub(super) broken: CancellationToken,
     running: TaskTracker,
 }
 
 impl Parts {
-    /// Runs a part. If it ends while the daemon serves, the daemon is broken: better a restart than half a daemon.
+    /// Runs a part. If it ends while the daemon serves, the daemon is broken: a restart is better
+    /// than half a daemon.
     pub(super) fn spawn(&self, part: impl Future<Output = ()> + Send + 'static) {
         self.running.spawn(watched(self.broken.clone(), self.serving.clone(), part));
     }
 
-    /// Runs a part that somebody else waits for.
+    /// Runs a part whose end the caller awaits.
     pub(super) fn spawn_apart(
         &self,
         part: impl Future<Output = ()> + Send + 'static,
@@ -30,7 +32,7 @@ impl Parts {
         tokio::spawn(watched(self.broken.clone(), self.serving.clone(), part))
     }
 
-    /// Tells them to end and waits until all have.
+    /// Tells the parts to end, and waits until all have ended.
     pub(super) async fn end(&self) {
         self.serving.cancel();
         self.running.close();
@@ -43,7 +45,7 @@ async fn watched(
     serving: CancellationToken,
     part: impl Future<Output = ()>,
 ) {
-    // Also when the part panics.
+    // This also runs if the part panics.
     let _on_end = OnEnd { broken, serving };
     part.await;
 }

@@ -1,7 +1,9 @@
-//! Reading the configuration again while the daemon runs: on SIGHUP, when somebody asks, and when a file is another.
+//! Reads the configuration again while the daemon runs: on SIGHUP, on request, and when a file has
+//! changed.
 //!
-//! What is right is carried out as far as that can be; what is wrong changes nothing. What may be refused comes first: once a
-//! setting is in use, all are. What counts when is decided in [`crate::config::diff`].
+//! A valid configuration is applied as far as possible; an invalid one changes nothing. Steps that
+//! may be refused come first: once one setting is in use, all are. [`crate::config::diff`] decides
+//! when a setting applies.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -31,14 +33,15 @@ pub(super) struct Reloader {
     hang_ups: Wakeups,
     requests: mpsc::Receiver<ReloadRequest>,
     files: WatchedFiles,
-    /// Of the file that was read last, also if it is not in use.
+    /// The manifest that the last read file names, even if that file is not in use.
     manifest: Option<PathBuf>,
     standing: watch::Sender<Standing>,
     manager: Arc<ServiceManager>,
 }
 
 impl Reloader {
-    /// With the door by which it is asked. Hears of changes from now on. Must be called within a tokio runtime.
+    /// Makes the reloader and the handle that sends requests to it. It notices changes from now on.
+    /// Must be called within a tokio runtime.
     pub(super) fn new(
         loaded: Loaded,
         environment: &Environment,
@@ -66,15 +69,16 @@ impl Reloader {
         (reloader, door)
     }
 
-    /// What counts.
+    /// Returns the configuration in use.
     pub(super) fn in_use(&self) -> &Config {
         self.live.in_use()
     }
 
-    /// Reads it again whenever there is a reason. Not cancel-safe: what is being carried out is left half-done, for a daemon
-    /// that ends.
+    /// Reads the configuration again whenever there is a reason. Not cancel-safe: a reload that is
+    /// cancelled stays half-done, which is acceptable only if the daemon ends.
     pub(super) async fn attend(&mut self, daemon: &Daemon) -> Infallible {
-        // A coordinator's loop shows that the daemon is alive; where there is none, this one does.
+        // A coordinator's loop shows that the daemon is alive. If there is none, this loop shows
+        // it.
         let mut watch = daemon.supervisor.is_none().then(|| self.manager.watch());
         loop {
             let turn_at =
@@ -86,7 +90,7 @@ impl Reloader {
                 () = self.files.changed() => ("file", None),
                 () = sleep_until(turn_at) => continue,
             };
-            // Before they are read: what changes meanwhile is heard of.
+            // The watch begins before the files are read, so that changes meanwhile are noticed.
             self.files.follow(self.paths());
             let began_at = Instant::now();
             self.manager.reloading();
@@ -96,13 +100,13 @@ impl Reloader {
             tracing::debug!(by, duration_ms = began_at.elapsed().as_millis(), "reload done");
             self.files.go_on_with(self.paths());
             if let Some(reply) = reply {
-                // Whoever asked may be gone.
+                // The caller may be gone.
                 let _ = reply.send(outcome);
             }
         }
     }
 
-    /// The configuration, and the manifest that it names.
+    /// Returns the paths of the configuration and of the manifests that it names.
     fn paths(&self) -> Vec<PathBuf> {
         let manifests = self.live.in_use().manifest.iter().chain(&self.manifest);
         self.live.standing().file.iter().chain(manifests).cloned().collect()
@@ -115,14 +119,14 @@ impl Reloader {
     ) -> Result<Reloaded, ReloadRefused> {
         let world: &dyn World = &SystemWorld;
         let (former, environment) = (self.live.standing().file.clone(), self.environment.clone());
-        // The file may be a pipe that nobody writes to.
+        // The file may be a pipe without a writer.
         let read = tokio::task::spawn_blocking(move || {
             config::load_again(former.as_deref(), &environment)
         });
         let carried_out = match read.await {
             Ok(Ok(loaded)) => {
                 self.manifest.clone_from(&loaded.config.manifest);
-                // Also before that is read.
+                // The watch begins before the manifest is read, too.
                 self.files.go_on_with(self.paths());
                 self.carry_out(&loaded.config, daemon).await.map(|()| loaded)
             }
@@ -151,7 +155,7 @@ impl Reloader {
 
     async fn carry_out(&self, new: &Config, daemon: &Daemon) -> anyhow::Result<()> {
         if daemon.supervisor.is_some() {
-            // It would keep the daemon from its next start.
+            // A problem with the users would keep the daemon from its next start.
             isolation::check_users(new)?;
         }
         let new = self.live.preview(new);
@@ -200,7 +204,7 @@ fn log(by: &'static str, reloaded: &Reloaded, was_rejected: bool) {
     }
 }
 
-/// On one line, and for whoever asked.
+/// Returns an error on one line for the log, and as the answer to the caller.
 fn refusal(error: &anyhow::Error) -> (String, ReloadRefused) {
     let of_file =
         |line: String, report: String| (line, ReloadRefused { report, is_about_file: true });

@@ -1,4 +1,4 @@
-//! Every secret that the configuration names, those in files included.
+//! Collects every secret that the configuration names, including secrets in files.
 
 use std::path::Path;
 
@@ -7,8 +7,9 @@ use crate::config::manifest::Manifest;
 use crate::config::{Config, ForgeToken, Secrets};
 use crate::forge;
 
-/// The secrets of `config` and of the manifest that it names. Blocks for the time that reading a few small files takes. A file that
-/// can't be read is skipped: the code that needs its secret reports the error.
+/// Returns the secrets of `config` and of the manifest that it names. Blocks while it reads a few
+/// small files. It skips a file that cannot be read: the code that needs its secret reports the
+/// error.
 pub fn secrets(config: &Config, manifest: Option<&Manifest>) -> Secrets {
     let mut secrets = Secrets::of(config);
     if let Some(manifest) = manifest {
@@ -24,7 +25,7 @@ pub fn secrets(config: &Config, manifest: Option<&Manifest>) -> Secrets {
             add(path);
         }
     }
-    // Made by the server, if the configuration has none.
+    // The server makes this token if the configuration has none.
     add(&config.state_dir.join(identity::COORDINATOR_TOKEN));
     secrets
 }

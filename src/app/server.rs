@@ -1,4 +1,4 @@
-//! The server's half of a daemon: the store, the use cases, and the doors by which they are reached.
+//! The server's half of a daemon: the store, the use cases, and the listeners that serve them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -26,24 +26,24 @@ use crate::rows::Store;
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, ChatSettings, Service, Settings, Wanted};
 
-/// Store and use cases, before and after the doors are open.
+/// The store and the use cases, before and after the listeners are open.
 pub(super) struct Server {
     pub(super) store: Arc<Store>,
     pub(super) service: Arc<Service>,
     mcp: McpServer,
-    /// Where the configuration has none.
+    /// The coordinator token that was made here, for a configuration without one.
     made_token: Secret,
-    /// What the watcher of forges goes by.
+    /// The settings of the watcher of forges.
     forges: watch::Sender<Forges>,
-    /// Makes it look at once.
+    /// Makes the watcher look at a forge at once.
     forge_pokes: Nudges<String>,
-    /// As it was last applied.
+    /// The manifest as it was last applied.
     manifest: Mutex<Option<Manifest>>,
     /// Held for the life of the daemon.
     _locks: [lock::RoleLock; 2],
 }
 
-/// The sockets, bound: from then on connections wait, until somebody serves them.
+/// The bound sockets. Connections wait from the bind on until they are served.
 pub(super) struct Doors {
     mcp: UnixListener,
     control: UnixListener,
@@ -51,36 +51,39 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Where the server listens for HTTP.
+    /// Returns the address where the server listens for HTTP.
     pub(super) fn http_address(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(http::Door::address)
     }
 }
 
 impl Server {
-    /// Opens the store and applies what the configuration says. Each change that concerns coordinators wakes `nudge`.
+    /// Opens the store and applies the configuration. Each change that concerns coordinators wakes
+    /// `nudge`.
     pub(super) async fn start(
         config: &Config,
         environment: &Environment,
         invocation: &str,
         nudge: Nudge,
     ) -> anyhow::Result<Self> {
-        // Before anything is made: a daemon that refuses to start leaves nothing behind.
+        // The manifest is read before anything is made: a daemon that refuses to start leaves
+        // nothing behind.
         let manifest =
             config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
         let state_dir = &config.state_dir;
         create_state_dir(state_dir)?;
         let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
         let StoreUrl::Sqlite(database) = &config.store;
-        // A store has one daemon, wherever that keeps the rest of its state.
+        // A store has only one daemon, wherever the daemon keeps the rest of its state.
         let store_lock = lock::RoleLock::take(&database.with_added_extension("lock")).await?;
         let store = Arc::new(Store::open(database).await?);
-        // Also where the configuration has another one: tickets are made with it, and outlive a change there.
+        // The token is made even if the configuration has another one: tickets are made with it,
+        // and must outlive a change of the configuration.
         let made_token = identity::coordinator_token(state_dir)?;
         let settings = settings(config, &secrets(config, manifest.as_ref()), &made_token);
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
         service.launches.count_ended_launches().await?;
-        // Before anything can be started.
+        // This comes before any start.
         service.hold_starts(forge::pause_file(&config.forges.pause_resume));
         let mcp = McpServer::new(service.clone(), coordinator_token(config, &made_token));
         let manifest_before = Mutex::default();
@@ -99,8 +102,9 @@ impl Server {
         Ok(server)
     }
 
-    /// Makes the state what the configuration and its manifest say of it; a manifest that says the same as before is not applied
-    /// again, so that what people have changed since stays. What is wrong changes nothing.
+    /// Applies the configuration and its manifest to the state. A manifest that is the same as
+    /// before is not applied again, so that later changes by people stay. An invalid one changes
+    /// nothing.
     pub(super) async fn learn(
         &self,
         config: &Config,
@@ -131,12 +135,12 @@ impl Server {
         Ok(())
     }
 
-    /// The secrets of the configuration and of the manifest as it was last applied.
+    /// Returns the secrets of the configuration and of the last applied manifest.
     pub(super) fn secrets(&self, config: &Config) -> Secrets {
         secrets(config, self.manifest.lock().unwrap_or_else(PoisonError::into_inner).as_ref())
     }
 
-    /// Goes by these settings from now on.
+    /// Uses these settings from now on.
     pub(super) fn reconfigure(&self, config: &Config) {
         self.service.reconfigure(settings(config, &self.secrets(config), &self.made_token));
         self.mcp.set_coordinator_token(coordinator_token(config, &self.made_token));
@@ -149,7 +153,7 @@ impl Server {
         self.service.forges.look();
     }
 
-    /// Binds the sockets that weren't inherited.
+    /// Binds the sockets that were not inherited.
     pub(super) async fn bind(config: &Config, inherited: Inherited) -> anyhow::Result<Doors> {
         let http = match inherited.http {
             Some(listener) => Some(http::Door::inherited(listener)?),
@@ -257,7 +261,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
     }
 }
 
-/// What coordinators must show.
+/// Returns the token that coordinators must present.
 fn coordinator_token(config: &Config, made_token: &Secret) -> Secret {
     config.coordinator_token.clone().unwrap_or_else(|| made_token.clone())
 }
@@ -284,7 +288,8 @@ async fn apply_manifest(
     say_what_is_left(service, manifest, invocation).await
 }
 
-/// A manifest whose tasks are all finished starts nothing; say so, and how to go on.
+/// Logs that all tasks of a manifest are finished, and how to add the next one: such a manifest
+/// starts nothing.
 async fn say_what_is_left(
     service: &Service,
     manifest: &Manifest,

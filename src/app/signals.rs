@@ -8,11 +8,12 @@ use crate::nudge::{Nudge, Wakeups};
 /// A signal that asks the daemon to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM: what becomes of the agents is a setting.
+    /// SIGTERM: a setting decides about the agents.
     Terminate,
-    /// SIGINT: that is another.
+    /// SIGINT: another setting decides about the agents.
     Interrupt,
-    /// SIGUSR1: they are kept in any case, for a service manager that knows that it will start the daemon again.
+    /// SIGUSR1: the agents are always kept. It is for a service manager that will start the daemon
+    /// again.
     Leave,
 }
 
@@ -25,7 +26,7 @@ impl Signal {
         }
     }
 
-    /// What a shell calls the exit of a process that this signal ended.
+    /// Returns the exit code that a shell shows for a process that this signal ended.
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Terminate => 128 + 15,
@@ -35,30 +36,33 @@ impl Signal {
     }
 }
 
-/// Lets this thread, and those it starts from then on, hear what whoever started the process had blocked: a daemon that can't
-/// hear a TERM could only be killed. What it starts has a clean mask in any case.
+/// Unblocks all signals in this thread and in the threads that it starts later. The process that
+/// started the daemon may have blocked them: a daemon that cannot receive TERM could only be
+/// killed. Child processes get a clean mask in any case.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// Returns an error if the kernel refuses.
 pub fn unblock() -> std::io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// Listens from the moment it is made.
+/// The receiver of signals. It listens from the moment it is made.
 pub struct Signals {
     terminate: Stream,
     interrupt: Stream,
     leave: Stream,
     hang_up: Stream,
     hang_ups: Nudge,
-    /// Never read: while somebody listens, a file that grows too large (`ulimit -f`) is an error of that write, as on a full
-    /// disk, and not the end of the daemon.
+    /// Never read. While it exists, a file that grows too large (`ulimit -f`) causes an error of
+    /// that write, as on a full disk, and does not end the daemon.
     _file_size: Stream,
 }
 
 impl Signals {
+    /// Starts to listen.
+    ///
     /// # Errors
-    /// When the kernel refuses a handler.
+    /// Returns an error if the kernel refuses a handler.
     pub fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -70,19 +74,20 @@ impl Signals {
         })
     }
 
-    /// Hears each SIGHUP that [`Signals::next`] meets.
+    /// Listens for each SIGHUP that [`Signals::next`] receives.
     pub fn hang_ups(&self) -> Wakeups {
         self.hang_ups.listen()
     }
 
-    /// The next signal to end. Cancel-safe: a signal is only taken by the call that returns it.
+    /// Returns the next signal that asks the daemon to end. Cancel-safe: only the call that returns
+    /// a signal takes it.
     pub async fn next(&mut self) -> Signal {
         loop {
             tokio::select! {
                 Some(()) = self.terminate.recv() => return Signal::Terminate,
                 Some(()) = self.interrupt.recv() => return Signal::Interrupt,
                 Some(()) = self.leave.recv() => return Signal::Leave,
-                // A closed terminal is no reason to end.
+                // A closed terminal is not a reason to end.
                 Some(()) = self.hang_up.recv() => self.hang_ups.wake(),
             }
         }

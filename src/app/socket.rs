@@ -1,5 +1,5 @@
-//! Binding Unix sockets that only their owner can use, or agents of other users as well, without taking one from a daemon that
-//! lives.
+//! Binds Unix sockets for their owner alone, or also for agents of other users, without taking a
+//! socket from a live daemon.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use tokio::net::UnixListener;
 
-/// Who may connect, as far as modes of files say it; who is at the other end is looked at as well.
+/// The users that may connect, as far as file modes decide it. The server also checks the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
     Owner,
@@ -24,7 +24,7 @@ impl For {
         }
     }
 
-    /// To be entered, and not to be listed.
+    /// Others may enter the folder but not list it.
     const fn folder_mode(self) -> u32 {
         match self {
             Self::Owner => 0o700,
@@ -33,17 +33,18 @@ impl For {
     }
 }
 
-/// Binds `path`; a socket that a dead daemon left is replaced.
+/// Binds `path`. A socket that a dead daemon left is replaced.
 ///
 /// # Errors
-/// When somebody listens there, something else than a socket is there, or the folder isn't usable.
+/// Returns an error if a process listens there, the path is not a socket, or the folder is not
+/// usable.
 pub(super) fn bind(path: &Path, who: For) -> anyhow::Result<UnixListener> {
     clear(path)?;
     if let Some(folder) = path.parent() {
         let is_there = folder.exists();
         let mut private = std::fs::DirBuilder::new();
         let created = private.recursive(true).mode(who.folder_mode()).create(folder);
-        // What is made here has its mode whatever the umask is; what was there has its owner's.
+        // A folder that is made here has its mode for any umask. An existing folder keeps its mode.
         let mode = std::fs::Permissions::from_mode(who.folder_mode());
         let made = created
             .and_then(|()| if is_there { Ok(()) } else { std::fs::set_permissions(folder, mode) });
@@ -51,7 +52,7 @@ pub(super) fn bind(path: &Path, who: For) -> anyhow::Result<UnixListener> {
             format!("could not create the folder `{}` of the socket", folder.display())
         })?;
     }
-    // Nobody else can connect in the moment between the bind and the change of its mode.
+    // No other user can connect in the moment between the bind and the change of its mode.
     let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
     let bound = UnixListener::bind(path);
     nix::sys::stat::umask(before);

@@ -1,4 +1,4 @@
-//! The state directory: made for its owner only, and refused if everybody may write to it.
+//! The state directory: it is made for its owner only, and refused if every user may write to it.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -23,12 +23,13 @@ pub struct OpenStateDir {
     mode: u32,
 }
 
-/// Looks at the permissions of a state directory that may exist. Returns a warning if its group may write to it.
+/// Checks the permissions of a state directory, which need not exist. Returns a warning if its
+/// group may write to it.
 ///
 /// # Errors
-/// If everybody may.
+/// Returns an error if every user may write to it.
 pub fn check_state_dir(path: &Path) -> Result<Option<String>, OpenStateDir> {
-    // Whatever else is wrong with it is said when it is used.
+    // Other problems with it are reported when it is used.
     let Ok(found) = fs::metadata(path) else {
         return Ok(None);
     };
@@ -48,7 +49,7 @@ pub fn check_state_dir(path: &Path) -> Result<Option<String>, OpenStateDir> {
 /// Makes the state directory, for its owner only, with the folders above it.
 ///
 /// # Errors
-/// If it can't be made or written to, or everybody may write to it.
+/// Returns an error if it cannot be made or written to, or if every user may write to it.
 pub(super) fn create_state_dir(path: &Path) -> anyhow::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(|| {
         format!("could not create the state directory `{}`; set state_dir", path.display())
@@ -89,7 +90,7 @@ mod tests {
         check(0o775, Ok(Some("(mode 0775)")));
         check(0o777, Err("(mode 0777)"));
         check(0o702, Err("chmod 700 '/"));
-        // What others make in it, they may still make first.
+        // Other users could still create entries of a sticky folder first.
         check(0o1777, Err("(mode 1777)"));
     }
 

@@ -1,4 +1,5 @@
-//! The coordinator's half of a daemon: the table of processes and the loop that keeps it as the server wants it.
+//! The coordinator's half of a daemon: the table of processes, and the loop that keeps it as the
+//! server wants.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,42 +37,44 @@ pub(super) struct Supervisor {
     pub(super) processes: ProcessTable,
     seat: Seat,
     configured: watch::Sender<CoordinatorConfig>,
-    /// Of one whose server is elsewhere.
+    /// The control plane, if the server is remote.
     remote: Option<Arc<RemoteControlPlane>>,
     nudge: Nudge,
     mode: watch::Sender<Mode>,
-    /// How long what its agents printed is kept.
+    /// The time for which the output of its agents is kept.
     retention: watch::Sender<Retention>,
     coordinator: Mutex<JoinHandle<()>>,
 }
 
-/// The server, as the loop reaches it.
+/// The loop's connection to the server.
 pub(super) enum Control {
     Local(LocalControlPlane),
     Remote(Arc<RemoteControlPlane>),
 }
 
-/// For the loop to end its agents, or to tell the server of their ends, before that is done without it.
+/// The time that the loop has to end its agents, or to report their ends to the server, before this
+/// module continues without it.
 const LOOPS_TURN: Duration = Duration::from_secs(3);
-/// Between two looks for outputs that are too old.
+/// The pause between two searches for outputs that are too old.
 const BETWEEN_LOOKS: Duration = Duration::from_mins(30);
-/// For spawns under way when nobody waits any longer.
+/// The deadline for spawns under way in a hurried end.
 const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 
-/// What a coordinator is and stays, whatever its configuration says.
+/// The properties of a coordinator that a reload of the configuration does not change.
 #[derive(Clone)]
 pub(super) struct Seat {
     pub(super) id: CoordinatorId,
     pub(super) reached_at: ReachedAt,
     pub(super) means: Means,
-    /// What agents may get of the daemon's variables.
+    /// The daemon's environment, from which agents may get variables.
     pub(super) environment: Environment,
 }
 
-/// What this process and its machine have for agents, as it was found at the start.
+/// The means of this process and its machine for agents, as found at the start.
 #[derive(Clone)]
 pub(super) struct Means {
-    /// This program: one that is replaced later has no file of its own any more.
+    /// The path of this program, found at the start: a program that is replaced later no longer has
+    /// a file of its own.
     program: PathBuf,
     cgroups: Option<cgroup::Delegated>,
     /// The folders that may contain temporary files of launches.
@@ -88,7 +91,7 @@ impl Means {
     }
 }
 
-/// Takes over what lives in the state directory. Each change of a process from then on wakes `nudge`.
+/// Takes over the live agents of the state directory. Each later change of a process wakes `nudge`.
 pub(super) async fn adopt(
     config: &Config,
     means: &Means,
@@ -104,7 +107,7 @@ pub(super) async fn adopt(
     Ok(processes)
 }
 
-/// What the table needs of the configuration.
+/// Returns the part of the configuration that the table needs.
 fn process_config(config: &Config, means: &Means) -> ProcessConfig {
     ProcessConfig {
         state_dir: config.state_dir.clone(),
@@ -123,7 +126,7 @@ fn process_config(config: &Config, means: &Means) -> ProcessConfig {
     }
 }
 
-/// Where agents reach the server.
+/// The addresses at which agents reach the server.
 #[derive(Clone)]
 pub(super) struct ReachedAt {
     pub(super) socket: Option<PathBuf>,
@@ -140,7 +143,7 @@ impl From<&ServerAddress> for ReachedAt {
 }
 
 impl Seat {
-    /// What the loop needs of the configuration.
+    /// Returns the part of the configuration that the loop needs.
     fn coordinator_config(&self, config: &Config, secrets: &Secrets) -> CoordinatorConfig {
         CoordinatorConfig {
             id: self.id.clone(),
@@ -169,7 +172,8 @@ impl Seat {
     }
 }
 
-/// Looks again and again for what is too old to be kept. Cancel-safe: what is being removed is removed.
+/// Removes outputs that are too old, again and again. Cancel-safe: a removal that has begun is
+/// completed.
 async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir: PathBuf) {
     let (world, began): (&dyn World, _) = (&SystemWorld, Instant::now());
     let moment = || Moment { wall: world.now(), steady: Steady::after(began.elapsed()) };
@@ -196,7 +200,7 @@ async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir
     }
 }
 
-/// What a coordinator needs to know of a server elsewhere.
+/// Returns the settings that a coordinator needs for a remote server.
 pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig {
     RemoteConfig {
         server: config.server.clone(),
@@ -216,7 +220,7 @@ pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig
     }
 }
 
-/// The limits that a coordinator keeps.
+/// Returns the limits that a coordinator enforces.
 pub(super) fn limits(config: &Config) -> Limits {
     let config::Limits {
         per_project,
@@ -243,7 +247,7 @@ pub(super) fn limits(config: &Config) -> Limits {
 }
 
 impl Supervisor {
-    /// Starts the loop. It is woken by `nudge`.
+    /// Starts the loop. `nudge` wakes it.
     pub(super) fn start(
         seat: Seat,
         (config, secrets): (&Config, &Secrets),
@@ -277,7 +281,7 @@ impl Supervisor {
                 )
             }
         };
-        // Without its owner the loop would run on as half a coordinator.
+        // Without the table's owner, the loop would continue as half a coordinator.
         let (table, serves) = (processes.clone(), parts.serving.clone());
         parts.spawn(async move {
             tokio::select! {
@@ -304,9 +308,9 @@ impl Supervisor {
         }
     }
 
-    /// Goes by these settings from the next cycle on, which comes at once.
+    /// Uses these settings from the next cycle on, which begins at once.
     pub(super) async fn reconfigure(&self, config: &Config, secrets: &Secrets) {
-        // A table that is gone ends the daemon anyway.
+        // If the table is gone, the daemon ends anyway.
         let _ = self.processes.reconfigure(process_config(config, &self.seat.means)).await;
         if let Some(remote) = &self.remote {
             remote.reconfigure(remote_config(config, &self.seat.id));
@@ -316,7 +320,8 @@ impl Supervisor {
         self.nudge.wake();
     }
 
-    /// How it is looked at where it has no server: its processes as they are now, the rest as of its last cycle.
+    /// Returns a function that reads the coordinator's status if it has no server: its processes as
+    /// they are now, the rest from its last cycle.
     pub(super) fn look(
         &self,
         control: &RemoteControlPlane,
@@ -344,7 +349,7 @@ impl Supervisor {
         })
     }
 
-    /// Returns when its server has told that a later start of this coordinator is there.
+    /// Returns when its server has reported a later start of this coordinator.
     pub(super) async fn superseded(&self) {
         match &self.remote {
             Some(remote) => remote.superseded().await,
@@ -352,7 +357,8 @@ impl Supervisor {
         }
     }
 
-    /// Starts nothing more, and returns when the agents are left to their keepers or have ended, as `mode` says.
+    /// Starts no more agents. Returns when the agents are left to their keepers or have ended,
+    /// according to `mode`.
     pub(super) async fn end(&self, mode: Mode) {
         self.mode.send_replace(mode);
         let mut coordinator = self.coordinator.lock().await;
@@ -365,7 +371,8 @@ impl Supervisor {
             }
             return;
         }
-        // It waits for a server that hangs, or for patient agents: that these are told to end doesn't depend on it.
+        // The loop waits for a server that hangs, or for slow agents. The agents must be told to
+        // end without it.
         self.stop_agents(None).await;
         tokio::select! {
             _ = &mut *coordinator => {}
@@ -375,7 +382,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the keepers of all that live to end their agents.
+    /// Tells the keepers of all live instances to end their agents.
     pub(super) async fn stop_agents(&self, timeout: Option<Duration>) {
         for instance in self.processes.instances().iter().filter(|instance| instance.is_live()) {
             let _ =
@@ -383,19 +390,20 @@ impl Supervisor {
         }
     }
 
-    /// Returns when no spawn is under way; none begins any more.
+    /// Returns when no spawn is under way. No new spawn begins.
     pub(super) async fn leave(&self) {
         self.processes.clone().leave().await;
     }
 
-    /// Tells the keepers to end their agents without patience, and waits for nothing else.
+    /// Tells the keepers to end their agents at once. It waits only for spawns under way, up to a
+    /// deadline.
     pub(super) async fn hurry(&self) {
         if *self.mode.borrow() == Mode::LeavingAgents {
             return;
         }
         self.mode.send_replace(Mode::StoppingAgentsNow);
         self.stop_agents(Some(Duration::ZERO)).await;
-        // A spawn under way is told when it is done.
+        // The keeper of a spawn under way is told when the spawn is done.
         let _ = tokio::time::timeout(HURRIED_DEADLINE, self.leave()).await;
     }
 }

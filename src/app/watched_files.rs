@@ -1,7 +1,8 @@
-//! Hears that a file that was read is another now.
+//! Reports when a file that was read has changed.
 //!
-//! Folders are watched, not files: editors write a new file and rename it over the old one, and a link may be turned to another
-//! target. Events say little; whether anything is different is seen by the files' marks. Knows nothing of what is in them.
+//! It watches folders, not files: editors write a new file and rename it over the old one, and a
+//! link may get another target. Events carry little information; the files' marks show whether a
+//! file changed. This module does not know the files' contents.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,25 +13,25 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::folder_watch::{Folders, WatchId};
 
-/// After an event, until nothing more has happened for that long: editors take several steps.
+/// The time without events after which a change counts as complete: editors take several steps.
 const QUIET: Duration = Duration::from_millis(200);
-/// In a folder that is never quiet, at most.
+/// The longest wait in a folder that is never quiet.
 const LONGEST_STIR: Duration = Duration::from_secs(2);
 
-/// What tells a file from its successor; `None` where there is none.
+/// The values that distinguish a file from its successor; `None` if there is no file.
 type Mark = Option<(u64, u64, u64, i64, i64)>;
 
-/// Some files, and the folders that they and their links' targets are in.
+/// Some files, with their folders and the folders of their links' targets.
 pub(super) struct WatchedFiles {
     folders: Option<Folders>,
     watched: BTreeMap<PathBuf, WatchId>,
     marks: BTreeMap<PathBuf, Mark>,
-    /// Something happened, and wasn't looked into yet.
+    /// An event occurred that was not examined yet.
     is_stirred: bool,
 }
 
 impl WatchedFiles {
-    /// Must be called within a tokio runtime.
+    /// Watches no files yet. Must be called within a tokio runtime.
     pub(super) fn new() -> Self {
         let folders = Folders::new().inspect_err(|error| {
             tracing::warn!(%error, "changes of the configuration are not heard of; SIGHUP and `reload` tell");
@@ -43,14 +44,16 @@ impl WatchedFiles {
         }
     }
 
-    /// Watches these and no others. They are as they are now: read them afterwards.
+    /// Watches these files and no others, from their present state on. The caller reads them
+    /// afterwards.
     pub(super) fn follow(&mut self, files: impl IntoIterator<Item = PathBuf>) {
         self.marks = files.into_iter().map(|file| (file.clone(), mark_of(&file))).collect();
         self.is_stirred = false;
         self.watch_folders();
     }
 
-    /// Watches these and no others, wherever they link to by now. Those that were followed are compared with what they were then.
+    /// Watches these files and no others, with the present targets of their links. Files that were
+    /// watched before keep their marks.
     pub(super) fn go_on_with(&mut self, files: impl IntoIterator<Item = PathBuf>) {
         let mut before = std::mem::take(&mut self.marks);
         let marked = |file: PathBuf| {
@@ -66,7 +69,8 @@ impl WatchedFiles {
         let mut before = std::mem::take(&mut self.watched);
         for folder in self.marks.keys().flat_map(|file| folders_of(file)) {
             before.remove(&folder);
-            // Also one that is watched already: another folder may have its name now.
+            // A folder that is watched already is watched anew: another folder may have its name
+            // now.
             match folders.watch_files(&folder) {
                 Ok(id) => {
                     self.watched.insert(folder, id);
@@ -84,7 +88,7 @@ impl WatchedFiles {
         }
     }
 
-    /// Returns when one of them is another than when it was followed. Cancel-safe.
+    /// Returns when one of the files has changed since it was first watched. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         loop {
             let Some(folders) = &self.folders else {
@@ -113,7 +117,7 @@ fn mark_of(file: &Path) -> Mark {
     Some((metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
-/// Where the file is, and where what it links to is.
+/// Returns the folder of the file, and the folder of its link's target.
 fn folders_of(file: &Path) -> Vec<PathBuf> {
     let target = std::fs::canonicalize(file).ok();
     let folders = [Some(file), target.as_deref()].into_iter().flatten().filter_map(Path::parent);
@@ -170,7 +174,7 @@ mod tests {
         fs::write(folder.path().join("other"), "b").unwrap();
         assert!(timeout(QUIET * 2, files.changed()).await.is_err());
         fs::write(&file, "ab").unwrap();
-        // Given up while it waits for quiet.
+        // The call is cancelled while it waits for quiet.
         assert!(timeout(QUIET / 4, files.changed()).await.is_err());
         assert!(is_heard(&mut files).await);
     }
