@@ -1,19 +1,22 @@
-//! The keeper of one agent: a process of its own that starts the agent, copies its output, records how it went, and is gone
-//! only when the agent's whole process tree is.
+//! The keeper of one agent: a process of its own that starts the agent, copies its output and
+//! records its end. It ends only when the agent's whole process tree has ended.
 //!
-//! `main` branches here before anything else. Plain blocking code in one thread: PDEATHSIG fires when the *thread* that
-//! forked ends, and its memory counts once per agent. Knows an instance folder and an order, nothing else; the daemon may
-//! die and come back without the shim noticing.
+//! `main` branches here before anything else. The code is plain and blocking, in one thread:
+//! PDEATHSIG fires when the *thread* that forked ends, and its memory counts once per agent. It
+//! knows only an instance folder and an order; the daemon may die and come back without the shim
+//! noticing.
 //!
 //! ```text
-//!  take over ─► start agent ─► keep ── leader gone: `exited` ──► end what is left ── ECHILD: `ended` ─► exit
-//!       └─ fuse burnt, stop wanted, exec failed: `ended` at once      ▲
-//!                                ├── SIGTERM, fuse: the ladder ───────┘
-//!                                └── leader gone, and nobody of its tree lives: `ended` at once
+//! take over ─► start agent ─► keep ─ leader gone: `exited` ─► end the rest ─ ECHILD: `ended`
+//!    │                         │                                 ▲
+//!    │                         ├─ SIGTERM, fuse: the ladder ─────┘
+//!    │                         └─ leader gone, no process of its tree lives: `ended` at once
+//!    └─ fuse burnt, stop wanted, exec failed: `ended` at once
 //! ```
 //!
-//! The last word of one that had an agent said, it stays for a quarter of a second: of hundreds that end at once, the words of all come before the
-//! kernel's work of taking them apart.
+//! A shim exits after `ended`. If it had an agent, it stays for a quarter of a second after this
+//! record: if hundreds end at once, all records are written before the kernel removes the
+//! processes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -42,7 +45,7 @@ mod keeper;
 mod output;
 mod tree;
 
-/// Whether this process was started as a shim.
+/// Returns whether this process was started as a shim.
 pub fn is_wanted(arguments: &mut impl Iterator<Item = OsString>) -> bool {
     arguments.nth(1).is_some_and(|argument| argument == order::SHIM_ARGUMENT)
 }
@@ -55,15 +58,15 @@ struct TakeOverError {
     source: io::Error,
 }
 
-/// The kernel refused to move the agent; its keeper finds and ends its tree without that.
+/// The kernel refused to move the agent. Its keeper finds and ends its tree without the group.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent is not in its control group: no limits hold for it")]
 struct OutsideItsGroup;
 
-/// The whole life of a shim: `arguments` are those of the process.
+/// Runs the whole life of a shim. `arguments` are those of the process.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ! {
     let code = live(arguments);
-    // SAFETY: ends the process. What it has to say is written, and by plain system calls.
+    // SAFETY: ends the process. Its records are written, by plain system calls.
     unsafe { libc::_exit(code) }
 }
 
@@ -84,7 +87,7 @@ fn live(mut arguments: impl Iterator<Item = OsString>) -> i32 {
 fn keep(dir: &Path) -> Result<(), TakeOverError> {
     let failed = |what| move |source: io::Error| TakeOverError { what, source };
     become_keeper().map_err(failed("become a keeper"))?;
-    // Kept for life: the kernel frees it the moment this process is gone.
+    // The lock is held for life: the kernel frees it at the moment this process is gone.
     let lock = File::from(inherited(order::fd::LOCK).map_err(failed("take over the lock"))?);
     let mut text = Vec::new();
     let order_file = inherited(order::fd::ORDER).map(File::from);
@@ -115,7 +118,8 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
                 let limits = keeper::Limits::of(&order);
                 let redactor = Redactor::new(order.redact.iter().map(|literal| literal.as_bytes()));
                 drop(order);
-                // The rest of the order is secret and not needed any more. Best effort: nobody can read this memory.
+                // The rest of the order is secret and no longer needed. Best effort: no other
+                // process can read this memory.
                 text.fill(0);
                 drop(text);
                 Keeper::new(dir, agent, streams, limits, redactor)
@@ -128,7 +132,8 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
     Ok(())
 }
 
-/// A claim whose time is over, or whose stop came first, must not become a process.
+/// Returns the reason not to start: a claim whose time is over, or whose stop came first, must not
+/// become a process.
 fn reason_not_to_start(dir: &Path, order: &Order<'_>) -> Option<ProcessEnd> {
     if BootInstant::now() >= order.fuse_boottime_ms {
         return Some(ProcessEnd::FuseBurnt);
@@ -155,12 +160,13 @@ fn become_keeper() -> io::Result<()> {
     sys::birth::take_name(SHIM_COMM)?;
     sys::birth::hide_memory()?;
     sys::orphans::become_reaper()?;
-    // The spawn did this already, except where it could not.
+    // The spawn did this already on systems where it can.
     let _ = rustix::process::setsid();
     keep_descriptors_from_agent()
 }
 
-/// A limit of file sizes is the agent's, not its keeper's, as far as that can be; returns the agent's.
+/// Raises the limit of file sizes for this keeper as far as possible, because that limit is for the
+/// agent. Returns the agent's limit.
 fn raise_file_size() -> Rlimit {
     let before = rustix::process::getrlimit(Resource::Fsize);
     let _ =
@@ -168,12 +174,14 @@ fn raise_file_size() -> Rlimit {
     before
 }
 
-/// The agent has 0, 1 and 2 only, whatever the daemon itself was started with.
+/// Closes or hides descriptors, so that the agent has only 0, 1 and 2, independent of the
+/// descriptors that the daemon was started with.
 fn keep_descriptors_from_agent() -> io::Result<()> {
-    // Nothing in this process uses any above PROMPT yet.
+    // This process does not use any above PROMPT yet.
     sys::birth::close_from(order::fd::PROMPT + 1)?;
     for fd in order::fd::LOCK..=order::fd::PROMPT {
-        // SAFETY: sets a flag; on a descriptor that is not open (no prompt) it fails without effect.
+        // SAFETY: sets a flag; on a descriptor that is not open (no prompt) it fails without
+        // effect.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     Ok(())
@@ -188,7 +196,7 @@ fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: it is open, and each number is taken once, by `keep`.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     if fd == order::fd::ORDER {
-        // Standard input stays open as something harmless, so that no later file becomes descriptor 0.
+        // Standard input stays open as `/dev/null`, so that no later file becomes descriptor 0.
         let order = rustix::io::fcntl_dupfd_cloexec(&owned, order::fd::PROMPT + 1)?;
         let nothing = File::open("/dev/null")?;
         nix::unistd::dup2_stdin(&nothing)?;
@@ -198,7 +206,7 @@ fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(owned)
 }
 
-/// What a keeper could not write.
+/// A record that a keeper could not write.
 #[derive(Debug, thiserror::Error)]
 #[error("could not write {file}")]
 struct Unwritten {
@@ -206,14 +214,15 @@ struct Unwritten {
     source: io::Error,
 }
 
-/// Says so where a record `R` was not written: there is nobody else to tell, and the agent is kept all the same.
+/// Logs that a record `R` was not written. There is no other place to report it, and the agent is
+/// kept all the same.
 fn complain_unless_written<R: Record>(dir: &Path, written: io::Result<()>) {
     if let Err(source) = written {
         complain(dir, &Unwritten { file: R::FILE, source });
     }
 }
 
-/// The one place where a shim can say something: nobody reads its standard error.
+/// Writes an error to the shim's log, its only place for messages: its standard error is not read.
 fn complain(dir: &Path, error: &dyn std::error::Error) {
     let mut text = format!("{} {error}", wall_clock());
     let mut source = error.source();
@@ -222,7 +231,7 @@ fn complain(dir: &Path, error: &dyn std::error::Error) {
         source = cause.source();
     }
     text.push('\n');
-    // Where even this fails, there is nothing left to tell it to.
+    // If this fails, there is no other place for the message.
     let path = dir.join(OsStr::new(SHIM_LOG));
     let _ =
         sys::regular_file::open_to_append(&path).and_then(|mut log| log.write_all(text.as_bytes()));

@@ -1,5 +1,5 @@
-//! The birth of the agent's process: clean signals, own groups, own user, directory and environment; and clear words when it
-//! fails.
+//! Starts the agent's process: clean signals, own groups, own user, directory and environment. It
+//! returns a clear message if the start fails.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -22,22 +22,23 @@ use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::Order;
 use crate::sys::{birth, orphans, processes};
 
-/// The leader of the tree. Reaped by the keeper, never through a `Child`.
+/// The leader of the tree. The keeper reaps it, never through a `Child`.
 pub struct Agent {
     pub pid: i32,
     pub start_ticks: u64,
     pub started_at: Timestamp,
-    /// What each process of its tree has in its environment, unless it was started with another one.
+    /// The mark in the environment of each process of its tree, unless a process was started with
+    /// another environment.
     pub mark: String,
     /// The control group of its tree.
     pub group: Option<Group>,
 }
 
-/// Reading ends of what the agent prints to: standard output, standard error.
+/// The reading ends of the agent's standard output and standard error.
 pub type Streams = [OwnedFd; 2];
 
 impl Agent {
-    /// Starts what `order` says; the error names the object that failed, and how.
+    /// Starts the agent of `order`. The error names the object that failed, and how.
     pub fn start(order: &Order<'_>, prompt: Option<OwnedFd>) -> Result<(Self, Streams), String> {
         let in_words =
             |error: io::Error| format!("could not prepare the start of the agent: {error}");
@@ -82,23 +83,26 @@ impl Agent {
         let pid = child.id().cast_signed();
         let started_at = wall_clock();
         orphans::keep(pid);
-        // Best effort, and from here: before its exec the child is undumpable, and its /proc entries are root's.
+        // Best effort, and from here: before its exec the child is undumpable, and its `/proc`
+        // entries are root's.
         let _ = birth::go_first(pid);
-        // Alive, or a zombie that nobody has reaped: it can be read either way.
+        // The process is alive, or a zombie that is not reaped yet: it can be read either way.
         let start_ticks = processes::read(pid).map_or(0, |process| process.start_ticks);
         let mark = order.environment.iter().find(|(name, _)| name == MARK_VARIABLE);
         let mark = mark.map(|(_, value)| value.clone().into_owned()).unwrap_or_default();
         Ok((Self { pid, start_ticks, started_at, mark, group: None }, [output, errors]))
     }
 
-    /// Whether it is where its limits hold. One that is gone already needs none.
+    /// Returns whether the agent is in its group, where its limits apply. An agent that is gone
+    /// already needs none.
     pub fn is_in_its_group(&self) -> bool {
         let is_zombie = || processes::read(self.pid).is_none_or(|process| process.is_zombie);
         self.group.as_ref().is_none_or(|group| group.has(self.pid) || is_zombie())
     }
 }
 
-/// The control group that the order asks for. Without limits to keep, an agent is kept without one as well.
+/// Makes the control group of the order. If making it fails and there are no limits to enforce, the
+/// agent runs without a group.
 fn make_group(order: &Order<'_>) -> Result<Option<Group>, String> {
     let Some(wanted) = &order.cgroup else {
         return Ok(None);
@@ -113,7 +117,7 @@ fn make_group(order: &Order<'_>) -> Result<Option<Group>, String> {
     }
 }
 
-/// A pipe of which only the keeper's end doesn't block.
+/// Makes a pipe of which only the keeper's end does not block.
 fn stream() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, agents) = io::pipe()?;
     let flags = rustix::fs::fcntl_getfl(ours.as_fd())?;
@@ -121,13 +125,13 @@ fn stream() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours.into(), agents.into()))
 }
 
-/// What happens in the child between fork and exec.
+/// The steps of the child between fork and exec.
 struct Birth {
     keeper: Pid,
     /// `cgroup.procs` of its group.
     entrance: Option<RawFd>,
     run_as: Option<RunAs>,
-    /// Soft limits that the daemon and the keeper raised for themselves.
+    /// The soft limits that the daemon and the keeper raised for themselves.
     descriptors: Option<u64>,
     file_size: Rlimit,
     directory: CString,
@@ -135,7 +139,8 @@ struct Birth {
 
 impl Birth {
     fn go(&self) -> io::Result<()> {
-        // First, so that nothing of it was ever outside. That it worked, the keeper sees.
+        // This comes first, so that no part of the child was ever outside. The keeper checks the
+        // result.
         if let Some(entrance) = self.entrance {
             enter(entrance);
         }
@@ -143,19 +148,19 @@ impl Birth {
         if let Some(user) = &self.run_as {
             birth::become_user(user.uid, user.gid, &user.groups)?;
         }
-        // After the change of user, which takes it away.
+        // This comes after the change of user, which would undo it.
         birth::die_with_parent()?;
         if rustix::process::getppid() != Some(self.keeper) {
-            // It died before the line above; nobody would ever end this process.
+            // The keeper died before the line above, so this process would never be ended.
             return Err(Errno::SRCH.into());
         }
-        // With the rights of the user that it runs as.
+        // This uses the rights of the user that the agent runs as.
         change_directory(&self.directory)?;
         clean_signals();
         Ok(())
     }
 
-    /// What can't be lowered stays as it is.
+    /// Lowers the limits. A limit that cannot be lowered stays as it is.
     fn lower_limits(&self) {
         if let Some(descriptors) = self.descriptors {
             let now = rustix::process::getrlimit(Resource::Nofile);
@@ -176,7 +181,8 @@ fn enter(entrance: RawFd) {
         text[at] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
         rest /= 10;
     }
-    // SAFETY: writes from a buffer of this length to a descriptor that the keeper holds open; whoever has closed it gets an error.
+    // SAFETY: writes from a buffer of this length to a descriptor that the keeper holds open; a
+    // closed one only returns an error.
     unsafe { libc::write(entrance, text[at..].as_ptr().cast(), text.len() - at) };
 }
 
@@ -198,7 +204,8 @@ fn clean_signals() {
     }
 }
 
-/// Which object made the start fail: the same errno may mean the directory, the program, or its interpreter.
+/// Returns a message about the object that made the start fail: the same errno may mean the
+/// directory, the program, or its interpreter.
 fn diagnose(order: &Order<'_>, error: &io::Error) -> String {
     let directory = order.working_directory.display();
     match std::fs::metadata(&order.working_directory) {
@@ -218,7 +225,7 @@ fn diagnose(order: &Order<'_>, error: &io::Error) -> String {
         Ok(_) => {}
     }
     let program = order.program.display();
-    // The keeper's own rights say nothing about those of another user.
+    // The keeper's own rights do not show those of another user.
     if let (Some(user), Some(Errno::ACCESS)) = (&order.run_as, Errno::from_io_error(error)) {
         return format!(
             "user `{}` may not enter working directory `{directory}`, or not execute program `{program}`",
@@ -255,7 +262,7 @@ fn diagnose(order: &Order<'_>, error: &io::Error) -> String {
     }
 }
 
-/// What the first line of a script asks for.
+/// Returns the interpreter that the first line of a script names.
 fn interpreter(program: &Path) -> Option<String> {
     use std::io::Read;
     let mut start = [0; 256];

@@ -1,4 +1,5 @@
-//! What of an output line is text: no control characters, no terminal sequences, nothing that reorders it, valid UTF-8.
+//! Reduces an output line to text: no control characters, no terminal sequences, nothing that
+//! reorders it, valid UTF-8.
 
 use std::borrow::Cow;
 use std::str::Chars;
@@ -8,10 +9,10 @@ use crate::domain::printable::is_unprintable;
 const ESCAPE: char = '\u{1b}';
 const BELL: char = '\u{7}';
 
-/// `line` as plain text: terminal sequences and what else a terminal would act on are taken out, tabs excepted; what is no UTF-8
-/// becomes `\u{FFFD}`.
+/// Returns `line` as plain text. Terminal sequences and other characters that a terminal acts on
+/// are removed, except tabs. Bytes that are not valid UTF-8 become `\u{FFFD}`.
 pub fn clean(line: &[u8]) -> Cow<'_, [u8]> {
-    // Without a way out in the middle of a part, many bytes are looked at in one step.
+    // Without an early exit inside a part, many bytes are checked in one step.
     let is_plain = |b: u8| (b' '..0x7f).contains(&b) || b == b'\t';
     let are_plain = |part: &[u8]| part.iter().fold(true, |all, &b| all & is_plain(b));
     if line.chunks(256).all(are_plain) {
@@ -32,7 +33,8 @@ pub fn clean(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(cleaned.into_bytes())
 }
 
-/// Behind an escape: colours and cursor movements, window titles and links, or a single letter.
+/// Skips the sequence after an escape: colours and cursor movements, window titles and links, or a
+/// single letter.
 fn skip_sequence(rest: &mut Chars<'_>) {
     let mut ahead = rest.clone();
     match ahead.next() {
@@ -41,7 +43,8 @@ fn skip_sequence(rest: &mut Chars<'_>) {
             skip_until_final(rest);
         }
         Some(']' | 'P' | '_' | '^' | 'X') => {
-            // A string that never ends would swallow the line: only taken out where its end is on the same line.
+            // An unterminated string would swallow the line, so a string is removed only if its end
+            // is on the same line.
             while let Some(character) = ahead.next() {
                 if character == BELL || character == '\u{9c}' {
                     *rest = ahead;

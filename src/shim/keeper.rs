@@ -1,4 +1,5 @@
-//! The loop of a shim that has an agent: output, signals, deadlines, until the tree is empty.
+//! The loop of a shim that has an agent: it handles output, signals and deadlines until the tree is
+//! empty.
 
 use std::io;
 use std::path::Path;
@@ -25,24 +26,26 @@ use crate::instance_dir::record::{self, Exit, ExitState, Started, Stop};
 use crate::sys::events::Events;
 use crate::sys::{orphans, processes};
 
-/// Between two rounds of KILL: what was forked meanwhile is found soon, what can't be killed is not asked all the time.
+/// The first pause between two rounds of KILL. It grows: processes that were forked meanwhile are
+/// found soon, and unkillable processes are not signalled all the time.
 const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
-/// Longest time from TERM to KILL for an agent that never authenticated, whatever `stop.timeout` is. With a leak grace it must be
-/// well below the half minute after which a server frees such a claim.
+/// The longest time from TERM to KILL for an agent that never authenticated, for any
+/// `stop.timeout`. Together with the leak grace it must be well below the half minute after which a
+/// server frees such a claim.
 const PATIENCE_WITH_STRANGERS: Duration = Duration::from_secs(10);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
-/// How often, and how far apart, the record of an end is tried to be written where it can't be.
+/// The number of attempts to write the record of an end, and the pause between them.
 const N_LAST_ATTEMPTS: u32 = 120;
 const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
-/// What lives so long after its KILL is told as unkillable.
+/// The time after the first KILL from which living processes are reported as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// The daemon spawned this process with all signals blocked but those of its own faults, so that none was lost or deadly before
-/// these are listened to.
+/// The signals that a keeper handles. The daemon spawned this process with all signals blocked
+/// except faults, so that none was lost or deadly before these are listened to.
 const SIGNALS: [NixSignal; 4] =
     [NixSignal::SIGCHLD, NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP];
 
-/// The times and sizes of an order, which stay when its secrets are gone.
+/// The times and sizes of an order, which stay when its secrets are erased.
 pub struct Limits {
     fuse: BootInstant,
     stop_timeout: Duration,
@@ -72,16 +75,16 @@ pub struct Keeper<'a> {
     /// The record written when the leader was gone; `None` while it lives.
     exit: Option<Exit>,
     is_leader_reaped: bool,
-    /// Armed until the launch is seen marked as authenticated.
+    /// Armed until the launch is found marked as authenticated.
     fuse: Option<BootInstant>,
-    /// The whole tree was sent TERM.
+    /// TERM was sent to the whole tree.
     is_told: bool,
     first_kill_at: Option<BootInstant>,
-    /// As it was last written.
+    /// The condition as it was last written.
     condition: Condition,
     /// A child has died, or was stopped or continued.
     has_child_news: bool,
-    /// The next round of KILL.
+    /// The time of the next round of KILL.
     kill_at: Option<BootInstant>,
     kill_pause: Duration,
 }
@@ -117,9 +120,10 @@ impl<'a> Keeper<'a> {
         })
     }
 
-    /// Returns a little after the tree is empty and its end is recorded.
+    /// Keeps the agent. Returns a little after the tree is empty and its end is recorded.
     pub fn keep(mut self) {
-        // Look, then wait: what happened before the signals were listened to counts as well.
+        // The check comes before the wait: events from before the signals were listened to count as
+        // well.
         while !self.reap() {
             self.meet_deadlines();
             self.tell_condition();
@@ -130,7 +134,7 @@ impl<'a> Keeper<'a> {
         self.finish();
     }
 
-    /// Reaps the dead; `true` when nobody is left.
+    /// Reaps dead children. Returns `true` when no child is left.
     fn reap(&mut self) -> bool {
         loop {
             match tree::next(&self.agent.mark) {
@@ -152,7 +156,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// The leader is a zombie still: its pid and its group's id are its own.
+    /// Records that the leader is gone. It is still a zombie: its pid and its group's id are its
+    /// own.
     fn on_leader_gone(&mut self, status: ExitStatus, has_dumped_core: bool) {
         let exit = self.exited(status, has_dumped_core);
         self.fuse = None;
@@ -162,13 +167,14 @@ impl<'a> Keeper<'a> {
             crash_point::reach(CrashPoint::ExitRecorded);
             self.end_leftovers();
         } else {
-            // The usual end: all that is to be said of it is said at once, and before anybody is reaped.
+            // In the usual case, one record of the end is written at once, before any child is
+            // reaped.
             self.exit = Some(exit);
             self.record_end();
         }
     }
 
-    /// What there is to say of a leader that is gone.
+    /// Returns the record of a leader that is gone.
     fn exited(&self, status: ExitStatus, has_dumped_core: bool) -> Exit {
         Exit {
             state: ExitState::Exited,
@@ -184,7 +190,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// What there is to say when nobody lives.
+    /// Returns the record of a tree in which no process lives.
     fn ended(&self, exit: Exit) -> Exit {
         Exit {
             state: ExitState::Ended,
@@ -196,7 +202,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// What lives on without its leader has `leak_grace`, or what is left of the stop's time if that is less.
+    /// Ends the processes that outlive their leader. They have `leak_grace`, or the rest of the
+    /// stop's time if that is less.
     fn end_leftovers(&mut self) {
         let n_leaked = self.tell();
         if let Some(exit) = &mut self.exit {
@@ -205,13 +212,13 @@ impl<'a> Keeper<'a> {
         self.kill_by(BootInstant::now() + self.limits.leak_grace);
     }
 
-    /// TERM to everybody, once; returns how many live.
+    /// Sends TERM to all living processes, once. Returns how many live.
     fn tell(&mut self) -> usize {
         let living = tree::living(&self.agent.mark);
         if !self.is_told {
             self.is_told = true;
             tree::send(Signal::TERM, self.group(), &living);
-            // A stopped process would not take the TERM.
+            // A stopped process would not handle the TERM.
             tree::send(Signal::CONT, self.group(), &living);
         }
         living.len()
@@ -221,7 +228,7 @@ impl<'a> Keeper<'a> {
         self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// The agent's group, while its id can't be anybody else's.
+    /// Returns the agent's group, while its id cannot belong to another one.
     fn group(&self) -> Option<i32> {
         (!self.is_leader_reaped).then_some(self.agent.pid)
     }
@@ -230,7 +237,7 @@ impl<'a> Keeper<'a> {
         record::read(self.dir).ok().flatten()
     }
 
-    /// Each request may shorten the time, none prolongs it.
+    /// Begins the stop. Each request may shorten the time, but none prolongs it.
     fn begin_stop(&mut self) {
         let timeout = self.stop().map_or(self.limits.stop_timeout, |stop| stop.timeout());
         self.kill_by(BootInstant::now() + timeout);
@@ -244,32 +251,35 @@ impl<'a> Keeper<'a> {
         if let Some(fuse) = self.fuse.filter(|fuse| now >= *fuse) {
             self.fuse = None;
             if !instance_dir::is_marked_authenticated(self.dir) {
-                // Who never came in is not waited for: the server frees the claim some time after this.
+                // An agent that never authenticated gets less time: the server frees the claim some
+                // time after this.
                 let patience = self.limits.stop_timeout.min(PATIENCE_WITH_STRANGERS);
                 let stop = Stop::new(StopReason::StartTimeout, patience);
                 complain_unless_written::<Stop>(
                     self.dir,
                     record::write_first(self.dir, &stop).map(drop),
                 );
-                // From the fuse on: a machine that slept meanwhile may wake long after it, beside another agent for the same key.
+                // The time counts from the fuse: a machine that slept may wake long after it,
+                // beside another agent for the same key.
                 self.kill_by(fuse + patience);
                 self.begin_stop();
             }
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.first_kill_at = self.first_kill_at.or(Some(now));
-            // All of it at once, where that is possible.
+            // The group is killed at once, if there is one.
             if let Some(group) = &self.agent.group {
                 group.kill();
             }
-            // What is forked between the look and the KILL is seen by the next round.
+            // The next round finds processes that were forked between the listing and the KILL.
             tree::send(Signal::KILL, self.group(), &tree::living(&self.agent.mark));
             self.kill_at = Some(now + self.kill_pause);
             self.kill_pause = (self.kill_pause * 2).min(LONGEST_KILL_PAUSE);
         }
     }
 
-    /// Writes down what its daemon can't see by itself: nobody is told when a process is stopped but its parent.
+    /// Records facts that the daemon cannot see by itself: only its parent is told when a process
+    /// is stopped.
     fn tell_condition(&mut self) {
         if std::mem::take(&mut self.has_child_news) {
             let is_stopped = !self.is_leader_reaped
@@ -315,7 +325,7 @@ impl<'a> Keeper<'a> {
             .chain(self.output.open_pipes())
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        // Interrupted or not: the loop looks at everything after each return.
+        // The result does not matter: the loop checks everything after each return.
         let _ = rustix::event::poll(&mut sources, None);
     }
 
@@ -333,7 +343,8 @@ impl<'a> Keeper<'a> {
 
     fn finish(mut self) {
         self.record_end();
-        // After the record: what a keeper that is killed leaves of it is removed by the next daemon.
+        // This comes after the record: the next daemon removes the group of a keeper that is killed
+        // here.
         if let Some(group) = &self.agent.group {
             group.end();
         }
@@ -341,10 +352,11 @@ impl<'a> Keeper<'a> {
         self.linger();
     }
 
-    /// The kernel is longer busy with taking this process apart than this process was with its last word. Where hundreds end at
-    /// once, that of the first waits for the words of the last. Who tells it to end meanwhile is obeyed.
+    /// Waits a moment before the process exits. The kernel takes longer to remove this process than
+    /// the process took to record its end. If hundreds end at once, the removal of the first then
+    /// waits until the last has recorded its end. A signal to end stops the wait.
     fn linger(mut self) {
-        // Those of its life.
+        // These signals came during its life.
         while self.events.take_signal().is_some() {}
         self.events.wake_at(None);
         let mut sources: Vec<PollFd<'_>> = self
@@ -358,14 +370,16 @@ impl<'a> Keeper<'a> {
         );
     }
 
-    /// Nobody lives: writes down how it went, once. Nothing is added to the output after that.
+    /// Records the end once, when no process of the tree lives. Nothing is added to the output
+    /// after that.
     fn record_end(&mut self) {
         let Some(exit) = self.exit.take() else { return };
         self.output.finish();
         self.write_insistently(&self.ended(exit));
     }
 
-    /// The last word, which nobody else has: a folder that can't be written now may be later.
+    /// Writes the record of the end, which only this process can write. It tries again, because a
+    /// folder that cannot be written now may be writable later.
     fn write_insistently(&self, exit: &Exit) {
         for _ in 0..N_LAST_ATTEMPTS {
             if record::write(self.dir, exit).is_ok() || !self.dir.exists() {

@@ -1,5 +1,5 @@
-//! What the agent prints, into files with a limit: whole lines, cleaned and redacted. Trouble with the disk loses lines and
-//! counts them; it never makes the agent wait.
+//! Writes the agent's output to files of limited size: whole lines, cleaned and redacted. Trouble
+//! with the disk loses lines and counts them; it never makes the agent wait.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,19 +14,20 @@ use crate::instance_dir::clock::BootInstant;
 use crate::instance_dir::{OUTPUT_LOG, rotated_log};
 use crate::sys::regular_file;
 
-/// Longest line, in bytes; the rest of it is dropped.
+/// The longest line, in bytes; the rest of a longer line is dropped.
 const MAX_LINE: usize = 64 * 1024;
-/// How far behind `MAX_LINE` a line is still looked at, so that a secret on the border is seen as a whole: the longest passkey
-/// with all its characters escaped.
+/// The part of a line after `MAX_LINE` that is still examined, so that a secret on the border is
+/// found as a whole. It is as long as the longest passkey with all its characters escaped.
 const OVERLAP: usize = 16 * 1024;
-/// How much is read at once, in bytes.
+/// The size of one read, in bytes.
 const CHUNK: usize = 16 * 1024;
-/// How much is read from a pipe that others hold open when the tree is empty.
+/// The most that is read from a pipe that other processes hold open when the tree is empty, in
+/// bytes.
 const MAX_DRAIN: usize = 1024 * 1024;
-/// How long after a failure to open the log it is tried again.
+/// The pause between a failure to open the log and the next attempt.
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
 
-/// Both streams of an agent and the log they go to.
+/// Both streams of an agent, and their log.
 pub struct Output {
     streams: [Option<Stream>; 2],
     log: Log,
@@ -46,12 +47,12 @@ impl Output {
         Self { streams, log, redactor, chunk: vec![0; CHUNK] }
     }
 
-    /// What to wait for: the pipes that are still open.
+    /// Returns the pipes that are still open, to wait for.
     pub fn open_pipes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.streams.iter().flatten().map(|stream| stream.pipe.as_fd())
     }
 
-    /// Copies what is there, up to one chunk per stream; returns the number of bytes.
+    /// Copies the available output, up to one chunk per stream. Returns the number of bytes.
     pub fn copy(&mut self) -> usize {
         let mut n_copied = 0;
         for slot in &mut self.streams {
@@ -68,7 +69,8 @@ impl Output {
                         error.kind(),
                         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
                     ) => {}
-                // The end, or as good as: a closed stream is not asked again, it would always be ready.
+                // The stream has ended or failed. A closed stream is not polled again, because it
+                // would always be ready.
                 Ok(_) | Err(_) => {
                     stream
                         .line
@@ -81,7 +83,8 @@ impl Output {
         n_copied
     }
 
-    /// Copies what is left in the pipes, whoever may still hold their other ends, and the last partial lines.
+    /// Copies the rest of the pipes, even if other processes hold their other ends, and the last
+    /// partial lines.
     pub fn finish(&mut self) {
         let mut n_copied = 0;
         while n_copied < MAX_DRAIN {
@@ -106,7 +109,7 @@ impl Output {
 }
 
 fn add_line(log: &mut Log, redactor: &Redactor, line: &[u8], n_cut: usize) {
-    // Cleaned first: a colour in the middle of a token would hide it.
+    // The line is cleaned first: a colour in the middle of a token would hide it.
     let cleaned = clean(line);
     let text = redactor.redact(&cleaned);
     if n_cut == 0 && line.len() <= MAX_LINE {
@@ -119,13 +122,13 @@ fn add_line(log: &mut Log, redactor: &Redactor, line: &[u8], n_cut: usize) {
     }
 }
 
-/// The last position up to `at` that is not inside of a character.
+/// Returns the last position up to `at` that is not inside of a character.
 fn floor_char_boundary(text: &[u8], at: usize) -> usize {
     let is_inside = |at: usize| text.get(at).is_some_and(|&b| b & 0b1100_0000 == 0b1000_0000);
     (0..=at).rev().find(|&at| !is_inside(at)).unwrap_or(0)
 }
 
-/// The line that a stream is in the middle of.
+/// The unfinished line of a stream.
 #[derive(Default)]
 struct Line {
     start: Vec<u8>,
@@ -159,7 +162,7 @@ impl Line {
         }
         self.n_cut = 0;
         if self.start.capacity() > CHUNK {
-            // One long line must not cost its memory for the rest of the agent's life.
+            // One long line must not keep its memory for the rest of the agent's life.
             self.start = Vec::new();
         }
         self.start.clear();
@@ -173,7 +176,7 @@ pub struct Log {
     n_files: u32,
     file: Option<File>,
     retry_at: BootInstant,
-    /// Bytes in the current file.
+    /// The number of bytes in the current file.
     length: u64,
     pending: Vec<u8>,
     n_pending_lines: u64,
@@ -265,7 +268,7 @@ impl Log {
         }
         self.reopen();
         if self.length > 0 {
-            // It could not be moved away. The limit counts more than the lines.
+            // The file could not be moved away. The limit is more important than the lines.
             if let Some(file) = &self.file {
                 self.length = file.set_len(0).map_or(self.length, |()| 0);
             }
@@ -306,7 +309,7 @@ mod tests {
     fn a_secret_on_the_border_of_a_long_line_does_not_show() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(dir.path(), u64::MAX, 1);
-        // The longest there may be, in its longest form.
+        // This is the longest possible secret, in its longest form.
         let secret = "hunter22".repeat(125);
         let escaped = secret
             .bytes()

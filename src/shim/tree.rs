@@ -1,6 +1,7 @@
-//! The agent's process tree as its keeper sees it. As subreaper the keeper inherits every orphan, so that "no children" is
-//! "no tree": `waitid` answering ECHILD is the proof of emptiness, and the normal path needs no look at `/proc`. Where there are
-//! no subreapers, that nothing is found which may have escaped has to do.
+//! The agent's process tree from the view of its keeper. As subreaper the keeper inherits every
+//! orphan, so that "no children" is "no tree": if `waitid` answers ECHILD, the tree is empty, and
+//! the normal path does not read `/proc`. On systems without subreapers, a search that finds no
+//! escaped process must suffice.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,27 +13,29 @@ use crate::domain::launch::ExitStatus;
 use crate::sys::orphans;
 use crate::sys::processes::{self, Process};
 
-/// The next thing to know about the children of this process.
+/// The next fact about the children of this process.
 pub enum Next {
-    /// No child, and no descendant.
+    /// There is no child, and no descendant.
     Empty,
-    /// Children, all alive.
+    /// There are children, all alive.
     Alive,
-    /// A dead child, not yet reaped: its pid, and its group's id if it leads one, can't be anybody else's.
+    /// There is a dead child that is not yet reaped: its pid, and its group's id if it leads one,
+    /// cannot belong to another process.
     Dead { pid: i32, exit: ExitStatus, has_dumped_core: bool },
 }
 
-/// Looks without reaping. `mark` is what the tree has in its environment.
+/// Returns the next fact without reaping. `mark` is the mark in the environment of the tree.
 pub fn next(mark: &str) -> Next {
-    // Not the safe wrappers: they fail on real-time signals, or don't tell the pid.
+    // The safe wrappers are not used: they fail on real-time signals, or do not return the pid.
     let (result, info) = wait(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT);
     if result != 0 {
-        // A look that fails has seen nothing.
+        // A search that fails has not shown that the tree is empty.
         let is_empty =
             orphans::FALL_TO_REAPER || try_living(mark).is_ok_and(|living| living.is_empty());
         return if is_empty { Next::Empty } else { Next::Alive };
     }
-    // SAFETY: `waitid` succeeded, so the fields of a child event are there; the pid is 0 when there was none.
+    // SAFETY: `waitid` succeeded, so the fields of a child event are there; the pid is 0 when there
+    // was none.
     let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
     if pid == 0 {
         return Next::Alive;
@@ -47,16 +50,17 @@ pub fn next(mark: &str) -> Next {
     Next::Dead { pid, exit, has_dumped_core: info.si_code == libc::CLD_DUMPED }
 }
 
-/// Reaps a child that [`next`] showed as dead.
+/// Reaps a child that [`next`] reported as dead.
 pub fn reap(pid: i32) {
     wait(libc::P_PID, pid.cast_unsigned(), libc::WEXITED | libc::WNOHANG);
 }
 
-/// Whether any child is alive, zombies left aside: for a wait for stops alone, the dead are no children. If none is, nothing of
-/// the tree lives: before a process becomes a zombie, its children have become those of the nearest subreaper above it that
-/// lives, and one that isn't this process would be a living descendant, too.
+/// Returns whether any child is alive, not counting zombies: for a wait for stops alone, dead
+/// processes are not children. If none is alive, no process of the tree lives. Before a process
+/// becomes a zombie, its children have moved to the nearest living subreaper above it. A subreaper
+/// other than this process would be a living descendant, too.
 pub fn has_living_child() -> bool {
-    // Where orphans fall to others, it can't be known here.
+    // If orphans fall to another process, this cannot be known here.
     !orphans::FALL_TO_REAPER
         || wait(libc::P_ALL, 0, libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT).0 == 0
 }
@@ -78,7 +82,8 @@ fn wait(
     }
 }
 
-/// Every living process below this one, or that was once. Looks at all processes: for trees that didn't end by themselves.
+/// Returns every living process that is or was below this one. Reads all processes: it is for trees
+/// that did not end by themselves.
 pub fn living(mark: &str) -> Vec<Process> {
     try_living(mark).unwrap_or_default()
 }
@@ -96,10 +101,12 @@ fn try_living(mark: &str) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// Sends `signal` to the process group of an agent that is not reaped yet, and to `others` outside of that group.
+/// Sends `signal` to the process group of an agent that is not reaped yet, and to `others` outside
+/// of that group.
 ///
-/// The group first and in one go, so that nothing in it can react to the end of a sibling before its own signal; each
-/// process once, because many command lines take a second TERM for "at once".
+/// The group comes first and in one call, so that no member can react to the end of a sibling
+/// before its own signal. Each process gets the signal once, because many command lines take a
+/// second TERM for "at once".
 pub fn send(signal: Signal, group: Option<i32>, others: &[Process]) {
     if let Some(leader) = group.and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process_group(leader, signal);
