@@ -1,20 +1,21 @@
-//! The folder of one agent instance: its layout, its file types, and how to read them. Described here once, for the shim and
-//! the process table, which write it, and for the service and the command line, which read output from it.
+//! The folder of one agent instance: its layout, its file types, and functions to read them. It is
+//! described only here, for the shim and the process table, which write it, and for the service and
+//! the command line, which read output from it.
 //!
-//! Knows nothing of what the facts mean: whether to adopt, stop or report is decided by its callers.
+//! It does not know the meaning of the facts: its callers decide whether to adopt, stop or report.
 //!
 //! | file | written by | content |
 //! |---|---|---|
-//! | `lock` | held by the shim for life | who the shim is; free: no shim now or ever again |
+//! | `lock` | held by the shim for life | the shim's identity; free: no shim now or ever again |
 //! | `spec.json` | daemon, before the spawn | launch, key, program, directory, fuse; no secrets |
-//! | `files/` | daemon, before the spawn; the agent | what its program takes from files only, such as settings |
+//! | `files/` | daemon (before the spawn), agent | files that its program needs, such as settings |
 //! | `started.json` | shim | the agent's process |
-//! | `stop.json` | daemon (shim: burnt fuse) | why it is to end; the first reason wins |
+//! | `stop.json` | daemon (shim: burnt fuse) | the reason for its end; the first reason wins |
 //! | `authenticated` | daemon | marker for the fuse |
-//! | `condition.json` | shim | stopped by a signal, unkillable; only where it was so |
-//! | `exit.json` | shim | `ended` when the tree is empty; before that, `exited` at once if something of it outlives its leader |
-//! | `output.log`, `.1` … | shim | what the agent printed |
-//! | `shim.log` | shim | its own troubles, rarely |
+//! | `condition.json` | shim | stopped by a signal, unkillable; only if it was in such a state |
+//! | `exit.json` | shim | `exited`: the leader is gone, others live; `ended`: the tree is empty |
+//! | `output.log`, `.1` … | shim | the agent's output |
+//! | `shim.log` | shim | its own errors, rarely |
 //!
 //! None of it is synced: after a power loss no agent lives anyway.
 
@@ -35,36 +36,36 @@ pub mod output_reader;
 pub mod record;
 
 pub use crate::domain::instance::{MARK_VARIABLE, SHIM_COMM};
-/// Current output; older parts have `.1`, `.2` … appended, `.1` being the youngest.
+/// The current output file. Older parts have `.1`, `.2` … appended; `.1` is the youngest.
 pub const OUTPUT_LOG: &str = "output.log";
-/// The shim's own troubles.
+/// The file with the shim's own errors.
 pub const SHIM_LOG: &str = "shim.log";
-/// Between the last word of a shim and its end, at most.
+/// The longest time between the last record of a shim and its end.
 pub const LINGER: Duration = Duration::from_millis(250);
 const FILES: &str = "files";
 const AUTHENTICATED: &str = "authenticated";
 
-/// Where the folders of live and unacknowledged instances are.
+/// Returns the folder that contains live and unacknowledged instances.
 pub fn instances(state_dir: &Path) -> PathBuf {
     state_dir.join("instances")
 }
 
-/// Where folders go once the server has acknowledged the end.
+/// Returns the folder to which instances move when the server has acknowledged their end.
 pub fn ended(state_dir: &Path) -> PathBuf {
     state_dir.join("ended")
 }
 
-/// The folder of an instance that is live or not yet acknowledged.
+/// Returns the folder of an instance that is live or not yet acknowledged.
 pub fn instance(state_dir: &Path, launch: &LaunchId) -> PathBuf {
     instances(state_dir).join(launch.as_str())
 }
 
-/// The folder of an instance whose end the server has acknowledged.
+/// Returns the folder of an instance whose end the server has acknowledged.
 pub fn ended_instance(state_dir: &Path, launch: &LaunchId) -> PathBuf {
     ended(state_dir).join(launch.as_str())
 }
 
-/// The folder of `launch`, live or ended; `None` where there is none (any more).
+/// Finds the folder of `launch`, live or ended; `None` if it does not exist, or no longer exists.
 pub fn find(state_dir: &Path, launch: &LaunchId) -> Option<PathBuf> {
     [instance(state_dir, launch), ended_instance(state_dir, launch)]
         .into_iter()
@@ -76,13 +77,14 @@ fn is_folder(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_dir())
 }
 
-/// Whether nothing more will be written into an instance folder: its tree is empty.
+/// Returns whether the tree of an instance is empty, so that nothing more is written into its
+/// folder.
 pub fn is_ended(dir: &Path) -> bool {
     matches!(record::read::<record::Exit>(dir), Ok(Some(exit)) if exit.state == record::ExitState::Ended)
 }
 
-/// The existing output files of an instance, oldest first: read one after the other they are what the agent printed. What is no
-/// regular file isn't one of them.
+/// Lists the existing output files of an instance, oldest first: read in this order, they are the
+/// agent's output. Entries that are not regular files are left out.
 pub fn output_files(dir: &Path) -> Vec<PathBuf> {
     let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_file());
     let rotated = (1..).map(|n| rotated_log(dir, n)).take_while(is_file);
@@ -92,12 +94,12 @@ pub fn output_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// `output.log.<n>`; the higher `n`, the older.
+/// Returns the path of `output.log.<n>`; a higher `n` is older.
 pub fn rotated_log(dir: &Path, n: u32) -> PathBuf {
     dir.join(format!("{OUTPUT_LOG}.{n}"))
 }
 
-/// Where the files are that a launch begins with, in the folder of its instance.
+/// Returns the place of a launch's initial files, in the folder of its instance.
 pub fn files(dir: &Path) -> PathBuf {
     dir.join(FILES)
 }
@@ -109,26 +111,27 @@ pub fn create_private(dir: &Path) -> io::Result<()> {
 
 /// Disarms the fuse. Repeating it changes nothing.
 pub fn mark_authenticated(dir: &Path) -> io::Result<()> {
-    // Another name of a file that is there takes no space, so that a full disk doesn't keep it from being set.
+    // Another name of an existing file takes no space, so it can be made even on a full disk.
     if std::fs::hard_link(dir.join(record::Spec::FILE), dir.join(AUTHENTICATED)).is_ok() {
         return Ok(());
     }
     if is_marked_authenticated(dir) {
         return Ok(());
     }
-    // On a file system without such names.
+    // Some file systems have no such names.
     regular_file::open_or_make(&dir.join(AUTHENTICATED)).map(drop)
 }
 
-/// Whatever has this name marks: it is never opened.
+/// Returns whether the marker exists. Any entry with this name counts: it is never opened.
 pub fn is_marked_authenticated(dir: &Path) -> bool {
     dir.join(AUTHENTICATED).symlink_metadata().is_ok()
 }
 
-/// The last `most` bytes of what the agent of the launch in `dir` printed, as text; what began before them is cut off.
+/// Returns the last `most` bytes of the current output file of the instance in `dir`, as text. A
+/// line that began before them is cut off.
 ///
 /// # Errors
-/// When there is no output, or it can't be read.
+/// Returns an error if there is no output, or if it cannot be read.
 pub fn output_tail(dir: &Path, most: u64) -> std::io::Result<String> {
     use std::io::{Read as _, Seek as _, SeekFrom};
     let mut file = regular_file::open(&dir.join(OUTPUT_LOG))?;

@@ -1,5 +1,5 @@
-//! The clocks of an instance folder: one for people, one that nobody sets and that goes on while the machine sleeps, and one that
-//! nobody sets and that stands still then.
+//! The clocks of an instance folder: the wall clock for people, a clock that continues while the
+//! machine sleeps, and a clock that stands still meanwhile. The last two cannot be set.
 
 use std::ops::Add;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::domain::Timestamp;
 use crate::sys;
 
-/// A moment on a clock that goes on while the machine sleeps, in milliseconds since boot. Means nothing after a reboot.
+/// A moment on a clock that continues while the machine sleeps, in milliseconds since boot. It is
+/// meaningless after a reboot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BootInstant(u64);
@@ -32,7 +33,8 @@ impl Add<Duration> for BootInstant {
     }
 }
 
-/// A moment on a clock that stands still while the machine sleeps, in milliseconds since boot. Means nothing after a reboot.
+/// A moment on a clock that stands still while the machine sleeps, in milliseconds since boot. It
+/// is meaningless after a reboot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MonotonicInstant(u64);
@@ -42,7 +44,7 @@ impl MonotonicInstant {
         Self(in_millis(sys::clock::without_sleep()))
     }
 
-    /// How long ago `earlier` was; zero if it is to come.
+    /// Returns the time since `earlier`; zero if `earlier` is in the future.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -52,7 +54,7 @@ fn in_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Wall-clock time, for records that people read.
+/// Returns the wall-clock time, for records that people read.
 pub fn wall_clock() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))

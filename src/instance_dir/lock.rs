@@ -1,5 +1,6 @@
-//! The lock of an instance folder. The daemon takes it before the spawn and hands the open file to the shim, which keeps it
-//! for life: a held lock is a live shim, or one that is just being started; a free one is no shim, now or ever again.
+//! The lock of an instance folder. The daemon takes it before the spawn and hands the open file to
+//! the shim, which keeps it for life. A held lock means that a shim lives or is just being started.
+//! A free lock means that there is no shim, now or ever again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -20,7 +21,7 @@ impl ShimIdentity {
         Self::of(&processes::read(pid).ok_or(io::ErrorKind::NotFound)?)
     }
 
-    /// Of a process that was seen here.
+    /// Returns the identity of a process that was seen on this host.
     pub fn of(process: &Process) -> io::Result<Self> {
         Ok(Self {
             pid: process.pid,
@@ -30,13 +31,14 @@ impl ShimIdentity {
         })
     }
 
-    /// Whether the process lived in this boot and in this pid namespace, so that its pid can mean it at all.
+    /// Returns whether the process lived in this boot and in this pid namespace, so that its pid
+    /// can refer to it at all.
     pub fn is_of_here(&self) -> bool {
         processes::boot_id().is_ok_and(|id| id == self.boot_id)
             && processes::pid_namespace().is_ok_and(|inode| inode == self.pid_namespace)
     }
 
-    /// Whether the process that has this pid now is the one that was noted.
+    /// Returns whether the process with this pid is still the one that was noted.
     pub fn is_alive(&self) -> bool {
         self.is_of_here()
             && processes::read(self.pid)
@@ -44,7 +46,7 @@ impl ShimIdentity {
     }
 }
 
-/// What a lock tells, with the shim that was noted in it, if one got that far.
+/// The state of a lock, with the shim that was noted in it, if there is a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockState {
     Held(Option<ShimIdentity>),
@@ -52,7 +54,8 @@ pub enum LockState {
 }
 
 impl LockState {
-    /// The shim that holds the lock, if that is certain: a damaged or restored lock may name another process.
+    /// Returns the shim that holds the lock, if that is certain: a damaged or restored lock may
+    /// name another process.
     pub fn live_shim(&self) -> Option<&ShimIdentity> {
         match self {
             Self::Held(noted) => noted.as_ref().filter(|shim| shim.is_alive()),
@@ -73,28 +76,28 @@ pub fn take(dir: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes into the lock who holds it.
+/// Writes the holder's identity into the lock.
 pub fn note(lock: &File, shim: &ShimIdentity) -> io::Result<()> {
     let text = serde_json::to_vec(shim)?;
     lock.write_all_at(&text, 0)
 }
 
-/// Writes who keeps the instance in `dir` over whatever its lock says. Nobody who holds it loses it.
+/// Writes the identity of the shim of `dir` over the content of its lock. A holder keeps the lock.
 pub fn note_anew(dir: &Path, shim: &ShimIdentity) -> io::Result<()> {
     let lock = regular_file::open_or_make(&dir.join(FILE))?;
     lock.set_len(0)?;
     note(&lock, shim)
 }
 
-/// Renames a lock that can't be used, and returns its new path.
+/// Renames an unusable lock, and returns its new path.
 pub fn set_aside(dir: &Path) -> io::Result<PathBuf> {
     super::record::set_aside(&dir.join(FILE))
 }
 
-/// Looks at the lock without disturbing anybody: a missing one is free.
+/// Returns the state of the lock without disturbing other processes. A missing lock is free.
 ///
 /// # Errors
-/// Also if something else than a file is in its place.
+/// Returns an error also if something other than a file is in its place.
 pub fn look(dir: &Path) -> io::Result<LockState> {
     let file = match regular_file::open(&dir.join(FILE)) {
         Ok(file) => file,
@@ -105,14 +108,14 @@ pub fn look(dir: &Path) -> io::Result<LockState> {
         }
         Err(error) => return Err(error),
     };
-    // Shared, so that two who look at the same time don't take one another for a shim.
+    // The lock is shared, so that two concurrent checks do not take each other for a shim.
     let is_free = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => true,
         Err(rustix::io::Errno::WOULDBLOCK) => false,
         Err(error) => return Err(error.into()),
     };
     let mut text = Vec::new();
-    // A longer text is no note of ours.
+    // A longer text is not a note of a shim.
     file.take(MAX_SMALL).read_to_end(&mut text)?;
     let noted = serde_json::from_slice(&text).ok();
     Ok(if is_free { LockState::Free(noted) } else { LockState::Held(noted) })

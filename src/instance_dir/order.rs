@@ -1,5 +1,5 @@
-//! What the daemon tells a shim to run. It travels in a file without a name (on Linux in memory), because it
-//! contains secrets.
+//! The order that the daemon gives to a shim. It travels in a file without a name (on Linux in
+//! memory), because it contains secrets.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::clock::BootInstant;
 use crate::domain::RunAs;
 
-/// First argument of a process that is a shim; the second is its instance folder.
+/// The first argument of a shim's process; the second is its instance folder.
 pub const SHIM_ARGUMENT: &str = "shim";
 
-/// Descriptors that a shim finds open at its start, beside 1 and 2.
+/// The descriptors that a shim finds open at its start, beside 1 and 2.
 pub mod fd {
     use std::os::fd::RawFd;
 
@@ -25,19 +25,19 @@ pub mod fd {
     pub const PROMPT: RawFd = 4;
 }
 
-/// The control group of one agent: to be made, and left empty.
+/// The control group of one agent. The shim makes it, and leaves it empty at its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupOrder {
     pub dir: PathBuf,
-    /// In bytes.
+    /// The limit of memory, in bytes.
     pub memory_max: Option<u64>,
     pub pids_max: Option<u64>,
 }
 
-/// One agent to run. Deliberately without `Debug`: most of it is secret.
+/// The order to run one agent. It deliberately has no `Debug`: most of it is secret.
 #[derive(Serialize, Deserialize)]
 pub struct Order<'a> {
-    /// Absolute path.
+    /// The absolute path of the program.
     #[serde(borrow)]
     pub program: Cow<'a, Path>,
     #[serde(borrow)]
@@ -50,20 +50,21 @@ pub struct Order<'a> {
     #[serde(borrow)]
     pub redact: Vec<Cow<'a, str>>,
     pub has_prompt: bool,
-    /// Whose process the agent becomes; the keeper's own user's without it.
+    /// The user of the agent's process; `None` for the keeper's own user.
     pub run_as: Option<RunAs>,
-    /// Where its tree lives, apart from its keeper.
+    /// The control group of the agent's tree, apart from its keeper.
     pub cgroup: Option<CgroupOrder>,
     /// The soft limit of open files that the daemon was started with; it may have raised its own.
     pub descriptors: Option<u64>,
-    /// Not executed from then on, and ended then unless marked as authenticated.
+    /// The agent is not executed after this time. It is ended at this time unless it was marked as
+    /// authenticated.
     pub fuse_boottime_ms: BootInstant,
-    /// From TERM to KILL where the request to stop doesn't say.
+    /// The time from TERM to KILL for stop requests that name none.
     pub stop_timeout: Duration,
-    /// How long what the agent left behind has between TERM and KILL.
+    /// The time from TERM to KILL for processes that the agent left behind.
     pub leak_grace: Duration,
-    /// Largest `output.log`, in bytes.
+    /// The largest size of `output.log`, in bytes.
     pub max_file: u64,
-    /// Number of output files, the current one included; at least 1.
+    /// The number of output files, including the current one; at least 1.
     pub files: u32,
 }

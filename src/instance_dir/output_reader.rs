@@ -1,5 +1,5 @@
-//! Reads the output of an instance from the oldest file to the newest, and along as it grows and is rotated. Who calls it knows
-//! when there is more.
+//! Reads the output of an instance from the oldest file to the newest, while it grows and is
+//! rotated. The caller knows when there is more.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -11,31 +11,31 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use super::{OUTPUT_LOG, rotated_log};
 use crate::sys::regular_file;
 
-/// How far somebody has read.
+/// A position in the output of an instance.
 #[derive(Debug)]
 pub struct OutputReader {
-    /// Also when it is moved to the ended ones.
+    /// The folder; it stays valid when it moves to the ended ones.
     folder: File,
-    /// Files to be read yet, the next one last.
+    /// Files that are still to be read; the next one is the last.
     files: Vec<File>,
     current: Option<File>,
 }
 
 impl OutputReader {
-    /// At the beginning of what is kept.
+    /// Starts at the beginning of the kept output.
     ///
     /// # Errors
-    /// When there is no folder `dir`, or no way into it.
+    /// Returns an error if there is no folder `dir`, or if it cannot be opened.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = openat(CWD, dir, flags, Mode::empty())?.into();
         Ok(Self { folder, files: Vec::new(), current: None })
     }
 
-    /// Fills `chunk` with what comes next; 0 where there is no more at present.
+    /// Fills `chunk` with the next output. Returns 0 if there is no more at present.
     ///
     /// # Errors
-    /// When a file can't be read.
+    /// Returns an error if a file cannot be read.
     pub fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(file) = &mut self.current {
@@ -48,17 +48,18 @@ impl OutputReader {
                 self.current = Some(file);
                 continue;
             }
-            // The end of the current one may have been written just before the newer one came.
+            // The end of the current file may have been written just before the newer file was
+            // made.
             if !self.open_newer()? {
                 return Ok(0);
             }
         }
     }
 
-    /// Opens what is newer than the current file; `false` if nothing is.
+    /// Opens the files that are newer than the current one; `false` if there are none.
     ///
-    /// From the newest to the oldest: a rotation meanwhile moves files on before us, so that we may meet one twice but miss
-    /// none.
+    /// The order is from the newest to the oldest: a rotation moves files in the same direction, so
+    /// a file may be found twice but none is missed.
     fn open_newer(&mut self) -> io::Result<bool> {
         let current = self.current.as_ref().map(inode).transpose()?;
         let mut last = None;
@@ -85,7 +86,8 @@ impl OutputReader {
         Ok(!self.files.is_empty())
     }
 
-    /// The newest file, or the nth older one. What is no regular file counts as missing.
+    /// Opens the newest file (0), or the nth older one. An entry that is not a regular file counts
+    /// as missing.
     fn open_nth(&self, n: u32) -> io::Result<Option<File>> {
         let name = if n == 0 { PathBuf::from(OUTPUT_LOG) } else { rotated_log(Path::new(""), n) };
         match regular_file::open_at(&self.folder, &name) {

@@ -1,5 +1,5 @@
-//! The JSON files of an instance folder. Each has a `version`; each is replaced as a whole, so that a reader sees the old
-//! one or the new one.
+//! The JSON files of an instance folder. Each has a `version`. Each is replaced as a whole, so that
+//! a reader sees the old one or the new one.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,36 +17,37 @@ use crate::domain::{InstanceKey, LaunchId, Timestamp};
 use crate::sys;
 use crate::sys::regular_file;
 
-/// The version this program writes, and the newest it reads.
+/// The version that this program writes, and the newest that it reads.
 const VERSION: u32 = 1;
-/// Space reserved for each record that must not be lost to a full disk, in bytes.
+/// The space reserved for each record that must not be lost to a full disk, in bytes.
 const RESERVED: u64 = 4096;
-/// Longest text kept of a failed start, in characters, so that the record fits into what is reserved.
+/// The longest text that is kept of a failed start, in characters, so that the record fits into the
+/// reserved space.
 const MAX_FAILURE_TEXT: usize = 500;
 
-/// A kind of file.
+/// A kind of record file.
 pub trait Record: Serialize + DeserializeOwned {
     const FILE: &'static str;
 
-    /// Name of the file that is written first, and then renamed.
+    /// Returns the name of the file that is written first, and then renamed.
     fn draft(&self) -> &'static str;
 }
 
-/// `spec.json`: what is to run, without values that could be secret.
+/// `spec.json`: the program to run, without values that could be secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     pub launch_id: LaunchId,
     #[serde(flatten)]
     pub key: InstanceKey,
     pub program: PathBuf,
-    /// Names only.
+    /// The names of the variables, without values.
     pub environment: Vec<String>,
     pub working_directory: PathBuf,
     pub fuse_boottime_ms: BootInstant,
-    /// The folder of its files, where that isn't in this one.
+    /// The folder of its files, if that is not in this folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<PathBuf>,
-    /// The control group of its tree, where it has one.
+    /// The control group of its tree, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
     pub created_at: Timestamp,
@@ -63,12 +64,13 @@ impl Record for Spec {
 /// `started.json`: the agent's process exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
-    /// Also the id of its process group.
+    /// The pid, which is also the id of its process group.
     pub pid: i32,
-    /// Start time of that process in clock ticks since boot: with the pid, and until the next boot, its identity.
+    /// The start time of that process in clock ticks since boot. Together with the pid it
+    /// identifies the process until the next boot.
     pub start_ticks: u64,
     pub started_at: Timestamp,
-    /// The same moment on the clock that runs are measured by.
+    /// The same moment on the clock by which runs are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_monotonic_ms: Option<MonotonicInstant>,
 }
@@ -85,7 +87,7 @@ impl Record for Started {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
     pub reason: StopReason,
-    /// From TERM to KILL.
+    /// The time from TERM to KILL.
     pub timeout_ms: u64,
 }
 
@@ -115,7 +117,7 @@ impl Record for Condition {
     }
 }
 
-/// How far the end has come.
+/// The stage of the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitState {
@@ -125,7 +127,7 @@ pub enum ExitState {
     Ended,
 }
 
-/// `exit.json`: how the agent went.
+/// `exit.json`: the end of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     pub state: ExitState,
@@ -134,32 +136,34 @@ pub struct Exit {
     pub pid: Option<i32>,
     #[serde(default)]
     pub started_at: Option<Timestamp>,
-    /// When the leader was gone, or the start had failed.
+    /// The time when the leader was gone, or when the start failed.
     pub exited_at: Timestamp,
-    /// When the tree was empty.
+    /// The time when the tree was empty.
     #[serde(default)]
     pub ended_at: Option<Timestamp>,
-    /// Why it was stopped, if it was.
+    /// The reason for which it was stopped, if it was.
     #[serde(default)]
     pub stop: Option<StopReason>,
-    /// Processes that lived on when the leader was gone.
+    /// The number of processes that outlived the leader.
     #[serde(default)]
     pub n_leaked: u32,
     #[serde(default)]
     pub has_dumped_core: bool,
-    /// Killed, but not by its keeper: by the kernel, for want of memory, or by somebody's hand.
+    /// It was killed, but not by its keeper: by the kernel, for want of memory, or by another
+    /// process.
     #[serde(default)]
     pub was_killed_by_others: bool,
-    /// Processes of its tree that the kernel killed for want of memory; counted where its control group limits memory.
+    /// The number of processes of its tree that the kernel killed for want of memory; counted if
+    /// its control group limits memory.
     #[serde(default)]
     pub n_oom_kills: u32,
-    /// Output lines that could not be written.
+    /// The number of output lines that could not be written.
     #[serde(default)]
     pub n_dropped_lines: u64,
 }
 
 impl Exit {
-    /// The record of an agent that never ran.
+    /// Makes the record of an agent that never ran.
     pub fn without_agent(end: ProcessEnd, at: Timestamp) -> Self {
         let end = match end {
             ProcessEnd::StartFailed(text) => {
@@ -185,7 +189,7 @@ impl Exit {
 }
 
 impl Exit {
-    /// What is worth a word beside the exit status.
+    /// Returns the facts that deserve mention beside the exit status.
     pub fn hints(&self) -> Vec<ExitHint> {
         let hints = [
             (self.n_oom_kills > 0, ExitHint::OutOfMemory),
@@ -212,7 +216,7 @@ const STOP_DRAFT: &str = ".stop.json";
 const EXITED_DRAFT: &str = ".exited.json";
 const ENDED_DRAFT: &str = ".ended.json";
 
-/// Why a file of an instance folder can't be used.
+/// The reason why a file of an instance folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     #[error("could not read `{}`", .path.display())]
@@ -224,7 +228,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Returns whether reading the file again later can't help: what is there is no usable record.
+    /// Returns whether reading the file again later cannot help, because it is not a usable record.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Read { source, .. } => regular_file::is_lasting(source),
@@ -245,7 +249,7 @@ struct Versioned<'a, T> {
     record: &'a T,
 }
 
-/// The record of this kind in `dir`; `None` where none was written yet.
+/// Reads the record of this kind in `dir`; `None` if none was written yet.
 pub fn read<T: Record>(dir: &Path) -> Result<Option<T>, RecordError> {
     let path = dir.join(T::FILE);
     let text = match regular_file::read_small(&path) {
@@ -268,7 +272,7 @@ pub fn write<T: Record>(dir: &Path, record: &T) -> io::Result<()> {
     let draft = write_draft(dir, record)?;
     let path = dir.join(T::FILE);
     match std::fs::rename(&draft, &path) {
-        // A file takes the place of anything but a folder.
+        // A rename replaces anything but a folder.
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
             set_aside(&path)?;
             std::fs::rename(draft, path)
@@ -293,14 +297,15 @@ fn write_draft<T: Record>(dir: &Path, record: &T) -> io::Result<PathBuf> {
     let draft = dir.join(record.draft());
     let mut file = open_draft(&draft)?;
     file.write_all(&text)?;
-    // A draft that an earlier writer left behind may be longer. Truncating first would give back the reserved space.
+    // A draft that an earlier writer left behind may be longer. Truncating first would give back
+    // the reserved space.
     file.set_len(text.len() as u64)?;
     Ok(draft)
 }
 
 fn open_draft(path: &Path) -> io::Result<File> {
     match regular_file::open_or_make(path) {
-        // Something that was put in its place.
+        // Another entry was put in its place.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             set_aside(path)?;
             regular_file::open_or_make(path)
@@ -309,8 +314,8 @@ fn open_draft(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reserves space for the records that must be written whatever happens, so that a full disk loses no exit and keeps no stop
-/// from its reason.
+/// Reserves space for the records that must always be written, so that a full disk loses no exit
+/// and no reason of a stop.
 pub fn reserve(dir: &Path) -> io::Result<()> {
     for name in [STARTED_DRAFT, STOP_DRAFT, EXITED_DRAFT, ENDED_DRAFT] {
         sys::files::reserve(&open_draft(&dir.join(name))?, RESERVED)?;
@@ -318,7 +323,7 @@ pub fn reserve(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames a file that can't be used to `<name>.corrupt-<time>` and returns its new path.
+/// Renames an unusable file to `<name>.corrupt-<time>` and returns its new path.
 pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".corrupt-{}", wall_clock().as_millis()));
@@ -349,7 +354,8 @@ mod tests {
         assert_eq!(read::<Exit>(dir.path()).unwrap(), Some(exit));
     }
 
-    /// What is told of an end with so many kills for want of memory, by who killed it, and whether it dumped core.
+    /// Checks the hints for an end with so many kills for want of memory, with its killer, and with
+    /// or without a core dump.
     #[track_caller]
     fn check_hints(
         n_oom_kills: u32,
@@ -368,9 +374,9 @@ mod tests {
         check_hints(0, false, false, &[]);
         check_hints(0, true, false, &[KilledFromOutside]);
         check_hints(0, false, true, &[CoreDumped]);
-        // The kernel is nobody from outside.
+        // The kernel does not count as an outside killer.
         check_hints(1, true, false, &[OutOfMemory]);
-        // Of a tool of its tree, without which it ended by itself.
+        // The kernel killed a tool of its tree; the leader ended by itself.
         check_hints(3, false, true, &[OutOfMemory, CoreDumped]);
     }
 
