@@ -1,11 +1,12 @@
-//! What the program asks of its operating system where Linux and macOS answer differently: processes and their ends, orphans,
-//! clocks, folders, the other end of a socket, the birth of keepers and agents.
+//! The parts of the operating system in which Linux and macOS differ: processes and their ends,
+//! orphans, clocks, folders, the other end of a socket, the start of keepers and agents.
 //!
-//! One interface, two files for each concern: `sys/linux` and `sys/macos` have the same modules with the same public names.
-//! What is the same on both is in a file of its own here (`regular_file`).
-//! Which of them is meant is chosen here, so that no caller has a `cfg`, but for one constant of a library that not every system
-//! has (`mcp::lines`). What macOS can't do, its file says, and docs/macos.md what follows from it. Decides nothing; knows no folders
-//! of instances and no runtime.
+//! There is one interface, and two files for each concern: `sys/linux` and `sys/macos` have the
+//! same modules with the same public names. Code that is the same on both is in files of this
+//! folder, such as `regular_file`. The system is chosen here, so that no caller has a `cfg`, except
+//! for one constant of a library that not every system has (`mcp::lines`). The macOS files name the
+//! features that macOS lacks, and docs/macos.md the consequences. This module makes no decisions,
+//! and knows no instance folders and no runtime.
 
 #[cfg(any(target_os = "macos", test))]
 mod lineage;

@@ -1,18 +1,20 @@
-//! Who forked whom, where a process that has lost its parent shows that no more.
+//! Finds the process that forked another one, on systems where a process without its parent does
+//! not show that.
 
 use std::collections::BTreeSet;
 
 use super::process::Process;
 
-/// Where a process comes from, in numbers that no boot gives twice.
+/// The origin of a process, in numbers that are unique within a boot.
 #[derive(Clone, Copy)]
 pub struct Birth {
     pub own: u64,
-    /// That of the process that forked it, whoever its parent is now.
+    /// The number of the process that forked it, independent of its present parent.
     pub parents: u64,
 }
 
-/// Takes all out of `births` that somebody of `lineage` forked, and adds them to it; a process may be in `births` and known already.
+/// Removes from `births` all processes that a member of `lineage` forked, adds them to `lineage`
+/// and returns them. A process may be in `births` and in `lineage` already.
 pub fn forked_by(lineage: &mut BTreeSet<u64>, mut births: Vec<(Process, Birth)>) -> Vec<Process> {
     let mut found = Vec::new();
     loop {
@@ -49,13 +51,13 @@ mod tests {
             };
             (process, Birth { own, parents })
         };
-        // 12 forked 13, which forked 14; 12 itself is gone. 21 is somebody else's.
+        // 12 forked 13, which forked 14; 12 itself is gone. 21 belongs to another tree.
         let mut lineage = BTreeSet::from([11, 12]);
         let found =
             forked_by(&mut lineage, vec![born(14, 13), born(21, 20), born(13, 12), born(11, 5)]);
         assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [13, 14]);
         assert_eq!(lineage, BTreeSet::from([11, 12, 13, 14]));
-        // What the gone one forked before is known at the next look, too.
+        // Children of a process that is gone are found by a later search, too.
         assert!(forked_by(&mut lineage, vec![born(15, 14)]).len() == 1 && lineage.contains(&15));
     }
 }

@@ -1,4 +1,4 @@
-//! How Linux does it.
+//! The implementation for Linux.
 
 pub mod beneath;
 pub mod birth;

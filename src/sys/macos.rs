@@ -1,4 +1,5 @@
-//! How macOS does it, by kqueue, libproc and sysctl. Built and linked by `.ci/check-macos`, and never run so far.
+//! The implementation for macOS, by kqueue, libproc and sysctl. `.ci/check-macos` builds and links
+//! it; it has never been run so far.
 
 pub mod beneath;
 pub mod birth;

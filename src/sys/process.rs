@@ -1,18 +1,18 @@
-//! What a process is to this program, and a tree of them: the same wherever it was read.
+//! A process and a tree of processes, in the same form on all systems.
 
 use rustix::process::Signal;
 
 use super::processes;
 
-/// One process at the moment of looking.
+/// One process at the moment of reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     pub pid: i32,
     pub parent: i32,
     pub group: i32,
     pub session: i32,
-    /// Start time, in clock ticks since boot on Linux and in microseconds since 1970 on macOS: with the pid, and until the next
-    /// boot, its identity.
+    /// The start time, in clock ticks since boot on Linux and in microseconds since 1970 on macOS.
+    /// Together with the pid it identifies the process until the next boot.
     pub start_ticks: u64,
     /// Dead, and not yet reaped by its parent.
     pub is_zombie: bool,
@@ -21,13 +21,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// Sends `signal` to this very process; `false` if it is gone, also when its pid is somebody else's by now.
+    /// Sends `signal` to this very process; `false` if it is gone, also if another process has its
+    /// pid by now.
     pub fn send(&self, signal: Signal) -> bool {
         processes::send(self, signal)
     }
 }
 
-/// The processes below `root` in `all`, children before grandchildren.
+/// Returns the processes below `root` in `all`, children before grandchildren.
 pub fn descendants(all: &[Process], root: i32) -> Vec<Process> {
     let mut found: Vec<Process> = Vec::new();
     let mut parent = Some(root);
@@ -40,7 +41,7 @@ pub fn descendants(all: &[Process], root: i32) -> Vec<Process> {
     found
 }
 
-/// `roots` and everything below them, without zombies, each once.
+/// Returns `roots` and all processes below them, without zombies, each once.
 pub fn with_descendants(all: &[Process], roots: &[Process]) -> Vec<Process> {
     let below = roots.iter().flat_map(|root| descendants(all, root.pid));
     let mut found: Vec<Process> =

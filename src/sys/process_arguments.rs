@@ -1,12 +1,14 @@
-//! What `sysctl(KERN_PROCARGS2)` tells of a process on macOS, taken apart: its arguments and its environment.
+//! Parses the answer of `sysctl(KERN_PROCARGS2)` about a process on macOS: its arguments and its
+//! environment.
 
-/// As they stand in memory, without the zeros at their ends.
+/// The strings as they are in memory, without the zeros at their ends.
 type Strings<'a> = Vec<&'a [u8]>;
 
-/// Cuts `block` in two: the arguments, and the environment, `NAME=value` each. `None` where it isn't what it should be.
+/// Splits `block` into the arguments and the environment, `NAME=value` each. Returns `None` if the
+/// block is malformed.
 ///
-/// The number of arguments comes first, as the machine has it in memory, then the path that was executed, filled up with zeros,
-/// then the arguments and the environment, each with a zero at its end.
+/// The number of arguments comes first, in the machine's byte order. Then come the executed path,
+/// padded with zeros, the arguments and the environment, each with a zero at its end.
 pub fn split(block: &[u8]) -> Option<(Strings<'_>, Strings<'_>)> {
     let (n_arguments, rest) = block.split_first_chunk()?;
     let n_arguments = usize::try_from(i32::from_ne_bytes(*n_arguments)).ok()?;
@@ -15,7 +17,7 @@ pub fn split(block: &[u8]) -> Option<(Strings<'_>, Strings<'_>)> {
     let first = strings.iter().position(|&byte| byte != 0).unwrap_or(strings.len());
     let mut strings = strings[first..].split(|&byte| byte == 0);
     let arguments: Vec<_> = strings.by_ref().take(n_arguments).collect();
-    // Behind the environment come other strings, for the loader, after an empty one.
+    // After the environment and an empty string come other strings, for the loader.
     let environment = strings.take_while(|entry| !entry.is_empty()).collect();
     (arguments.len() == n_arguments).then_some((arguments, environment))
 }

@@ -1,8 +1,8 @@
-//! Opens small files in folders that other processes may change. A directory, a pipe, a device, a link or a huge file in the place of
-//! a record neither blocks the caller nor fills its memory.
+//! Opens small files in folders that other processes may change. A directory, a pipe, a device, a
+//! link or a huge file in the place of a record neither blocks the caller nor fills its memory.
 //!
-//! The same on both systems. Blocking, as far as a disk is slow. Used by everything that reads or writes small files below the state
-//! directory.
+//! The code is the same on both systems. It blocks as long as the disk is slow. All code that reads
+//! or writes small files below the state directory uses it.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,10 +12,10 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
-/// Largest small file, in bytes.
+/// The largest size of a small file, in bytes.
 pub const MAX_SMALL: u64 = 64 * 1024;
 
-/// Why a file can't be used, also not later.
+/// The reason why a file cannot be used, now or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Unusable {
     #[error("it is {0}, not a regular file; move it away")]
@@ -33,15 +33,15 @@ impl From<Unusable> for io::Error {
 /// Opens a regular file for reading.
 ///
 /// # Errors
-/// Also if something else has this path; see [`is_lasting`].
+/// Returns an error also if something else has this path; see [`is_lasting`].
 pub fn open(path: &Path) -> io::Result<File> {
     open_at(CWD, path)
 }
 
-/// As [`open`], with a path that starts at `folder`.
+/// Opens a regular file for reading like [`open`], with a path that starts at `folder`.
 ///
 /// # Errors
-/// As [`open`].
+/// Returns the errors of [`open`].
 pub fn open_at(folder: impl AsFd, path: &Path) -> io::Result<File> {
     open_with(folder, path, OFlags::RDONLY)
 }
@@ -49,7 +49,7 @@ pub fn open_at(folder: impl AsFd, path: &Path) -> io::Result<File> {
 /// Opens a regular file for writing without changing it; makes a private one if there is none.
 ///
 /// # Errors
-/// As [`open`].
+/// Returns the errors of [`open`].
 pub fn open_or_make(path: &Path) -> io::Result<File> {
     open_with(CWD, path, OFlags::RDWR | OFlags::CREATE)
 }
@@ -57,7 +57,7 @@ pub fn open_or_make(path: &Path) -> io::Result<File> {
 /// Opens a regular file to add to its end; makes a private one if there is none.
 ///
 /// # Errors
-/// As [`open`].
+/// Returns the errors of [`open`].
 pub fn open_to_append(path: &Path) -> io::Result<File> {
     open_with(CWD, path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
 }
@@ -65,7 +65,7 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
 /// Makes a private, empty file. A file or link of this name is removed first.
 ///
 /// # Errors
-/// Also if a directory has this name.
+/// Returns an error also if a directory has this name.
 pub fn make_anew(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -74,10 +74,10 @@ pub fn make_anew(path: &Path) -> io::Result<File> {
     open_with(CWD, path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
 }
 
-/// The content of a regular file of at most [`MAX_SMALL`] bytes.
+/// Returns the content of a regular file of at most [`MAX_SMALL`] bytes.
 ///
 /// # Errors
-/// As [`open`], and if the file is larger.
+/// Returns the errors of [`open`], and an error if the file is larger.
 pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     open(path)?.take(MAX_SMALL + 1).read_to_end(&mut content)?;
@@ -87,16 +87,17 @@ pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// As [`read_small`], as text.
+/// Reads a file like [`read_small`], as text.
 ///
 /// # Errors
-/// As [`read_small`], and if it is not UTF-8.
+/// Returns the errors of [`read_small`], and an error if the file is not UTF-8.
 pub fn read_small_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read_small(path)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Returns whether trying again later can't help: `false` if memory or descriptors ran out, the disk failed, or a signal came.
+/// Returns whether trying again later cannot help: `false` if memory or descriptors ran out, the
+/// disk failed, or a signal came.
 pub fn is_lasting(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let passes = |errno| {
@@ -105,9 +106,11 @@ pub fn is_lasting(error: &io::Error) -> bool {
     !errno.is_some_and(passes)
 }
 
-/// Opens without blocking and without following a link in the last component, and looks at what was opened.
+/// Opens without blocking and without following a link in the last component, and checks the type
+/// of the opened file.
 fn open_with(folder: impl AsFd, path: &Path, access: OFlags) -> io::Result<File> {
-    // Non-blocking: a pipe would wait for its other end, and a lease for its holder.
+    // The flag is non-blocking: otherwise a pipe would wait for its other end, and a lease for its
+    // holder.
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match openat(folder, path, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => File::from(file),

@@ -1,4 +1,5 @@
-//! Opens a folder by an absolute path one component at a time, so that no link leads elsewhere: for systems that can't do it at once.
+//! Opens a folder by an absolute path one component at a time, so that no link leads elsewhere. It
+//! is for systems that cannot do this in one call.
 
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};

@@ -1,4 +1,5 @@
-//! What keepers and agents begin with: sessions, descriptors, users, signals, and what keeps others out of their memory.
+//! The initial state of keepers and agents: sessions, descriptors, users, signals, and the
+//! protection of their memory.
 
 use std::ffi::CString;
 use std::io;
@@ -7,44 +8,49 @@ use std::os::fd::RawFd;
 use nix::libc;
 use rustix::process::{DumpableBehavior, Signal};
 
-/// For `posix_spawn`: a keeper has a session of its own.
+/// Flags for `posix_spawn`: a keeper has a session of its own.
 pub const SPAWN_FLAGS: libc::c_int = libc::POSIX_SPAWN_SETSID as libc::c_int;
-/// What a keeper is called in its arguments.
+/// The name of a keeper in its arguments.
 pub const KEEPERS_ARGUMENT: &str = "agent-coordinator";
 
-/// Added to the agent's badness, so that for want of memory it goes before its keeper and the daemon.
+/// Added to the agent's badness, so that the kernel kills it before its keeper and the daemon if
+/// memory runs out.
 const OOM_SCORE: i32 = 300;
 const HIGHEST_SIGNAL: libc::c_int = 64;
 /// The kernel's `struct sigaction` on 64-bit Linux: handler, flags, restorer (on some), mask.
 static DEFAULT_ACTION: [u64; 4] = [0; 4];
 
-/// The name by which others know this process.
+/// Sets the name by which other processes know this process.
 pub fn take_name(name: &str) -> io::Result<()> {
     Ok(rustix::thread::set_name(&CString::new(name)?)?)
 }
 
-/// Closes `/proc/<pid>/environ`, `mem` and `fd` to processes of the same user: to agents.
+/// Protects `/proc/<pid>/environ`, `mem` and `fd` from processes of the same user, which agents
+/// are.
 pub fn hide_memory() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Closes all descriptors from `first` on, whatever the daemon itself was started with.
+/// Closes all descriptors from `first` on, independent of those that the daemon was started with.
 pub fn close_from(first: RawFd) -> io::Result<()> {
     // SAFETY: changes descriptors only; the caller uses none of these yet.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// This process dies with its parent, or more exactly with the thread that forked it.
+/// Makes this process die with its parent, or more exactly with the thread that forked it.
 ///
-/// From here to [`default_signals`], all is for a child between fork and exec: system calls, no allocation and no lock.
+/// All functions from here to [`default_signals`] are for a child between fork and exec: system
+/// calls, no allocation and no lock.
 pub fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Becomes another user for good: groups while it is still allowed, the user last.
+/// Becomes another user for good: the groups come first, while they may still be set, and the user
+/// last.
 pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
-    // SAFETY: system calls on numbers, and on a list that lives through them. The child has one thread.
+    // SAFETY: system calls on numbers, and on a list that lives through them. The child has one
+    // thread.
     unsafe {
         for result in [
             libc::setgroups(groups.len(), groups.as_ptr()),
@@ -59,11 +65,14 @@ pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// An ignored signal stays ignored through an exec, and the daemon may have been started with some.
+/// Resets all signals. An ignored signal stays ignored through an exec, and the daemon may have
+/// been started with some.
 pub fn default_signals() {
     for signal in 1..=HIGHEST_SIGNAL {
-        // Not by the C library, which hides two signals of its own from us and ignores them in what it spawns.
-        // SAFETY: all zeros are the default disposition without flags or mask; for KILL and STOP it fails without effect.
+        // The C library is not used: it hides two signals of its own, and ignores them in the
+        // processes that it spawns.
+        // SAFETY: all zeros are the default disposition without flags or mask; for KILL and STOP it
+        // fails without effect.
         unsafe {
             let nothing = std::ptr::null_mut::<u64>();
             libc::syscall(
@@ -77,7 +86,7 @@ pub fn default_signals() {
     }
 }
 
-/// For want of memory, the process goes before its keeper and the daemon.
+/// Makes the kernel kill the process before its keeper and the daemon if memory runs out.
 pub fn go_first(pid: i32) -> io::Result<()> {
     let path = format!("/proc/{pid}/oom_score_adj");
     let score: i32 = std::fs::read_to_string(&path)?.trim().parse().unwrap_or(0);

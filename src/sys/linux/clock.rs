@@ -1,15 +1,15 @@
-//! Clocks that nobody sets.
+//! Clocks that cannot be set.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Since boot, with the time that the machine slept.
+/// Returns the time since boot, including the time that the machine slept.
 pub fn with_sleep() -> Duration {
     since_boot(ClockId::Boottime)
 }
 
-/// Since boot, without the time that the machine slept.
+/// Returns the time since boot, without the time that the machine slept.
 pub fn without_sleep() -> Duration {
     since_boot(ClockId::Monotonic)
 }

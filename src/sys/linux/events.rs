@@ -1,4 +1,5 @@
-//! What a keeper waits for beside its agent's output: signals and a deadline, each by a descriptor.
+//! The events that a keeper waits for beside its agent's output: signals and a deadline, each by a
+//! descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +15,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// From now on, `signals` are taken here; also those that came since they were blocked.
+    /// Receives `signals` from now on, including those that came since they were blocked.
     pub fn listen(signals: &[Signal]) -> io::Result<Self> {
         let mut wanted = SigSet::empty();
         for signal in signals {
@@ -30,9 +31,10 @@ impl Events {
         })
     }
 
-    /// The deadline, in milliseconds on the clock that goes on while the machine sleeps; none takes back the last one.
+    /// Sets the deadline, in milliseconds on the clock that continues while the machine sleeps.
+    /// `None` removes the last one.
     pub fn wake_at(&self, deadline: Option<u64>) {
-        // All zeros disarm it.
+        // All zeros disarm the timer.
         let at = deadline.map_or(0, |at| i64::try_from(at).unwrap_or(i64::MAX));
         let once = Itimerspec {
             it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
@@ -41,12 +43,13 @@ impl Events {
         let _ = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once);
     }
 
-    /// What is readable when there is something to take, or the deadline is over.
+    /// Returns the descriptors that are readable when there is a signal to take, or the deadline is
+    /// over.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [self.signals.as_fd(), self.timer.as_fd()].into_iter()
     }
 
-    /// A signal that came; `None` when all are taken, or for one that nobody listens to.
+    /// Takes a signal that came; `None` when all are taken, or for an unknown signal.
     pub fn take_signal(&mut self) -> Option<Signal> {
         let signal = self.signals.read_signal().ok()??;
         Signal::try_from(signal.ssi_signo.cast_signed()).ok()

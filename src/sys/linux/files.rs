@@ -1,4 +1,4 @@
-//! Files without a name, and space that nobody else gets.
+//! Files without a name, and reserved space.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
@@ -8,7 +8,8 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
-/// A file in memory, to be read from its start, that nobody can change any more. Nothing is made in the folder.
+/// Makes a file in memory that is read from its start and cannot be changed any more. Nothing is
+/// made in the folder.
 pub fn unnamed(_folder: &Path, name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(fd);
@@ -24,7 +25,7 @@ pub fn unnamed(_folder: &Path, name: &str, content: &[u8]) -> io::Result<OwnedFd
 /// Reserves `length` bytes for an empty file, which stays empty.
 pub fn reserve(file: &File, length: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, length) {
-        // Not every file system can reserve; there, the file is as safe as any other.
+        // Not every file system can reserve space. The file is then as safe as any other.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(error) => Err(error.into()),
     }

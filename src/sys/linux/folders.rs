@@ -1,4 +1,4 @@
-//! News of folders, by inotify.
+//! Watches folders, by inotify.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-/// Which folder an event is about.
+/// The watched folder that an event is about.
 pub type WatchId = WatchDescriptor;
 
-/// Folders that are watched. Its descriptor is readable when there is news.
+/// A set of watched folders. Its descriptor is readable when there is news.
 pub struct Watcher(Inotify);
 
 impl Watcher {
@@ -17,19 +17,20 @@ impl Watcher {
         Ok(Self(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?))
     }
 
-    /// Files of `dir` are replaced by renaming.
+    /// Watches `dir` for files that are replaced by renaming.
     pub fn watch_records(&self, dir: &Path) -> io::Result<WatchId> {
         self.watch(dir, AddWatchFlags::IN_MOVED_TO)
     }
 
-    /// Files of `dir` grow, come, are replaced, or the folder itself goes.
+    /// Watches `dir` for files that grow, appear or are replaced, and for the end of the folder
+    /// itself.
     pub fn watch_all(&self, dir: &Path) -> io::Result<WatchId> {
         let content =
             AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         self.watch(dir, content | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_DELETE_SELF)
     }
 
-    /// Files of `dir` were written, come, are replaced or go.
+    /// Watches `dir` for files that were written, appear, are replaced or disappear.
     pub fn watch_files(&self, dir: &Path) -> io::Result<WatchId> {
         let whole = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO;
         self.watch(dir, whole | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE)
@@ -39,15 +40,16 @@ impl Watcher {
         Ok(self.0.add_watch(dir, flags | AddWatchFlags::IN_ONLYDIR)?)
     }
 
-    /// A folder that is gone is not watched any more in any case.
+    /// Stops watching a folder. A folder that is gone is no longer watched in any case.
     pub fn unwatch(&self, id: WatchId) {
         let _ = self.0.rm_watch(id);
     }
 
-    /// The folders that there is news of, each as often as there is some; `None` among them: anything may have happened anywhere.
+    /// Returns the folders with news, one entry per event. An entry `None` means that any folder
+    /// may have changed.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no news.
+    /// Returns `WouldBlock` if there is no news.
     pub fn news(&self) -> io::Result<Vec<Option<WatchId>>> {
         let events = self.0.read_events()?;
         let has_place = |mask: AddWatchFlags| !mask.contains(AddWatchFlags::IN_Q_OVERFLOW);

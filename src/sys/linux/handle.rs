@@ -1,25 +1,25 @@
-//! Hold of one process, and never of another one that gets its pid later: a pidfd.
+//! A handle of one process, and never of another one that gets its pid later: a pidfd.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use nix::libc;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// A process. Its descriptor is readable once that is dead.
+/// A process. Its descriptor is readable once the process is dead.
 pub struct Handle(OwnedFd);
 
 impl Handle {
-    /// The process that has this pid now; `None` if there is none, or no descriptor for it.
+    /// Opens the process that has this pid now; `None` if there is none, or no descriptor for it.
     pub fn open(pid: Pid) -> Option<Self> {
         rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK).ok().map(Self)
     }
 
-    /// `false` if it is gone.
+    /// Sends `signal`; returns `false` if the process is gone.
     pub fn send(&self, signal: Signal) -> bool {
         rustix::process::pidfd_send_signal(&self.0, signal).is_ok()
     }
 
-    /// How `waitid` is told which process is meant.
+    /// Returns the arguments of `waitid` for this process.
     pub fn wait_id(&self) -> (libc::idtype_t, libc::id_t) {
         (libc::P_PIDFD, self.0.as_raw_fd().cast_unsigned())
     }

@@ -1,6 +1,6 @@
 //! The machine's memory, and how much of it this process takes.
 
-/// What the kernel says can be had without swapping, in bytes.
+/// Returns the memory that the kernel reports as available without swapping, in bytes.
 pub fn free_memory() -> Option<u64> {
     available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
@@ -10,17 +10,19 @@ fn available(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// One heap. A part of it for each thread would be faster where threads fight for it; here it is several times the memory that is in
-/// use, as each part keeps what was freed of it. Before there is a second thread.
+/// Makes the allocator use one heap. A heap for each thread would be faster if threads compete for
+/// it. In this program it would take several times the memory in use, because each heap keeps its
+/// freed memory. Must run before there is a second thread.
 #[cfg(target_env = "gnu")]
 pub fn keep_heap_small() {
     use nix::libc::{M_ARENA_MAX, mallopt};
     const N_HEAPS: i32 = 1;
-    // SAFETY: sets a number of the allocator, before there is a second thread. Where it isn't taken, nothing is lost.
+    // SAFETY: sets a number of the allocator, before there is a second thread. If it is refused,
+    // nothing is lost.
     unsafe { mallopt(M_ARENA_MAX, N_HEAPS) };
 }
 
-/// Other allocators have no such parts.
+/// Does nothing: other allocators have no such heaps.
 #[cfg(not(target_env = "gnu"))]
 pub const fn keep_heap_small() {}
 

@@ -1,4 +1,4 @@
-//! Folders by paths in which no link is followed.
+//! Opens folders by paths in which no link is followed.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -8,14 +8,14 @@ use rustix::io::Errno;
 
 use crate::sys::walk;
 
-/// Opens the folder at an absolute path, to look up and make what is beneath it.
+/// Opens the folder at an absolute path, to look up and create entries beneath it.
 ///
 /// # Errors
 /// `LOOP` if a component is a symbolic link.
 pub fn open_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // A kernel before 5.6, or a sandbox that doesn't know the call.
+        // The kernel is older than 5.6, or a sandbox does not know the call.
         Err(Errno::NOSYS | Errno::PERM) => walk::open_folder(path, OFlags::PATH),
         opened => opened,
     }

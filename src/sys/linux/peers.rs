@@ -14,13 +14,13 @@ use rustix::process::Pid;
 
 use crate::domain::peer::{Executable, Sight};
 
-/// Pid and effective user of whoever connected.
+/// Returns the pid and the effective user of the process that connected.
 pub fn credentials(socket: &impl AsFd) -> io::Result<(i32, u32)> {
     let credentials = getsockopt(socket, PeerCredentials)?;
     Ok((credentials.pid(), credentials.uid()))
 }
 
-/// The name of this process.
+/// Returns the name of this process.
 pub fn own_name() -> Vec<u8> {
     let name = std::fs::read("/proc/self/comm").unwrap_or_default();
     name.strip_suffix(b"\n").unwrap_or(&name).to_vec()
@@ -29,7 +29,8 @@ pub fn own_name() -> Vec<u8> {
 /// Looks at a process, from this process's point of view.
 pub fn look(pid: i32) -> Sight {
     let seen = std::fs::read(format!("/proc/{pid}/stat")).ok().and_then(|stat| parse(&stat));
-    // `/proc` may hide the processes of other users (`hidepid`), and a signal is refused for no other reason.
+    // `/proc` may hide the processes of other users (`hidepid`), and a signal is refused for no
+    // other reason.
     seen.unwrap_or_else(|| match Pid::from_raw(pid).map(rustix::process::test_kill_process) {
         Some(Err(Errno::PERM)) => Sight::OtherUser,
         Some(Err(Errno::SRCH)) => Sight::Gone,
@@ -37,7 +38,7 @@ pub fn look(pid: i32) -> Sight {
     })
 }
 
-/// Tells which program a process executes.
+/// Returns which program a process executes.
 pub fn executable(pid: i32) -> Executable {
     static OWN: LazyLock<Option<(u64, u64)>> = LazyLock::new(|| inode(Path::new("/proc/self/exe")));
     static OWN_PATH: LazyLock<Option<PathBuf>> =
@@ -46,7 +47,7 @@ pub fn executable(pid: i32) -> Executable {
     let Some(its) = inode(&link) else {
         return Executable::Unreadable;
     };
-    // By the path, too: the program may be replaced while a daemon runs.
+    // The path is compared, too: the program may be replaced while a daemon runs.
     let is_ours = *OWN == Some(its) || (OWN_PATH.is_some() && path(&link) == *OWN_PATH);
     if is_ours { Executable::Ours } else { Executable::Other }
 }
@@ -62,7 +63,8 @@ fn path(link: &Path) -> Option<PathBuf> {
     Some(OsString::from_vec(target).into())
 }
 
-/// Reads `pid (name) state ppid …`. The name may hold any bytes, which are not always text; plain numbers follow it.
+/// Parses `pid (name) state ppid …`. The name may contain any bytes, which are not always text;
+/// plain numbers follow it.
 fn parse(stat: &[u8]) -> Option<Sight> {
     let name_from = stat.iter().position(|&byte| byte == b'(')? + 1;
     let name_to = stat.iter().rposition(|&byte| byte == b')')?;
@@ -73,12 +75,14 @@ fn parse(stat: &[u8]) -> Option<Sight> {
     Some(Sight::Seen { start_ticks, name, parent })
 }
 
-/// The process whose session shows what it has lost as an ancestor: none is lost, orphans stay below their keeper.
+/// Returns the process whose session shows the lost ancestors of a process. None are lost here:
+/// orphans stay below their keeper.
 pub const fn session_leader(_pid: i32) -> Option<i32> {
     None
 }
 
-/// Whether only its mark shows that a process is an agent's: its ancestors do.
+/// Returns whether only its mark shows that a process belongs to an agent. Its ancestors show it
+/// here.
 pub const fn is_marked(_pid: i32) -> bool {
     false
 }

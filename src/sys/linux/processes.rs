@@ -1,7 +1,9 @@
-//! Processes as `/proc` shows them: identities for the files of an instance folder, and trees for those who must end one.
+//! Processes as `/proc` shows them: identities for the files of an instance folder, and trees for
+//! callers that must end one.
 //!
-//! Who only wants to know gets `None` for whatever can't be read. Who must know that something is *not* there asks the `try_`
-//! functions and [`list`]: they fail where they could not look, for want of descriptors or memory.
+//! Functions for information return `None` for a value that cannot be read. A caller that must know
+//! that something is *not* there uses the `try_` functions and [`list`]: they fail if they could
+//! not read, for want of descriptors or memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,25 +17,27 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 pub use crate::sys::process::{Process, descendants, with_descendants};
 
-/// As [`Process::send`].
+/// Implements [`Process::send`].
 pub fn send(process: &Process, signal: Signal) -> bool {
     let Some(pid) = Pid::from_raw(process.pid) else {
         return false;
     };
-    // The descriptor first, then the look: what is compared is what is signalled.
+    // The descriptor is opened before the comparison, so that the compared process is the one that
+    // is signalled.
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|pidfd| {
         read(process.pid).is_some_and(|now| now.start_ticks == process.start_ticks)
             && rustix::process::pidfd_send_signal(pidfd, signal).is_ok()
     })
 }
 
-/// The process that has this pid now.
+/// Returns the process that has this pid now.
 pub fn read(pid: i32) -> Option<Process> {
     try_read(pid).ok().flatten()
 }
 
 fn try_read(pid: i32) -> io::Result<Option<Process>> {
-    // No heap: the shim reads thousands of these when it ends a tree. The name is at most 64 bytes, numbers 20.
+    // This uses no heap: the shim reads thousands of these when it ends a tree. The name is at most
+    // 64 bytes, numbers 20.
     let mut buffer = [0; 1024];
     let n = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut buffer));
     let Some(n) = if_there(n)? else {
@@ -45,7 +49,8 @@ fn try_read(pid: i32) -> io::Result<Option<Process>> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// `None` for a process that is gone, or that this one may not look at; other errors say nothing about it.
+/// Returns `None` for a process that is gone, or that this one may not read; other errors say
+/// nothing about it.
 fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Err(error)
@@ -61,14 +66,15 @@ fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// A process may give itself a name that is no UTF-8; the numbers behind it are plain.
+/// Returns the part after the name. A process may give itself a name that is not valid UTF-8; the
+/// numbers after it are plain.
 fn after_name(stat: &[u8]) -> Option<&str> {
     let name_end = stat.iter().rposition(|&b| b == b')')?;
     std::str::from_utf8(&stat[name_end..]).ok()
 }
 
 fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
-    // The name may contain spaces and parentheses; behind the last one come the numbers.
+    // The name may contain spaces and parentheses; the numbers come after the last one.
     let (_, numbers) = stat.rsplit_once(')')?;
     let mut fields = numbers.split_ascii_whitespace();
     let state = fields.next()?;
@@ -76,14 +82,14 @@ fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
     let (parent, group, session) = (number()?, number()?, number()?);
     let n_threads: i32 = fields.nth(13)?.parse().ok()?;
     let start_ticks = fields.nth(1)?.parse().ok()?;
-    // The state is that of the first thread, which others may outlive.
+    // The state is that of the first thread, which other threads may outlive.
     let is_zombie = matches!(state, "Z" | "X") && n_threads <= 1;
     let is_stopped = state == "T";
     Some(Process { pid, parent, group, session, start_ticks, is_zombie, is_stopped })
 }
 
-/// All processes of this pid namespace, or an error: never some of them. About 12 ms with 1,000 of them: not for paths that
-/// each agent takes.
+/// Returns all processes of this pid namespace, or an error, but never only some of them. It takes
+/// about 12 ms with 1,000 of them, so it is not for paths that each agent takes.
 pub fn list() -> io::Result<Vec<Process>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -94,7 +100,8 @@ pub fn list() -> io::Result<Vec<Process>> {
     Ok(all)
 }
 
-/// The processor time of all that `pid` has started, of the dead also; not its own. `None` if it is gone or nothing can be read.
+/// Returns the processor time of all descendants of `pid`, including dead ones, but not its own.
+/// Returns `None` if it is gone or cannot be read.
 pub fn time_used_by_children(pid: i32) -> Option<Duration> {
     let (_, of_dead) = ticks(pid)?;
     let living = descendants(&list().ok()?, pid).into_iter().filter_map(|child| ticks(child.pid));
@@ -104,7 +111,7 @@ pub fn time_used_by_children(pid: i32) -> Option<Duration> {
     Some(Duration::from_millis(ticks.saturating_mul(1000).checked_div(per_second)?))
 }
 
-/// Clock ticks that a process used itself, and those of its children that are dead.
+/// Returns the clock ticks that a process used itself, and those of its dead children.
 fn ticks(pid: i32) -> Option<(u64, u64)> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     parse_ticks(after_name(&stat)?)
@@ -117,14 +124,15 @@ fn parse_ticks(after_name: &str) -> Option<(u64, u64)> {
     Some((both()?, both()?))
 }
 
-/// Resident memory of a process, in bytes.
+/// Returns the resident memory of a process, in bytes.
 pub fn resident_memory(pid: i32) -> Option<u64> {
     let resident = status_line(pid, "VmRSS:")?;
     let kib: u64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }
 
-/// What follows `label` in the status of a process. Its first line is the name, which need not be text.
+/// Returns the text after `label` in the status of a process. The first line of the status is the
+/// name, which need not be text.
 fn status_line(pid: i32, label: &str) -> Option<String> {
     let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let mut lines = status.split(|&byte| byte == b'\n');
@@ -132,41 +140,43 @@ fn status_line(pid: i32, label: &str) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// The short name of a process, as it last set it.
+/// Returns the short name of a process, as it last set it.
 pub fn comm(pid: i32) -> Option<String> {
     try_comm(pid).ok().flatten()
 }
 
-/// As [`comm`]; `None` only for a process that is gone.
+/// Returns the name like [`comm`]; `None` only for a process that is gone.
 pub fn try_comm(pid: i32) -> io::Result<Option<String>> {
-    // A name is any bytes.
+    // A name may contain any bytes.
     let name = if_there(std::fs::read(format!("/proc/{pid}/comm")))?;
     Ok(name.map(|name| String::from_utf8_lossy(&name).trim_end().to_owned()))
 }
 
-/// The arguments of a process, its own name first; none where they can't be read.
+/// Returns the arguments of a process, its own name first; none if they cannot be read.
 pub fn arguments(pid: i32) -> Vec<Vec<u8>> {
     let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let text = text.strip_suffix(b"\0").unwrap_or(&text);
     text.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect()
 }
 
-/// The real user of a process.
+/// Returns the real user of a process.
 pub fn user(pid: i32) -> Option<u32> {
     status_line(pid, "Uid:")?.split_whitespace().next()?.parse().ok()
 }
 
-/// How a dead child went, as `wait` would tell; `None` where `waitid` tells that itself.
+/// Returns the status of a dead child like `wait`; `None` if `waitid` already returns it.
 pub const fn wait_status(_dead: i32) -> Option<libc::c_int> {
     None
 }
 
-/// The value of `variable` in the environment that a process was started with, where we may see it.
+/// Returns the value of `variable` in the environment that a process was started with, if we may
+/// read it.
 pub fn find_variable(pid: i32, variable: &str) -> Option<String> {
     try_find_variable(pid, variable).ok().flatten()
 }
 
-/// As [`find_variable`]; `None` only where there is none, or none that we may see.
+/// Returns the value like [`find_variable`]; `None` only if there is none, or none that we may
+/// read.
 pub fn try_find_variable(pid: i32, variable: &str) -> io::Result<Option<String>> {
     let environment = if_there(std::fs::read(format!("/proc/{pid}/environ")))?.unwrap_or_default();
     let value = environment.split(|&b| b == 0).find_map(|entry| {
@@ -176,12 +186,12 @@ pub fn try_find_variable(pid: i32, variable: &str) -> io::Result<Option<String>>
     Ok(value.and_then(|value| String::from_utf8(value.to_vec()).ok()))
 }
 
-/// Differs after each boot.
+/// Returns an id that differs after each boot.
 pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
 }
 
-/// Inode of the pid namespace of this process.
+/// Returns the inode of the pid namespace of this process.
 pub fn pid_namespace() -> io::Result<u64> {
     Ok(std::fs::metadata("/proc/self/ns/pid")?.ino())
 }

@@ -6,12 +6,12 @@ use std::os::unix::net::SocketAddr;
 
 use rustix::event::PollFlags;
 
-/// Longest path of a socket, in bytes: `sun_path` without its NUL.
+/// The longest path of a socket, in bytes: `sun_path` without its NUL.
 pub const MAX_PATH: usize = 107;
-/// What to ask `poll` for, to be told that the other end is closed, and nothing else.
+/// The events to request from `poll`, to be told only that the other end is closed.
 pub const ONLY_HANG_UP: PollFlags = PollFlags::empty();
 
-/// A name in the kernel's own space.
+/// Returns the address of a name in the abstract namespace.
 pub fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name)
 }

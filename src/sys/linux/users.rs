@@ -1,4 +1,4 @@
-//! The groups of a user, and acting with its rights.
+//! The groups of a user, and acting with the rights of a user.
 
 use std::ffi::CStr;
 use std::io;
@@ -6,22 +6,23 @@ use std::io;
 use nix::libc;
 use nix::unistd::Gid;
 
-/// All groups of `user`, with `group`, its own.
+/// Returns all groups of `user`, including `group`, the user's own.
 pub fn groups_of(user: &CStr, group: Gid) -> Result<Vec<u32>, nix::Error> {
     Ok(nix::unistd::getgrouplist(user, group)?.iter().map(|gid| gid.as_raw()).collect())
 }
 
-/// Gives the calling thread the rights of another user for files, for good: what it makes from now on is that user's, and what that
-/// user can't open it can't open either. Needs root. Other threads, and who may signal or trace the process, stay as they are.
+/// Gives the calling thread the rights of another user for files, for good. New files belong to
+/// that user, and files that the user cannot open cannot be opened. Needs root. Other threads do
+/// not change, nor do the processes that may signal or trace this one.
 ///
 /// # Errors
-/// If the kernel refuses; the thread must end then.
+/// Returns an error if the kernel refuses; the thread must end then.
 pub fn take_file_rights(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     let groups: Vec<_> = groups.iter().map(|group| rustix::fs::Gid::from_raw(*group)).collect();
-    // The system call itself is about this thread alone.
+    // The system call itself applies to this thread alone.
     rustix::thread::set_thread_groups(&groups)?;
-    // SAFETY: system calls on numbers, each about this thread alone. They return what was before, so the second one tells whether the
-    // first one did it.
+    // SAFETY: system calls on numbers, each for this thread alone. They return the previous value,
+    // so the second one shows whether the first one succeeded.
     let is_done = unsafe {
         libc::setfsgid(gid);
         libc::setfsuid(uid);

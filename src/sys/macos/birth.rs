@@ -1,4 +1,5 @@
-//! What keepers and agents begin with: sessions, descriptors, users, signals, and what keeps others out of their memory.
+//! The initial state of keepers and agents: sessions, descriptors, users, signals, and the
+//! protection of their memory.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -8,46 +9,52 @@ use nix::libc;
 
 use crate::domain::instance::SHIM_COMM;
 
-/// For `posix_spawn`: a keeper has a session of its own, and no descriptor that isn't handed to it.
+/// Flags for `posix_spawn`: a keeper has a session of its own, and only the descriptors that are
+/// handed to it.
 pub const SPAWN_FLAGS: libc::c_int = SETSID | libc::POSIX_SPAWN_CLOEXEC_DEFAULT;
 /// `POSIX_SPAWN_SETSID` of `<spawn.h>`, since macOS 10.15.
 const SETSID: libc::c_int = 0x0400;
-/// What a keeper is called in its arguments, which is its name.
+/// The name of a keeper in its arguments, which is the name of its process.
 pub const KEEPERS_ARGUMENT: &str = SHIM_COMM;
-/// The kernel holds no more groups of a process.
+/// The largest number of groups that the kernel holds for a process.
 const MOST_GROUPS: usize = 16;
 const HIGHEST_SIGNAL: libc::c_int = 31;
 
-/// A process can't name itself: its name is the one in its arguments.
+/// Does nothing: a process cannot name itself, so its name is the one in its arguments.
 pub const fn take_name(_name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// No debugger may attach. Arguments and environment stay open to processes of the same user.
+/// Prevents debuggers from attaching. Processes of the same user can still read the arguments and
+/// the environment.
 pub fn hide_memory() -> io::Result<()> {
     // SAFETY: a request about this process, without memory.
     let result = unsafe { libc::ptrace(libc::PT_DENY_ATTACH, 0, ptr::null_mut(), 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// There are none: see [`SPAWN_FLAGS`].
+/// Does nothing, because there are none: see [`SPAWN_FLAGS`].
 pub const fn close_from(_first: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Nothing does that here: an agent whose keeper is killed lives until the daemon has seen the keeper's end.
+/// Does nothing on this system: an agent whose keeper is killed lives until the daemon has seen the
+/// keeper's end.
 ///
-/// From here to [`default_signals`], all is for a child between fork and exec: system calls, no allocation and no lock.
+/// All functions from here to [`default_signals`] are for a child between fork and exec: system
+/// calls, no allocation and no lock.
 pub const fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// Becomes another user for good: groups while it is still allowed, the user last. Real, effective and saved ids are all changed, as
-/// root does it. Of many groups it has the first 16.
+/// Becomes another user for good: the groups come first, while they may still be set, and the user
+/// last. Real, effective and saved ids all change, because root calls this. The process gets at
+/// most the first 16 groups.
 pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     let groups = &groups[..groups.len().min(MOST_GROUPS)];
     let n_groups = libc::c_int::try_from(groups.len()).unwrap_or_default();
-    // SAFETY: system calls on numbers, and on a list that lives through them. The child has one thread.
+    // SAFETY: system calls on numbers, and on a list that lives through them. The child has one
+    // thread.
     unsafe {
         for result in
             [libc::setgroups(n_groups, groups.as_ptr()), libc::setgid(gid), libc::setuid(uid)]
@@ -60,7 +67,8 @@ pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// An ignored signal stays ignored through an exec, and the daemon may have been started with some.
+/// Resets all signals. An ignored signal stays ignored through an exec, and the daemon may have
+/// been started with some.
 pub fn default_signals() {
     for signal in 1..=HIGHEST_SIGNAL {
         // SAFETY: the default disposition; for KILL and STOP it fails without effect.
@@ -68,7 +76,7 @@ pub fn default_signals() {
     }
 }
 
-/// Nothing does that here: the system chooses.
+/// Does nothing on this system, which makes its own choice.
 pub const fn go_first(_pid: i32) -> io::Result<()> {
     Ok(())
 }

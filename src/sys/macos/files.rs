@@ -1,4 +1,4 @@
-//! Files without a name, and space that nobody else gets.
+//! Files without a name, and reserved space.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// A file to be read from its start, and not written, by whoever gets its descriptor.
+/// Makes a file that the owner of its descriptor can read from its start, but not write.
 ///
-/// Weaker than on Linux: it is in no memory of its own but in `folder`, where it has a name only while it is empty. What is written
-/// into it may reach the disk, and is freed when the last descriptor is closed.
+/// This is weaker than on Linux: the file is not in memory but in `folder`, where it has a name
+/// only while it is empty. Its content may reach the disk, and is freed when the last descriptor is
+/// closed.
 pub fn unnamed(folder: &Path, name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let path = folder.join(format!(".{name}"));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -19,8 +20,8 @@ pub fn unnamed(folder: &Path, name: &str, content: &[u8]) -> io::Result<OwnedFd>
     Ok(reader?.into())
 }
 
-/// Reserves `length` bytes for an empty file, by writing as many zeros: what is only promised (`F_PREALLOCATE`) is taken back when
-/// the file is closed.
+/// Reserves `length` bytes for an empty file by writing as many zeros. A reservation by
+/// `F_PREALLOCATE` would be lost when the file is closed.
 pub fn reserve(mut file: &File, length: u64) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), length), &mut file).map(drop)
 }

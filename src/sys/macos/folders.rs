@@ -1,7 +1,8 @@
-//! News of folders, by a queue that watches the vnodes of folders and, where it matters that files grow, of the files in them.
+//! Watches folders, by a queue that watches the vnodes of folders. If the growth of files matters,
+//! it also watches the files in them.
 //!
-//! One descriptor for each folder and each such file. A file that comes is watched from the news of its coming on, before anybody is
-//! told of it.
+//! It uses one descriptor for each folder and each such file. A new file is watched from the event
+//! of its creation on, before that event is returned.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -15,13 +16,13 @@ use nix::libc;
 
 use super::queue::{Queue, Wanted};
 
-/// So many files of a folder are watched at most.
+/// The largest number of files of a folder that are watched.
 const MOST_FILES: usize = 256;
 
-/// Which folder an event is about.
+/// The watched folder that an event is about.
 pub type WatchId = usize;
 
-/// Folders that are watched. Its descriptor is readable when there is news.
+/// A set of watched folders. Its descriptor is readable when there is news.
 pub struct Watcher {
     queue: Queue,
     watched: Mutex<Watched>,
@@ -36,7 +37,7 @@ struct Watched {
 struct Folder {
     path: PathBuf,
     itself: File,
-    /// Watched with it; `None` where only what comes and goes is of interest.
+    /// The files that are watched with it; `None` if only files that appear or disappear matter.
     files: Option<Vec<File>>,
 }
 
@@ -45,17 +46,18 @@ impl Watcher {
         Ok(Self { queue: Queue::new()?, watched: Mutex::default() })
     }
 
-    /// Files of `dir` come, go, or are replaced by renaming.
+    /// Watches `dir` for files that appear, disappear, or are replaced by renaming.
     pub fn watch_records(&self, dir: &Path) -> io::Result<WatchId> {
         self.watch(dir, None)
     }
 
-    /// Files of `dir` grow, come, are replaced, or the folder itself goes.
+    /// Watches `dir` for files that grow, appear or are replaced, and for the end of the folder
+    /// itself.
     pub fn watch_all(&self, dir: &Path) -> io::Result<WatchId> {
         self.watch(dir, Some(Vec::new()))
     }
 
-    /// Files of `dir` are written, come, are replaced or go.
+    /// Watches `dir` for files that are written, appear, are replaced or disappear.
     pub fn watch_files(&self, dir: &Path) -> io::Result<WatchId> {
         self.watch(dir, Some(Vec::new()))
     }
@@ -72,16 +74,16 @@ impl Watcher {
         Ok(id)
     }
 
-    /// A folder that is gone is not watched any more in any case.
+    /// Stops watching a folder. A folder that is gone is no longer watched in any case.
     pub fn unwatch(&self, id: WatchId) {
-        // Closed, they are out of the queue.
+        // Closing the files removes them from the queue.
         self.watched().folders.remove(&id);
     }
 
-    /// The folders that there is news of, each as often as there is some; never `None`.
+    /// Returns the folders with news, one entry per event. No entry is `None`.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no news.
+    /// Returns `WouldBlock` if there is no news.
     pub fn news(&self) -> io::Result<Vec<Option<WatchId>>> {
         let events = self.queue.take()?;
         if events.is_empty() {
@@ -99,7 +101,8 @@ impl Watcher {
         Ok(events.into_iter().map(|(_, _, id)| Some(id)).collect())
     }
 
-    /// To those that are there now, up to [`MOST_FILES`]. One that can't be opened is missed until the folder changes again.
+    /// Listens to the present files, up to [`MOST_FILES`]. A file that cannot be opened is missed
+    /// until the folder changes again.
     fn listen_to_files(&self, folder: &mut Folder, id: WatchId) {
         let Some(files) = &mut folder.files else {
             return;
@@ -129,9 +132,9 @@ impl Watcher {
     }
 }
 
-/// To be watched only: it keeps no disk from being unmounted.
+/// Opens a file only to watch it: this does not keep a disk from being unmounted.
 fn open(path: &Path, flags: libc::c_int) -> io::Result<File> {
-    // The library asks for reading; the flag for events only makes nothing of that.
+    // The library requests reading; the flag for events only cancels that.
     OpenOptions::new().read(true).custom_flags(libc::O_EVTONLY | flags).open(path)
 }
 

@@ -1,7 +1,7 @@
-//! Hold of one process: a queue that tells of its end, and its start time.
+//! A handle of one process: a queue that reports its end, and its start time.
 //!
-//! Weaker than on Linux in one point: a signal goes to a number, which may have become another's between the look at its start time
-//! and the signal.
+//! This is weaker than on Linux in one point. A signal goes to a number, which may have become
+//! another process's between the check of its start time and the signal.
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -11,14 +11,15 @@ use rustix::process::{Pid, Signal};
 use super::processes::{self, Process};
 use super::queue::{Queue, Wanted};
 
-/// A process. Its descriptor is readable once that has exited, which may be a moment before it can be reaped.
+/// A process. Its descriptor is readable once the process has exited, which may be a moment before
+/// it can be reaped.
 pub struct Handle {
     queue: Queue,
     process: Process,
 }
 
 impl Handle {
-    /// The process that has this pid now; `None` if there is none, or no descriptor for it.
+    /// Opens the process that has this pid now; `None` if there is none, or no descriptor for it.
     pub fn open(pid: Pid) -> Option<Self> {
         let queue = Queue::new().ok()?;
         let pid = pid.as_raw_nonzero().get();
@@ -30,23 +31,24 @@ impl Handle {
             data: 0,
             tag: 0,
         };
-        // Fails for one that is dead already. Who it is, is read behind this: the end of whoever is read is told.
+        // This fails for a process that is dead already. The process is read after the
+        // registration, so that the end of the process that was read is reported.
         queue.change(exit).ok()?;
         Some(Self { queue, process: processes::read(pid)? })
     }
 
-    /// `false` if it is gone.
+    /// Sends `signal`; returns `false` if the process is gone.
     pub fn send(&self, signal: Signal) -> bool {
         self.process.send(signal)
     }
 
-    /// How `waitid` is told which process is meant.
+    /// Returns the arguments of `waitid` for this process.
     pub fn wait_id(&self) -> (libc::idtype_t, libc::id_t) {
         (libc::P_PID, self.process.pid.cast_unsigned())
     }
 }
 
-/// The event is never taken, so that the descriptor stays readable.
+/// Exposes the queue. The event is never taken, so that the descriptor stays readable.
 impl AsRawFd for Handle {
     fn as_raw_fd(&self) -> RawFd {
         self.queue.as_raw_fd()

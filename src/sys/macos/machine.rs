@@ -2,11 +2,12 @@
 
 use super::sysctl;
 
-/// What can be had without swapping, in bytes: the part that the kernel calls free, as memory_pressure(1) shows it.
+/// Returns the memory that is available without swapping, in bytes: the part that the kernel calls
+/// free, as memory_pressure(1) shows it.
 pub fn free_memory() -> Option<u64> {
     let percent = sysctl::number(c"kern.memorystatus_level")?;
     Some(sysctl::number(c"hw.memsize")? / 100 * percent)
 }
 
-/// The system's allocator has nothing to set.
+/// Does nothing: the system's allocator has no such setting.
 pub const fn keep_heap_small() {}

@@ -1,7 +1,9 @@
-//! Who inherits a process whose parent is gone: launchd, always. What an agent left behind must be looked for.
+//! Orphans on macOS: launchd always inherits them. The processes that an agent left behind must be
+//! searched for.
 //!
-//! Weaker than on Linux: one that has left its keeper's session, and whose parent was gone before anybody saw it, is found only by the
-//! mark in its environment, and not at all where that is another one, or hidden as Apple's own programs' is.
+//! This is weaker than on Linux. A process may have left its keeper's session and lost its parent
+//! before it was seen. It is then found only by the mark in its environment. It is not found if it
+//! has another environment, or a hidden one, as Apple's own programs have.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,34 +14,36 @@ use super::processes::{self, Process};
 use crate::domain::instance::MARK_VARIABLE;
 use crate::sys::lineage::forked_by;
 
-/// "No children" says nothing of descendants.
+/// False: "no children" says nothing of descendants.
 pub const FALL_TO_REAPER: bool = false;
-/// How often one must look for orphans: nobody is told of their ends.
+/// The interval of searches for orphans, because their ends are not reported.
 pub const LOOK_AGAIN: Option<Duration> = Some(Duration::from_millis(50));
 
-/// Whoever was seen in the tree of this keeper: a process that one of them forked is of that tree, whatever became of its parent.
+/// The processes that were seen in the tree of this keeper. A process that one of them forked
+/// belongs to the tree, even if its parent is gone.
 static LINEAGE: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
-/// There are no subreapers.
+/// Does nothing: there are no subreapers.
 pub const fn become_reaper() -> io::Result<()> {
     Ok(())
 }
 
-/// This process keeps `leader`, which is alive.
+/// Notes that this process keeps `leader`, which is alive.
 pub fn keep(leader: i32) {
     let me = rustix::process::getpid().as_raw_nonzero().get();
     let known = [me, leader].into_iter().filter_map(processes::birth).map(|birth| birth.own);
     LINEAGE.lock().unwrap_or_else(PoisonError::into_inner).extend(known);
 }
 
-/// What the keeper with this pid and start time, or who carries `mark`, has in `all`: its session, which it leads, those with the mark,
-/// and, for the keeper itself, all that were forked by those it knows.
+/// Returns the processes in `all` that belong to the keeper with this pid and start time, or carry
+/// `mark`. These are the members of the session that the keeper leads, and the processes with the
+/// mark. For the keeper itself, the processes that known ones forked are added.
 pub fn escaped(
     all: &[Process],
     keeper: Option<(i32, u64)>,
     mark: &str,
 ) -> io::Result<Vec<Process>> {
-    // A keeper that is gone leaves its number to its session, as long as anybody is in that.
+    // The pid of a keeper that is gone stays the id of its session while the session has members.
     let is_taken =
         |(pid, start): (i32, u64)| all.iter().any(|it| it.pid == pid && it.start_ticks != start);
     let session = keeper.filter(|keeper| !is_taken(*keeper)).map(|(pid, _)| pid);

@@ -1,4 +1,4 @@
-//! Folders by paths in which no link is followed.
+//! Opens folders by paths in which no link is followed.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 
 use crate::sys::walk;
 
-/// Opens the folder at an absolute path, to look up and make what is beneath it.
+/// Opens the folder at an absolute path, to look up and create entries beneath it.
 ///
 /// # Errors
 /// `LOOP` if a component is a symbolic link.

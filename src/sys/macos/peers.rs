@@ -1,7 +1,8 @@
 //! The process at the other end of a Unix socket, and its ancestors.
 //!
-//! Weaker than on Linux: an agent's process that has lost its parent has no keeper above it any more. It is known by its session or
-//! its mark, and one that has shed both is taken for a person's.
+//! This is weaker than on Linux: a process of an agent that has lost its parent no longer has a
+//! keeper above it. It is recognised by its session or its mark. A process that has shed both
+//! counts as a person's.
 
 use std::ffi::c_void;
 use std::io;
@@ -17,14 +18,15 @@ use super::processes;
 use crate::domain::instance::MARK_VARIABLE;
 use crate::domain::peer::{Executable, Sight};
 
-/// Pid of whoever used the other end last, and effective user of whoever connected it.
+/// Returns the pid of the process that last used the other end, and the effective user that
+/// connected it.
 pub fn credentials(socket: &impl AsFd) -> io::Result<(i32, u32)> {
     let pid = getsockopt(socket, sockopt::LocalPeerPid)?;
     let credentials = getsockopt(socket, sockopt::LocalPeerCred)?;
     Ok((pid, credentials.uid()))
 }
 
-/// The name of this process.
+/// Returns the name of this process.
 pub fn own_name() -> Vec<u8> {
     processes::comm(rustix::process::getpid().as_raw_nonzero().get())
         .unwrap_or_default()
@@ -47,7 +49,7 @@ pub fn look(pid: i32) -> Sight {
     }
 }
 
-/// Tells which program a process executes.
+/// Returns which program a process executes.
 pub fn executable(pid: i32) -> Executable {
     let mut path = [0_u8; 4096];
     let size = u32::try_from(path.len()).expect("a path of some thousand bytes");
@@ -60,12 +62,13 @@ pub fn executable(pid: i32) -> Executable {
     if is_ours { Executable::Ours } else { Executable::Other }
 }
 
-/// The process whose session shows what it has lost as an ancestor.
+/// Returns the process whose session shows the lost ancestors of a process.
 pub fn session_leader(pid: i32) -> Option<i32> {
     processes::read(pid).map(|process| process.session)
 }
 
-/// Whether a process has the mark of an agent: of which one, anybody may forge.
+/// Returns whether a process has the mark of an agent. Any process can forge the mark of a
+/// particular agent.
 pub fn is_marked(pid: i32) -> bool {
     processes::find_variable(pid, MARK_VARIABLE).is_some()
 }

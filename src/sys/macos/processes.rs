@@ -1,9 +1,10 @@
-//! Processes as libproc and sysctl show them: identities for the files of an instance folder, and trees for those who must end
-//! one. Who only wants to know gets `None` for whatever can't be read; the `try_` functions and [`list`] fail where they could not
-//! look.
+//! Processes as libproc and sysctl show them: identities for the files of an instance folder, and
+//! trees for callers that must end one. Functions for information return `None` for a value that
+//! cannot be read. The `try_` functions and [`list`] fail if they could not read.
 //!
-//! Weaker than on Linux: of processes of other users there are no start time, arguments or environment; the environment of Apple's
-//! own programs is hidden by System Integrity Protection; and a process can't give itself another name.
+//! This is weaker than on Linux. Processes of other users show no start time, arguments or
+//! environment. System Integrity Protection hides the environment of Apple's own programs. A
+//! process cannot give itself another name.
 
 use std::ffi::c_void;
 use std::io;
@@ -19,11 +20,11 @@ use crate::sys::lineage::Birth;
 pub use crate::sys::process::{Process, descendants, with_descendants};
 use crate::sys::process_arguments::split;
 
-/// For `proc_pidinfo`: also a process that is dead and not reaped.
+/// A flag of `proc_pidinfo`: include processes that are dead and not reaped.
 const ALSO_ZOMBIES: u64 = 1;
 
-/// As [`Process::send`]. A signal goes to a number: between the look and the signal it may become another's, which takes microseconds
-/// and a whole round through all pids.
+/// Implements [`Process::send`]. A signal goes to a number. Between the check and the signal it may
+/// become another process's, but that takes a whole round through all pids within microseconds.
 pub fn send(process: &Process, signal: Signal) -> bool {
     let Some(pid) = Pid::from_raw(process.pid) else {
         return false;
@@ -32,7 +33,7 @@ pub fn send(process: &Process, signal: Signal) -> bool {
     is_same && rustix::process::kill_process(pid, signal).is_ok()
 }
 
-/// The process that has this pid now.
+/// Returns the process that has this pid now.
 pub fn read(pid: i32) -> Option<Process> {
     try_read(pid).ok().flatten()
 }
@@ -43,7 +44,7 @@ fn try_read(pid: i32) -> io::Result<Option<Process>> {
             let start = info.pbi_start_tvsec * 1_000_000 + info.pbi_start_tvusec;
             (info.pbi_ppid, info.pbi_pgid, info.pbi_status, start)
         }
-        // Another user's, whose parent is no secret.
+        // It is another user's process, whose parent is public.
         Ok(None) => match if_there(short(pid))? {
             Some(info) => (info.pbsi_ppid, info.pbsi_pgid, info.pbsi_status, 0),
             None => return Ok(None),
@@ -56,11 +57,12 @@ fn try_read(pid: i32) -> io::Result<Option<Process>> {
     Ok(Some(Process { pid, parent, group, session, start_ticks, is_zombie, is_stopped }))
 }
 
-/// `None` for a process that is gone, or that this one may not look at; other errors say nothing about it.
+/// Returns `None` for a process that is gone, or that this one may not read; other errors say
+/// nothing about it.
 fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Err(error) => match Errno::from_io_error(&error) {
-            // `KERN_PROCARGS2` says that an argument is wrong, whatever is the matter with the process.
+            // `KERN_PROCARGS2` reports an invalid argument for every problem with the process.
             Some(Errno::SRCH | Errno::PERM | Errno::ACCESS | Errno::INVAL) => Ok(None),
             _ => Err(error),
         },
@@ -102,7 +104,8 @@ unsafe fn info<T>(pid: i32, flavour: libc::c_int) -> io::Result<T> {
     Ok(unsafe { info.assume_init() })
 }
 
-/// The birth of a living process, of whichever user. From `sys/proc_info_private.h`; one that isn't told is not missed by others.
+/// Returns the birth of a living process of any user. The struct is from `sys/proc_info_private.h`.
+/// If a birth cannot be read, the other processes are still found.
 pub fn birth(pid: i32) -> Option<Birth> {
     const PROC_PIDUNIQIDENTIFIERINFO: libc::c_int = 17;
     #[repr(C)]
@@ -118,7 +121,7 @@ pub fn birth(pid: i32) -> Option<Birth> {
     Some(Birth { own: info.own, parents: info.parents })
 }
 
-/// All processes, or an error: never some of them.
+/// Returns all processes, or an error, but never only some of them.
 pub fn list() -> io::Result<Vec<Process>> {
     let mut all = Vec::new();
     for pid in pids()?.into_iter().filter(|pid| *pid > 0) {
@@ -133,10 +136,10 @@ fn pids() -> io::Result<Vec<i32>> {
         let mut pids = vec![0_i32; room];
         let size = libc::c_int::try_from(room * size_of::<i32>())
             .map_err(|_| io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the kernel writes up to `size` bytes of pids, and says how many pids those are.
+        // SAFETY: the kernel writes up to `size` bytes of pids, and returns the number of pids.
         let n = unsafe { libc::proc_listallpids(pids.as_mut_ptr().cast::<c_void>(), size) };
         let n = usize::try_from(n).ok().filter(|n| *n > 0).ok_or_else(io::Error::last_os_error)?;
-        // Full: there may be more.
+        // A full buffer means that there may be more.
         if n < room {
             pids.truncate(n);
             return Ok(pids);
@@ -145,8 +148,9 @@ fn pids() -> io::Result<Vec<i32>> {
     }
 }
 
-/// The processor time of all that lives below `pid`; not its own. What has ended in between is missing. On Apple silicon the kernel
-/// counts in units of 41 ns, which are taken for nanoseconds here: too little, never too much.
+/// Returns the processor time of all living descendants of `pid`, but not its own. The time of
+/// descendants that ended is missing. On Apple silicon the kernel counts in units of 41 ns, which
+/// are taken for nanoseconds here: the result is too small, but never too large.
 pub fn time_used_by_children(pid: i32) -> Option<Duration> {
     let used = |pid: i32| {
         // SAFETY: the flavour fills this struct, which is plain numbers.
@@ -157,26 +161,27 @@ pub fn time_used_by_children(pid: i32) -> Option<Duration> {
     Some(Duration::from_nanos(living.fold(0, u64::saturating_add)))
 }
 
-/// Resident memory of a process, in bytes.
+/// Returns the resident memory of a process, in bytes.
 pub fn resident_memory(pid: i32) -> Option<u64> {
     // SAFETY: the flavour fills this struct, which is plain numbers.
     let task: libc::proc_taskinfo = unsafe { info(pid, libc::PROC_PIDTASKINFO) }.ok()?;
     Some(task.pti_resident_size)
 }
 
-/// The short name of a process: as its arguments say, which is how a keeper is told from others, or that of its program.
+/// Returns the short name of a process: the one in its arguments, by which a keeper is recognised,
+/// or that of its program.
 pub fn comm(pid: i32) -> Option<String> {
     try_comm(pid).ok().flatten()
 }
 
-/// As [`comm`]; `None` only for a process that is gone.
+/// Returns the name like [`comm`]; `None` only for a process that is gone.
 pub fn try_comm(pid: i32) -> io::Result<Option<String>> {
     if let Some(name) = try_arguments(pid)?.into_iter().next() {
         let name = String::from_utf8_lossy(&name).into_owned();
         return Ok(Some(name.rsplit('/').next().unwrap_or_default().to_owned()));
     }
     let info = if_there(short(pid))?;
-    // Of type `c_char`; cut off at the first zero.
+    // The name is of type `c_char`, and is cut off at the first zero.
     let name = info.map(|info| info.pbsi_comm.map(i8::cast_unsigned));
     let text = |name: [u8; 16]| {
         String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default())
@@ -185,7 +190,7 @@ pub fn try_comm(pid: i32) -> io::Result<Option<String>> {
     Ok(name.map(text))
 }
 
-/// The arguments of a process, its own name first; none where they can't be read.
+/// Returns the arguments of a process, its own name first; none if they cannot be read.
 pub fn arguments(pid: i32) -> Vec<Vec<u8>> {
     try_arguments(pid).unwrap_or_default()
 }
@@ -197,12 +202,12 @@ fn try_arguments(pid: i32) -> io::Result<Vec<Vec<u8>>> {
     Ok(arguments.unwrap_or_default())
 }
 
-/// The real user of a process.
+/// Returns the real user of a process.
 pub fn user(pid: i32) -> Option<u32> {
     short(pid).ok().map(|info| info.pbsi_ruid)
 }
 
-/// How a dead child went, as `wait` would tell: `waitid` doesn't say by which signal.
+/// Returns the status of a dead child like `wait`: `waitid` does not return the signal.
 pub fn wait_status(dead: i32) -> Option<libc::c_int> {
     whole(dead)
         .ok()
@@ -210,12 +215,14 @@ pub fn wait_status(dead: i32) -> Option<libc::c_int> {
         .map(|info| info.pbi_xstatus.cast_signed())
 }
 
-/// The value of `variable` in the environment that a process was started with, where we may see it.
+/// Returns the value of `variable` in the environment that a process was started with, if we may
+/// read it.
 pub fn find_variable(pid: i32, variable: &str) -> Option<String> {
     try_find_variable(pid, variable).ok().flatten()
 }
 
-/// As [`find_variable`]; `None` only where there is none, or none that we may see.
+/// Returns the value like [`find_variable`]; `None` only if there is none, or none that we may
+/// read.
 pub fn try_find_variable(pid: i32, variable: &str) -> io::Result<Option<String>> {
     let block = if_there(sysctl::process_arguments(pid))?.unwrap_or_default();
     let environment = split(&block).map(|(_, environment)| environment).unwrap_or_default();
@@ -225,13 +232,13 @@ pub fn try_find_variable(pid: i32, variable: &str) -> io::Result<Option<String>>
     Ok(value.and_then(|value| String::from_utf8(value.to_vec()).ok()))
 }
 
-/// Differs after each boot.
+/// Returns an id that differs after each boot.
 pub fn boot_id() -> io::Result<String> {
     let id = sysctl::by_name::<64>(c"kern.bootsessionuuid")?;
     Ok(String::from_utf8_lossy(&id).trim_end_matches('\0').to_owned())
 }
 
-/// There is one for all.
+/// Returns the same number for all processes, because there is only one pid namespace.
 pub const fn pid_namespace() -> io::Result<u64> {
     Ok(0)
 }

@@ -1,5 +1,6 @@
-//! A kernel queue: what to wait for goes in, what happened comes out (kqueue(2)). Its descriptor is readable while there is something
-//! to take, also for `poll` and for another queue.
+//! A kernel queue (kqueue(2)): it takes descriptions of events, and returns the events that
+//! occurred. Its descriptor is readable while there is an event to take, also for `poll` and for
+//! another queue.
 
 use std::ffi::c_void;
 use std::io;
@@ -8,12 +9,12 @@ use std::ptr;
 
 use nix::libc;
 
-/// Events that are taken at once.
+/// The number of events that are taken at once.
 const CHUNK: usize = 32;
 
 pub struct Queue(OwnedFd);
 
-/// What to wait for; the rest is the filter's own.
+/// The event to wait for; the other fields depend on the filter.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     pub ident: usize,
@@ -21,7 +22,7 @@ pub struct Wanted {
     pub flags: u16,
     pub notes: u32,
     pub data: isize,
-    /// Comes back with each event.
+    /// A number that is returned with each event.
     pub tag: usize,
 }
 
@@ -32,24 +33,26 @@ impl Queue {
         Ok(Self(queue))
     }
 
-    /// Adds, changes or removes what is waited for.
+    /// Adds, changes or removes an event to wait for.
     pub fn change(&self, wanted: Wanted) -> io::Result<()> {
         let Wanted { ident, filter, flags, notes, data, tag } = wanted;
         let udata = ptr::without_provenance_mut::<c_void>(tag);
         let change = libc::kevent { ident, filter, flags, fflags: notes, data, udata };
-        // SAFETY: one change is read; there is no room for events, so that none is taken and an error is the change's own.
+        // SAFETY: one change is read; there is no room for events, so that none is taken and an
+        // error is the change's own.
         let result = unsafe {
             libc::kevent(self.0.as_raw_fd(), &raw const change, 1, ptr::null_mut(), 0, ptr::null())
         };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// What happened since the last time, without waiting: identifier, filter and tag of each. Some of it where it is much.
+    /// Returns the events since the last call, without waiting: identifier, filter and tag of each.
+    /// If there are many, it returns some of them.
     pub fn take(&self) -> io::Result<Vec<(usize, i16, usize)>> {
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let mut events = Vec::<libc::kevent>::with_capacity(CHUNK);
         let room = libc::c_int::try_from(CHUNK).expect("a small constant");
-        // SAFETY: there is room for so many events, of which the kernel writes as many as it says.
+        // SAFETY: there is room for so many events, and the kernel writes as many as it returns.
         let n = unsafe {
             libc::kevent(
                 self.0.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Questions to the kernel by name or number (sysctl(3)).
+//! Queries the kernel by name or number (sysctl(3)).
 
 use std::ffi::CStr;
 use std::io;
@@ -6,11 +6,12 @@ use std::ptr;
 
 use nix::libc;
 
-/// The value of `name`, of at most `N` bytes.
+/// Returns the value of `name`, of at most `N` bytes.
 pub fn by_name<const N: usize>(name: &CStr) -> io::Result<Vec<u8>> {
     let mut value = vec![0_u8; N];
     let mut length = N;
-    // SAFETY: the name ends with NUL, and the kernel writes up to `length` bytes and how many those are.
+    // SAFETY: the name ends with NUL, and the kernel writes up to `length` bytes and how many those
+    // are.
     let result = unsafe {
         libc::sysctlbyname(
             name.as_ptr(),
@@ -27,7 +28,7 @@ pub fn by_name<const N: usize>(name: &CStr) -> io::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// The value of `name`, a number of 4 or 8 bytes.
+/// Returns the value of `name`, a number of 4 or 8 bytes.
 pub fn number(name: &CStr) -> Option<u64> {
     let value = by_name::<8>(name).ok()?;
     match value.len() {
@@ -37,14 +38,16 @@ pub fn number(name: &CStr) -> Option<u64> {
     }
 }
 
-/// What the kernel keeps of the arguments and the environment of a process (`KERN_PROCARGS2`).
+/// Returns the arguments and the environment of a process, as the kernel keeps them
+/// (`KERN_PROCARGS2`).
 pub fn process_arguments(pid: i32) -> io::Result<Vec<u8>> {
-    /// As large as both may be together, `ARG_MAX`; untouched memory costs nothing.
+    /// The largest size of both together, `ARG_MAX`; untouched memory costs nothing.
     const LARGEST: usize = 1024 * 1024;
     let mut name = [libc::CTL_KERN, libc::KERN_PROCARGS2, pid];
     let mut value = vec![0_u8; LARGEST];
     let mut length = LARGEST;
-    // SAFETY: three numbers are read, and the kernel writes up to `length` bytes and how many those are.
+    // SAFETY: three numbers are read, and the kernel writes up to `length` bytes and how many those
+    // are.
     let result = unsafe {
         libc::sysctl(
             name.as_mut_ptr(),

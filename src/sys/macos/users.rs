@@ -1,4 +1,4 @@
-//! The groups of a user, and acting with its rights.
+//! The groups of a user, and acting with the rights of a user.
 
 use std::ffi::CStr;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use nix::libc;
 use nix::unistd::Gid;
 
-/// All groups of `user`, with `group`, its own.
+/// Returns all groups of `user`, including `group`, the user's own.
 pub fn groups_of(user: &CStr, group: Gid) -> Result<Vec<u32>, nix::Error> {
     let own = group.as_raw().cast_signed();
     let mut room = 64;
@@ -20,21 +20,22 @@ pub fn groups_of(user: &CStr, group: Gid) -> Result<Vec<u32>, nix::Error> {
             groups.truncate(usize::try_from(n).unwrap_or_default());
             return Ok(groups.into_iter().map(i32::cast_unsigned).collect());
         }
-        // How many there are, it doesn't say.
+        // The call does not return the number of groups.
         room *= 2;
     }
 }
 
 unsafe extern "C" {
-    /// In `unistd.h` of the system, for file servers.
+    /// A function of the system's `unistd.h`, for file servers.
     fn pthread_setugid_np(uid: libc::uid_t, gid: libc::gid_t) -> libc::c_int;
 }
 
-/// Gives the calling thread the rights of another user, for good: what it makes from now on is that user's, and what that user can't
-/// open it can't open either. Needs root. Other threads stay as they are. Of the groups, the thread has `gid` alone.
+/// Gives the calling thread the rights of another user, for good. New files belong to that user,
+/// and files that the user cannot open cannot be opened. Needs root. Other threads do not change.
+/// The thread has only the group `gid`.
 ///
 /// # Errors
-/// If the kernel refuses; the thread must end then.
+/// Returns an error if the kernel refuses; the thread must end then.
 pub fn take_file_rights(uid: u32, gid: u32, _groups: &[u32]) -> io::Result<()> {
     // SAFETY: a system call on numbers, about this thread alone.
     if unsafe { pthread_setugid_np(uid, gid) } == 0 {
