@@ -1,7 +1,8 @@
-//! Use cases: what can be asked of the server, one file each, and who may ask it.
+//! Use cases: the requests that the server answers, one file each, with the check of the caller's
+//! rights.
 //!
-//! A use case is one transaction: it reads facts from the store, lets `domain` decide, and writes. Front doors (`mcp`,
-//! `rest`, `coordinator`) call this module and nothing below it.
+//! A use case is one transaction: it reads facts from the store, lets `domain` decide, and writes.
+//! Front doors (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
 
 pub mod audit;
 mod catalog;
@@ -106,11 +107,11 @@ pub struct Settings {
     /// The time that an agent may go on after it was told that its work was changed.
     pub notice_grace: Duration,
     pub chat: ChatSettings,
-    /// Silence after which a session without a process of ours ends.
+    /// The silence after which the server ends a session that has no process of ours.
     pub session_default: Duration,
-    /// Age at which any session ends, its process first.
+    /// The age at which the server ends any session, its process first.
     pub session_maximum: Duration,
-    /// Between two looks at what has run out of time without anybody waiting for it.
+    /// The interval between two checks for expired things that no task waits for.
     pub cleanup_interval: Duration,
     pub backoff: Backoff,
     pub start_limit: StartLimit,
@@ -120,11 +121,12 @@ pub struct Settings {
     pub creation: CreationLimits,
     /// The times after which rows are forgotten.
     pub retention: Retention,
-    /// Where the instance folders are.
+    /// The directory of the instance folders.
     pub state_dir: PathBuf,
     /// The owners of files that are written for agents into their working directories.
     pub file_owners: FileOwners,
-    /// The passkeys of the configuration. An agent that is created without a passkey takes its passkey from here.
+    /// The passkeys of the configuration. An agent that is created without a passkey takes its
+    /// passkey from here.
     pub passkeys: BTreeMap<AgentId, Secret>,
     /// The key that launch tickets are made with.
     pub ticket_key: Secret,
@@ -136,8 +138,8 @@ pub struct Settings {
     pub redactor: Arc<Redactor>,
 }
 
-/// What memory has of launches: the usage and the last calls of running ones, and the totals of
-/// ended ones.
+/// The facts about launches in memory: the usage and the last calls of running launches, and the
+/// totals of ended launches.
 #[derive(Clone, Default)]
 struct Heard {
     activities: Arc<launches::activities::Activities>,
@@ -151,12 +153,14 @@ impl Heard {
     }
 }
 
-/// The values besides rows that a use case takes into its transaction: the settings, and what memory has of launches.
+/// The values besides rows that a use case takes into its transaction: the settings, and the facts
+/// about launches in memory.
 #[derive(Clone)]
 struct Inputs {
     settings: Arc<Settings>,
     heard: Heard,
-    /// Calls that are being held last until then: a transaction, which may run again, reads no clock.
+    /// The time until which held calls count as last calls. A transaction may run again, so it
+    /// reads no clock.
     made_at: Instant,
 }
 
@@ -170,7 +174,7 @@ pub struct ChatSettings {
     pub idle_timeout: Duration,
 }
 
-/// The parts that several owners use. Each takes what it needs.
+/// The parts that several owners use. Each owner takes the parts that it needs.
 #[derive(Clone)]
 struct Shared {
     core: Arc<Core>,
@@ -182,12 +186,12 @@ struct Shared {
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     coordinators: Arc<CoordinatorBoard>,
-    /// Cancelled when no call is to be held any more.
+    /// Cancelled when the server must not hold calls any more.
     ending: CancellationToken,
 }
 
-/// The server side of the program: all state, all rights. Each owner has the use cases of one subject; what concerns several of
-/// them is here.
+/// The server side of the program: all state and all rights. Each owner has the use cases of one
+/// subject. This type has the use cases that concern several subjects.
 pub struct Service {
     pub catalog: Catalog,
     pub credentials: Credentials,
@@ -207,10 +211,10 @@ pub struct Service {
     ending: CancellationToken,
 }
 
-/// Why a use case didn't succeed.
+/// The reason why a use case did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// A normal answer: the wish can't be granted.
+    /// A normal answer: the server cannot grant the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]
@@ -261,14 +265,16 @@ impl Service {
         self.waiting.coordinators.listen()
     }
 
-    /// Makes every coordinator look again, as if something had changed, and forges be asked at once.
+    /// Wakes every coordinator, as if something had changed, and makes the server ask the forges at
+    /// once.
     pub fn refresh(&self) {
         audit::note("refresh", "coordinator", "all");
         self.waiting.coordinators.wake();
         self.forges.look();
     }
 
-    /// Starts nothing while there is a pause file, or starts again. Returns whether that has changed.
+    /// Holds starts while there is a pause file, or allows them again. Returns whether that has
+    /// changed.
     pub fn hold_starts(&self, pause_file: Option<&Path>) -> bool {
         let is_news = self.pause_file.set(pause_file);
         if is_news {
@@ -283,7 +289,7 @@ impl Service {
         self.pause_file.exists()
     }
 
-    /// Ends all waits for news; those who ask later aren't let wait either.
+    /// Ends all waits for news. Later calls do not wait either.
     pub fn end_waits(&self) {
         self.ending.cancel();
     }
@@ -303,8 +309,9 @@ impl Service {
         self.core.settings()
     }
 
-    /// Goes by other settings from the next decision on, and makes those look again whose deadlines they move. Where things are,
-    /// and what tickets are made with, stays: what lies and lives there is this server's.
+    /// Uses the new settings from the next decision on, and wakes the listeners whose deadlines
+    /// they move. The paths and the key of tickets stay the same, because existing files and
+    /// tickets belong to this server.
     pub fn reconfigure(&self, settings: Settings) {
         self.upkeep.note_timeouts(&self.settings());
         self.core.reconfigure(settings);
@@ -312,16 +319,17 @@ impl Service {
         self.waiting.coordinators.wake();
     }
 
-    /// `text` of an agent as it is stored and sent: without the secrets of the configuration as it is now, and without tokens.
+    /// Returns `text` of an agent as it is stored and sent: without the current secrets of the
+    /// configuration, and without tokens.
     pub fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.core.redacted(text)
     }
 
-    /// The time by which everything here is measured.
+    /// Returns the time that the server uses for all its decisions.
     pub fn time(&self) -> Timestamp {
         self.core.now()
     }
 }
 
-/// A coordinator that asks, where it matters who it is.
+/// The coordinator that asks, for calls that depend on its identity.
 pub type AskedBy<'a> = Option<&'a CoordinatorId>;

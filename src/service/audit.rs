@@ -1,6 +1,8 @@
-//! The person or script that acts. The layer that authenticates a request names it once, around the request ([`acting`]).
+//! The person or script that acts. The layer that authenticates a request names it once, around the
+//! request ([`acting`]).
 //!
-//! Each row that they change has a line in the log with the target `audit`. What they do without a row is a [`note`].
+//! Each row that they change has a line in the log with the target `audit`. What they do without a
+//! row is a [`note`].
 
 pub use crate::rows::audit::Actor;
 use crate::rows::audit::Entry;
@@ -9,7 +11,7 @@ tokio::task_local! {
     static ACTOR: Actor;
 }
 
-/// Carries out `work` in the name of `actor`. What it spawns acts in nobody's name.
+/// Carries out `work` in the name of `actor`. Tasks that `work` spawns have no actor.
 pub async fn acting<F: Future>(actor: Actor, work: F) -> F::Output {
     ACTOR.scope(actor, work).await
 }
@@ -18,7 +20,7 @@ pub(super) fn actor() -> Option<Actor> {
     ACTOR.try_with(Clone::clone).ok()
 }
 
-/// Tells of something that a person did and that no row shows.
+/// Logs an action of a person that changes no row.
 pub fn note(action: &'static str, what: &'static str, id: &str) {
     if let Some(actor) = actor() {
         Entry::bare(action, what, id.to_owned()).write(&actor);

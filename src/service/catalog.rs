@@ -1,4 +1,4 @@
-//! Whom people have work and where: agents, projects, assignments. Each call is one transaction.
+//! Agents, projects and assignments, as people edit them. Each call is one transaction.
 
 pub(super) mod manifest;
 pub(super) mod roster;
@@ -30,7 +30,7 @@ pub struct AgentEdit {
     pub system_prompt: Option<String>,
     pub passkey: Option<Secret>,
     pub status: Option<AgentStatus>,
-    /// The revision that somebody saw who wants it so; `None` whatever it is.
+    /// The revision on which the edit is based; `None` edits any revision.
     pub seen: Option<i64>,
 }
 
@@ -42,11 +42,11 @@ pub struct ProjectEdit {
     pub status: Option<ProjectStatus>,
     pub assign: Vec<AgentId>,
     pub unassign: Vec<AgentId>,
-    /// The revision that somebody saw who wants it so; `None` whatever it is.
+    /// The revision on which the edit is based; `None` edits any revision.
     pub seen: Option<i64>,
 }
 
-/// Agents, projects, and who works where.
+/// Agents, projects and assignments.
 pub struct Catalog {
     core: Arc<Core>,
     heard: Heard,
@@ -69,7 +69,8 @@ impl Catalog {
         self.core.read(move |tx| agent(tx, &id)).await
     }
 
-    /// Makes an agent. Without a passkey, here and in the configuration, it only comes in by launch tickets.
+    /// Creates an agent. Without a passkey, here and in the configuration, the agent can
+    /// authenticate only with launch tickets.
     ///
     /// # Errors
     /// `AlreadyExists`, the refusals of [`limits`].
@@ -111,7 +112,8 @@ impl Catalog {
             .await
     }
 
-    /// Makes passkeys of the configuration those of their agents; gives the ids that no agent has. Repeating it changes nothing.
+    /// Gives agents their passkeys of the configuration. Returns the ids for which there is no
+    /// agent. Repeating it changes nothing.
     pub async fn learn_passkeys<'a>(
         &self,
         passkeys: impl IntoIterator<Item = (&'a AgentId, &'a Secret)> + Send,
@@ -129,7 +131,7 @@ impl Catalog {
         Ok(unknown)
     }
 
-    /// A random passkey for an agent; shown once, kept as a hash.
+    /// Returns a random passkey for an agent. The passkey is shown once and stored as a hash.
     pub fn new_passkey(&self) -> Secret {
         self.core.world.new_token("")
     }
@@ -170,10 +172,11 @@ impl Catalog {
         self.core.read(move |tx| Ok(with_members(project(tx, &id)?, &assignments::list(tx)?))).await
     }
 
-    /// Makes a project.
+    /// Creates a project.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute; `AgentNotFound`.
+    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute;
+    /// `AgentNotFound`.
     pub async fn add_project(
         &self,
         id: Option<ProjectId>,
@@ -217,7 +220,7 @@ impl Catalog {
             .await
     }
 
-    /// Every agent that works in a project, by project, then agent.
+    /// Returns all assignments, by project, then agent.
     pub async fn assignments(&self) -> Result<Vec<Assignment>, ServiceError> {
         self.core.read(|tx| Ok(assignments::list(tx)?)).await
     }
@@ -236,7 +239,7 @@ pub(super) fn new_project(id: ProjectId, now: Timestamp) -> Project {
 }
 
 impl AgentEdit {
-    /// Returns the agent as it is to be. A new passkey is hashed with `salt`.
+    /// Returns the agent with the changes of this edit. A new passkey is hashed with `salt`.
     ///
     /// # Errors
     /// The refusals of [`limits`].
@@ -263,7 +266,7 @@ impl AgentEdit {
 }
 
 impl ProjectEdit {
-    /// Adds and removes the agents of a project. Returns what that means for agents.
+    /// Adds and removes the agents of a project. Returns the resulting changes for agents at work.
     ///
     /// # Errors
     /// `AgentNotFound`.
@@ -284,13 +287,13 @@ impl ProjectEdit {
     }
 }
 
-/// Returns what a change of an agent means for agents at work.
+/// Returns the change that agents at work must learn after a change of an agent.
 pub(super) fn news_of_agent(before: &Agent, after: &Agent) -> Option<WorkChange> {
     let (agent, status) = (after.id.clone(), after.status);
     (before.status != status).then_some(WorkChange::Agent { agent, status })
 }
 
-/// Returns what a change of a project means for agents at work.
+/// Returns the change that agents at work must learn after a change of a project.
 pub(super) fn news_of_project(before: &Project, after: &Project) -> Option<WorkChange> {
     let (project, status) = (after.id.clone(), after.status);
     (before.status != status).then_some(WorkChange::Project { project, status })
@@ -311,7 +314,8 @@ pub(super) fn project(tx: &mut Read<'_>, id: &ProjectId) -> Result<Project, Serv
 }
 
 /// # Errors
-/// `AgentNotFound`, `ProjectNotFound`, and `NotAssigned` for an agent that does not belong to the project.
+/// `AgentNotFound`, `ProjectNotFound`, and `NotAssigned` for an agent that does not belong to the
+/// project.
 pub(super) fn check_assignable(
     tx: &mut Read<'_>,
     assignee: Option<&AgentId>,
@@ -328,7 +332,7 @@ pub(super) fn check_assignable(
     }
 }
 
-/// The new text if there is one, else the old one.
+/// Returns the new text, or the old text if there is no new one.
 pub(super) fn edited(limit: Limit, new: Option<&str>, old: String) -> Result<String, Refusal> {
     Ok(limit.take_optional(new)?.map_or(old, Cow::into_owned))
 }

@@ -1,4 +1,4 @@
-//! Chats (seed 003): what people and agents say to each other, for each agent in a project.
+//! Chats (seed 003): the messages between people and agents, for each agent in a project.
 
 pub(super) mod agents;
 pub(super) mod attendance;
@@ -25,7 +25,7 @@ pub struct Chats {
     clocks: Arc<Clocks>,
     creations: Arc<Creations>,
     attendances: Arc<Attendances>,
-    /// Cancelled when no call is to be held any more.
+    /// Cancelled when the server must not hold calls any more.
     ending: CancellationToken,
 }
 

@@ -1,4 +1,5 @@
-//! How long what the server waits for has lasted, by a clock that nobody sets ([`crate::domain::stopwatch`]).
+//! Stopwatches for the deadlines of the server. They use a clock that cannot be set
+//! ([`crate::domain::stopwatch`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,14 +15,13 @@ use super::world::World;
 /// The subject of a stopwatch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
-    /// A claim that no process followed.
+    /// A claim without a process.
     Claim(LaunchId),
-    /// A launch that is to be ended.
+    /// A launch that must end.
     Ladder(LaunchId),
     /// A session, from its beginning.
     Session(LaunchId),
-    /// The silence of a session without a process of ours, from the last call that was written
-    /// down.
+    /// The silence of a session without a process of ours, since the last call that was stored.
     Silence(SessionId, Timestamp),
     /// A notice, before and after it was read.
     Notice(NoticeId, Timestamp),
@@ -39,7 +39,7 @@ pub(super) struct Clocks {
     overdue: Mutex<Stopwatches<Subject>>,
 }
 
-/// The loop that looks at a stopwatch.
+/// The loop that reads a stopwatch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Look {
     Cleanup,
@@ -65,18 +65,18 @@ impl Clocks {
         watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Now, on both clocks.
+    /// Returns the current time on both clocks.
     pub(super) fn moment(&self) -> Moment {
         Moment { wall: self.world.now(), steady: Steady::after(self.began.elapsed()) }
     }
 
-    /// Now, for what is destroyed by its age.
+    /// Returns the current time for decisions that delete things by their age.
     pub(super) fn now_by_age(&self) -> Timestamp {
         let now = self.moment();
         now.cautious(*self.first.get_or_init(|| now))
     }
 
-    /// Returns how long `subject` has lasted, which began at `began_at`.
+    /// Returns the duration of `subject`, which began at `began_at`.
     pub(super) fn lasted(
         &self,
         look: Look,
@@ -87,17 +87,17 @@ impl Clocks {
         self.of(look).lasted(subject, began_at, self.moment(), at_first)
     }
 
-    /// Returns how long `subject` has lasted, if that was asked for before.
+    /// Returns the duration of `subject`, if an earlier call asked for it.
     pub(super) fn known_to_last(&self, look: Look, subject: &Subject) -> Option<Duration> {
         self.of(look).known(subject, self.moment())
     }
 
-    /// `subject` begins now, once more or for the first time.
+    /// Restarts the stopwatch of `subject`, or starts it for the first time.
     pub(super) fn restart(&self, look: Look, subject: Subject) {
         self.of(look).restart(subject, self.moment());
     }
 
-    /// Ends a look at everything that there is, which began at `began`.
+    /// Ends a pass over all subjects, which began at `began`.
     pub(super) fn end_look(&self, look: Look, began: Moment) {
         self.of(look).end_look(began);
     }
@@ -107,7 +107,7 @@ impl Clocks {
         let LaunchState::Running { session } = &launch.state else {
             return None;
         };
-        // One that was there before this program may have called just before.
+        // An agent that ran before this program began may have called just before.
         Some(heard.calls.idle_for(session).unwrap_or_else(|| self.began.elapsed()))
     }
 }

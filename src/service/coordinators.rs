@@ -1,4 +1,5 @@
-//! What a coordinator sees of the server and tells it. It knows no task: only wanted starts, wanted stops, its own processes.
+//! The server's side of coordinators: their views and their reports. A coordinator knows no task.
+//! It knows only wanted starts, wanted stops and its own processes.
 
 pub(super) mod board;
 
@@ -25,10 +26,10 @@ use board::{CoordinatorBoard, CoordinatorStatus};
 /// The server's part of what a plan is made from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServerView {
-    /// The server's time, by which all of it was judged.
+    /// The server's time for all decisions in this view.
     pub at: Timestamp,
-    /// The time that an agent may stay after its report, in milliseconds. Ladders are planned by
-    /// it.
+    /// The time that an agent may stay after its report, in milliseconds. The coordinator plans
+    /// ladders with it.
     #[serde(default)]
     pub linger_ms: Option<u64>,
     /// The time that an agent may take to authenticate, in milliseconds.
@@ -37,11 +38,11 @@ pub struct ServerView {
     /// The time that an agent with a session may run, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_maximum_ms: Option<u64>,
-    /// Which run of the server this is: another one knows nothing of what was only said.
+    /// The run of the server. Another run does not know the facts that were only in memory.
     #[serde(default)]
     pub run: String,
     pub startable: Vec<Candidate>,
-    /// Open launches: all of the asking coordinator, perhaps others'.
+    /// Open launches: all launches of the asking coordinator, perhaps launches of others.
     pub launches: Vec<LaunchFacts>,
 }
 
@@ -62,16 +63,16 @@ impl ServerView {
     }
 }
 
-/// A view, and a mark by which a later look is asked to wait for news.
+/// A view, and a mark with which a later call waits for news.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Work {
-    /// Opaque.
+    /// An opaque mark.
     pub seen: String,
     #[serde(flatten)]
     pub view: ServerView,
 }
 
-/// The coordinators, here and elsewhere.
+/// The coordinators in this process and elsewhere.
 pub struct Coordinators {
     core: Arc<Core>,
     heard: super::Heard,
@@ -80,11 +81,11 @@ pub struct Coordinators {
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     board: Arc<CoordinatorBoard>,
-    /// The latest start of each coordinator elsewhere.
+    /// The latest start of each coordinator outside this process.
     incarnations: Mutex<Incarnations>,
-    /// Tells this run of the server from all others.
+    /// Distinguishes this run of the server from all others.
     run: u64,
-    /// Cancelled when no call is to be held any more.
+    /// Cancelled when the server must not hold calls any more.
     ending: CancellationToken,
 }
 
@@ -131,11 +132,12 @@ impl Coordinators {
         })
     }
 
-    /// The view of one coordinator: what may be started, and its own launches. With the mark of an earlier view it returns
-    /// when there may be news since, at the latest after `patience`; without one at once. Cancel-safe.
+    /// Returns the view of one coordinator: the starts that are possible, and its own launches.
+    /// With the mark of an earlier view, it returns when there may be news since then, or at the
+    /// latest after `patience`. Without a mark it returns at once. Cancel-safe.
     ///
     /// # Errors
-    /// `ServerStopping`, also for those who wait when the server is told to end.
+    /// `ServerStopping`, also for calls that wait when the server is told to end.
     pub async fn wait_for_work(
         &self,
         coordinator: &CoordinatorId,
@@ -154,7 +156,7 @@ impl Coordinators {
         if self.ending.is_cancelled() {
             return Err(Refusal::ServerStopping.into());
         }
-        // Before the look: what changes after it is news.
+        // The mark is taken before the view, so every later change is news.
         let seen = self.mark();
         let mut view = self.view().await?;
         view.launches.retain(|launch| launch.coordinator.as_ref() == Some(coordinator));
@@ -171,7 +173,7 @@ impl Coordinators {
         self.hear_status(status, true);
     }
 
-    /// Keeps the newest report of a coordinator elsewhere.
+    /// Keeps the newest report of a coordinator outside this process.
     pub fn report(&self, status: CoordinatorStatus) {
         self.hear_status(status, false);
     }
@@ -182,7 +184,8 @@ impl Coordinators {
         }
     }
 
-    /// Keeps the name of the coordinator that is in one process with this server from those elsewhere.
+    /// Reserves the name of the coordinator in this process, so that coordinators elsewhere cannot
+    /// use it.
     pub fn keep_name(&self, own: CoordinatorId) {
         self.incarnations().reserve(own);
     }
@@ -191,23 +194,25 @@ impl Coordinators {
         self.incarnations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A coordinator is there: it asked for something, and said perhaps which start of it that is.
+    /// Notes that a coordinator asked for something, and perhaps which start of it asked.
     ///
     /// # Errors
-    /// `Superseded`, where a later start was heard.
+    /// `Superseded`, if a later start has asked before.
     pub fn hear(
         &self,
         coordinator: &CoordinatorId,
         incarnation: Option<Incarnation>,
     ) -> Result<(), Refusal> {
         if let Some(incarnation) = incarnation {
-            // In memory: what was refused has ended, and what wasn't there to be refused is when both speak again.
+            // This is in memory. A refused start has ended. After a restart of the server, a start
+            // is refused again when both have asked again.
             let heard = self.incarnations().hear(coordinator, incarnation, self.core.now());
             match heard {
                 Heard::Latest => {}
                 Heard::Successor => {
                     tracing::info!(coordinator_id = %coordinator, "a later start of a coordinator is there");
-                    // One that goes on all the same may wait for news: it asks again, and hears of this.
+                    // An earlier start that still runs may wait for news. It asks again, and is
+                    // refused then.
                     self.waiting.coordinators.wake();
                 }
                 Heard::Superseded => {

@@ -15,7 +15,8 @@ use super::{ServiceError, Settings, audit};
 pub(super) struct Core {
     store: Arc<Store>,
     pub(super) world: Arc<dyn World>,
-    /// Replaced as a whole: a use case that reads several settings takes them once.
+    /// The settings are replaced as a whole. A use case that reads several settings takes them
+    /// once.
     settings: RwLock<Arc<Settings>>,
     /// Wakes the listeners of a change.
     publish: Publish,
@@ -35,7 +36,8 @@ impl Core {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the settings, but for the places and the key of tickets: what lies and lives there belongs to this server.
+    /// Replaces the settings except for the paths and the key of tickets, because existing files
+    /// and tickets belong to this server.
     pub(super) fn reconfigure(&self, settings: Settings) {
         let before = self.settings();
         let settings = Settings {
@@ -56,21 +58,23 @@ impl Core {
         self.world.now()
     }
 
-    /// Returns `text` of an agent as it is stored and sent: without the secrets of the configuration, and without tokens.
+    /// Returns `text` of an agent as it is stored and sent: without the secrets of the
+    /// configuration, and without tokens.
     pub(super) fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.settings().redactor.redact_text(text)
     }
 
-    /// Does the same with a text that was taken by its limit.
+    /// Returns an optional text, which is cut to its limit already, like [`Self::redacted`].
     pub(super) fn redacted_taken(&self, text: Option<Cow<'_, str>>) -> Option<String> {
         text.map(|text| self.redacted(&text).into_owned())
     }
 
-    /// Makes the changes of `body` in one transaction, and wakes the listeners of each change, even if the caller is gone.
-    /// Changes nothing if `body` returns an error.
+    /// Makes the changes of `body` in one transaction, and wakes the listeners of each change, even
+    /// if the caller is gone. Changes nothing if `body` returns an error.
     ///
-    /// `body` may run more than once. It uses no clock and no chance, and does no input or output. Not cancel-safe in its
-    /// effect: when the future is dropped, the changes may have been made or not.
+    /// `body` may run more than once. It uses no clock and no chance, and does no input or output.
+    /// Not cancel-safe in its effect: when the future is dropped, the changes may have been made or
+    /// not.
     #[track_caller]
     pub(super) fn write<T, F>(
         &self,

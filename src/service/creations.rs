@@ -1,5 +1,7 @@
-//! How much each launch has created, for its limits. The rows of the store count: they are counted when a launch creates something
-//! for the first time since this program began, and then in memory. A restart resets no limit.
+//! The number of rows that each launch has created, for its limits.
+//!
+//! The rows of the store count. They are counted when a launch creates something for the first time
+//! since this program began. After that, the number is in memory. A restart resets no limit.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +14,7 @@ use crate::store::{Read, StoreError};
 use super::ServiceError;
 use super::core::Core;
 
-/// The kind of the event that tells of a new task; one that an agent created names its launch.
+/// The kind of the event of a new task. The event of a task that an agent created names its launch.
 pub(super) const TASK_CREATED: &str = "task.created";
 
 /// The kinds of rows that are counted.
@@ -36,7 +38,7 @@ impl Creations {
     }
 }
 
-/// Counts that were added for what is about to be written. Dropping it takes them back.
+/// Counts for rows that are about to be written. Dropping the reservation takes them back.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
     creations: &'a Creations,
@@ -60,7 +62,7 @@ impl Drop for Reservation<'_> {
 }
 
 impl Creations {
-    /// Counts `n_new` more creations of `launch`, which calls at the same time see.
+    /// Counts `n_new` more creations of `launch`. Concurrent calls see them.
     ///
     /// # Errors
     /// `TooManyTasks`, `TooManyMessages`.
@@ -80,7 +82,7 @@ impl Creations {
             core.read(move |tx| Ok(count_stored(tx, &launch, creation)?)).await?
         };
         let mut all = self.lock();
-        // Another call may have counted meanwhile, and added its own.
+        // Another call may have counted and reserved in the meantime.
         let n_created = all.entry(key.clone()).or_insert(n_stored);
         check(&core.settings().creation, creation, *n_created, n_new)?;
         *n_created += n_new;
@@ -88,7 +90,7 @@ impl Creations {
     }
 }
 
-/// Counts what a launch has created since its claim.
+/// Returns the number of rows that a launch has created since its claim.
 fn count_stored(
     tx: &mut Read<'_>,
     launch: &Launch,

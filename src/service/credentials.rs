@@ -1,5 +1,7 @@
-//! The ways in for people and scripts: one makes a login link, a browser uses it up for a cookie, scripts get tokens, and all of
-//! it is listed and taken back. A secret is told once, to whoever asked for it; the store has its hash.
+//! The credentials of people and scripts. A person makes a login link, a browser exchanges it for a
+//! cookie, and scripts get tokens. All of them can be listed and revoked.
+//!
+//! The server shows a secret once, to the caller that asked for it. The store has its hash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +25,7 @@ pub struct Credentials {
     changed: Nudges<CredentialId>,
 }
 
-/// A credential that was just made, with what only its bearer is to know.
+/// A new credential with the secret that only its bearer may know.
 #[derive(Debug, Clone)]
 pub struct MadeCredential {
     pub credential: Credential,
@@ -36,7 +38,7 @@ impl Credentials {
         Self { core, changed: waiting.credentials }
     }
 
-    /// Makes a link by which one browser may come in, within [`LINK_LIFE`].
+    /// Creates a link with which one browser can log in, within [`LINK_LIFE`].
     ///
     /// # Errors
     /// The refusals of [`limits`].
@@ -45,10 +47,7 @@ impl Credentials {
         self.make(CredentialKind::Link, name, role, Some(expires_at)).await
     }
 
-    /// Makes a token for a script, good for `life`, or until it is revoked.
-    ///
-    /// # Errors
-    /// The refusals of [`limits`].
+    /// Creates a token for a script, valid for `life`, or until it is revoked.
     pub async fn make_token(
         &self,
         name: &str,
@@ -86,7 +85,8 @@ impl Credentials {
             .await
     }
 
-    /// Uses a login link up: a cookie for it. Of two who use the same link at once, one gets in.
+    /// Exchanges a login link for a cookie. If two browsers use the same link at once, one
+    /// succeeds.
     ///
     /// # Errors
     /// `LinkNotValid`.
@@ -105,8 +105,8 @@ impl Credentials {
             .await
     }
 
-    /// Who shows `secret`; `None` for nobody who may come in by this `kind`. Found by its hash: how long that takes says nothing
-    /// about the secret.
+    /// Returns the credential of `secret`; `None` if no valid credential of this `kind` has it. The
+    /// credential is found by its hash, so the time of the search reveals nothing about the secret.
     pub async fn find(
         &self,
         kind: CredentialKind,
@@ -120,7 +120,7 @@ impl Credentials {
         };
         if credential.is_new_use(now) {
             match self.note_use(credential.id.clone()).await {
-                // Who can be let in is let in, also where nothing can be written.
+                // A valid credential is accepted even if the store cannot be written.
                 Ok(()) | Err(ServiceError::Store(StoreError::Unavailable { .. })) => {}
                 Err(error) => return Err(error),
             }
@@ -132,8 +132,8 @@ impl Credentials {
         self.core
             .write(move |tx| {
                 let now = tx.now();
-                // Another request of the same bearer may have noted it, or it was revoked just now:
-                // the next request will see.
+                // Another request of the same bearer may have noted the use. If the credential was
+                // revoked just now, the next request sees that.
                 let is_news = |found: &Credential| found.is_good(now) && found.is_new_use(now);
                 if let Some(found) = credentials::get(tx, &id)?.filter(is_news) {
                     credentials::put(tx, &Credential { last_used_at: Some(now), ..found })?;
@@ -143,7 +143,8 @@ impl Credentials {
             .await
     }
 
-    /// Returns when nobody may come in by this credential any more, or when that can't be told. Cancel-safe.
+    /// Returns when this credential is not valid any more, or when the store cannot be read.
+    /// Cancel-safe.
     pub async fn ended(&self, id: &CredentialId) {
         let mut changed = self.changed.listen(id.clone());
         let look = || {
@@ -162,7 +163,7 @@ impl Credentials {
         }
     }
 
-    /// All by which somebody may come in now, by creation.
+    /// Returns all valid credentials, by creation.
     pub async fn list(&self) -> Result<Vec<Credential>, ServiceError> {
         let now = self.core.now();
         self.core
@@ -174,7 +175,7 @@ impl Credentials {
             .await
     }
 
-    /// Makes a credential good for nothing. Repeating it changes nothing.
+    /// Revokes a credential. Repeating it changes nothing.
     ///
     /// # Errors
     /// `CredentialNotFound`.
@@ -196,7 +197,7 @@ impl Credentials {
     }
 }
 
-/// Forgets what has ended and nobody asks for any more.
+/// Deletes ended credentials that are old enough to be forgotten.
 pub(super) async fn forget_old(core: &Core) -> Result<(), ServiceError> {
     let now = core.now();
     let mut old = core.read(|tx| Ok(credentials::list(tx)?)).await?;

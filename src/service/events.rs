@@ -1,7 +1,9 @@
-//! Following what happens: one reader takes new events from the store and hands them to everybody who follows.
+//! The stream of events: one reader takes new events from the store and sends them to all
+//! followers.
 //!
-//! A follower that comes later, falls behind or comes back reads for itself what it missed, and is handed the rest. Nobody waits
-//! for anybody: who doesn't take what is handed out falls behind alone.
+//! A follower that begins later, falls behind or reconnects reads the missing events itself, and
+//! gets the rest from the reader. Followers do not wait for each other: a slow follower falls
+//! behind alone.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,16 +21,17 @@ use super::core::Core;
 use super::waiting::Waiting;
 use super::{ServiceError, Shared};
 
-/// Batches that a follower may be behind before it reads for itself.
+/// The number of batches that a follower may be behind before it reads the store itself.
 const MAX_BEHIND: usize = 256;
-/// Events of one batch.
+/// The number of events in one batch.
 const MAX_BATCH: usize = 256;
 /// The pause after a failed read.
 const READ_PAUSE: Duration = Duration::from_secs(1);
-/// Between two words that the status is another: it is asked for in answer, and changes all the time.
+/// The pause between two notices of a changed status. Followers answer each notice with a request,
+/// and the status changes all the time.
 const STATUS_PAUSE: Duration = Duration::from_millis(200);
 
-/// Hands out what happens.
+/// Sends events to followers.
 #[derive(Debug)]
 struct Newsroom(broadcast::Sender<Handed>);
 
@@ -38,7 +41,7 @@ impl Default for Newsroom {
     }
 }
 
-/// A value that is handed out.
+/// A value that followers get.
 #[derive(Debug, Clone)]
 enum Handed {
     /// All events after this number, up to the last one of `events`.
@@ -54,9 +57,10 @@ enum Handed {
 pub enum News {
     /// New events, in order; never empty.
     Events(Arc<[Event]>),
-    /// What coordinators say of themselves is different; [`Service::status`](super::Service::status) has it.
+    /// The status of coordinators has changed; [`Service::status`](super::Service::status) has it.
     Status,
-    /// Of what came after the last event it had seen, some is not kept any more. It goes on after this number.
+    /// Some events after the last event that the follower saw are not kept any more. It goes on
+    /// after this number.
     Lost { newest: i64 },
 }
 
@@ -64,13 +68,13 @@ pub enum News {
 pub struct Follower {
     core: Arc<Core>,
     handed: broadcast::Receiver<Handed>,
-    /// The last one it has seen.
+    /// The number of the last event that the follower has seen.
     after: i64,
-    /// Not all up to what is handed out was seen.
+    /// The follower has not seen all events before those that the reader sends.
     is_behind: bool,
 }
 
-/// The events, for all who follow them.
+/// The events, for all followers.
 pub struct Events {
     core: Arc<Core>,
     waiting: Waiting,
@@ -83,14 +87,14 @@ impl Events {
         Self { core, waiting, newsroom: Newsroom::default() }
     }
 
-    /// The number of the newest event; 0 before the first.
+    /// Returns the number of the newest event; 0 before the first event.
     pub async fn newest(&self) -> Result<i64, ServiceError> {
         self.core.read(|tx| Ok(events::span(tx)?.newest)).await
     }
 
-    /// Follows what happens after the event with this number, or from now on.
+    /// Returns a follower of the events after this number, or of the events from now on.
     pub async fn follow(&self, after: Option<i64>) -> Result<Follower, ServiceError> {
-        // First of all, so that nothing falls between what is read and what is handed out.
+        // The follower subscribes before it reads, so that it misses no event in between.
         let handed = self.newsroom.0.subscribe();
         let (after, is_behind) = match after {
             Some(after) => (after, true),
@@ -99,7 +103,8 @@ impl Events {
         Ok(Follower { core: Arc::clone(&self.core), handed, after, is_behind })
     }
 
-    /// Hands out what happens, as long as it is polled. Cancel-safe: who follows reads what is missing.
+    /// Sends new events to followers, as long as it is polled. Cancel-safe: followers read missing
+    /// events themselves.
     pub async fn hand_out(&self) -> Infallible {
         let (mut commits, mut reports) =
             (self.waiting.events.listen(), self.waiting.reports.listen());
@@ -125,7 +130,7 @@ impl Events {
                 () = sleep_until(status_at) => {
                     status_at = None;
                     status_from = Instant::now() + STATUS_PAUSE;
-                    // Without followers it is said to nobody.
+                    // Without followers, the notice is dropped.
                     let _ = self.newsroom.0.send(Handed::Status);
                 }
                 () = reports.woken(), if status_at.is_none() => status_at = Some(status_from),
@@ -133,14 +138,15 @@ impl Events {
         }
     }
 
-    /// Hands out what came after `last`, and gives the newest. While nobody follows, nothing is read and nothing is known.
+    /// Sends the events after `last`, and returns the newest number. While there is no follower, it
+    /// reads nothing and returns `None`.
     async fn hand_out_after(&self, last: Option<i64>) -> Result<Option<i64>, ServiceError> {
         if self.newsroom.0.receiver_count() == 0 {
             return Ok(None);
         }
         let Some(mut after) = last else {
             let newest = self.newest().await?;
-            // Whoever isn't there yet sees that something came before, and reads it.
+            // A follower that is behind sees from this that there were events, and reads them.
             let _ = self.newsroom.0.send(Handed::Events { after: newest, events: Arc::new([]) });
             return Ok(Some(newest));
         };
@@ -161,15 +167,16 @@ impl Events {
 }
 
 impl Follower {
-    /// The number after which it goes on.
+    /// Returns the number after which the follower goes on.
     pub fn position(&self) -> i64 {
         self.after
     }
 
-    /// Returns the next news. Cancel-safe: the next call returns what this one did not.
+    /// Returns the next news. Cancel-safe: the next call returns the news that a dropped call did
+    /// not.
     ///
     /// # Errors
-    /// When the store can't be read; the next call tries again.
+    /// A failure to read the store. The next call tries again.
     pub async fn next(&mut self) -> Result<News, ServiceError> {
         loop {
             if self.is_behind {
@@ -194,7 +201,7 @@ impl Follower {
                     }));
                 }
                 Err(broadcast::error::RecvError::Lagged(_)) => self.is_behind = true,
-                // The sender is there as long as the server.
+                // The sender lives as long as the server.
                 Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
             }
         }

@@ -1,4 +1,5 @@
-//! Work on items of forges: taken, stopped, paused, resumed, tried again; and what is owed for it, until it is done.
+//! Work on items of forges: taken, stopped, paused, resumed, tried again; and what is owed for it,
+//! until it is done.
 //!
 //! Each call is one transaction, and repeating it changes nothing. What the forge says is judged by
 //! `domain::forge`.
@@ -37,7 +38,7 @@ pub struct NewItem {
     pub agent: AgentId,
     pub project: ProjectId,
     pub title: String,
-    /// For people.
+    /// The address for people.
     pub url: String,
 }
 
@@ -59,7 +60,7 @@ impl ForgeItems {
         self.waiting.forges.listen()
     }
 
-    /// Returns the items for which there is something to do, by their beginning.
+    /// Returns the items with pending work, by their beginning.
     pub async fn open(&self) -> Result<Vec<ForgeItem>, ServiceError> {
         self.core.read(|tx| Ok(forge_items::list_open(tx)?)).await
     }
@@ -75,19 +76,19 @@ impl ForgeItems {
         self.core.read(move |tx| Ok(forge_items::get(tx, &id)?)).await
     }
 
-    /// The item that a task was made of.
+    /// Returns the item from which a task was made.
     pub async fn of_task(&self, task: &TaskId) -> Result<Option<ForgeItem>, ServiceError> {
         let task = task.clone();
         self.core.read(move |tx| Ok(forge_items::find_of_task(tx, &task)?)).await
     }
 
-    /// The work of agents on an item, the newest first.
+    /// Returns the executions of agents on an item, the newest first.
     pub async fn executions_of(&self, item: &ForgeItem) -> Result<Vec<Execution>, ServiceError> {
         let task = item.task.clone();
         self.core.read(move |tx| Ok(executions::list_of_task(tx, &task)?)).await
     }
 
-    /// Notes that claims up to this comment are of former work.
+    /// Notes that claims up to this comment belong to earlier work.
     pub async fn look_at(
         &self,
         id: &ItemId,
@@ -102,10 +103,10 @@ impl ForgeItems {
         .await
     }
 
-    /// Makes the task of an item that is ours.
+    /// Creates the task of an item that this bot has won.
     ///
     /// # Errors
-    /// Those of a task that a person makes.
+    /// The errors of a task that a person makes.
     pub async fn win(
         &self,
         id: &ItemId,
@@ -134,7 +135,7 @@ impl ForgeItems {
         .await
     }
 
-    /// Leaves an item to whoever was first.
+    /// Gives an item up, because another bot claimed it first.
     pub async fn lose(&self, id: &ItemId) -> Result<(), ServiceError> {
         let lost = |item: &ForgeItem, _| is_claiming(item).then(|| settle::lost(item));
         self.change(id, lost).await.map(drop)
@@ -147,7 +148,7 @@ impl ForgeItems {
             let Some(after) = settle::stopping(item, cause, tx.now()) else {
                 return Ok(());
             };
-            // It is finished, and will be told as that.
+            // The task is done, and will be reported as done.
             if tasks::get(tx, &item.task)?.is_some_and(|task| task.status == TaskStatus::Done) {
                 return Ok(());
             }
@@ -156,7 +157,7 @@ impl ForgeItems {
         .await
     }
 
-    /// Pauses the work on an item: its task is blocked, and its agent told so.
+    /// Pauses the work on an item. Its task is blocked, and its agent gets a notice.
     pub async fn pause(&self, id: &ItemId) -> Result<(), ServiceError> {
         self.on_open(id, |tx, inputs, item| {
             let Some(after) = settle::pausing(item) else {
@@ -166,7 +167,8 @@ impl ForgeItems {
             let Some(task) = task.filter(|task| task.status == TaskStatus::InProgress) else {
                 return Ok(());
             };
-            // Who hasn't asked for it yet can't be told, and will find nothing to do.
+            // An agent that has not asked for its task yet cannot get a notice, and would find
+            // nothing to do.
             let mut idle = launches_on(tx, item)?;
             idle.retain(|launch| launch.task.is_none());
             let reason = Some(settle::PAUSE_REASON);
@@ -178,7 +180,7 @@ impl ForgeItems {
         .await
     }
 
-    /// Goes on with a paused item, or stops it, by what the forge says of it now.
+    /// Resumes a paused item, or stops it, depending on its present state at the forge.
     pub async fn resume(&self, id: &ItemId, judged: Eligibility) -> Result<(), ServiceError> {
         self.on_open(id, move |tx, inputs, item| {
             let Some(after) = settle::resumed(item, judged, inputs.forge_texts(), tx.now()) else {
@@ -192,7 +194,7 @@ impl ForgeItems {
         .await
     }
 
-    /// Ends what was paused for too long.
+    /// Ends an item that was paused for too long.
     pub async fn expire(&self, id: &ItemId) -> Result<(), ServiceError> {
         self.on_open(id, |tx, inputs, item| {
             if !matches!(item.state, ItemState::Paused { .. }) {
@@ -206,12 +208,12 @@ impl ForgeItems {
         .await
     }
 
-    /// Tries again what was put aside: somebody asks for it at the forge.
+    /// Tries a failed item again, because a person asks for it at the forge.
     pub async fn retry(&self, id: &ItemId) -> Result<(), ServiceError> {
         self.on_open(id, |tx, inputs, item| inputs.begin_again(tx, item, item)).await
     }
 
-    /// Notes whether the forge knows the item. Answers whether it didn't before either.
+    /// Notes whether the forge knows the item. Returns whether the item was missing before, too.
     pub async fn note_missing(&self, id: &ItemId, is_missing: bool) -> Result<bool, ServiceError> {
         let id = id.clone();
         self.core
@@ -227,7 +229,7 @@ impl ForgeItems {
             .await
     }
 
-    /// Notes that the first thing that was owed is done, or given up with this reason.
+    /// Notes that the first pending write is done, or is given up for this reason.
     pub async fn owed_is_done(
         &self,
         id: &ItemId,
@@ -242,7 +244,7 @@ impl ForgeItems {
         self.change(id, is_done).await.map(drop)
     }
 
-    /// Notes that it failed, and is to be tried again.
+    /// Notes that a pending write failed and must be tried again.
     pub async fn owed_has_failed(
         &self,
         id: &ItemId,
@@ -258,7 +260,7 @@ impl ForgeItems {
         self.change(id, failed).await.map(drop)
     }
 
-    /// Ends the waits after failures: what is owed is tried again at once.
+    /// Ends the waits after failures: pending writes are tried again at once.
     pub async fn hurry(&self) -> Result<(), ServiceError> {
         let is_late = |item: &ForgeItem| item.retry_at.is_some();
         for item in self.open().await?.iter().filter(|item| is_late(item)) {
@@ -302,8 +304,8 @@ impl ForgeItems {
     }
 }
 
-/// Writes down that an item is to be worked on; `None` if it is already. There is no task before it is sure that nobody else
-/// was first ([`ForgeItems::win`]).
+/// Stores that a bot wants to work on an item; `None` if that is stored already. The task is
+/// created only when the bot has won the item ([`ForgeItems::win`]).
 ///
 /// # Errors
 /// `AgentNotFound`, `ProjectNotFound`, `NotAssigned`.

@@ -1,4 +1,5 @@
-//! How the forges are, as those who talk to them said last. In memory: it is said again after the next look.
+//! The state of the forges, as their tasks reported it last. It is in memory, and is reported again
+//! after the next poll.
 
 mod claims;
 pub(super) mod waiting;
@@ -17,17 +18,17 @@ use super::pause_file::PauseFile;
 use super::waiting::Waiting;
 use waiting::{RepositoryKey, WaitingItems};
 
-/// A host, as it was at the last look.
+/// The state of a host at the last poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForgeStatus {
     pub forge: ForgeKind,
     pub host: String,
     pub health: ForgeHealth,
-    /// The last one, also if it is over.
+    /// The last error, also if it is over.
     pub last_error: Option<String>,
-    /// Nothing is written there, and nothing new is taken.
+    /// The server writes nothing to this host, and takes no new items from it.
     pub is_dry_run: bool,
-    /// Labels and comments wait until then: the budget of the hour is used up.
+    /// The time until which labels and comments wait, because the budget of the hour is used up.
     pub writes_held_until: Option<Timestamp>,
     pub repositories: Vec<RepositoryStatus>,
 }
@@ -35,33 +36,33 @@ pub struct ForgeStatus {
 /// The state of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForgeHealth {
-    /// It was not asked yet.
+    /// The host was not asked yet.
     Unknown,
     Ok,
-    /// It does not accept the token.
+    /// The host does not accept the token.
     Unauthorized,
-    /// It is left alone until then, as it asked for.
+    /// The host asked for a pause until this time.
     Limited(Timestamp),
-    /// No answer, or none that is understood.
+    /// The host does not answer, or its answer is not understood.
     Unavailable,
 }
 
-/// A repository, as it was at the last look.
+/// The state of a repository at the last poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositoryStatus {
     pub name: String,
     pub project: ProjectId,
-    /// The next one that is free takes the next item.
+    /// The agents of the repository. The next free agent takes the next item.
     pub agents: Vec<AgentId>,
-    /// The last look that was answered.
+    /// The time of the last poll that was answered.
     pub seen_at: Option<Timestamp>,
-    /// Open items that the bot is assigned to.
+    /// The number of open items that the bot is assigned to.
     pub n_assigned: usize,
-    /// Of these, those that somebody else works on.
+    /// The number of these items on which another instance works.
     pub n_elsewhere: usize,
-    /// Of these, those that wait for an agent and a slot. [`Forges::all`] knows it.
+    /// The number of these items that wait for an agent and a slot. [`Forges::all`] fills it in.
     pub n_waiting: usize,
-    /// The reason why its items are not taken, or why it is not looked at.
+    /// The reason why its items are not taken, or why it is not polled.
     pub problem: Option<String>,
 }
 
@@ -129,12 +130,12 @@ impl Forges {
         self.waiting.forge_looks.listen()
     }
 
-    /// Makes forges be asked at once, as far as their limits allow it.
+    /// Makes the server ask the forges at once, as far as their limits allow it.
     pub fn look(&self) {
         self.waiting.forge_looks.wake();
     }
 
-    /// Keeps the newest word about a host, the `place`th of the configuration, for everyone who looks.
+    /// Keeps the newest report about a host, the `place`th of the configuration.
     pub fn report(&self, place: usize, status: &ForgeStatus) {
         let before = self.board.hosts().insert(place, status.clone());
         if before.is_none_or(|before| {
@@ -144,13 +145,13 @@ impl Forges {
         }
     }
 
-    /// Forgets all hosts: others are configured now.
+    /// Forgets all hosts, because the configuration has changed.
     pub fn forget_all(&self) {
         self.board.hosts().clear();
         self.board.waiting.clear();
     }
 
-    /// The hosts, in the order of the configuration.
+    /// Returns the hosts, in the order of the configuration.
     pub fn all(&self) -> Vec<ForgeStatus> {
         let mut hosts: Vec<ForgeStatus> = self.board.hosts().values().cloned().collect();
         for host in &mut hosts {

@@ -1,4 +1,5 @@
-//! Launches: one per start of an agent. Whoever keeps its process reports it here; people look at launches and stop them.
+//! Launches: one for each start of an agent. The coordinator that keeps the process reports it
+//! here. People list launches and stop them.
 
 pub(super) mod accounts;
 pub(super) mod activities;
@@ -40,7 +41,7 @@ pub struct Launches {
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     coordinators: Arc<CoordinatorBoard>,
-    /// Shared by all who follow the output of launches.
+    /// The folders are shared by all followers of the output of launches.
     output_folders: SharedFolders,
 }
 
@@ -97,7 +98,7 @@ impl Launches {
             .collect())
     }
 
-    /// The newest first.
+    /// Returns the notices of a filter, the newest first.
     pub async fn notices(
         &self,
         filter: &HistoryFilter<NoticeId>,
@@ -106,7 +107,7 @@ impl Launches {
         self.core.read(move |tx| Ok(notices::list(tx, &filter)?)).await
     }
 
-    /// The launch that a coordinator elsewhere speaks of, which must be its own.
+    /// Returns the launch that a coordinator elsewhere names, which must be its own.
     ///
     /// # Errors
     /// `LaunchNotFound`, `NotYourLaunch`.
@@ -124,14 +125,16 @@ impl Launches {
         }
     }
 
-    /// Takes what a coordinator says of a process, in its order and in one transaction; old news and unknown launches change nothing.
+    /// Stores reports of a coordinator about a process, in their order and in one transaction. Old
+    /// reports and reports of unknown launches change nothing.
     pub async fn report_process(
         &self,
         id: &LaunchId,
         reports: &[ProcessReport],
     ) -> Result<(), ServiceError> {
         let event = |report: &ProcessReport| match report {
-            // Nothing is reported before it happened: a clock that is ahead would hide failures from the back-off.
+            // A report is never later than now: a clock that is ahead would hide failures from the
+            // back-off.
             ProcessReport::Started { pid, at, .. } => {
                 LaunchEvent::ProcessStarted { pid: *pid, at: (*at).min(self.core.now()) }
             }
@@ -155,10 +158,11 @@ impl Launches {
         change::happen(&self.core, &self.heard, id, &events).await
     }
 
-    /// Keeps the end of what the agent of a launch printed, for launches whose output is elsewhere; at most 64 KiB of it. Not every
-    /// coordinator takes out what is secret or acts on a terminal.
+    /// Keeps the end of the output of an agent, for launches whose output is elsewhere; at most 64
+    /// KiB of it. The server removes secrets and unprintable text, because not every coordinator
+    /// does.
     pub async fn keep_output_tail(&self, id: &LaunchId, tail: &str) -> Result<(), ServiceError> {
-        // It comes with the end, which comes after it.
+        // The tail comes just before the report of the end.
         let id = id.clone();
         let of = id.clone();
         let launch = self.core.read(move |tx| Ok(launches::get(tx, &of)?)).await?;
@@ -172,7 +176,8 @@ impl Launches {
         self.core.write(move |tx| Ok(output_tails::put(tx, &id, &tail)?)).await
     }
 
-    /// Marks a launch to be ended; the first reason wins, an ended or unknown launch stays as it is.
+    /// Marks a launch to be ended. The first reason wins. An ended or unknown launch stays as it
+    /// is.
     pub async fn want_stop(&self, id: &LaunchId, reason: StopReason) -> Result<(), ServiceError> {
         change::want_stop(&self.core, &self.heard, id, reason, Duration::ZERO).await
     }

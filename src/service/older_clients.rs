@@ -1,5 +1,8 @@
-//! What older clients of the seeds' system ask, in their own form (seed 004, "後方互換性"; docs/migration.md): without a
-//! project, without a launch id, in two calls where there is one now. Each ends in the use case that took its place.
+//! The requests of older clients of the seeds' system, in their own form (seed 004, "後方互換性";
+//! docs/migration.md).
+//!
+//! They come without a project, without a launch id, or in two calls that are one call now. Each
+//! ends in the use case that replaced it.
 
 use std::path::PathBuf;
 
@@ -26,11 +29,11 @@ use super::{AskedBy, Authenticated, Caller, Claim, Report, Service, ServiceError
 /// The next step of a coordinator for a pair.
 #[derive(Debug, Clone)]
 pub enum AgentAction {
-    /// Start it; the start is reserved.
+    /// Start the agent; the start is reserved.
     Start(Claim),
-    /// End its process: this launch is to be stopped.
+    /// End its process, because this launch must stop.
     Stop { launch: LaunchId, reason: StopReason },
-    /// Leave it as it is.
+    /// Leave the agent as it is.
     Hold(StartReason),
 }
 
@@ -44,8 +47,9 @@ pub struct ManagedAgent {
 }
 
 impl Service {
-    /// [`Launches::should_start`](super::Launches::should_start) for what the client means: without a purpose a task comes first, and then a chat that somebody
-    /// wants. A no is about the task, unless there is only a chat to speak of.
+    /// Calls [`Launches::should_start`](super::Launches::should_start) for the purpose that the
+    /// client means. Without a purpose, a task comes first, and then a chat with a waiting person.
+    /// A refusal concerns the task, unless there is only a chat.
     pub async fn should_start_for(
         &self,
         agent: &AgentId,
@@ -67,7 +71,8 @@ impl Service {
         }
     }
 
-    /// The decision of [`Service::should_start_for`] without a purpose, with the third thing a coordinator may have to do.
+    /// Returns the decision of [`Service::should_start_for`] without a purpose, or the stop that
+    /// the coordinator must carry out.
     pub async fn agent_action(
         &self,
         agent: &AgentId,
@@ -85,7 +90,7 @@ impl Service {
         let read = self.core.read(move |tx| {
             for key in keys {
                 let open = startable::of_key(tx, &key)?.open.map(|open| (open.id, open.state));
-                // Until then it may go by itself.
+                // Until then, the agent may end by itself.
                 if let Some((launch, LaunchState::Stopping { reason, ladder_at })) = open
                     && ladder_at <= now
                 {
@@ -97,12 +102,12 @@ impl Service {
         if let Some(stop) = read.await? {
             return Ok(stop);
         }
-        // A pair that nobody wants for anything is, as ever, one without a task.
+        // A pair without any work is reported as a pair without a task, as before.
         let purpose = if reason == StartReason::NoWork { Purpose::Task } else { purpose };
         Ok((purpose, AgentAction::Hold(reason)))
     }
 
-    /// The launch that a report about a process is about, where the client doesn't say its id.
+    /// Returns the launch that a report about a process means, for clients that do not send its id.
     ///
     /// # Errors
     /// [`Refusal::NoOpenLaunch`] and [`Refusal::AmbiguousLaunch`].
@@ -130,7 +135,7 @@ impl Service {
         Ok(launch_to_report(&launches, ReportedBy { agent, project, pid, coordinator })?)
     }
 
-    /// Active agents, by id.
+    /// Returns the active agents, by id.
     pub async fn managed_agents(&self) -> Result<Vec<ManagedAgent>, ServiceError> {
         let read = self.core.read(|tx| Ok((active_projects(tx)?, agents::list(tx)?)));
         let (active, agents) = read.await?;
@@ -149,7 +154,8 @@ impl Service {
             .collect())
     }
 
-    /// [`Launches::should_start`](super::Launches::should_start) for an agent wherever it has work; the key is the one that was asked about, if there is one.
+    /// Calls [`Launches::should_start`](super::Launches::should_start) for an agent in any project
+    /// with work for it. The key is the pair that was decided, if there is one.
     pub async fn should_start_anywhere(
         &self,
         agent: &AgentId,
@@ -169,10 +175,11 @@ impl Service {
         Ok((Some(key), answer))
     }
 
-    /// [`Sessions::authenticate`](super::Sessions::authenticate) for an agent that doesn't say where.
+    /// Calls [`Sessions::authenticate`](super::Sessions::authenticate) for an agent that names no
+    /// project.
     ///
     /// # Errors
-    /// As there; [`Refusal::NeedsProject`] if it could be meant for several projects.
+    /// The errors of that call; [`Refusal::NeedsProject`] if several projects are possible.
     pub async fn authenticate_somewhere(
         &self,
         agent_id: &AgentId,
@@ -184,7 +191,7 @@ impl Service {
         let read = self.core.read(move |tx| {
             let ticketed = launches::find_by_ticket(tx, &shown.token_hash())?;
             match proof(agents::get(tx, &of)?.as_ref(), ticketed, &shown) {
-                // Nothing is told to who has proven nothing.
+                // A caller without a proof learns nothing.
                 Proof::None => Err(Refusal::InvalidCredentials.into()),
                 Proof::Ticket(launch) => Ok(Some(launch.key.project)),
                 Proof::Passkey => {
@@ -215,10 +222,12 @@ impl Service {
         Ok((project.map(|project| project.working_directory).unwrap_or_default(), tasks))
     }
 
-    /// Binds a task to the launch of `caller`, as its first `get_my_task` would; repeated, the same execution.
+    /// Binds a task to the launch of `caller`, as its first `get_my_task` would. A repeated call
+    /// returns the same execution.
     ///
     /// # Errors
-    /// `TaskNotFound`, `NotYourTask`; `OtherTaskBegun` if the launch works on another one that is still in progress.
+    /// `TaskNotFound`, `NotYourTask`; `OtherTaskBegun` if the launch works on another task that is
+    /// still in progress.
     pub async fn start_execution(
         &self,
         caller: &Caller,
@@ -254,10 +263,11 @@ impl Service {
             .await
     }
 
-    /// [`Sessions::report`](super::Sessions::report), after a look at what it is about.
+    /// Calls [`Sessions::report`](super::Sessions::report) after a check of the named execution.
     ///
     /// # Errors
-    /// As there, the summary by the name that it has here; `ExecutionNotFound` if `execution` is not the work of this launch.
+    /// The errors of that call, with the name that the summary has here; `ExecutionNotFound` if
+    /// `execution` does not belong to this launch.
     pub async fn complete_execution(
         &self,
         caller: &Caller,

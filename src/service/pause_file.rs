@@ -5,12 +5,14 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::domain::PairFacts;
 
-/// The pause file, while it exists. It is in memory: the process that watches it says it again after a restart.
+/// The pause file, while it exists. It is in memory: the process that watches it reports it again
+/// after a restart.
 #[derive(Debug, Default)]
 pub(super) struct PauseFile(Mutex<Option<PathBuf>>);
 
 impl PauseFile {
-    /// Notes the pause file, or that there is none. Returns whether starts are held now and were not before, or the reverse.
+    /// Notes the pause file, or that there is none. Returns whether starts are held now and were
+    /// not before, or the reverse.
     pub(super) fn set(&self, file: Option<&Path>) -> bool {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *current, file.map(Path::to_owned));

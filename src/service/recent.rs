@@ -1,5 +1,5 @@
-//! A table that can't fill the memory, whatever comes: when it is full, the entry that nobody has touched for longest is
-//! forgotten, and no other.
+//! A table of limited size. When it is full, it forgets the entry that was not touched for the
+//! longest time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -10,7 +10,7 @@ pub struct Recent<K, V> {
     capacity: usize,
     n_touched: u64,
     entries: HashMap<K, (u64, V)>,
-    /// Keys by when they were touched.
+    /// The keys by the order of their last touch.
     order: BTreeMap<u64, K>,
 }
 
@@ -19,7 +19,7 @@ impl<K: Hash + Eq + Clone, V: Default> Recent<K, V> {
         Self { capacity, n_touched: 0, entries: HashMap::new(), order: BTreeMap::new() }
     }
 
-    /// The entry of `key`, a new one if there is none.
+    /// Returns the entry of `key`, or a new one.
     pub fn touch(&mut self, key: &K) -> &mut V {
         if !self.entries.contains_key(key)
             && self.entries.len() >= self.capacity

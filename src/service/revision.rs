@@ -1,8 +1,8 @@
-//! The check that nobody has changed what somebody saw and wants to change.
+//! The check that an object has not changed since the revision on which an edit is based.
 
 use crate::domain::Refusal;
 
-/// Checks that an object still has the revision at which somebody saw it.
+/// Checks that an object still has the revision on which an edit is based.
 ///
 /// # Errors
 /// `Changed`.

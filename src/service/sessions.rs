@@ -32,7 +32,7 @@ pub struct Sessions {
     heard: Heard,
     waiting: Waiting,
     clocks: Arc<Clocks>,
-    /// Cancelled when no call is to be held any more.
+    /// Cancelled when the server must not hold calls any more.
     ending: CancellationToken,
     rate: SessionRate,
 }
@@ -64,7 +64,8 @@ impl Sessions {
         Ok(self.shown_session(session))
     }
 
-    /// Returns an open session with the time of its last call. An ended session keeps the time that its end wrote.
+    /// Returns an open session with the time of its last call. An ended session keeps the time that
+    /// its end wrote.
     fn shown_session(&self, session: Session) -> Session {
         if session.ended.is_none() {
             self.heard.inputs(&self.core).with_last_call(session)
@@ -73,8 +74,8 @@ impl Sessions {
         }
     }
 
-    /// Ends a session, and with it the process of its launch; without one at once. Nothing keeps its pair from starting again.
-    /// Ending one that has ended changes nothing.
+    /// Ends a session and the process of its launch. Without a process, the session ends at once.
+    /// The pair may start again. Ending an ended session changes nothing.
     ///
     /// # Errors
     /// `SessionNotFound`.

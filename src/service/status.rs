@@ -1,4 +1,5 @@
-//! What is going on, for everyone who looks: the store's launches beside what each coordinator last said of its processes.
+//! The present state for all readers: the launches of the store, and the last report of each
+//! coordinator about its processes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,10 +18,10 @@ pub struct StatusView {
     pub at: Timestamp,
     pub paused_since: Option<Timestamp>,
     pub coordinators: Vec<CoordinatorView>,
-    /// When a coordinator that does not report its status last asked for anything.
+    /// The time of the last request of a coordinator that does not report its status.
     pub unlisted_coordinator_at: Option<Timestamp>,
     pub open: Vec<Launch>,
-    /// The last ones, the newest first.
+    /// The last ended launches, the newest first.
     pub ended: Vec<Launch>,
     pub held: Vec<PairRecord>,
     /// Accounts whose agents are not started.
@@ -28,9 +29,9 @@ pub struct StatusView {
     /// The pause file, if it exists.
     pub pause_file: Option<PathBuf>,
     pub forges: Vec<ForgeStatus>,
-    /// The items for which there is something to do.
+    /// The items with pending work.
     pub forge_items: Vec<ForgeItem>,
-    /// Open launches whose coordinator is not there.
+    /// Open launches whose coordinator is absent.
     pub abandoned: BTreeSet<LaunchId>,
     pub totals: Totals,
 }

@@ -28,7 +28,7 @@ use super::revision::check_seen;
 use super::{Heard, ServiceError, Shared};
 use rules::{Changed, change_task, tasks_below};
 
-/// A task to be made.
+/// A new task.
 #[derive(Debug, Clone)]
 pub struct NewTask {
     pub id: Option<TaskId>,
@@ -50,25 +50,25 @@ pub struct TaskEdit {
     pub priority: Option<Priority>,
     /// `Some(None)` takes the task away from its assignee.
     pub assignee: Option<Option<AgentId>>,
-    /// `Some(None)` makes it a top task.
+    /// `Some(None)` makes it a task without a parent.
     pub parent: Option<Option<TaskId>>,
-    /// All of them.
+    /// The complete new list.
     pub dependencies: Option<Vec<TaskId>>,
     pub status: Option<TaskStatus>,
-    /// Why it is blocked; of a task that isn't, nothing.
+    /// The reason why the task is blocked. Other tasks have no reason.
     pub reason: Option<String>,
-    /// The revision that somebody saw who wants it so; `None` whatever it is.
+    /// The revision on which the edit is based; `None` edits any revision.
     pub seen: Option<i64>,
 }
 
-/// A task with what hangs on it.
+/// A task with its subtasks, dependencies and executions.
 #[derive(Debug, Clone)]
 pub struct TaskView {
     pub task: Task,
-    /// At every depth, each before its own.
+    /// The subtasks at every depth. Each task is before its own subtasks.
     pub subtasks: Vec<Task>,
     pub dependencies: Vec<Task>,
-    /// The newest first.
+    /// The executions, the newest first.
     pub executions: Vec<Execution>,
 }
 
@@ -113,11 +113,11 @@ impl Tasks {
         Ok(view)
     }
 
-    /// Makes a task; one that is in progress starts its agent.
+    /// Creates a task. A task that is in progress starts its agent.
     ///
     /// # Errors
-    /// `AlreadyExists`, the refusals of [`limits`] and of [`change`](crate::domain::task::change), `ProjectNotFound`, and for an assignee
-    /// `AgentNotFound` and `NotAssigned`.
+    /// `AlreadyExists`, the refusals of [`limits`] and of [`change`](crate::domain::task::change),
+    /// `ProjectNotFound`, and for an assignee `AgentNotFound` and `NotAssigned`.
     pub async fn add(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
         let id = new.id.clone().unwrap_or_else(|| self.core.world.new_id(TaskId::PREFIX));
         let (of, new) = (id.clone(), new.clone());
@@ -132,10 +132,12 @@ impl Tasks {
         self.view(&id).await
     }
 
-    /// Changes a task. Setting it in progress, even when it is that already, lets its pair start again.
+    /// Changes a task. Setting it in progress lets its pair start again, even if the task is in
+    /// progress already.
     ///
     /// # Errors
-    /// `TaskNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change), `NotAssigned` for an assignee outside the project.
+    /// `TaskNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change),
+    /// `NotAssigned` for an assignee outside the project.
     pub async fn set(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
         let (of, edit, inputs) = (id.clone(), edit.clone(), self.heard.inputs(&self.core));
         self.core
@@ -186,7 +188,7 @@ pub(super) fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<Task, ServiceError>
 }
 
 impl TaskEdit {
-    /// Returns the task as it is to be.
+    /// Returns the task with the changes of this edit.
     ///
     /// # Errors
     /// The refusals of [`limits`].
@@ -213,7 +215,8 @@ impl TaskEdit {
     }
 }
 
-/// Ends the hold and the back-off of the pair of a task that a person set in progress, for each purpose.
+/// Ends the hold and the back-off of the pair of a task that a person set in progress, for each
+/// purpose.
 pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
     if let (TaskStatus::InProgress, Some(agent)) = (task.status, &task.assignee) {
         for purpose in [Purpose::Task, Purpose::Chat] {
@@ -250,10 +253,11 @@ impl NewTask {
     }
 }
 
-/// Makes a task in the name of a person. In progress, it lets its pair start again.
+/// Creates a task in the name of a person. A task in progress lets its pair start again.
 ///
 /// # Errors
-/// `ProjectNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change), `NotAssigned`.
+/// `ProjectNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change),
+/// `NotAssigned`.
 pub(super) fn create_task(
     tx: &mut Transaction<'_>,
     id: TaskId,
@@ -267,7 +271,7 @@ pub(super) fn create_task(
     Ok(task)
 }
 
-/// The ids in their order, without those that came before.
+/// Returns the ids in their order, without duplicates.
 pub(super) fn each_once(ids: &[TaskId]) -> Vec<TaskId> {
     let mut once: Vec<TaskId> = Vec::with_capacity(ids.len());
     for id in ids {

@@ -1,17 +1,21 @@
-//! Limits on guesses at passkeys, tokens and links. The answer to a wrong secret is held back. The delay grows with each failure
-//! for the same agent id, whether such an agent exists or not, and with each failure of the same peer, whichever ids it tries.
+//! Limits on guesses at passkeys, tokens and links. The answer to a wrong secret is held back. The
+//! delay grows with each failure for the same agent id, whether such an agent exists or not, and
+//! with each failure of the same peer, whichever ids it tries.
 //!
-//! A check needs a free waiting slot of its peer. If answers that are held back use all slots, the attempt is refused and the
-//! secret is not checked: otherwise the speed of the answer would tell what the delay hides. A right secret frees its slot at
-//! once. A wrong secret keeps the slot until its delay is over. An attempt waits for checks that go on: a thousand agents may
-//! show their tokens at once after a restart. All hosts together have a limited number of slots, too.
+//! A check needs a free waiting slot of its peer. If answers that are held back use all slots, the
+//! attempt is refused and the secret is not checked: otherwise the speed of the answer would tell
+//! what the delay hides. A right secret frees its slot at once. A wrong secret keeps the slot until
+//! its delay is over. An attempt waits for checks that go on: a thousand agents may show their
+//! tokens at once after a restart. All hosts together have a limited number of slots, too.
 //!
-//! Some attempts need no slot, so that guesses over the network lock nobody else out: launch tickets, which cannot be guessed;
-//! operators on the Unix socket, who have all rights anyway; and tokens, cookies, links and sessions that this server has just
-//! issued, or that were right when they were last shown. Agents on the Unix socket have slots of their own for each launch, so
-//! an agent that guesses at the passkeys of others locks out only itself.
+//! Some attempts need no slot, so that guesses over the network lock nobody else out: launch
+//! tickets, which cannot be guessed; operators on the Unix socket, who have all rights anyway; and
+//! tokens, cookies, links and sessions that this server has just issued, or that were right when
+//! they were last shown. Agents on the Unix socket have slots of their own for each launch, so an
+//! agent that guesses at the passkeys of others locks out only itself.
 //!
-//! The listeners call this module; they know who is at the other end. It never sees the secrets themselves.
+//! The listeners call this module; they know who is at the other end. It never sees the secrets
+//! themselves.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,29 +30,32 @@ use crate::peer::{Peer, PeerKind};
 
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
-/// Enough to reach the longest delay.
+/// The number of failures that reaches the longest delay.
 const MAX_DOUBLINGS: u32 = 6;
-/// Failures are forgotten when there was none for so long.
+/// The time without a failure after which failures are forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
-/// Slots of one peer: a person who mistypes needs one, a script that retries one each for a few agents.
+/// The slots of one peer. A person who mistypes needs one slot; a script that retries needs one for
+/// each of a few agents.
 const MAX_SLOTS: usize = 8;
-/// Slots of all hosts together: each answer that is held back keeps a connection of the listener.
+/// The slots of all hosts together. Each answer that is held back keeps a connection of the
+/// listener.
 const MAX_SLOTS_OF_HOSTS: usize = 64;
-/// More ids than this are made up, more peers an attack: the oldest is forgotten.
+/// The number of known ids and peers. More ids than this are invented, and more peers are an
+/// attack. The oldest one is forgotten.
 const MAX_KNOWN: usize = 4096;
-/// More sessions, tokens and logins than one server has in use.
+/// The number of remembered secrets: more sessions, tokens and logins than one server has in use.
 const MAX_REMEMBERED: usize = 8192;
-/// What is kept of an id that is none.
+/// The number of characters that are kept of an id that is not valid.
 const MAX_ID_LENGTH: usize = 64;
 
-/// Whose failures count together.
+/// The peer whose failures count together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Guesser {
     /// Any process below the keeper of this launch.
     Launch(LaunchId),
-    /// Any other process of this user: it could be another one each time.
+    /// Any other process of this user, because each attempt could come from another process.
     User(u32),
-    /// A host: its address, or the half of it that its network gives it.
+    /// A host, by its IPv4 address or the network half of its IPv6 address.
     Host(IpAddr),
 }
 
@@ -75,7 +82,7 @@ impl Guesser {
     }
 }
 
-/// Whether an attempt needs a free slot before its secret is checked.
+/// Says if an attempt needs a free slot before its secret is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     NeedsSlot,
@@ -83,7 +90,7 @@ pub enum Admission {
 }
 
 impl Admission {
-    /// Of the attempts of this peer.
+    /// Returns the admission for the attempts of this peer.
     pub fn of(peer: &Peer) -> Self {
         match peer.kind() {
             Some(PeerKind::Operator) => Self::Always,
@@ -120,20 +127,21 @@ struct OfGuesser {
     slots: Slots,
 }
 
-/// Slots in use.
+/// The slots of one peer.
 #[derive(Debug, Default)]
 struct Slots {
-    /// Attempts whose secret is being checked.
+    /// The number of attempts whose secret is being checked.
     n_checks: usize,
-    /// When each answer that is held back may go. Whether the client still waits for it does not matter.
+    /// The times when the answers that are held back may go. A slot stays in use even if the client
+    /// does not wait for its answer.
     held: Vec<Instant>,
 }
 
-/// Whether a slot could be taken.
+/// The result of an attempt to take a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Taken {
     Yes,
-    /// Not before a check ends.
+    /// The caller must wait until a check ends.
     CheckGoesOn,
     AllHeld,
 }
@@ -162,7 +170,8 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Admits the check of a passkey; `None` if it must be refused unchecked, because no slot is free. Cancel-safe.
+    /// Admits the check of a passkey; `None` if it must be refused unchecked, because no slot is
+    /// free. Cancel-safe.
     pub async fn try_passkey(
         self: &Arc<Self>,
         guesser: Guesser,
@@ -172,7 +181,8 @@ impl Throttle {
         self.admit(guesser, None, admission, now).await
     }
 
-    /// The same for a token, cookie or link. One that is remembered as right needs no slot.
+    /// Admits the check of a token, cookie or link like [`Self::try_passkey`]. A secret that is
+    /// remembered as right needs no slot.
     pub async fn try_token(
         self: &Arc<Self>,
         guesser: Guesser,
@@ -183,8 +193,8 @@ impl Throttle {
         self.admit(guesser, Some(token), admission, now).await
     }
 
-    /// Remembers a token, cookie or link as right until it turns out to be wrong, or too many newer ones are remembered. An
-    /// agent may be silent for hours.
+    /// Remembers a token, cookie or link as right until it turns out to be wrong, or too many newer
+    /// ones are remembered. An agent may be silent for hours.
     pub fn remember(&self, token: &TokenHash) {
         self.lock().right.touch(token);
     }
@@ -205,7 +215,8 @@ impl Throttle {
         Some(Attempt { throttle: Arc::clone(self), guesser, secret, is_remembered, has_slot })
     }
 
-    /// Takes a slot, if need be when a check ends; `false` if answers that are held back use all of them.
+    /// Takes a slot, after a wait for a check to end if necessary. Returns `false` if answers that
+    /// are held back use all slots.
     async fn wait_for_slot(&self, guesser: &Guesser, now: Instant) -> bool {
         loop {
             let check_ended = self.check_ended.notified();
@@ -248,13 +259,13 @@ impl State {
 }
 
 impl Attempt {
-    /// Returns whether the secret was right when it was last shown, for whatever purpose.
+    /// Returns whether the secret was right when it was last shown, for any purpose.
     pub const fn is_remembered(&self) -> bool {
         self.is_remembered
     }
 
-    /// The secret was right. The failures for `agent_id` are forgotten. Those of the peer are not: it may have one right passkey
-    /// and guess at others.
+    /// Notes that the secret was right. The failures for `agent_id` are forgotten. The failures of
+    /// the peer are not: it may have one right passkey and guess at others.
     pub fn succeeded(self, agent_id: Option<&str>) {
         let mut state = self.throttle.lock();
         if let Some(id) = agent_id {
@@ -265,7 +276,8 @@ impl Attempt {
         }
     }
 
-    /// The secret was wrong: counts a failure and returns how long to hold its answer back; `None` if no slot is free for that.
+    /// Counts a failure, because the secret was wrong. Returns the delay of its answer; `None` if
+    /// no slot is free for that.
     pub fn failed(mut self, agent_id: Option<&str>, now: Instant) -> Option<Duration> {
         let mut state = self.throttle.lock();
         if let Some(secret) = &self.secret {
@@ -307,7 +319,7 @@ impl Slots {
         }
     }
 
-    /// The check is over; its slot is in use until then.
+    /// Ends the check. Its slot stays in use until `until`.
     fn hold_until(&mut self, now: Instant, until: Instant) {
         self.n_checks = self.n_checks.saturating_sub(1);
         self.held.retain(|until| *until > now);
@@ -316,7 +328,7 @@ impl Slots {
 }
 
 impl Failures {
-    /// One more; how long its answer is to take.
+    /// Counts one more failure, and returns the delay of its answer.
     fn count(&mut self, now: Instant) -> Duration {
         if self.is_old(now) {
             self.n_in_row = 0;

@@ -1,4 +1,5 @@
-//! When what runs out of time is looked at: the cleanup in its interval, what patience ends when that is due.
+//! The schedule of expiry: the cleanup runs in its interval, and the deadlines of patience are
+//! checked when they are due.
 
 mod cleanup;
 mod overdue;
@@ -21,7 +22,7 @@ use crate::nudge::sleep_until;
 use crate::telemetry::ErrorChain;
 use cleanup::Longest;
 
-/// The work that time makes, in the background.
+/// The background work that depends on time.
 pub struct Upkeep {
     core: Arc<Core>,
     heard: Heard,
@@ -48,12 +49,12 @@ impl Upkeep {
         }
     }
 
-    /// Notes time-outs that are about to be replaced: claims that were made with them keep them.
+    /// Notes time-outs that are about to be replaced. Claims that were made with them keep them.
     pub(super) fn note_timeouts(&self, settings: &Settings) {
         self.longest.with(settings);
     }
 
-    /// Ends what has run out of time, as long as it is polled. Cancel-safe: what is stored is stored as a whole.
+    /// Ends expired things, as long as it is polled. Cancel-safe: each change is stored as a whole.
     pub async fn look_after(&self) -> Infallible {
         let mut settings = self.core.settings();
         let mut ticks = ticks_of(settings.cleanup_interval);
@@ -62,7 +63,7 @@ impl Upkeep {
         let mut next_at: Option<Instant> = None;
         loop {
             tokio::select! {
-                // In this order, so that a simulated history is the same each time.
+                // The order is fixed, so that a simulated history is the same each time.
                 biased;
                 _ = ticks.tick() => {
                     if let Err(error) = self.cleanup().await {
@@ -72,7 +73,8 @@ impl Upkeep {
                 () = deadlines.woken() => {
                     let newest = self.core.settings();
                     if Arc::ptr_eq(&settings, &newest) {
-                        // Nothing new is overdue before: a thousand chats that open are no reason for a thousand looks at all of them.
+                        // Nothing new is overdue earlier. A thousand chats that open must not cause
+                        // a thousand passes over all chats.
                         let soonest = Instant::now() + newest.notice_grace.min(newest.chat.idle_timeout);
                         next_at = Some(next_at.map_or(soonest, |at| at.min(soonest)));
                         continue;

@@ -1,4 +1,4 @@
-//! Who is told of a change: coordinators and waiting agents look at the world again, and what runs out of time is looked at.
+//! The listeners of changes: coordinators, waiting agents, and the loops that end overdue things.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,23 +15,24 @@ pub(super) struct Waiting {
     pub(super) coordinators: Nudge,
     /// Agents that wait for their next action.
     pub(super) agents: Nudges<InstanceKey>,
-    /// People who look at a chat.
+    /// People who watch a chat.
     pub(super) watchers: Nudges<Assignment>,
-    /// Chats in which something was said that is not mirrored yet.
+    /// Chats with messages that are not mirrored yet.
     pub(super) unmirrored: Unmirrored,
-    /// Whoever ends what has run out of time: there is something new that can.
+    /// The loop that ends overdue things. It wakes when there is a new deadline.
     pub(super) deadlines: Nudge,
-    /// Whoever does what is owed for items of forges: there is something new to do.
+    /// The loop that carries out pending writes for items of forges. It wakes when there is a new
+    /// one.
     pub(super) forges: Nudge,
-    /// Whoever asks forges what is new: it is to ask at once.
+    /// The loop that polls forges. It polls at once when it wakes.
     pub(super) forge_looks: Nudge,
-    /// Whoever settles those items.
+    /// The loop that settles those items.
     pub(super) forge_work: ForgeWork,
-    /// Streams whose readers may be shut out.
+    /// Streams whose readers may lose access.
     pub(super) credentials: Nudges<CredentialId>,
-    /// Whoever hands out events.
+    /// The loop that sends events to followers.
     pub(super) events: Nudge,
-    /// The same listener: a coordinator has reported another status.
+    /// The same loop, when a coordinator has reported another status.
     pub(super) reports: Nudge,
 }
 
@@ -42,16 +43,16 @@ pub(super) struct ForgeWork {
     pub(super) nudge: Nudge,
 }
 
-/// Tasks that are others now, and whether a launch is.
+/// The changed tasks, and whether a launch has changed.
 #[derive(Debug, Default)]
 pub(super) struct ChangedWork {
     pub(super) tasks: BTreeSet<TaskId>,
     pub(super) has_launches: bool,
-    /// The number of loops: one may end after the next has begun.
+    /// The number of loops. One loop may end after the next has begun.
     n_interested: usize,
 }
 
-/// Changes are collected until this is dropped.
+/// Collects changes until it is dropped.
 pub(super) struct Interest(ForgeWork);
 
 impl Drop for Interest {
@@ -91,7 +92,7 @@ impl ForgeWork {
     }
 }
 
-/// Chats whose mirrors are behind, and working directories that projects were given.
+/// Chats whose mirrors are behind, and the new working directories of projects.
 #[derive(Clone, Default)]
 pub(super) struct Unmirrored {
     chats: Arc<Mutex<BTreeSet<Assignment>>>,
@@ -105,7 +106,7 @@ impl Unmirrored {
         std::mem::take(&mut *self.lock())
     }
 
-    /// The working directories since the last call.
+    /// Takes the new working directories since the last call.
     pub(super) fn take_directories(&self) -> BTreeSet<PathBuf> {
         std::mem::take(&mut *self.directories.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,28 +1,28 @@
-//! What the use cases take from outside: time and chance. A simulation brings its own.
+//! The time and the random values that the use cases take from outside. A simulation has its own.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::domain::{Secret, Timestamp};
 
-/// Time and chance.
+/// A source of time and random values.
 pub trait World: Send + Sync + 'static {
-    /// Wall-clock time.
+    /// Returns the wall-clock time.
     fn now(&self) -> Timestamp;
-    /// Random bytes for tokens and salts.
+    /// Fills `bytes` with random bytes for tokens and salts.
     fn fill(&self, bytes: &mut [u8]);
-    /// A text that no other call has given or will give, in the grammar of ids.
+    /// Returns a text in the grammar of ids that no other call returns.
     fn unique(&self) -> String;
 }
 
 impl dyn World {
-    /// A new id with its kind's prefix.
+    /// Returns a new id with the prefix of its kind.
     pub fn new_id<T: std::str::FromStr>(&self, prefix: &str) -> T {
         let text = format!("{prefix}{}", self.unique());
         text.parse().ok().expect("a prefix and a unique text are an id")
     }
 
-    /// A new random token of 192 bits.
+    /// Returns a new random token of 192 bits.
     pub fn new_token(&self, prefix: &str) -> Secret {
         let mut bytes = [0; 24];
         self.fill(&mut bytes);

@@ -1,5 +1,5 @@
-//! `apply`: agents, projects and tasks as a file lists them, in one transaction. Applying it again changes nothing, and it
-//! takes nothing away: what the file doesn't list stays.
+//! `apply`: the agents, projects and tasks of a file, in one transaction. Applying the file again
+//! changes nothing. Entries that the file does not list stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -133,12 +133,12 @@ pub struct EntryProblem {
     /// `agents`, `projects` or `tasks`.
     pub section: &'static str,
     pub id: String,
-    /// The key in the entry, with an index where it holds a list.
+    /// The key in the entry, with an index if the key holds a list.
     pub field: Option<(&'static str, Option<usize>)>,
     pub message: String,
 }
 
-/// Why a manifest wasn't applied; nothing of it was.
+/// The reason why a manifest was not applied. Nothing of it was stored.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("the manifest has {} problem(s)", .0.len())]
@@ -183,7 +183,7 @@ impl From<&Manifest> for Wanted {
     }
 }
 
-/// Everything there is, and will be: the entries of the manifest over those of the store.
+/// All rows as they will be: the entries of the manifest over those of the store.
 #[derive(Default)]
 struct Merged {
     agents: BTreeMap<AgentId, Agent>,
@@ -201,15 +201,15 @@ struct Changes {
     agents: Vec<Agent>,
     projects: Vec<Project>,
     assignments: Vec<Assignment>,
-    /// Each task that is different, as it is and as it is to be.
+    /// Each task that differs, before and after the change.
     wishes: Vec<(Option<Task>, Task)>,
     /// The wished tasks, and other tasks that change with them.
     tasks: Vec<Task>,
-    /// The news for agents at work, but for those of tasks.
+    /// The news for agents at work, without the news of tasks.
     news: Vec<WorkChange>,
 }
 
-/// An entry of the manifest, with the agent that it makes if there is none.
+/// An entry of the manifest, with the new agent for an entry that has none yet.
 #[derive(Clone)]
 struct AgentEntry {
     new: Agent,
@@ -218,10 +218,11 @@ struct AgentEntry {
 }
 
 impl Catalog {
-    /// Applies `wanted`, all of it or nothing, and says what became of each entry.
+    /// Applies all of `wanted` or nothing, and returns the result of each entry.
     ///
     /// # Errors
-    /// Every problem at once: references that lead nowhere, cycles, tasks that can't be as they are wanted.
+    /// All problems at once: references to unknown objects, cycles, tasks that are not allowed in
+    /// the wanted state.
     pub async fn apply(&self, wanted: &Wanted) -> Result<Vec<Applied>, ApplyError> {
         let agents: Vec<AgentEntry> =
             wanted.agents.iter().map(|entry| self.agent_entry(entry)).collect();
@@ -285,7 +286,8 @@ impl Changes {
 }
 
 impl Merged {
-    /// Agents, projects and assignments as they are. Of tasks it reads only those around the listed ones, later.
+    /// Returns the stored agents, projects and assignments. Only the tasks around the listed ones
+    /// are read, later.
     fn of(tx: &mut Read<'_>) -> Result<Self, StoreError> {
         let agents = agents::list(tx)?.into_iter();
         let projects = projects::list(tx)?.into_iter();
@@ -446,7 +448,7 @@ impl Merged {
         }
         let wishes: Vec<Wish<'_>> =
             changed.iter().map(|(before, task)| (before.as_ref(), task)).collect();
-        // Once all are in, so that a task may name one that comes after it.
+        // The check runs after all tasks are in the graph, because a task may name a later one.
         self.tasks = graph_around(tx, &wishes)?;
         for id in changed.iter().flat_map(|(_, task)| &task.dependencies) {
             if self.tasks.find(id).is_none() {
@@ -484,13 +486,13 @@ impl Merged {
     }
 }
 
-/// The title and the description of a task as they are kept.
+/// Returns the title and the description of a task as they are stored.
 fn texts_of(entry: &WantedTask) -> Result<(String, String), Refusal> {
     let title = limits::TITLE.take(&entry.title)?;
     Ok((title.into_owned(), limits::DESCRIPTION.take(&entry.description)?.into_owned()))
 }
 
-/// The key whose text a refusal is about.
+/// Returns the key whose text a refusal is about.
 const fn field_of(refusal: &Refusal) -> Option<(&'static str, Option<usize>)> {
     match refusal {
         Refusal::TooLong { text, .. } | Refusal::NotOneLine { text, .. } => Some((text, None)),
@@ -538,7 +540,7 @@ fn check_references(task: &Task, merged: &mut Merged) -> bool {
     is_complete
 }
 
-/// The key of a task's entry that a refusal is about.
+/// Returns the key of a task's entry that a refusal is about.
 fn field_of_task(
     refusal: &Refusal,
     before: Option<&Task>,

@@ -1,4 +1,4 @@
-//! Who works where: the active projects with their active agents (seed 004, step 2).
+//! The active projects with their active agents (seed 004, step 2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct ActiveProject {
 }
 
 impl Catalog {
-    /// Active projects with their active agents, by id.
+    /// Returns the active projects with their active agents, by id.
     pub async fn active_projects(&self) -> Result<Vec<ActiveProject>, ServiceError> {
         self.core.read(|tx| Ok(active_projects(tx)?)).await
     }

@@ -1,6 +1,7 @@
-//! Chat (seed 003), the agents' half: what is unread, who was given what, and what they answer.
+//! Chat (seed 003), the agents' half: unread messages, their hand-out, and answers.
 //!
-//! A message is unread until its agent answers it; it is handed out to a session when that is given it, by whichever answer.
+//! A message is unread until its agent answers it. It is handed out to a session when any answer
+//! contains it.
 
 use crate::domain::chat::{Sender, n_fitting, said};
 use crate::domain::{
@@ -25,33 +26,37 @@ pub struct Pending {
     pub context: Vec<Message>,
 }
 
-/// At most so many messages are given at once; the rest follow when these are answered.
+/// The number of messages that are given at once. The rest follow when these are answered.
 const MAX_PENDING: usize = 50;
 /// The number of earlier messages that are given along with them.
 const MAX_CONTEXT: usize = 20;
-/// So many bytes of messages are given at once, and so many of earlier ones: an answer says everything twice, and older clients
-/// take no line over 64 KiB.
+/// The bytes of pending messages and of earlier messages that are given at once. An answer contains
+/// all text twice, and older clients accept no line over 64 KiB.
 const PENDING_BYTES: usize = 16 * 1024;
 const CONTEXT_BYTES: usize = 8 * 1024;
 
 impl Chats {
-    /// The messages that `caller` has not answered, with what was said before. They count as handed out to its session.
+    /// Returns the messages that `caller` has not answered, and the messages before them. They
+    /// count as handed out to its session.
     ///
     /// # Errors
-    /// As [`Sessions::identify`](crate::service::Sessions::identify).
+    /// The errors of [`Sessions::identify`](crate::service::Sessions::identify).
     pub async fn hand_out(&self, caller: &Caller) -> Result<Pending, ServiceError> {
         hand_out(&self.core, &self.heard, caller).await
     }
 
-    /// Says `content` in the chat of `caller`: the answer to what it was given, which counts as read from then on. Repeated
-    /// because its own answer was lost, it is the same message.
+    /// Adds `content` to the chat of `caller`. It answers the messages that `caller` was given,
+    /// which count as read from then on. A call that is repeated because its answer was lost
+    /// returns the same message.
     ///
     /// # Errors
-    /// `Invalid` for a content that is none; `TooManyMessages`; as [`Sessions::identify`](crate::service::Sessions::identify).
+    /// `Invalid` for an invalid content; `TooManyMessages`; the errors of
+    /// [`Sessions::identify`](crate::service::Sessions::identify).
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
         let content = said(content)?;
         let content = self.core.redacted(&content).into_owned();
-        // A repetition is nothing new: it needs no place within the limit, and doesn't put off the end of the chat.
+        // A repetition adds nothing: it does not count for the limit, and does not delay the end of
+        // the chat.
         let (by, said) = (caller.clone(), content.clone());
         if let Some(id) = self.core.read(move |tx| Ok(Answering::of(tx, &by)?.said(&said))).await? {
             return Ok(id);
@@ -92,10 +97,11 @@ impl Chats {
     }
 }
 
-/// The messages that `caller` hasn't answered, with what was said before. They count as handed out to its session.
+/// Returns the messages that `caller` has not answered, and the messages before them. They count as
+/// handed out to its session.
 ///
 /// # Errors
-/// As [`Sessions::identify`](crate::service::Sessions::identify).
+/// The errors of [`Sessions::identify`](crate::service::Sessions::identify).
 pub(in crate::service) async fn hand_out(
     core: &Core,
     heard: &Heard,
@@ -131,14 +137,15 @@ impl Answering {
     fn of(tx: &mut Read<'_>, caller: &Caller) -> Result<Self, ServiceError> {
         let (_, session) = latest(tx, caller)?;
         let record = pairs::get(tx, &caller.session.key)?;
-        // Messages of people in between do not count: they may have read the answer that the agent thinks is lost.
+        // Messages of people in between do not count: they may have read the answer that the agent
+        // thinks is lost.
         let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
         let last = MessageFilter { sender, end, ..visible(&caller.session.key, 1) };
         let last = messages::list(tx, &last)?.into_iter().next();
         Ok(Self { session, record, last })
     }
 
-    /// Returns the message by which this was said already.
+    /// Returns the message with which the agent said this already.
     fn said(&self, content: &str) -> Option<MessageId> {
         let last = self.last.as_ref()?;
         is_repeated(last, content, &self.session, &self.record).then(|| last.id.clone())
@@ -160,7 +167,7 @@ pub(in crate::service) fn read_by_leaver(
     Ok(sessions.iter().map(|session| session.handed_out).max())
 }
 
-/// Returns what people said that is not answered yet, as much as fits into one answer.
+/// Returns the unanswered messages of people, as many as fit into one answer.
 pub(in crate::service) fn pending(
     tx: &mut Read<'_>,
     key: &InstanceKey,
@@ -184,8 +191,8 @@ pub(in crate::service) fn newest_unread_after(
     Ok(messages::list(tx, &newest)?.first().map(|message| message.seq))
 }
 
-/// Returns whether the agent said this last, in this very session, and has answered everything that
-/// it was given.
+/// Returns whether this is the agent's last message, from this session, and the agent has answered
+/// all messages that it was given.
 fn is_repeated(last: &Message, content: &str, session: &Session, record: &PairRecord) -> bool {
     last.content == content
         && last.created_at >= session.created_at
@@ -194,7 +201,7 @@ fn is_repeated(last: &Message, content: &str, session: &Session, record: &PairRe
 
 fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
     let contents = messages.iter().rev().map(|message| message.content.as_str());
-    // One that is too long by itself isn't needed for the context.
+    // The context does not need a message that is too long by itself.
     let n_fitting = contents
         .clone()
         .next()
@@ -203,7 +210,7 @@ fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
     messages.split_off(messages.len() - n_fitting)
 }
 
-/// Returns the filter of the messages that people are shown of a chat, the oldest first.
+/// Returns the filter of the visible messages of a chat, the oldest first.
 pub(in crate::service) fn visible(key: &InstanceKey, limit: usize) -> MessageFilter {
     MessageFilter {
         only_visible: true,

@@ -1,8 +1,9 @@
-//! Who sits at a chat: panels that are open. When the last one closes, the chat ends; a page that is loaded anew closes and opens
-//! its panel, and has a moment for it.
+//! The open panels of chats. When the last panel closes, the chat ends after a short delay, because
+//! a reloaded page closes its panel and opens it again.
 //!
-//! Only what somebody sat at ends so: a chat that a script opened has nobody at its panel from the beginning. In memory: after a
-//! restart of the server the panels come back by themselves, and a chat to which none does ends by its silence.
+//! Only a chat that had a panel ends like this: a chat that a script opened has none from the
+//! beginning. The panels are in memory. After a restart of the server they come back by themselves,
+//! and a chat without a panel ends by its silence.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +40,7 @@ impl Attendances {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the next chat ends that nobody sits at.
+    /// Returns the time when the next chat without a panel ends.
     pub(in crate::service) fn next_end(&self) -> Option<Instant> {
         self.lock()
             .values()
@@ -62,7 +63,7 @@ impl Attendances {
     }
 }
 
-/// An open panel; it closes when this is dropped.
+/// An open panel. Dropping the value closes it.
 pub struct Attendance {
     attendances: Arc<Attendances>,
     chat: Assignment,
@@ -79,7 +80,7 @@ impl Chats {
     }
 }
 
-/// Ends the chats that nobody sits at any more.
+/// Ends the chats whose panels have been closed long enough.
 pub(in crate::service) async fn end_left(core: &Core, heard: &Heard, attendances: &Attendances) {
     for Assignment { agent, project } in attendances.take_left(Instant::now()) {
         tracing::info!(agent_id = %agent, project_id = %project, "the last panel of a chat was closed; it ends");

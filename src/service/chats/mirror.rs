@@ -1,10 +1,13 @@
-//! Keeps the mirrors of all chats up to date: `chat.jsonl`, where the working directory of the project exists (seed 003).
+//! Keeps the mirrors of all chats up to date: `chat.jsonl`, if the working directory of the project
+//! exists (seed 003).
 //!
-//! One task writes all of them, in the order of the store, which is the truth. A mirror that can't be written is behind until it
-//! can, and no message fails for it. An agent with one working directory in two projects has one mirror for both.
+//! One task writes all mirrors, in the order of the store, which is the truth. A mirror that cannot
+//! be written stays behind until it can, and messages do not fail because of it. An agent with one
+//! working directory in two projects has one mirror for both.
 //!
-//! The path of a working directory is resolved when the daemon starts or a project gets it, before an agent of the project can
-//! have put a link in its place. Until the next start it is not resolved again.
+//! The path of a working directory is resolved when the daemon starts or a project gets it, before
+//! an agent of the project can have put a link in its place. It is not resolved again until the
+//! next start.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -31,9 +34,9 @@ type Place = (PathBuf, AgentId);
 /// The number of the last message of each project that is in a file.
 type Written = BTreeMap<ProjectId, i64>;
 type Mirrors = HashMap<Place, Mirror>;
-/// Working directories as they are configured, and resolved.
+/// Configured working directories with their resolved paths.
 type Directories = HashMap<PathBuf, PathBuf>;
-/// Why a mirror is behind.
+/// The reason why a mirror is behind.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 /// The state of a file.
@@ -41,14 +44,14 @@ type Trouble = Box<dyn std::error::Error + Send + Sync>;
 struct Mirror {
     /// The number of the last message in it, for each project that shares it.
     written: Written,
-    /// Its length when it was written last; `None` until it was compared with the store.
+    /// Its length after the last write; `None` until it was compared with the store.
     left: Option<Length>,
     /// The log says already that it cannot be written.
     is_troubled: bool,
 }
 
 impl Chats {
-    /// Mirrors what is said until `cancel`, beginning with what was not mirrored yet.
+    /// Mirrors messages until `cancel`, beginning with those that were not mirrored yet.
     pub async fn mirror_chats(&self, cancel: CancellationToken) {
         let mut news = self.waiting.unmirrored.nudge.listen();
         let mut mirrors = Mirrors::new();
@@ -73,7 +76,7 @@ impl Chats {
                 tracing::warn!(error = %ErrorChain(&error), "could not compare the chats with their mirrors");
             }
         }
-        // Cancel-safe: what is unmirrored stays so until it is taken.
+        // Cancel-safe: chats stay unmirrored until they are taken.
         while cancel.run_until_cancelled(news.woken()).await.is_some() {
             resolve(self.waiting.unmirrored.take_directories(), &mut directories).await;
             self.mirror(self.waiting.unmirrored.take(), &mut mirrors, &mut directories).await;
@@ -109,7 +112,7 @@ impl Chats {
             match self.catch_up(&place, mirror).await {
                 Ok(()) => mirror.is_troubled = false,
                 Err(error) => {
-                    // It is compared anew, and what was cut short is mended.
+                    // The file is compared again, and an incomplete write is repaired.
                     mirror.left = None;
                     if !std::mem::replace(&mut mirror.is_troubled, true) {
                         tracing::warn!(
@@ -134,7 +137,8 @@ impl Chats {
             mirror.left = None;
             return Ok(());
         };
-        // Otherwise somebody else wrote, or it was cut short, or this is the first look.
+        // Otherwise another program wrote the file, a write was cut short, or this is the first
+        // check.
         let is_as_left = mirror.left == Some(log.length()?);
         if !is_as_left {
             mirror.written.values_mut().for_each(|written| *written = 0);
@@ -152,7 +156,7 @@ impl Chats {
         Ok(())
     }
 
-    /// Whose files the mirrors of `agent` are.
+    /// Returns the owner of the mirrors of `agent`.
     async fn file_owner(&self, agent: &AgentId) -> Result<FileOwner, ServiceError> {
         let agent = agent.clone();
         let found = self.core.read(move |tx| Ok(agents::get(tx, &agent)?)).await?;
@@ -163,7 +167,8 @@ impl Chats {
             .of(found.as_ref().map_or(DEFAULT_AI_TYPE, |agent| &agent.ai_type)))
     }
 
-    /// What an agent and people said to each other in these projects after that, hidden messages too, in order.
+    /// Returns the messages of an agent and people in these projects after that number, in order.
+    /// Hidden messages are included.
     async fn messages_after(
         &self,
         agent: &AgentId,
@@ -190,7 +195,7 @@ impl Chats {
     }
 }
 
-/// Resolves those that weren't before.
+/// Resolves the directories that were not resolved before.
 async fn resolve(configured: impl IntoIterator<Item = PathBuf>, directories: &mut Directories) {
     for path in configured {
         if !directories.contains_key(&path) {
@@ -202,7 +207,7 @@ async fn resolve(configured: impl IntoIterator<Item = PathBuf>, directories: &mu
     }
 }
 
-/// The chat of the project is mirrored there, and nowhere else.
+/// Mirrors the chat of the project at `place`, and nowhere else.
 fn share(mirrors: &mut Mirrors, place: &Place, project: ProjectId) {
     for (other, mirror) in mirrors.iter_mut() {
         if other.1 == place.1 && other != place {

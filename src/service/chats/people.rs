@@ -1,7 +1,7 @@
-//! Chat (seed 003), the people's half: opening and closing a chat, saying something, reading what was said.
+//! Chat (seed 003), the people's half: opening and closing a chat, writing and reading messages.
 //!
-//! A wish for a chat (seed 003's PendingAgentPurpose) is kept with the key: it is made by opening the chat, and by whatever is
-//! said while no agent listens; it ends when the agent comes.
+//! A wish for a chat (seed 003's PendingAgentPurpose) is kept with the key. It begins when a person
+//! opens the chat, or writes a message while no agent listens. It ends when the agent comes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,8 @@ pub struct OpenSessions {
     pub task: u32,
 }
 
-/// Which part of a chat is read: the first messages after one, else the last ones, else the last ones before one.
+/// The part of a chat to read: the first messages after a message, or the last messages before one,
+/// or the last messages of all.
 #[derive(Debug, Clone)]
 pub struct ChatPage {
     pub after: Option<MessageId>,
@@ -43,16 +44,16 @@ pub struct ChatPage {
 /// A part of a chat.
 #[derive(Debug, Clone)]
 pub struct Conversation {
-    /// In their order.
+    /// The messages in their order.
     pub messages: Vec<Message>,
-    /// Where the next page begins, if there is more: after the last of these when it was asked for what comes after one,
-    /// otherwise before the first.
+    /// The beginning of the next page, if there is more. A request for later messages continues
+    /// after the last of these; other requests continue before the first.
     pub next: Option<MessageId>,
 }
 
 impl Chats {
-    /// Opens a chat: its agent is started, if it isn't there. A hold and a back-off of the chat end, because a person asks.
-    /// Repeated while it is open or on its way, it changes nothing.
+    /// Opens a chat, and starts its agent if it does not run. A hold and a back-off of the chat
+    /// end, because a person asks. Repeating it while the chat is open or starting changes nothing.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`, `NotAssigned`, `Inactive`.
@@ -80,8 +81,8 @@ impl Chats {
             .await
     }
 
-    /// Closes a chat: nobody is wanted for it, and its agent is told to go; its process has `run.linger` to do so. Repeating it
-    /// changes nothing.
+    /// Closes a chat: ends the wish for it, and tells its agent to log out. The process has
+    /// `run.linger` to end. Repeating it changes nothing.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.
@@ -89,11 +90,12 @@ impl Chats {
         end(&self.core, &self.heard, agent, project).await
     }
 
-    /// A person says something. With an id of the client's choice it can be repeated: it is said once. Where no agent listens,
-    /// one is wanted from then on.
+    /// Adds a message of a person. With an id that the client chose, the call can be repeated
+    /// without a second message. If no agent listens, the chat wants an agent from then on.
     ///
     /// # Errors
-    /// As [`Chats::start`]; `Invalid` for a content that is none; `AlreadyExists` if the id is that of something else.
+    /// The errors of [`Chats::start`]; `Invalid` for an invalid content; `AlreadyExists` if another
+    /// message has the id.
     pub async fn say(
         &self,
         agent: &AgentId,
@@ -114,7 +116,8 @@ impl Chats {
         if let Some(said) = said {
             return Ok(said);
         }
-        // Before it is written: a chat that is about to end would not wait for it.
+        // The silence restarts before the message is written, because a chat that is about to end
+        // would not wait for it.
         if let Some(open) = facts.open.as_ref().filter(|_| listens(&facts)) {
             silence::restart(&self.clocks, &open.id);
         }
@@ -137,7 +140,7 @@ impl Chats {
             .await
     }
 
-    /// Returns how many sessions are open now, for each agent that is assigned to the project.
+    /// Returns the number of open sessions for each agent that is assigned to the project.
     ///
     /// # Errors
     /// `ProjectNotFound`.
@@ -169,11 +172,11 @@ impl Chats {
             .await
     }
 
-    /// What was said, as far as anybody is shown it. With `patience`, an empty page after a message is waited with for so long
-    /// that something is said. Cancel-safe.
+    /// Returns the visible messages. With `patience`, an empty page after a message is held for
+    /// that time, until there is a message. Cancel-safe.
     ///
     /// # Errors
-    /// `AgentNotFound`, `ProjectNotFound`; `MessageNotFound` for a message that is not one of this chat.
+    /// `AgentNotFound`, `ProjectNotFound`; `MessageNotFound` for a message outside this chat.
     pub async fn conversation(
         &self,
         agent: &AgentId,
@@ -200,8 +203,9 @@ impl Chats {
     }
 }
 
-/// Closes a chat: nobody is wanted for it, and its agent is told to go; its process has `run.linger` to do so. Repeating it
-/// changes nothing. What was not answered is kept for the next time.
+/// Closes a chat: ends the wish for it, and tells its agent to log out. The process has
+/// `run.linger` to end. Repeating it changes nothing. Unanswered messages are kept for the next
+/// time.
 ///
 /// # Errors
 /// `AgentNotFound`, `ProjectNotFound`.
@@ -216,8 +220,8 @@ pub(in crate::service) async fn end(
     core.write(move |tx| {
         check_known(tx, &of.agent, &of.project)?;
         let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
-        // In one transaction with the wish: the end of a launch wishes for a chat if it leaves
-        // something unread.
+        // The stop is in one transaction with the end of the wish: the end of a launch wishes for a
+        // chat if it leaves unread messages.
         if let Some(open) = startable::of_key(tx, &of)?.open
             && let Some(before) = launches::get(tx, &open.id)?
         {
@@ -290,7 +294,7 @@ fn said_before(
     }
 }
 
-/// A message of a person that is not stored yet.
+/// Returns a message of a person, which is not stored yet.
 fn new_message(
     tx: &mut Transaction<'_>,
     id: Option<MessageId>,
@@ -313,7 +317,7 @@ fn chat_event(kind: &'static str, at: Timestamp, key: &InstanceKey) -> NewEvent 
     NewEvent { detail: None, ..NewEvent::of_pair(kind, at, key) }
 }
 
-/// The event that tells of a message, without what it says.
+/// Returns the event of a message, without its content.
 pub(in crate::service) fn message_event(message: &Message) -> NewEvent {
     NewEvent {
         at: message.created_at,

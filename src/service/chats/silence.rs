@@ -1,4 +1,4 @@
-//! The silence of a chat: how much of it is left until the chat ends, and what begins it anew.
+//! The silence of a chat: the time until the chat ends, and its restart.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::service::ServiceError;
 use crate::service::clocks::{Clocks, Look, Subject};
 use crate::service::core::Core;
 
-/// Returns how much silence a running chat has left; `None` for a launch that is none.
+/// Returns the silence that a running chat has left; `None` for other launches.
 pub(in crate::service) async fn left(
     core: &Core,
     clocks: &Clocks,
@@ -33,13 +33,14 @@ pub(in crate::service) async fn left(
     Ok(Some(core.settings().chat.idle_timeout.saturating_sub(lasted)))
 }
 
-/// Begins the silence of the chat of this launch anew. It is called before the message is committed, so that the chat never ends
-/// between the two: a message that is then not committed put the end off for nothing.
+/// Restarts the silence of the chat of this launch. It is called before the message is committed,
+/// so that the chat never ends between the two. If the commit fails, the end was delayed without
+/// need.
 pub(in crate::service) fn restart(clocks: &Clocks, launch: &LaunchId) {
     clocks.restart(Look::Overdue, Subject::Chat(launch.clone()));
 }
 
-/// Returns since when a chat runs.
+/// Returns the time since which a chat runs.
 fn began_at(launch: &Launch) -> Option<Timestamp> {
     let is_chat =
         launch.key.purpose == Purpose::Chat && matches!(launch.state, LaunchState::Running { .. });

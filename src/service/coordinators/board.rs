@@ -1,4 +1,4 @@
-//! What each coordinator last said of itself, and when it last asked for anything.
+//! The last report of each coordinator about itself, and the time of its last request.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::domain::{Instance, InstanceKey, Launch, Timestamp};
 pub struct CoordinatorStatus {
     pub coordinator: CoordinatorId,
     pub at: Timestamp,
-    /// Of a coordinator elsewhere only `max_concurrent` is known.
+    /// For a coordinator outside this process, only `max_concurrent` is known.
     pub limits: Limits,
     pub instances: Vec<Instance>,
     pub deferred: Vec<Deferred>,
@@ -37,19 +37,20 @@ pub struct Counters {
     pub cycles: u64,
     pub starts: u64,
     pub adoptions: u64,
-    /// Processes that lived on when their agent had ended, and were ended.
+    /// Processes that survived their agent, and were ended.
     #[serde(default)]
     pub leaked: u64,
-    /// Work that no wake-up had announced; it should stay 0.
+    /// Work that the coordinator found without a wake-up. It should stay 0.
     pub found_by_poll_only: u64,
 }
 
-/// The newest word of each coordinator, and when it last asked for anything. In memory: a coordinator says it again after its
-/// next cycle.
+/// The newest report of each coordinator, and the time of its last request. It is in memory: a
+/// coordinator reports again after its next cycle.
 #[derive(Debug, Default)]
 pub(in crate::service) struct CoordinatorBoard {
     coordinators: Mutex<BTreeMap<CoordinatorId, OnBoard>>,
-    /// When a coordinator that does not report its status last asked for anything, and since when it does so.
+    /// The time of the last request of a coordinator that does not report its status, and the time
+    /// since which it asks.
     unlisted: Mutex<Option<Unlisted>>,
 }
 
@@ -59,12 +60,12 @@ struct Unlisted {
     at: Timestamp,
 }
 
-/// The limits of the coordinators that are there.
+/// The limits of the coordinators that are present.
 #[derive(Debug)]
 pub(in crate::service) enum KnownLimits {
-    /// None is there.
+    /// No coordinator is present.
     Nobody,
-    /// A coordinator that does not report its status is there.
+    /// A coordinator that does not report its status is present.
     Unknown,
     Of(Vec<(CoordinatorId, Limits)>),
 }
@@ -73,18 +74,20 @@ pub(in crate::service) enum KnownLimits {
 struct OnBoard {
     status: CoordinatorStatus,
     heard_at: Timestamp,
-    /// In one process with the server: it is there as long as that is.
+    /// The coordinator is in one process with the server, and is present as long as the server.
     is_here: bool,
 }
 
-/// A coordinator that reports its status does so this soon after its first question.
+/// The time after its first request within which a coordinator reports its status, if it does so at
+/// all.
 const REPORTED_AFTER: Duration = Duration::from_secs(10);
 
-/// A coordinator that has asked nothing for so long is not there: it asks for news every half minute.
+/// The time without a request after which a coordinator counts as absent. A coordinator asks for
+/// news every half minute.
 const SILENT_AFTER: Duration = Duration::from_mins(2);
 
 impl CoordinatorBoard {
-    /// Whether it says anything else than before, by what people look at.
+    /// Stores a report. Returns whether it differs from the one before in a way that people see.
     pub(in crate::service) fn put(&self, status: CoordinatorStatus, is_here: bool) -> bool {
         let (id, heard_at) = (status.coordinator.clone(), status.at);
         let seen = |status: &CoordinatorStatus| {
@@ -103,24 +106,24 @@ impl CoordinatorBoard {
         }
     }
 
-    /// A coordinator of an older form, or a script, asked for something. It is not listed.
+    /// Notes a request of a script or of a coordinator of an older form, which is not listed.
     pub(in crate::service) fn heard_from_unlisted(&self, at: Timestamp) {
         let mut unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
         let before = unlisted.filter(|before| at.since(before.at) <= SILENT_AFTER);
         *unlisted = Some(Unlisted { since: before.map_or(at, |before| before.since), at });
     }
 
-    /// Returns whether it is there, so that it will do its work.
+    /// Returns whether the coordinator is present, so that it will do its work.
     pub(in crate::service) fn is_there(&self, coordinator: &CoordinatorId, now: Timestamp) -> bool {
         self.lock().get(coordinator).is_some_and(|known| known.is_there(now))
     }
 
-    /// Returns whether it is in one process with this server.
+    /// Returns whether the coordinator is in one process with this server.
     pub(in crate::service) fn is_here(&self, coordinator: &CoordinatorId) -> bool {
         self.lock().get(coordinator).is_some_and(|known| known.is_here)
     }
 
-    /// What a coordinator that is there said last about putting off the start of `key`.
+    /// Returns the last report of a present coordinator that defers the start of `key`.
     pub(in crate::service) fn deferral_of(
         &self,
         key: &InstanceKey,
@@ -134,7 +137,7 @@ impl CoordinatorBoard {
             .cloned()
     }
 
-    /// The limits of the coordinators that are there.
+    /// Returns the limits of the coordinators that are present.
     pub(in crate::service) fn limits(&self, now: Timestamp) -> KnownLimits {
         let limits: Vec<_> = self
             .lock()
@@ -154,7 +157,8 @@ impl CoordinatorBoard {
         }
     }
 
-    /// Returns whether no coordinator that is there can end this launch. A claim without a process lapses by itself.
+    /// Returns whether no present coordinator can end this launch. A claim without a process lapses
+    /// by itself.
     pub(in crate::service) fn is_abandoned(&self, launch: &Launch, now: Timestamp) -> bool {
         let has_begun = launch.pid.is_some() || launch.authenticated_at.is_some();
         let is_missing = |coordinator| !self.is_there(coordinator, now);
@@ -194,8 +198,8 @@ impl OnBoard {
 #[derive(Debug, Clone)]
 pub struct CoordinatorView {
     pub status: CoordinatorStatus,
-    /// When it last asked for anything.
+    /// The time of its last request.
     pub heard_at: Timestamp,
-    /// It asked lately.
+    /// The last request is recent.
     pub is_there: bool,
 }

@@ -1,4 +1,5 @@
-//! What becomes of items by what became of their tasks: looked at whenever one of these, or a launch, has changed.
+//! Settles items by the results of their tasks. It checks an item whenever the item, its task or a
+//! launch has changed.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -30,12 +31,12 @@ impl ForgeItems {
         let work = &self.waiting.forge_work;
         let _interest = work.interest();
         let mut changes = work.nudge.listen();
-        // Of everything first: what happened while nobody looked.
+        // The first pass covers all items, because changes may have happened before.
         let mut looks_at_all = true;
-        // Those that wait for the end of an agent.
+        // The items that wait for the end of an agent.
         let mut waiting: BTreeSet<ItemId> = BTreeSet::new();
         loop {
-            // Before the look: what changes meanwhile is looked at next.
+            // The changes are taken before the pass, so later changes belong to the next pass.
             let changed = work.take();
             let looked = async {
                 let before = waiting.clone();
@@ -75,11 +76,12 @@ impl ForgeItems {
         }
     }
 
-    /// Settles an item by its task and its launches. Whether it waits for the end of one of these.
+    /// Settles an item by its task and its launches. Returns whether it waits for the end of a
+    /// launch.
     async fn settle_item(&self, id: ItemId) -> Result<bool, ServiceError> {
         let (inputs, now, wanted) = (self.heard.inputs(&self.core), self.core.now(), id.clone());
         let texts = inputs.forge_texts();
-        // Most looks change nothing: those take no time from the writer.
+        // Most checks change nothing, and do not use the writer.
         let look = self.core.read(move |tx| Ok(look_at(tx, &wanted, texts, now)?)).await?;
         if look.change.is_none() {
             return Ok(look.waits);
@@ -104,9 +106,9 @@ impl ForgeItems {
 
 /// The result of a look at an item.
 struct Look {
-    /// It waits for the end of a launch.
+    /// The item waits for the end of a launch.
     waits: bool,
-    /// The item as it is, and as it is to be.
+    /// The item before and after the change.
     change: Option<(ForgeItem, ForgeItem)>,
 }
 

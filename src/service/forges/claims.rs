@@ -1,6 +1,8 @@
-//! Claims waiting items of forges: looked at whenever a forge, an item, a launch, a task or a coordinator has changed.
+//! Claims waiting items of forges. It runs whenever a forge, an item, a launch, a task or a
+//! coordinator has changed.
 //!
-//! `domain::forge::queue` decides. A claim is written down here, and made at the forge by whoever does what is owed there.
+//! `domain::forge::queue` decides. This module stores a claim. The task that carries out pending
+//! writes makes the claim at the forge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -29,7 +31,7 @@ use crate::service::{NewItem, ServiceError};
 
 /// The pause after a failure of the store.
 const RETRY: Duration = Duration::from_secs(5);
-/// Changes that come together cause one look.
+/// The delay in which several changes are collected for one pass.
 const SOON: Duration = Duration::from_millis(10);
 
 /// The open items and launches, and the pairs with work and without a launch.
@@ -39,9 +41,9 @@ struct Facts {
     startable: Vec<PairFacts>,
     /// Providers by agent.
     providers: BTreeMap<AgentId, String>,
-    /// Tasks that are reported and whose agents still print their last words.
+    /// Tasks that are reported while their agents still run.
     over: BTreeSet<TaskId>,
-    /// Pairs whose agents have reported and have further work.
+    /// Pairs whose agents have reported and have more work.
     with_further_work: BTreeSet<InstanceKey>,
     /// Pairs with an item at work whose agent does not run and may not start.
     kept: BTreeSet<InstanceKey>,
@@ -80,7 +82,8 @@ impl Forges {
 
     async fn claim_what_can_start(&self) -> Result<(), ServiceError> {
         let mut served = self.board.waiting.to_serve();
-        // Items of a host that takes no claims would keep agents and slots from those of others.
+        // Items of a host that takes no claims would block agents and slots for items of other
+        // hosts.
         served.retain(|line| self.board.takes_claims(line.workers.host));
         if served.is_empty() || self.pause_file.exists() {
             return Ok(());
@@ -157,7 +160,7 @@ impl Forges {
         }
     }
 
-    /// `None` while starts are paused.
+    /// Returns the facts for claims; `None` while starts are paused.
     async fn facts_of_claims(&self) -> Result<Option<Facts>, ServiceError> {
         let (backoff, now) = (self.core.settings().backoff, self.core.now());
         let facts = self.core.read(move |tx| match pauses::since(tx)? {
@@ -167,7 +170,8 @@ impl Forges {
         facts.await
     }
 
-    /// Pairs whose agents work, or will without any further item. An item that was put aside keeps no agent from the next one.
+    /// Returns the pairs whose agents work, or will work without any further item. An item that was
+    /// put aside does not keep an agent from the next one.
     fn busy(&self, facts: &Facts) -> BTreeSet<InstanceKey> {
         let items = facts.items.iter().filter(|item| self.is_at_work(item) && !facts.is_over(item));
         let launches = facts.launches.iter().filter(|launch| !facts.is_leaving(launch));
@@ -192,8 +196,8 @@ impl Forges {
         }
     }
 
-    /// Whether an item was claimed, and its forge does not take the claim so far, or the claim waits for the budget of writes. It
-    /// must not keep an agent from other items.
+    /// Returns whether an item is claimed, but its forge does not take the claim so far, or the
+    /// claim waits for the budget of writes. Such an item must not keep an agent from other items.
     fn is_stuck(&self, item: &ForgeItem) -> bool {
         let key = &item.key;
         matches!(item.state, ItemState::Claiming { .. })
@@ -221,7 +225,7 @@ impl Forges {
             let key = key_of(item);
             let is_pending = match item.state {
                 ItemState::Claiming { .. } => true,
-                // Of an agent that may not start nobody knows when it will.
+                // The start time of an agent that may not start is unknown.
                 ItemState::Active(_) => !facts.kept.contains(&key),
                 _ => false,
             };
@@ -237,7 +241,7 @@ impl Forges {
         Pending { of_items: of_items.into_iter().map(|key| facts.start(key)).collect(), of_others }
     }
 
-    /// `None` if nobody is there who would start an agent.
+    /// Returns the free capacity; `None` if no coordinator is present that would start an agent.
     fn capacity<'a>(&self, facts: &'a Facts, pending: &'a Pending) -> Option<Capacity<'a>> {
         let mut capacity = match self.coordinators.limits(self.core.now()) {
             KnownLimits::Nobody => return None,
@@ -301,8 +305,8 @@ impl Facts {
         line.workers.agents.iter().map(|agent| self.start(key(agent))).collect()
     }
 
-    /// Returns whether the agent of a launch has reported and only prints its last words: its slot
-    /// is about to be free.
+    /// Returns whether the agent of a launch has reported and is about to end, so that its slot
+    /// will soon be free.
     fn is_leaving(&self, launch: &Launch) -> bool {
         launch.report.is_some() && launch.task.as_ref().is_some_and(|task| self.over.contains(task))
     }

@@ -1,7 +1,8 @@
-//! The items of forges that wait for an agent and a slot, as the last looks at the forges showed them.
+//! The items of forges that wait for an agent and a slot, as the last polls of the forges showed
+//! them.
 //!
-//! They are in memory only: nothing is written down for an item that waits, here or at its forge, and the next look finds it again.
-//! `forge` fills this in, `claims` takes from it.
+//! They are in memory only. Nothing is stored for a waiting item, here or at its forge, and the
+//! next poll finds it again. `forge` fills this in, `claims` takes from it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,7 +28,7 @@ pub struct Workers {
     /// The place of its host in the configuration.
     pub host: usize,
     pub project: ProjectId,
-    /// The next free one takes the next item.
+    /// The agents of the repository. The next free agent takes the next item.
     pub agents: Vec<AgentId>,
 }
 
@@ -36,12 +37,12 @@ pub struct Workers {
 pub struct WaitingItem {
     pub key: ItemKey,
     pub title: String,
-    /// For people.
+    /// The address for people.
     pub url: String,
-    /// When a look found it first.
+    /// The time of the poll that found it first.
     pub since: Timestamp,
     pub project: ProjectId,
-    /// The agents of which one takes it.
+    /// The agents, of which one takes the item.
     pub agents: Vec<AgentId>,
 }
 
@@ -64,10 +65,10 @@ pub(super) struct WaitingItems {
 #[derive(Debug, Default)]
 struct Lines {
     by_repository: BTreeMap<RepositoryKey, Line>,
-    /// The turn in which each repository was served last. Another configuration changes nothing about that.
+    /// The turn in which each repository was last served. A new configuration does not change this.
     served: BTreeMap<RepositoryKey, u64>,
     n_turns: u64,
-    /// Numbers repositories and items in the order in which they came.
+    /// Numbers repositories and items in the order of their arrival.
     n_seen: u64,
 }
 
@@ -76,7 +77,8 @@ struct Line {
     number: u64,
     workers: Workers,
     items: BTreeMap<(ItemKind, u64), Seen>,
-    /// The agents that can't be given items, and why. Each stays here until it claims one.
+    /// The agents that cannot be given items, with the reasons. Each stays here until it claims an
+    /// item.
     problems: BTreeMap<AgentId, String>,
 }
 
@@ -92,7 +94,7 @@ struct Seen {
 pub(super) struct Served {
     pub(super) repository: RepositoryKey,
     pub(super) workers: Workers,
-    /// The turn in which it was served last.
+    /// The turn in which it was last served.
     pub(super) served: u64,
 }
 
@@ -106,7 +108,7 @@ impl WaitingItems {
         self.lines().by_repository.clear();
     }
 
-    /// The repositories with waiting items, in the order of the configuration.
+    /// Returns the repositories with waiting items, in the order of the configuration.
     pub(super) fn to_serve(&self) -> Vec<Served> {
         let lines = self.lines();
         let mut all: Vec<(u64, Served)> = lines
@@ -123,14 +125,15 @@ impl WaitingItems {
         all.into_iter().map(|(_, served)| served).collect()
     }
 
-    /// The item of a repository that was seen first.
+    /// Returns the item of a repository that was seen first.
     pub(super) fn first(&self, repository: &RepositoryKey) -> Option<FreeItem> {
         let lines = self.lines();
         let items = &lines.by_repository.get(repository)?.items;
         items.values().min_by_key(|seen| seen.number).map(|seen| seen.item.clone())
     }
 
-    /// The item waits no more. If an agent claimed it, its repository has had its turn, which is answered.
+    /// Removes an item that does not wait any more. If an agent claimed it, its repository has had
+    /// its turn, and that turn is returned.
     pub(super) fn remove(
         &self,
         repository: &RepositoryKey,
@@ -152,7 +155,8 @@ impl WaitingItems {
         lines.served.get(repository).copied().unwrap_or(0)
     }
 
-    /// Notes why an agent can't be given items of a repository. Returns whether that is news.
+    /// Notes the reason why an agent cannot be given items of a repository. Returns whether the
+    /// reason is new.
     pub(super) fn refuse(
         &self,
         repository: &RepositoryKey,
@@ -167,8 +171,8 @@ impl WaitingItems {
         before.as_deref() != Some(problem)
     }
 
-    /// Returns the number of waiting items of a repository, and what keeps agents from being given
-    /// them.
+    /// Returns the number of waiting items of a repository, and the problem that keeps agents from
+    /// getting them.
     pub(super) fn state_of(&self, repository: &RepositoryKey) -> (usize, Option<String>) {
         let lines = self.lines();
         let Some(line) = lines.by_repository.get(repository) else {
@@ -208,7 +212,7 @@ impl WaitingItems {
 }
 
 impl Forges {
-    /// Watches a repository from now on: what is free there waits for one of its agents.
+    /// Watches a repository from now on: its free items wait for one of its agents.
     pub fn watch(&self, repository: RepositoryKey, workers: Workers) {
         let mut lines = self.board.waiting.lines();
         lines.n_seen += 1;
@@ -216,7 +220,7 @@ impl Forges {
         lines.by_repository.insert(repository, Line { number, workers, items, problems });
     }
 
-    /// Notes a free item. One that waits already keeps its place.
+    /// Notes a free item. An item that waits already keeps its place.
     pub fn add_waiting(&self, repository: &RepositoryKey, item: FreeItem) {
         let now = self.core.now();
         let mut lines = self.board.waiting.lines();
@@ -232,7 +236,7 @@ impl Forges {
         }
     }
 
-    /// Lets only those items of a repository wait that are meant: the others are not free any more.
+    /// Removes the waiting items of a repository that are not free any more.
     pub fn keep_waiting(
         &self,
         repository: &RepositoryKey,
@@ -243,12 +247,12 @@ impl Forges {
         }
     }
 
-    /// Claims what can be claimed now: a repository was looked at.
+    /// Claims items that can be claimed now, after a poll of a repository.
     pub fn serve_waiting(&self) {
         self.board.waiting.nudge.wake();
     }
 
-    /// The items that wait, in the order in which they come to their turn.
+    /// Returns the waiting items, in the order of their turns.
     pub fn waiting_items(&self) -> Vec<WaitingItem> {
         self.board.waiting.all()
     }

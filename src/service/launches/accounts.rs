@@ -1,4 +1,5 @@
-//! Accounts behind providers: parked by what their agents run into, tried by the next start, released by a person.
+//! The accounts of providers. A failure of an agent parks an account, the next start tries it, and
+//! a person can release it.
 
 use crate::domain::account::Parked;
 use crate::domain::account::Parking;
@@ -12,7 +13,8 @@ use crate::service::ServiceError;
 use crate::service::core::Core;
 
 impl Launches {
-    /// Lets agents of a provider start again although its account is parked. Repeating it changes nothing.
+    /// Lets agents of a provider start again although its account is parked. Repeating it changes
+    /// nothing.
     ///
     /// # Errors
     /// `Invalid` for an `ai_type` that no agent has.
@@ -37,7 +39,7 @@ impl Launches {
     }
 }
 
-/// A clock that was wrong keeps no account parked.
+/// Corrects parked accounts whose times come from a wrong clock.
 pub(in crate::service) async fn correct(core: &Core) -> Result<(), ServiceError> {
     core.write(|tx| {
         for account in accounts::list_parked(tx)? {
@@ -51,7 +53,7 @@ pub(in crate::service) async fn correct(core: &Core) -> Result<(), ServiceError>
     .await
 }
 
-/// The lines that tell of changes that were made.
+/// Logs the changes of accounts.
 pub(in crate::service) fn log_accounts<'a>(accounts: impl Iterator<Item = &'a Account>) {
     for Account { ai_type, parked, .. } in accounts {
         match parked {
@@ -69,7 +71,7 @@ pub(in crate::service) fn log_accounts<'a>(accounts: impl Iterator<Item = &'a Ac
     }
 }
 
-/// Notes what a launch that has just come to this state says of its account.
+/// Notes the effect of a launch that has just reached this state on its account.
 pub(in crate::service) fn note_state(
     tx: &mut Transaction<'_>,
     launch: &Launch,
@@ -77,7 +79,7 @@ pub(in crate::service) fn note_state(
 ) -> Result<(), StoreError> {
     let says_something = match launch.state {
         LaunchState::Running { .. } => true,
-        // A launch that has authenticated said so then.
+        // A launch that has authenticated had this effect at that time.
         LaunchState::Ended { .. } => {
             launch.authenticated_at.is_none() || launch.activity.failure.is_some()
         }

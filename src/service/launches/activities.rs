@@ -1,5 +1,7 @@
-//! What coordinators hear of the agents that run: the newest word on each, in memory. It is written down with the end of the
-//! launch, in the same commit; until then whoever hears the agent says it again to the next server.
+//! The newest report of coordinators about each running agent, in memory.
+//!
+//! It is stored with the end of the launch, in the same commit. Until then, the coordinator reports
+//! it again to the next run of the server.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +12,7 @@ use crate::rows::launches;
 use super::Launches;
 use crate::service::ServiceError;
 
-/// The newest word on each open launch that there was one on.
+/// The newest report about each open launch that has one.
 #[derive(Debug, Default)]
 pub(in crate::service) struct Activities(Mutex<BTreeMap<LaunchId, Activity>>);
 
@@ -29,7 +31,8 @@ impl Activities {
 }
 
 impl Launches {
-    /// Takes a newer word on an agent; on one that has ended, or was never there, it is no news.
+    /// Stores a newer report about an agent. A report about an ended or unknown launch changes
+    /// nothing.
     pub async fn report_activity(
         &self,
         id: &LaunchId,

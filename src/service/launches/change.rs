@@ -1,5 +1,5 @@
-//! What belongs to a change of a launch, whichever use case makes it: its sessions and executions end with its process, and
-//! its key remembers how it went.
+//! The effects of a change of a launch, for all use cases: its sessions and executions end with its
+//! process, and its key remembers the result.
 
 use std::time::Duration;
 
@@ -20,8 +20,7 @@ use crate::service::sessions::notices;
 use crate::service::{Heard, Inputs, ServiceError};
 
 impl Inputs {
-    /// Makes of `before` what it is after these events. Those that cannot have happened change
-    /// nothing.
+    /// Applies these events to `before`. Events that cannot have happened change nothing.
     pub(in crate::service) fn happen(
         &self,
         tx: &mut Transaction<'_>,
@@ -46,8 +45,8 @@ impl Inputs {
         }
     }
 
-    /// Writes what `before` has become, with what ends together with it. Its end is logged and
-    /// counted after the commit.
+    /// Writes the changed launch, and ends its sessions and executions if it has ended. The end is
+    /// logged and counted after the commit.
     fn advance(
         &self,
         tx: &mut Transaction<'_>,
@@ -60,7 +59,7 @@ impl Inputs {
         let is_over = |launch: &Launch| {
             matches!(launch.state, LaunchState::Ending | LaunchState::Ended { .. })
         };
-        // Before the agent came in there is no session, and no work.
+        // Before authentication there is no session and no work.
         if after.authenticated_at.is_some() && !is_over(before) && is_over(&after) {
             self.end_sessions(tx, &after.id, SessionEndReason::ProcessExited)?;
         }
@@ -87,7 +86,7 @@ impl Inputs {
         launches::put(tx, &after)
     }
 
-    /// Ends the work of a launch, and notes with its key how it went.
+    /// Ends the work of a launch, and stores the result with its key.
     fn remember_end(
         &self,
         tx: &mut Transaction<'_>,
@@ -137,7 +136,7 @@ impl Heard {
     }
 }
 
-/// Lets `events` happen to a launch. An unknown launch changes nothing.
+/// Applies `events` to a launch. An unknown launch changes nothing.
 pub(in crate::service) async fn happen(
     core: &Core,
     heard: &Heard,
@@ -152,7 +151,7 @@ pub(in crate::service) async fn happen(
     .await
 }
 
-/// Lets an event happen to a launch that is to end it.
+/// Applies an event that asks for the end of a launch.
 pub(in crate::service) async fn want_end(
     core: &Core,
     heard: &Heard,
@@ -164,8 +163,8 @@ pub(in crate::service) async fn want_end(
     Ok(())
 }
 
-/// Marks a launch to be ended after `patience`, in which its agent may go by itself. The first reason wins; an ended or unknown
-/// launch stays as it is.
+/// Marks a launch to be ended after `patience`, so that its agent can end by itself. The first
+/// reason wins. An ended or unknown launch stays as it is.
 pub(in crate::service) async fn want_stop(
     core: &Core,
     heard: &Heard,
@@ -177,7 +176,7 @@ pub(in crate::service) async fn want_stop(
     want_end(core, heard, id, event).await
 }
 
-/// The one line that tells how a launch ended, and its count.
+/// Logs the end of a launch in one line, and counts it.
 fn log_end(launch: &Launch) {
     let LaunchState::Ended { outcome, at } = &launch.state else {
         return;

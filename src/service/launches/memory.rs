@@ -1,4 +1,4 @@
-//! What the processes of running agents take of this machine, for people who look.
+//! The memory that the processes of running agents use on this machine, for people.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::sys::processes;
 use super::Launches;
 
 impl Launches {
-    /// Resident memory of each running agent and all that it started, in bytes, as far as its processes are on this machine. What
-    /// processes share counts for each of them.
+    /// Returns the resident memory of each running agent and its descendants, in bytes, for
+    /// processes on this machine. Shared memory counts for each process.
     pub async fn memory_of_instances(&self) -> BTreeMap<LaunchId, u64> {
         let Ok(open) = self.core.read(|tx| Ok(launches::list_open(tx)?)).await else {
             return BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What people do to running agents: stop one pair, stop all, let them run again.
+//! The actions of people on running agents: stop one pair, stop all, and resume.
 
 use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
@@ -12,10 +12,10 @@ use super::Launches;
 use super::change::want_end;
 use crate::service::{ServiceError, audit, catalog};
 
-/// Whom a person wants stopped or resumed.
+/// The agents that a person wants to stop or resume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopTarget {
-    /// One agent in one project; for one purpose, or for all.
+    /// One agent in one project, for one purpose or for all.
     Pair {
         agent: AgentId,
         project: ProjectId,
@@ -29,7 +29,7 @@ pub enum StopTarget {
 pub struct Stopped {
     /// Launches that are being ended; `status` shows when they are gone.
     pub launches: Vec<LaunchId>,
-    /// Launches that nobody can end, because their coordinator is not there.
+    /// Launches that no coordinator can end, because theirs is absent.
     pub abandoned: Vec<LaunchId>,
 }
 
@@ -37,13 +37,14 @@ pub struct Stopped {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
     No,
-    /// A person has made sure that it is gone.
+    /// A person has made sure that the process is gone.
     Yes,
 }
 
 impl Launches {
-    /// Stops the target and keeps it from starting again: a pair is held until it is resumed or a task of it is set in
-    /// progress again, `All` pauses every start until `resume`. Repeating it changes nothing.
+    /// Stops the target and keeps it from starting again. A pair is held until it is resumed or a
+    /// task of it is set in progress again. `All` pauses every start until `resume`. Repeating it
+    /// changes nothing.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.
@@ -72,8 +73,9 @@ impl Launches {
         Ok(stopped)
     }
 
-    /// Ends a launch whose coordinator has not been heard of lately, so that nobody would ever tell its end.
-    /// Only because a person insists: its process may live. A coordinator that comes back ends it then.
+    /// Ends a launch whose coordinator was silent for a while and would never report its end. Only
+    /// a person can ask for this, because the process may live. A coordinator that comes back ends
+    /// it then.
     async fn force_end(&self, launch: &LaunchId) -> Result<(), ServiceError> {
         tracing::warn!(launch_id = %launch, "ended without its coordinator, which is not there");
         let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: self.core.now() };
@@ -91,7 +93,7 @@ impl Launches {
             .await
     }
 
-    /// Starts nothing more until `resume`; what runs goes on. Repeating it changes nothing.
+    /// Pauses all starts until `resume`. Running agents go on. Repeating it changes nothing.
     pub async fn pause(&self) -> Result<(), ServiceError> {
         self.core
             .write(|tx| {
@@ -101,8 +103,8 @@ impl Launches {
             .await
     }
 
-    /// A pause in which chats, which would never end by themselves, are told to; tasks are worked on to their end. Answers what
-    /// still runs. Repeating it changes nothing.
+    /// Pauses all starts and ends chats, which would not end by themselves. Agents finish their
+    /// tasks. Returns the launches that still run. Repeating it changes nothing.
     pub async fn drain(&self) -> Result<Vec<Launch>, ServiceError> {
         self.pause().await?;
         audit::note("drain", "coordinator", "all");
@@ -117,7 +119,7 @@ impl Launches {
         Ok(open)
     }
 
-    /// Undoes a hold and forgets the failures of a pair; `All` undoes the pause.
+    /// Removes the hold of a pair and forgets its failures; `All` ends the pause.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.
@@ -129,7 +131,8 @@ impl Launches {
     }
 }
 
-/// Changes the records of a pair, or the pause of all starts. Adds an event of this kind if that is new.
+/// Changes the records of a pair, or the pause of all starts. Adds an event of this kind if that is
+/// new.
 ///
 /// # Errors
 /// `AgentNotFound`, `ProjectNotFound`.

@@ -1,4 +1,5 @@
-//! What an agent printed, as its keeper wrote it down: from the oldest file to the newest, then along as it grows.
+//! The output of an agent, as its keeper stored it: from the oldest file to the newest, and then as
+//! it grows.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,11 +22,11 @@ use crate::service::ServiceError;
 const CHUNK: usize = 16 * 1024;
 
 impl Launches {
-    /// The output of a launch, as far as this machine has it: what there is, or with `follow` until the launch has ended.
-    /// `None` if nothing of it is here.
+    /// Returns the output of a launch that this machine has. With `follow` it goes on until the
+    /// launch has ended. Returns `None` if this machine has no output of it.
     ///
     /// # Errors
-    /// When the folder can't be watched.
+    /// A folder that cannot be watched.
     pub fn output(
         &self,
         id: &LaunchId,
@@ -37,7 +38,7 @@ impl Launches {
     /// Returns the kept end of the output of a launch whose coordinator is on another machine.
     ///
     /// # Errors
-    /// `OutputElsewhere` as long as nothing of it is here, `LaunchNotFound`.
+    /// `OutputElsewhere` as long as the server has no part of it, `LaunchNotFound`.
     pub async fn output_elsewhere(&self, id: &LaunchId) -> Result<Option<String>, ServiceError> {
         let of = id.clone();
         let read = self.core.read(move |tx| Ok((find(tx, &of)?, output_tails::get(tx, &of)?)));
@@ -53,7 +54,8 @@ impl Launches {
 }
 
 impl Launches {
-    /// What the keepers of these launches saw of their ends, where they are kept on this machine and there is something to say.
+    /// Returns the hints of the keepers about the ends of these launches, for launches on this
+    /// machine that have hints.
     pub async fn exit_hints(&self, launches: Vec<LaunchId>) -> BTreeMap<LaunchId, Vec<ExitHint>> {
         let state_dir = self.core.settings().state_dir.clone();
         let read = move || {
@@ -68,11 +70,11 @@ impl Launches {
     }
 }
 
-/// As [`Launches::output`], where there is no server: of the launches that were kept in `state_dir`. It is followed with `follow`,
-/// which all followers of a process share.
+/// Returns what [`Launches::output`] returns, without a server: the output of launches that were
+/// kept in `state_dir`. It is followed with `follow`, which all followers of a process share.
 ///
 /// # Errors
-/// When the folder can't be watched.
+/// A folder that cannot be watched.
 pub fn read_output(
     state_dir: &Path,
     id: &LaunchId,
@@ -82,7 +84,7 @@ pub fn read_output(
         return Ok(None);
     };
     let watch = match follow {
-        // Before the first read, so that nothing written in between goes unnoticed.
+        // The watch begins before the first read, so that no write in between is missed.
         Some(folders) if dir.starts_with(instance_dir::instances(state_dir)) => {
             let followed = folders.follow(&dir);
             Some(followed.map_err(|error| {
@@ -113,7 +115,7 @@ struct Following {
 }
 
 impl Following {
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let chunk = self.read().await?;
@@ -125,7 +127,7 @@ impl Following {
             };
             let dir = self.dir.clone();
             if tokio::task::spawn_blocking(move || is_over(&dir)).await? {
-                // What was written before the end is still to be read.
+                // The output from before the end must still be read.
                 self.watch = None;
                 continue;
             }
@@ -150,8 +152,8 @@ impl Following {
     }
 }
 
-/// Returns whether nothing more will be written: the tree is empty, or the folder is among the
-/// ended ones.
+/// Returns whether the output is complete: the tree is empty, or the folder is among the ended
+/// ones.
 fn is_over(dir: &Path) -> bool {
     !dir.exists() || instance_dir::is_ended(dir)
 }

@@ -1,5 +1,7 @@
-//! Which process is the shim of which open launch, as the coordinators report it. This is kept in memory: a coordinator reports it
-//! again to the next run of the server ([`LaunchFacts::is_shim_unknown`](crate::domain::LaunchFacts::is_shim_unknown)).
+//! The shim process of each open launch, as the coordinators report it.
+//!
+//! This is kept in memory: a coordinator reports it again to the next run of the server
+//! ([`LaunchFacts::is_shim_unknown`](crate::domain::LaunchFacts::is_shim_unknown)).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,13 +18,14 @@ pub(in crate::service) struct Shims(Mutex<Reported>);
 
 #[derive(Debug, Default)]
 struct Reported {
-    /// `None` for a shim of another machine, boot or pid namespace: no process here can be that one.
+    /// `None` for a shim of another machine, boot or pid namespace: no process here can be that
+    /// one.
     of_launch: HashMap<LaunchId, Option<ProcessId>>,
     of_process: HashMap<ProcessId, LaunchId>,
 }
 
 impl Shims {
-    /// Returns whether a coordinator has told which process is the shim of this launch.
+    /// Returns whether a coordinator has reported the shim of this launch.
     pub(in crate::service) fn is_reported(&self, launch: &LaunchId) -> bool {
         self.lock().of_launch.contains_key(launch)
     }
@@ -44,7 +47,8 @@ impl Shims {
         self.note(launch, shim.is_of_here().then_some(process));
     }
 
-    /// Notes the shim of a launch. A process that is the shim of another launch stays that one's.
+    /// Notes the shim of a launch. A process that is the shim of another launch stays with that
+    /// launch.
     fn note(&self, launch: &LaunchId, shim: Option<ProcessId>) {
         let mut reported = self.lock();
         if let Some(earlier) = reported.of_launch.get(launch).copied().flatten() {
@@ -75,8 +79,9 @@ impl Launches {
         processes.iter().find_map(|process| reported.of_process.get(process).cloned())
     }
 
-    /// Returns whether the shim of this launch is a known process of this machine that is none of `processes`. One look: the shim may
-    /// be reported while a call goes on.
+    /// Returns whether the shim of this launch is a known process of this machine that is not among
+    /// `processes`. The answer comes from one lookup, because the shim may be reported while a call
+    /// goes on.
     pub fn is_outside_launch(&self, launch: &LaunchId, processes: &[ProcessId]) -> bool {
         self.shims.excludes(launch, processes)
     }
@@ -108,7 +113,7 @@ mod tests {
         shims.note(&bob, Some(process(2)));
         shims.note(&ann, Some(process(3)));
         assert_eq!((of(1), of(2), of(3)), (None, Some(bob.clone()), Some(ann.clone())));
-        // On another machine now.
+        // The shim is on another machine now.
         shims.note(&ann, None);
         assert_eq!((of(3), shims.is_reported(&ann)), (None, true));
         shims.keep_only(|launch| *launch == ann);

@@ -1,5 +1,6 @@
-//! `should_start` and the claim behind it: one transaction, made before any process exists. A true answer reserves the start,
-//! so that neither a second coordinator nor the next poll starts a twin (contract.md, deviations).
+//! `should_start` and the claim behind it: one transaction, made before any process exists. A true
+//! answer reserves the start, so that neither a second coordinator nor the next poll starts a twin
+//! (contract.md, deviations).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -29,15 +30,16 @@ pub struct ShouldStart {
 pub struct Claim {
     pub launch: LaunchId,
     pub ai_type: String,
-    /// Until when the agent must have authenticated.
+    /// The time until which the agent must have authenticated.
     pub deadline: Timestamp,
-    /// Stands for the passkey of this launch; only a coordinator that named itself gets one.
+    /// The ticket replaces the passkey for this launch. Only a coordinator that sent its id gets
+    /// one.
     pub ticket: Option<Secret>,
 }
 
 impl Launches {
-    /// Whether `key` should be started now; yes claims it for `coordinator`. The coordinator that made a claim finds it again
-    /// until it reported a process.
+    /// Returns whether `key` should start now. If so, it claims the start for `coordinator`. The
+    /// coordinator that made a claim finds it again until it has reported a process.
     pub async fn should_start(
         &self,
         key: &InstanceKey,
@@ -45,7 +47,7 @@ impl Launches {
     ) -> Result<ShouldStart, ServiceError> {
         let (key, by, settings) = (key.clone(), coordinator.cloned(), self.core.settings());
         let question = Question { key, by, settings, is_held: self.pause_file.exists() };
-        // Most answers are no, and need no turn of the only writer.
+        // Most answers are no, and do not use the only writer.
         let (first, now) = (question.clone(), self.core.now());
         if let ControlFlow::Break(answer) = self.core.read(move |tx| first.answer(tx, now)).await? {
             return Ok(answer);
@@ -112,7 +114,7 @@ fn claim(
         ticket: ticket.as_ref().map(Secret::token_hash),
         ..Launch::claimed(id, facts.key, ai_type.clone(), now, deadline)
     };
-    // The next one that claims finds the account being tried.
+    // The next claim finds that the account is being tried.
     if facts.account.parked.is_some() {
         accounts::put(tx, &facts.account.after_claim(&launch.id, now))?;
     }
@@ -122,8 +124,9 @@ fn claim(
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }
 
-/// Returns the ticket of a launch. It is made from the id and a key that only the server has: the answer to a claim can be
-/// repeated without keeping the ticket, and an agent that was started with it goes on with it.
+/// Returns the ticket of a launch. It is made from the id and a key that only the server has. So
+/// the answer to a claim can be repeated without a stored ticket, and an agent that was started
+/// with the ticket can use it further.
 fn ticket_of(launch: &LaunchId, settings: &Settings) -> Secret {
     settings.ticket_key.derive(TICKET_PREFIX, launch.as_str())
 }

@@ -1,5 +1,6 @@
-//! Totals of launches: of those that the store kept when the server started, and of all that ended since. Retention takes nothing
-//! from them while the server runs, so that monitoring sees numbers that only grow.
+//! Totals of launches: the launches that the store had when the server started, and all that ended
+//! since. Retention does not reduce them while the server runs, so that monitoring sees numbers
+//! that only grow.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -17,21 +17,22 @@ use crate::service::ServiceError;
 pub struct Why {
     pub key: InstanceKey,
     pub at: Timestamp,
-    /// The server's rules, in their order; the first that keeps it decides.
+    /// The server's rules, in their order. The first rule that keeps the pair from starting
+    /// decides.
     pub rulings: Vec<Ruling>,
-    /// The last word of a coordinator that defers the start.
+    /// The last report of a coordinator that defers the start.
     pub deferred: Option<Deferred>,
     pub n_failures: u32,
-    /// Of the agent's provider.
+    /// The account of the agent's provider.
     pub account: Account,
     /// The pause file, if it exists.
     pub pause_file: Option<PathBuf>,
-    /// The open launch, if its coordinator is not there.
+    /// The open launch, if its coordinator is absent.
     pub abandoned: Option<LaunchId>,
 }
 
 impl Launches {
-    /// The rules for a pair, for each purpose.
+    /// Returns the answers of the rules for a pair, for each purpose.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.

@@ -1,4 +1,5 @@
-//! `authenticate`: an agent proves who it is and gets a session on its launch (seed 004; contract.md "Passkey and ticket").
+//! `authenticate`: an agent proves who it is and gets a session on its launch (seed 004;
+//! contract.md "Passkey and ticket").
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use super::Sessions;
 use crate::service::launches::accounts;
 use crate::service::{Inputs, ServiceError};
 
-/// A session was opened.
+/// The result of opening a session.
 #[derive(Debug, Clone)]
 pub struct Authenticated {
     pub session_token: Secret,
@@ -38,12 +39,14 @@ pub struct Authenticated {
 }
 
 impl Sessions {
-    /// Opens a session for `agent_id` in `project_id`. Its token says over which transport it was opened.
+    /// Opens a session for `agent_id` in `project_id`. Its token says over which transport it was
+    /// opened.
     ///
-    /// An unknown agent costs the same work and gets the same words as a wrong passkey.
+    /// An unknown agent costs the same work and gets the same text as a wrong passkey.
     ///
     /// # Errors
-    /// The refusals of [`decide`], and [`Refusal::AgentsNotOverHttp`]; then [`Refusal::TooManySessions`].
+    /// The refusals of [`decide`], and [`Refusal::AgentsNotOverHttp`]; then
+    /// [`Refusal::TooManySessions`].
     pub async fn authenticate(
         &self,
         agent_id: &AgentId,
@@ -82,7 +85,7 @@ impl Sessions {
                 if let Some(waited) = authenticated.waited {
                     counters::UNTIL_AUTHENTICATED.observe(waited);
                 }
-                // Its first call: it is not silent since it printed something.
+                // This counts as its first call, so that its silence begins now.
                 self.heard.calls.touch(&authenticated.session, self.core.now());
                 crash_point::reach(CrashPoint::Authenticated);
             })
@@ -109,7 +112,7 @@ struct Entered {
 }
 
 impl Attempt {
-    /// Decides whether the agent may come in.
+    /// Decides whether the agent may open a session.
     ///
     /// # Errors
     /// The refusals of [`decide`].

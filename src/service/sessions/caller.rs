@@ -1,4 +1,4 @@
-//! Who calls: an agent, by the token of its session. Every agent tool begins here.
+//! The identity of callers: an agent, by the token of its session. Every agent tool begins here.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,8 +23,8 @@ pub struct Caller {
     pub launch: Launch,
 }
 
-/// When each open session made its last call. Kept in memory and written behind by the cleanup, because a commit per call
-/// would cost more than the call.
+/// The time of the last call of each open session. It is in memory, and the cleanup stores it
+/// later, because a commit for each call would cost more than the call.
 #[derive(Debug, Default)]
 pub(in crate::service) struct Activity(Mutex<HashMap<SessionId, Seen>>);
 
@@ -39,7 +39,7 @@ struct Seen {
     n_held: u32,
 }
 
-/// A call that is being held: as long as this is there, its session is alive.
+/// A call that is being held. Its session is alive while this value exists.
 pub(in crate::service) struct Held<'a> {
     activity: &'a Activity,
     session: &'a SessionId,
@@ -63,7 +63,7 @@ impl Activity {
         (seen.at, seen.began, seen.steady) = (now, began, began);
     }
 
-    /// A call of this session is held from now on.
+    /// Notes that a call of this session is held from now on.
     pub(in crate::service) fn hold<'a>(&'a self, session: &'a SessionId) -> Held<'a> {
         if let Some(seen) = self.lock().get_mut(session) {
             seen.n_held += 1;
@@ -71,7 +71,8 @@ impl Activity {
         Held { activity: self, session }
     }
 
-    /// Returns the end of its last call, by the same clock as [`Activity::idle_for`]. A call that is held lasts until `now`.
+    /// Returns the end of its last call, by the same clock as [`Activity::idle_for`]. A call that
+    /// is held lasts until `now`.
     pub(in crate::service) fn last_seen(
         &self,
         session: &SessionId,
@@ -100,8 +101,8 @@ impl Activity {
     }
 }
 
-/// Returns the launch of `caller` as it is now: what an agent does counts only while its session is open, and not for a
-/// launch that has ended.
+/// Returns the launch of `caller` as it is now: what an agent does counts only while its session is
+/// open, and not for a launch that has ended.
 ///
 /// # Errors
 /// The errors of [`Sessions::identify`].
@@ -152,11 +153,11 @@ impl Inputs {
 }
 
 impl Sessions {
-    /// The agent behind `token`, and notes that it is alive.
+    /// Returns the agent of `token`, and notes that it is alive.
     ///
     /// # Errors
-    /// [`Refusal::InvalidSession`], [`Refusal::SessionEnded`], [`Refusal::SessionExpired`], [`Refusal::SessionOfSocket`] or
-    /// [`Refusal::AgentsNotOverHttp`].
+    /// [`Refusal::InvalidSession`], [`Refusal::SessionEnded`], [`Refusal::SessionExpired`],
+    /// [`Refusal::SessionOfSocket`] or [`Refusal::AgentsNotOverHttp`].
     pub async fn identify(
         &self,
         token: &Secret,
@@ -167,7 +168,7 @@ impl Sessions {
         Ok(caller)
     }
 
-    /// The errors of [`Sessions::identify`]; `None` for the agent of a chat whose session has ended.
+    /// Returns the agent of `token`; `None` for the agent of a chat whose session has ended.
     ///
     /// # Errors
     /// The errors of [`Sessions::identify`].
@@ -183,8 +184,8 @@ impl Sessions {
         }
     }
 
-    /// The agent behind `token`, whose session may have been ended by its own report: `report_completed` gives the same
-    /// answer when it is repeated.
+    /// Returns the agent of `token`, also if its own report has ended its session: a repeated
+    /// `report_completed` gives the same answer.
     ///
     /// # Errors
     /// The errors of [`Sessions::identify`].
@@ -196,7 +197,7 @@ impl Sessions {
         let caller = self.find_caller(token, presenter).await?;
         match caller.session.ended {
             Some((_, SessionEndReason::Reported)) => Ok(caller),
-            // Its successor has reported, or may yet.
+            // The successor has reported, or may still report.
             Some((_, SessionEndReason::Superseded)) => Err(Refusal::InvalidSession.into()),
             Some(_) if caller.launch.report.is_some() => Ok(caller),
             Some(_) | None => {
@@ -239,7 +240,8 @@ impl Sessions {
             tracing::warn!(launch_id = %caller.launch.id, "an agent showed the session token of another");
             return Err(Refusal::InvalidSession.into());
         }
-        // Only for a token that exists: the path of the socket is not for every client of the network.
+        // Only a valid token gets this answer, because not every client of the network may learn
+        // the path of the socket.
         if !presenter.may_use(token) {
             return Err(Refusal::SessionOfSocket {
                 socket: self.core.settings().mcp_socket.clone(),
@@ -260,7 +262,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// A session follows the process of its launch; only where there is none of ours does silence end it.
+    /// Returns whether silence has ended the session. A session with a process of ours ends with
+    /// the process instead.
     fn is_expired(&self, caller: &Caller, now: Timestamp) -> bool {
         if caller.launch.is_kept() || !matches!(caller.launch.state, LaunchState::Running { .. }) {
             return false;

@@ -11,7 +11,8 @@ use super::notices;
 use crate::service::{Caller, ServiceError};
 
 impl Sessions {
-    /// Ends the session of `caller`; its process has `run.linger` to go. Who was told to stop has done so.
+    /// Ends the session of `caller`. Its process has `run.linger` to end. If the agent has an open
+    /// notice to stop, the launch ends because of that notice.
     pub async fn logout(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
         let (caller, inputs, guidance) =
             (caller.clone(), self.heard.inputs(&self.core), self.core.guidance());

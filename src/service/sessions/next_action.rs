@@ -1,8 +1,8 @@
-//! `get_next_action`: what an agent is to do next, held until there is something to do.
+//! `get_next_action`: the next step of an agent. The answer is held until there is something to do.
 //!
-//! Waiting changes nothing and holds nothing but a place in the list of those who wait, so that a client that gives up loses no
-//! message. What is handed out is written down before the answer goes; an answer that was lost all the same is given again to an
-//! agent that comes back without having answered the message.
+//! Waiting changes nothing, so a client that gives up loses no message. Messages are stored as
+//! handed out before the answer is sent. If the answer is lost, an agent that asks again without
+//! having answered the message gets it again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,18 +25,19 @@ use crate::service::{Caller, ServiceError};
 /// The next step of an agent, in words and in fields.
 #[derive(Debug, Clone)]
 pub struct NextAction {
-    /// The step's word.
+    /// The word for the step.
     pub action: &'static str,
     pub instruction: &'static str,
-    /// The task it is about.
+    /// The task of the step.
     pub task: Option<Task>,
-    /// With the action to fetch messages: the messages.
+    /// The messages, for the action to fetch messages.
     pub messages: Vec<Message>,
-    /// With an action to wait: how long to wait before the next question, in seconds.
+    /// The time to wait before the next question, in seconds, for an action to wait.
     pub wait_seconds: Option<u64>,
 }
 
-/// After so long an agent that was given a message, and asks for the next action without having answered, is given it again.
+/// The time after which an agent gets a message again, if it asks for the next action without
+/// having answered.
 const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);
 /// The pause of an agent between two questions that are not held (seed 003).
 pub(in crate::service) const PAUSE_BETWEEN_POLLS: Duration = Duration::from_secs(5);
@@ -44,7 +45,7 @@ pub(in crate::service) const PAUSE_BETWEEN_POLLS: Duration = Duration::from_secs
 /// The result of one look at the store.
 enum Look {
     Act(Box<NextAction>),
-    /// Nothing to do; look again after so long at the latest.
+    /// There is nothing to do. The next check follows at the latest after this time.
     Wait {
         action: &'static str,
         until: Option<Duration>,
@@ -52,11 +53,12 @@ enum Look {
 }
 
 impl Sessions {
-    /// What `caller` is to do next. When there is nothing, the answer is held: for `chat.poll_hold`, at most for `patience`.
-    /// Cancel-safe.
+    /// Returns the next step of `caller`. If there is none, the answer is held for
+    /// `chat.poll_hold`, at most for `patience`. Cancel-safe.
     ///
     /// # Errors
-    /// As [`Sessions::identify`]. A session that ends meanwhile is an action: to go.
+    /// The errors of [`Sessions::identify`]. A session that ends meanwhile leads to the action to
+    /// exit.
     pub async fn next_action(
         &self,
         caller: &Caller,
@@ -69,12 +71,14 @@ impl Sessions {
         let _held = self.heard.calls.hold(&caller.session.id);
         let mut news = self.waiting.agents.listen(caller.session.key.clone());
         loop {
-            // On the heap while it lasts: what a look needs is not held by the thousand who wait.
+            // The future is on the heap while it lasts, so that a thousand waiting calls do not
+            // hold its memory.
             let look = Box::pin(self.look(caller, asked_at.elapsed(), hold)).await;
             let (action, until) = match look {
                 Ok(Look::Act(next)) => return Ok(*next),
                 Ok(Look::Wait { action, until }) => (action, until),
-                // It was open when the agent asked: this is how it is told.
+                // The session was open when the agent asked. This answer tells the agent about its
+                // end.
                 Err(ServiceError::Refused(Refusal::SessionEnded)) => return Ok(self.exit_action()),
                 Err(error) => return Err(error),
             };
@@ -104,7 +108,7 @@ impl Sessions {
         }
     }
 
-    /// The answer to an agent whose session is over.
+    /// Returns the answer to an agent whose session is over.
     pub fn exit_action(&self) -> NextAction {
         let instruction = self.core.guidance().next_of_chat(ChatStep::Exit);
         NextAction {
@@ -254,7 +258,7 @@ pub(in crate::service) fn task_step_of(
     Ok((step, about))
 }
 
-/// Returns those dependencies of open subtasks that are not done.
+/// Returns the dependencies of open subtasks that are not done.
 fn unfinished_dependencies(
     tx: &mut Read<'_>,
     subtasks: &[Task],

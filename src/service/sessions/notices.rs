@@ -1,4 +1,5 @@
-//! Notices (seed 000): a change of somebody's work tells the agents that are at it, in the same transaction.
+//! Notices (seed 000): a change of work sends notices to the agents that do it, in the same
+//! transaction.
 
 use crate::domain::launch::LaunchEvent;
 use crate::domain::notice::{Meaning, NoticeKind, WorkChange};
@@ -13,7 +14,8 @@ use crate::service::{Caller, Inputs, ServiceError};
 impl Sessions {
     /// Returns the notices that `caller` has not dealt with. They count as read from now on.
     pub async fn notifications(&self, caller: &Caller) -> Result<Vec<Notice>, ServiceError> {
-        // Notices that were read before, or none, change nothing, and need no turn of the only writer.
+        // If all notices were read before, or there are none, the call changes nothing and does not
+        // use the only writer.
         let (first, now) = (caller.clone(), self.core.now());
         let reading = self.core.read(move |tx| Reading::of(tx, &first, now)).await?;
         if !reading.changes_anything() {
@@ -75,7 +77,7 @@ pub(in crate::service) fn open_of(
     Ok(notices)
 }
 
-/// Settles the open notices of a launch: its agent has reported, or is gone.
+/// Settles the open notices of a launch whose agent has reported or is gone.
 pub(in crate::service) fn settle(
     tx: &mut Transaction<'_>,
     launch: &Launch,
@@ -89,7 +91,8 @@ pub(in crate::service) fn settle(
 }
 
 impl Inputs {
-    /// Tells the agents at work what has changed for them: all but that of `by`, which made the changes.
+    /// Sends notices of the changes to the agents at work, except the agent of `by`, which made the
+    /// changes.
     pub(in crate::service) fn tell_agents(
         &self,
         tx: &mut Transaction<'_>,
@@ -117,7 +120,7 @@ impl Inputs {
     }
 }
 
-/// Returns the open launches that the changes may mean something to, by claim time, then id.
+/// Returns the open launches that the changes may concern, by claim time, then id.
 fn concerned(tx: &mut Read<'_>, news: &[WorkChange]) -> Result<Vec<Launch>, StoreError> {
     let mut launches = Vec::new();
     for change in news {
@@ -129,7 +132,7 @@ fn concerned(tx: &mut Read<'_>, news: &[WorkChange]) -> Result<Vec<Launch>, Stor
     Ok(launches)
 }
 
-/// Writes the notices for an agent. Of two about the same, the newer one counts.
+/// Writes the notices for an agent. Of two notices about the same subject, the newer one counts.
 fn tell(
     tx: &mut Transaction<'_>,
     launch: Launch,
@@ -171,7 +174,7 @@ fn tell(
     Ok(())
 }
 
-/// Returns whether a new notice, or one that is taken back, replaces `notice`.
+/// Returns whether a new or withdrawn notice replaces `notice`.
 fn is_superseded(notice: &Notice, by: &Meaning) -> bool {
     match by {
         Meaning::Tell { task, action, .. } => {

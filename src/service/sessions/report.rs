@@ -1,4 +1,5 @@
-//! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task (contract.md).
+//! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task
+//! (contract.md).
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{LaunchEvent, ReportResult};
@@ -26,8 +27,9 @@ pub struct Report<'a> {
 }
 
 impl Sessions {
-    /// Takes the report of `caller`, ends its session and moves its task: success to done, anything else to blocked. A status
-    /// that a person set meanwhile stays. Repeated, it answers the same and changes nothing.
+    /// Stores the report of `caller`, ends its session and moves its task: success to done,
+    /// anything else to blocked. A status that a person set meanwhile stays. A repeated call
+    /// returns the same answer and changes nothing.
     ///
     /// # Errors
     /// `SubtasksOpen`, for success only; the refusals of [`limits`].
@@ -42,7 +44,7 @@ impl Sessions {
         let (caller, inputs, guidance) =
             (caller.clone(), self.heard.inputs(&self.core), self.core.guidance());
         let result = report.result;
-        // A repeated report changes nothing, and needs no turn of the only writer.
+        // A repeated report changes nothing, and does not use the only writer.
         let id = caller.launch.id.clone();
         let repeated = self.core.read(move |tx| Ok(answer_to_repeated(tx, guidance, &id)?)).await?;
         if let Some(answer) = repeated {
@@ -76,7 +78,8 @@ fn take(
     report: Report<'_>,
     guidance: Guidance,
 ) -> Result<&'static str, ServiceError> {
-    // An agent that never asked for its task reports on the one it was started for.
+    // The report of an agent that never asked for its task concerns the task that it was started
+    // for.
     let launch = match launch.task {
         Some(_) => launch,
         None => with_unasked_task(tx, launch)?,
@@ -112,7 +115,8 @@ fn answer_to_repeated(
     answer_to_report(tx, guidance, &launch, earlier).map(Some)
 }
 
-/// Returns the answer to a report. A success does not complete a task that people have blocked, cancelled or reassigned.
+/// Returns the answer to a report. A success does not complete a task that people have blocked,
+/// cancelled or reassigned.
 fn answer_to_report(
     tx: &mut Read<'_>,
     guidance: Guidance,
@@ -141,7 +145,8 @@ fn with_unasked_task(tx: &mut Read<'_>, launch: Launch) -> Result<Launch, StoreE
     Ok(Launch { task, ..launch })
 }
 
-/// Writes the report into the work of a launch on its task. A launch that never asked for the task has no record of it yet.
+/// Writes the report into the work of a launch on its task. A launch that never asked for the task
+/// has no record of it yet.
 fn end_executions(
     tx: &mut Transaction<'_>,
     launch: &Launch,
@@ -158,7 +163,7 @@ fn end_executions(
     for mut execution in executions {
         execution.result = Some(report.result);
         execution.summary = report.summary.map(str::to_owned);
-        // What was saved on the way stands where nothing newer is said.
+        // A text that was saved earlier stays if the report has no newer one.
         execution.next_steps = report.next_steps.map(str::to_owned).or(execution.next_steps);
         execution.ended_at = Some(tx.now());
         executions::put(tx, &execution)?;
@@ -166,7 +171,8 @@ fn end_executions(
     Ok(())
 }
 
-/// Moves the task of a launch, if it has one and nobody else decided about it meanwhile. Returns what that means for agents.
+/// Moves the task of a launch, if it has one and no person has decided about it meanwhile. Returns
+/// the resulting changes for agents.
 fn move_reported_task(
     tx: &mut Transaction<'_>,
     launch: &Launch,
@@ -191,7 +197,7 @@ fn move_reported_task(
     Ok(move_task(tx, &task, to, reason, Actor::Agent(&launch.key.agent))?.news)
 }
 
-/// A person who moved or reassigned the task meanwhile has decided.
+/// The task belongs to the launch unless a person has moved or reassigned it meanwhile.
 fn is_still_theirs(task: &Task, launch: &Launch) -> bool {
     task.status == TaskStatus::InProgress && task.assignee.as_ref() == Some(&launch.key.agent)
 }

@@ -1,5 +1,8 @@
-//! How many sessions are opened for one agent in one project. Each session is a row of the store, and a client that authenticates
-//! and logs out in a loop would fill it; the limit of calls belongs to the session and begins anew with each.
+//! The rate of new sessions for one agent in one project.
+//!
+//! Each session is a row of the store, and a client that authenticates and logs out in a loop would
+//! fill it. The limit of calls does not help, because it belongs to the session and begins anew
+//! with each one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,9 +13,10 @@ use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::rate::{Bucket, Rate};
 use crate::service::recent::Recent;
 
-/// Far more than people and restarts of agents need.
+/// The limit is far above the needs of people and restarts of agents.
 const LIMIT: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
-/// More pairs than open sessions by passkeys. A pair that is forgotten may open as many as after a pause.
+/// The number of known pairs: more than there are open sessions by passkeys. A forgotten pair may
+/// open as many sessions as after a pause.
 const MAX_KNOWN: usize = 8192;
 
 /// The buckets.
@@ -29,13 +33,13 @@ impl Default for SessionRate {
 }
 
 impl SessionRate {
-    /// Counts a session that is about to be opened; `false` if it is one too many.
+    /// Counts a session that is about to be opened. Returns `false` if the limit is reached.
     pub(in crate::service) fn take(&self, agent: &AgentId, project: &ProjectId) -> bool {
         let now = self.began.elapsed();
         self.lock().touch(&(agent.clone(), project.clone())).take(LIMIT, now)
     }
 
-    /// A session that was counted was not opened.
+    /// Takes back the count of a session that was not opened.
     pub(in crate::service) fn give_back(&self, agent: &AgentId, project: &ProjectId) {
         self.lock().touch(&(agent.clone(), project.clone())).give_back();
     }

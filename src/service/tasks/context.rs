@@ -1,4 +1,5 @@
-//! `save_context`: what an agent keeps of its work on the way, for its own next run or whoever goes on with the task.
+//! `save_context`: the notes of an agent about its work, for its own next run or for the next agent
+//! of the task.
 
 use crate::domain::limits;
 use crate::domain::{Purpose, Refusal};
@@ -18,10 +19,12 @@ pub struct Progress {
 }
 
 impl Tasks {
-    /// Keeps `saved` with the work of `caller` on its task; says what to do next. Repeating it changes nothing.
+    /// Stores `saved` with the work of `caller` on its task, and returns the next instruction.
+    /// Repeating it changes nothing.
     ///
     /// # Errors
-    /// `NoTaskToSave` in a chat and before a task was asked for; `Invalid` if nothing is given; the refusals of [`limits`].
+    /// `NoTaskToSave` in a chat and before a task was asked for; `Invalid` if nothing is given; the
+    /// refusals of [`limits`].
     pub async fn save_context(
         &self,
         caller: &Caller,

@@ -1,5 +1,5 @@
-//! `create_task` and `create_tasks_batch`: an agent splits its work, gives parts of it to others, and notes what is to be done
-//! later. All of a batch, or nothing.
+//! `create_task` and `create_tasks_batch`: an agent splits its work, assigns parts of it to others,
+//! and notes later work. A batch is created as a whole or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,37 +25,41 @@ use crate::service::{Caller, ServiceError};
 /// The greatest number of tasks of one call.
 pub const MAX_BATCH: usize = 100;
 
-/// A task as an agent wants it. Other tasks are named by their ids, those of the same batch by their local ids.
+/// A task as an agent wants it. It names other tasks by their ids, and tasks of the same batch by
+/// their local ids.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// `None`: no other names it.
+    /// `None` if no other draft names it.
     pub local_id: Option<String>,
     pub title: String,
     pub description: String,
     pub parent: Option<String>,
     pub priority: Priority,
     pub dependencies: Vec<String>,
-    /// `None`: whoever makes it, if it is part of a task that there is; otherwise nobody yet.
+    /// `None` stands for the creator if the draft is part of an existing task, and otherwise for no
+    /// assignee yet.
     pub assignee: Option<AgentId>,
 }
 
-/// Tasks that were made.
+/// The tasks of a successful call.
 #[derive(Debug, Clone)]
 pub struct Created {
-    /// In the order of their drafts.
+    /// The tasks in the order of their drafts.
     pub tasks: Vec<Task>,
     pub local_id_to_real_id: BTreeMap<String, TaskId>,
     pub instruction: &'static str,
 }
 
 impl Tasks {
-    /// Makes tasks in the project of `caller`: parts of its own tasks, which are todo, and top tasks, which are in the backlog
-    /// with all their parts until people decide. Repeating it makes more of them.
+    /// Creates tasks in the project of `caller`. Parts of its own tasks are todo. Tasks without a
+    /// parent are in the backlog with all their parts until people decide. Repeating the call
+    /// creates more tasks.
     ///
     /// # Errors
-    /// `Invalid` for no tasks, more than `MAX_BATCH`, and a local id that is given twice or leads nowhere; the refusals of [`limits`]
-    /// and of [`change`], for an assignee `AgentNotFound` and `NotAssigned`, and `TooManyTasks` and `TooManySubtasks`. Where a draft
-    /// has a local id, [`Refusal::InBatch`] says which it is.
+    /// `Invalid` for no tasks, more than `MAX_BATCH`, and a local id that is duplicate or unknown;
+    /// the refusals of [`limits`] and of [`change`], for an assignee `AgentNotFound` and
+    /// `NotAssigned`, and `TooManyTasks` and `TooManySubtasks`. If a draft has a local id,
+    /// [`Refusal::InBatch`] names the draft.
     pub async fn create(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
         let ids: Vec<TaskId> =
             drafts.iter().map(|_| self.core.world.new_id(TaskId::PREFIX)).collect();
@@ -95,7 +99,7 @@ impl Tasks {
     }
 }
 
-/// Makes the tasks of a batch, or none.
+/// Creates all tasks of a batch, or none.
 fn create(
     tx: &mut Transaction<'_>,
     caller: &Caller,
@@ -131,7 +135,7 @@ fn create(
     Ok(tasks)
 }
 
-/// Counts what each parent of `new` will have.
+/// Checks the number of subtasks that each parent of `new` will have.
 fn check_number_of_subtasks(
     tx: &mut Read<'_>,
     new: &[Task],
@@ -149,7 +153,7 @@ fn check_number_of_subtasks(
     Ok(())
 }
 
-/// Drafts by the names that they have among themselves.
+/// Drafts by their local ids.
 struct Batch<'a> {
     named: BTreeMap<&'a str, (&'a Draft, &'a TaskId)>,
 }
@@ -178,7 +182,7 @@ impl<'a> Batch<'a> {
         Ok(Self { named })
     }
 
-    /// Returns the task that a draft stands for, as its creator's: parts of what there is are todo, others wait for people.
+    /// Returns the task of a draft. Parts of existing tasks are todo; other tasks wait for people.
     fn new_task(&self, draft: &Draft, key: &InstanceKey) -> Result<NewTask, Refusal> {
         let is_for_now = self.is_part_of_what_there_is(draft);
         let resolve = |name: &String| self.resolve(draft, name);
@@ -219,7 +223,8 @@ impl<'a> Batch<'a> {
         false
     }
 
-    /// A refusal in the words of who asked: the ids of what isn't made mean nothing to it.
+    /// Returns the refusal with the local id of the draft, because the caller does not know the ids
+    /// of tasks that were not created.
     fn refusal_of(&self, draft: &Draft, refusal: Refusal) -> Refusal {
         let Some(local_id) = draft.local_id.clone() else {
             return refusal;

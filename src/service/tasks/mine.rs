@@ -1,4 +1,5 @@
-//! `get_my_task`: the task an agent works on, bound to its launch from then on; the start of its execution is recorded.
+//! `get_my_task`: returns the task of an agent, binds it to the launch, and stores the start of its
+//! execution.
 
 use std::path::PathBuf;
 
@@ -25,9 +26,10 @@ pub struct MyTask {
 }
 
 impl Tasks {
-    /// The task of `caller`; `None` if nothing of its project that is assigned to it is in progress.
+    /// Returns the task of `caller`; `None` if no task of its project that is assigned to it is in
+    /// progress.
     pub async fn mine(&self, caller: &Caller) -> Result<Option<MyTask>, ServiceError> {
-        // An agent that asks again changes nothing, and needs no turn of the only writer.
+        // An agent that asks again changes nothing, and does not use the only writer.
         let first = caller.clone();
         let found = self.core.read(move |tx| find(tx, &first)).await?;
         if found.as_ref().is_none_or(Found::is_bound) {
@@ -130,7 +132,8 @@ pub(in crate::service) fn new_execution(
     }
 }
 
-/// Gives a task to a launch: a new execution, unless `earlier` is there, and the task on the launch.
+/// Gives a task to a launch: writes the task on the launch, and a new execution unless there is
+/// `earlier`.
 pub(in crate::service) fn bind(
     tx: &mut Transaction<'_>,
     launch: Launch,

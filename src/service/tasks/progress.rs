@@ -1,4 +1,4 @@
-//! `get_my_task_progress` (seed 001): how far an agent's tasks have come. It reads, and nothing else.
+//! `get_my_task_progress` (seed 001): the progress of an agent's tasks. It only reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::Tasks;
 use super::rules::{graph_above, tasks_below};
 use crate::service::{Caller, ServiceError};
 
-/// A task and what is part of it.
+/// A task with its subtasks.
 #[derive(Debug, Clone)]
 pub struct TaskProgress {
     pub task: Task,
@@ -19,8 +19,9 @@ pub struct TaskProgress {
 }
 
 impl Tasks {
-    /// The tasks of `caller` in its project that are open, or that its launch has worked on: its top tasks, and what is its own of
-    /// the tasks of others, by creation. Below them everything, whoever has it.
+    /// Returns the tasks of `caller` in its project that are open, or that its launch has worked
+    /// on, by creation. They are its tasks without a parent, and its own parts of other agents'
+    /// tasks. Below them are all subtasks of any assignee.
     pub async fn progress(&self, caller: &Caller) -> Result<Vec<TaskProgress>, ServiceError> {
         let caller = caller.clone();
         self.core.read(move |tx| Ok(progress(tx, &caller)?)).await
@@ -48,7 +49,7 @@ fn progress(tx: &mut Read<'_>, caller: &Caller) -> Result<Vec<TaskProgress>, Sto
     let shown: BTreeSet<&TaskId> = mine.iter().map(|task| &task.id).collect();
     let mut tops = Vec::new();
     for task in &mine {
-        // It is shown with the one that it is part of.
+        // The task is shown below its ancestor.
         if graph.ancestors(task).iter().any(|ancestor| shown.contains(&ancestor.id)) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The steps of every change of a task: it reads what the rules look at, and writes what they say.
+//! The steps of every change of a task: read the tasks that the rules need, and write the result.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,17 @@ use crate::store::{Read, StoreError, TaskFilter};
 use crate::service::ServiceError;
 use crate::service::creations::TASK_CREATED;
 
-/// A task as it is, if it is, and as it is to be.
+/// A task before the change, if it exists, and after it.
 pub(in crate::service) type Wish<'a> = (Option<&'a Task>, &'a Task);
 
-/// A task that was changed, and what that means for agents.
+/// A changed task, and the resulting changes for agents.
 pub(in crate::service) struct Changed {
     pub(in crate::service) task: Task,
     pub(in crate::service) news: Vec<WorkChange>,
 }
 
-/// Makes a task what it is to be, with what follows for others. Writes nothing if it is so already.
+/// Changes a task to its wanted state, with the effects on other tasks. Writes nothing if the state
+/// is the same already.
 ///
 /// # Errors
 /// The refusals of [`change`].
@@ -63,7 +64,7 @@ pub(in crate::service) fn move_task(
     change_task(tx, Some(task), &Task { status: to, blocked_reason, ..task.clone() }, actor)
 }
 
-/// Writes a task with its event, and returns what that means for agents. A new task means nothing.
+/// Writes a task with its event, and returns the resulting changes for agents. A new task has none.
 pub(in crate::service) fn write_task(
     tx: &mut Transaction<'_>,
     task: Task,
@@ -78,13 +79,14 @@ pub(in crate::service) fn write_task(
     Ok(before.map(|before| WorkChange::Task { before, after }))
 }
 
-/// Returns the tasks of `wishes` as they are to be, and around them what [`change`] looks at.
+/// Returns the tasks of `wishes` in their wanted state, with the tasks around them that [`change`]
+/// reads.
 pub(in crate::service) fn graph_around(
     tx: &mut Read<'_>,
     wishes: &[Wish<'_>],
 ) -> Result<TaskGraph, StoreError> {
     let mut graph: TaskGraph = wishes.iter().map(|(_, after)| (*after).clone()).collect();
-    // What one wish waits for is in the graph with all that it waits for itself: no other wish reads it again.
+    // The graph has the dependencies of a wish at every depth, so no other wish reads them again.
     let mut walked = BTreeSet::new();
     for (before, after) in wishes {
         add_above(tx, &mut graph, after)?;
@@ -105,7 +107,7 @@ pub(in crate::service) fn graph_around(
     Ok(graph)
 }
 
-/// Returns these tasks, and all that they are part of.
+/// Returns these tasks with all their ancestors.
 pub(in crate::service) fn graph_above(
     tx: &mut Read<'_>,
     tasks: &[Task],
@@ -153,7 +155,8 @@ fn add_all_that_is_waited_for(
     Ok(())
 }
 
-/// Returns the task with this id, from the graph or else from the store. The graph has it then.
+/// Returns the task with this id from the graph, or from the store. In the second case it is added
+/// to the graph.
 fn add(tx: &mut Read<'_>, graph: &mut TaskGraph, id: &TaskId) -> Result<Option<Task>, StoreError> {
     if let Some(known) = graph.find(id) {
         return Ok(Some(known.clone()));
@@ -171,7 +174,8 @@ pub(in crate::service) fn parts_of(
     tasks::list(tx, &TaskFilter { parent: Some(parent.clone()), ..TaskFilter::default() })
 }
 
-/// Returns the subtasks of a task, and at every depth those of each one that `is_entered`. Each comes before its own.
+/// Returns the subtasks of a task, and at every depth the subtasks of each task that `is_entered`.
+/// Each task is before its own subtasks.
 pub(in crate::service) fn tasks_below(
     tx: &mut Read<'_>,
     id: &TaskId,

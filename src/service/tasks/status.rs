@@ -1,4 +1,4 @@
-//! `update_task_status`: an agent moves a task, and is told what comes next (seed 001).
+//! `update_task_status`: an agent moves a task, and learns the next step (seed 001).
 
 use crate::domain::id::TaskId;
 use crate::domain::launch::ReportResult;
@@ -24,10 +24,12 @@ pub struct StatusChange {
 }
 
 impl Tasks {
-    /// Sets the status of a task for `caller`: one of its project that is assigned to it, or a subtask of such a one.
+    /// Sets the status of a task for `caller`. The task is in its project and assigned to it, or is
+    /// a subtask of such a task.
     ///
     /// # Errors
-    /// The refusals of [`change`](crate::domain::task::change) and of [`limits`]; `TaskNotFound` also for tasks of other projects.
+    /// The refusals of [`change`](crate::domain::task::change) and of [`limits`]; `TaskNotFound`
+    /// also for tasks of other projects.
     pub async fn update_status(
         &self,
         caller: &Caller,

@@ -1,7 +1,8 @@
-//! What time ends, every `session.cleanup_interval`: silent sessions without a process of ours, sessions past the maximum,
-//! claims that nobody followed up.
+//! The cleanup every `session.cleanup_interval`. It ends silent sessions without a process of ours,
+//! sessions past the maximum, and claims without a process.
 //!
-//! Time never frees what may live: a launch with a process is only *wanted* to stop, and its end is its process's end.
+//! A time-out never frees a slot whose process may live: a launch with a process is only *wanted*
+//! to stop, and ends with its process.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,11 +24,11 @@ use crate::service::launches::change::{happen, want_stop};
 use crate::service::{ServiceError, Settings};
 use crate::telemetry::ErrorChain;
 
-/// Patience beyond every time-out with a claim whose process nobody reported.
+/// The extra time beyond all time-outs for a claim without a reported process.
 const CLAIM_MARGIN: Duration = Duration::from_secs(30);
 
-/// The longest time for a start and for a stop, in milliseconds, that counted in this run of the server: a claim has the time that it
-/// was made with.
+/// The longest times for a start and for a stop in this run of the server, in milliseconds. A claim
+/// keeps the time that it was made with.
 #[derive(Debug, Default)]
 pub(in crate::service) struct Longest {
     start: AtomicU64,
@@ -35,7 +36,7 @@ pub(in crate::service) struct Longest {
 }
 
 impl Longest {
-    /// Returns the longest times, those of `settings` included.
+    /// Returns the longest times, including those of `settings`.
     pub(in crate::service) fn with(&self, settings: &Settings) -> (Duration, Duration) {
         let longest = |all: &AtomicU64, one: Duration| {
             let one = u64::try_from(one.as_millis()).unwrap_or(u64::MAX);
@@ -46,7 +47,7 @@ impl Longest {
 }
 
 impl Upkeep {
-    /// Ends what has run out of time and writes down when each session was last seen.
+    /// Ends expired sessions and launches, and stores the time of the last call of each session.
     pub async fn cleanup(&self) -> Result<(), ServiceError> {
         let began = self.clocks.moment();
         let read = self.core.read(|tx| Ok((sessions::list_open(tx)?, launches::list_open(tx)?)));
@@ -56,7 +57,7 @@ impl Upkeep {
         self.creations.keep_only(|id| ids.contains(id));
         self.shims.keep_only(|id| ids.contains(id));
         for launch in open {
-            // One that can't be ended doesn't keep the others.
+            // A launch that cannot be ended does not keep the others from it.
             if let Err(error) = self.expire(&launch, &sessions).await {
                 tracing::warn!(launch_id = %launch.id, error = %ErrorChain(&error), "could not end what has run out of time");
             }
@@ -77,7 +78,8 @@ impl Upkeep {
             return Ok(());
         };
         let authenticated_at = launch.authenticated_at.unwrap_or(launch.claimed_at);
-        // Its coordinator measures the run of its process, also over restarts of this server; this is for one that doesn't.
+        // The coordinator measures the age of its processes, also over restarts of this server.
+        // This check is for a coordinator that does not.
         let at_first = if launch.is_kept() { AtFirst::Begin } else { AtFirst::Believe };
         let lasted = self.clocks.lasted(
             Look::Cleanup,
@@ -113,9 +115,10 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Whether no process can live that this claim was for. A restart of the server gives it all its time anew.
+    /// Returns whether the process of this claim cannot exist any more. After a restart of the
+    /// server, the claim has all its time again.
     fn has_lapsed(&self, launch: &Launch) -> bool {
-        // By which it was made may be longer than what counts now.
+        // The settings that the claim was made with may be longer than the present ones.
         let (start, stop) = self.longest.with(&self.core.settings());
         let start = match launch.state {
             LaunchState::Starting { deadline } => start.max(deadline.since(launch.claimed_at)),
@@ -171,7 +174,7 @@ impl Upkeep {
             self.core
                 .write(move |tx| {
                     for (id, last_seen_at) in &seen {
-                        // A session that ended meanwhile keeps what its end wrote.
+                        // A session that ended meanwhile keeps the time that its end wrote.
                         let session =
                             sessions::get(tx, id)?.filter(|session| session.ended.is_none());
                         if let Some(session) = session {

@@ -1,7 +1,7 @@
-//! What patience ends, when it ends: agents that were told of a change and go on, chats in which nobody says anything.
+//! Ends overdue launches: agents that go on after a notice of a change, and silent chats.
 //!
-//! Unlike the cleanup, this is looked at when it is due: the caller sleeps for as long as it is told, and is woken by
-//! [`Service::deadlines`](crate::service::Service::deadlines).
+//! Unlike the cleanup, this runs when it is due: the caller sleeps for the returned time, and
+//! [`Service::deadlines`](crate::service::Service::deadlines) wakes it.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::service::launches::change::want_stop;
 use crate::service::sessions::next_action::PAUSE_BETWEEN_POLLS;
 
 impl Upkeep {
-    /// Wants a stop of every launch whose patience is at its end, and says how long to wait until the next can be; `None`: until
-    /// something new may become overdue.
+    /// Asks for a stop of every launch that is overdue, and returns the time until the next can be.
+    /// `None` means that only a new deadline can make one overdue.
     pub async fn end_overdue(&self) -> Result<Option<Duration>, ServiceError> {
         let began = self.clocks.moment();
         let mut next: Option<Duration> = None;
@@ -69,7 +69,8 @@ impl Upkeep {
         Ok(next)
     }
 
-    /// How long an agent whose questions are not held needs to ask again, and be told to log out, after the end of its chat.
+    /// Returns the time after the end of its chat that an agent without held calls needs to ask
+    /// again and be told to log out.
     fn time_to_ask_again(&self) -> Duration {
         if self.core.settings().chat.poll_hold.is_zero() {
             2 * PAUSE_BETWEEN_POLLS

@@ -1,6 +1,6 @@
-//! Forgetting what is old, in small transactions, so that nobody waits long for the store. What may
-//! go is decided in [`crate::domain::retention`]. What agents printed is on their host, and their
-//! coordinator's to remove.
+//! Deletes old rows in small transactions, so that other calls do not wait long for the store.
+//! [`crate::domain::retention`] decides which rows may go. The output of agents is on their host,
+//! and their coordinator removes it.
 
 use crate::domain::event::EventSpan;
 use crate::domain::retention::{PastLaunch, Retention};
@@ -12,15 +12,16 @@ use crate::telemetry::counters;
 use super::Upkeep;
 use crate::service::ServiceError;
 
-/// The number of launches that are looked at together.
+/// The number of launches that are checked together.
 const PAGE: usize = 100;
-/// Launches that go at one look, about: what is due meanwhile waits for it.
+/// The approximate number of launches that one pass deletes. The others wait for the next pass.
 const MAX_LAUNCHES: u64 = 1_000;
-/// Events of one transaction; of messages it is all of a chat, which are few.
+/// The number of events in one transaction. Messages go for a whole chat at once, because they are
+/// few.
 const MAX_EVENTS: i64 = 2_000;
 
 impl Upkeep {
-    /// Forgets what is old and needed no more. Cancel-safe: each transaction is whole.
+    /// Deletes old rows that are not needed any more. Cancel-safe: each transaction is whole.
     pub(in crate::service) async fn forget_the_past(&self) -> Result<(), ServiceError> {
         let n_launches = self.forget_launches().await?;
         let n_events = self.forget_events().await?;
@@ -52,8 +53,8 @@ impl Upkeep {
         }
     }
 
-    /// Forgets a launch, and says whether it did. A launch stays until the next time if one of its
-    /// tasks was changed in this moment: a task that is reopened keeps its memory.
+    /// Deletes a launch, and returns whether it did. A launch stays until the next time if one of
+    /// its tasks was changed at this moment: a reopened task keeps its memory.
     async fn forget_launch(&self, past: PastLaunch) -> Result<bool, ServiceError> {
         self.core
             .write(move |tx| {
@@ -124,7 +125,7 @@ impl Upkeep {
         for chat in chats {
             let retention = retention.clone();
             let forget = self.core.write(move |tx| {
-                // Somebody may have begun to wait for the agent.
+                // A person may have begun to wait for the agent.
                 if let Some(up_to) = messages_up_to(tx, &chat, &retention, before)? {
                     messages::forget(tx, &chat, up_to)?;
                 }
@@ -137,7 +138,7 @@ impl Upkeep {
     }
 }
 
-/// Returns up to which number the messages of a chat may go, those from before `before`.
+/// Returns the number up to which the messages of a chat from before `before` may go.
 fn messages_up_to(
     tx: &mut Read<'_>,
     chat: &Assignment,
