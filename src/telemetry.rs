@@ -1,8 +1,9 @@
-//! The daemon's own log: where lines go, what is filtered out, and how an error is written.
+//! The daemon's own log: the destination of lines, the filter, and the form of errors.
 //!
-//! JSON lines carry the fields of an event and of all spans around it at the top level, so that one launch can be followed by
-//! `jq 'select(.launch_id == "…")'`. Doesn't know the configuration: its caller, `app`, says what was configured. The output
-//! of agents is not logged here but by their keepers.
+//! JSON lines carry the fields of an event and of all spans around it at the top level, so that one
+//! launch can be followed by `jq 'select(.launch_id == "…")'`. This module does not know the
+//! configuration: its caller, `app`, passes the settings. The output of agents is logged by their
+//! keepers, not here.
 
 pub mod counters;
 mod lines;
@@ -21,13 +22,13 @@ use tracing_subscriber::{Registry, reload};
 pub use lines::LineForm;
 use lines::Lines;
 
-/// A library whose lines are not ours to tell: the MCP library calls each agent that goes without a word an error, and each
-/// malformed call a warning, with what was sent in it.
+/// The MCP library, whose lines are filtered out. It logs an error for each agent that leaves
+/// without a word, and a warning with the contents of each malformed call.
 const QUIET: &str = "rmcp";
-/// The target of lines that tell who changed what. They are told whatever else isn't.
+/// The target of audit lines. They are logged at every level.
 const AUDIT: &str = "audit";
 
-/// Why the log can't be set up.
+/// The reason why the log cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     #[error("log filter `{level}` is not valid")]
@@ -46,7 +47,7 @@ pub enum TelemetryError {
     Twice(#[source] TryInitError),
 }
 
-/// Keeps the log going; when it is dropped, what was logged to a file so far is written.
+/// Keeps the log going. Dropping it writes the lines that are queued for a file.
 #[derive(Debug)]
 #[must_use = "dropping it ends the log file"]
 pub struct TelemetryGuard {
@@ -55,23 +56,23 @@ pub struct TelemetryGuard {
 }
 
 impl TelemetryGuard {
-    /// For whoever changes it while the log goes on.
+    /// Returns the handle that changes the level of the running log.
     pub fn level(&self) -> LogLevel {
         self.level.clone()
     }
 }
 
-/// What is logged, from now on.
+/// A handle that changes the filter of the running log.
 #[derive(Debug, Clone)]
 pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
 
 impl LogLevel {
-    /// `level` as for [`init`].
+    /// Sets the filter. `level` has the form that [`init`] takes.
     ///
     /// # Errors
-    /// A filter that is none; the old one stays.
+    /// An invalid filter; the old one stays.
     pub fn set(&self, level: &str) -> Result<(), TelemetryError> {
-        // It fails only once the log is gone, and then there is nothing to filter.
+        // This fails only once the log is gone, and then there is nothing to filter.
         let _ = self.0.reload(filter(level)?);
         Ok(())
     }
@@ -82,7 +83,7 @@ impl LogLevel {
 /// `level` is a level or a list of `EnvFilter` directives.
 ///
 /// # Errors
-/// A filter that is none, a file that can't be opened, a second call.
+/// An invalid filter, a file that cannot be opened, a second call.
 pub fn init(
     level: &str,
     form: LineForm,
@@ -98,7 +99,8 @@ pub fn init(
             let file = OpenOptions::new().append(true).create(true).open(path);
             let file =
                 file.map_err(|source| TelemetryError::File { path: path.to_owned(), source })?;
-            // A full queue waits for the disk instead of losing lines: ours are few, and each counts.
+            // A full queue waits for the disk instead of losing lines, because there are few lines
+            // and each counts.
             let (writer, worker) = NonBlockingBuilder::default().lossy(false).finish(file);
             let lines: Box<dyn Layer<_> + Send + Sync> = Box::new(Lines::new(form, writer));
             (lines, Some(worker))
@@ -118,7 +120,7 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
             .map_err(|source| TelemetryError::Filter { level: level.to_owned(), source })
     };
     let filter = parse(level)?;
-    // Who names one of them says how much of it is wanted.
+    // A directive that names one of these targets decides about it.
     let is_named =
         |target: &str| level.split(',').any(|directive| directive.trim().starts_with(target));
     match (is_named(QUIET), is_named(AUDIT)) {
@@ -129,7 +131,8 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
     }
 }
 
-/// An error with its causes on one line: `could not start: working directory is not usable: permission denied`.
+/// An error with its causes on one line: `could not start: working directory is not usable:
+/// permission denied`.
 pub struct ErrorChain<'a>(pub &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for ErrorChain<'_> {

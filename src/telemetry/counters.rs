@@ -1,8 +1,9 @@
-//! What this process counts, in one place, and the text form in which monitoring reads it (Prometheus' exposition format).
+//! The counters of this process, and their text form for monitoring (Prometheus' exposition
+//! format).
 //!
-//! Each counter is of the process, as its log is: a daemon is one. Knows no launch and no route; whoever does something that is
-//! counted says so here, and a front door asks for the text. What a coordinator counts travels in its status instead, since
-//! its server may be elsewhere, and is added to the text by its caller.
+//! The counters belong to the process, like its log. This module knows no launches and no routes:
+//! other modules count here, and a front door asks for the text. A coordinator sends its own counts
+//! in its status, because its server may be elsewhere. The caller adds them to the text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,18 +17,18 @@ pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Launches that ended, by their outcome.
 pub static ENDS: ByWord =
     ByWord::new("agent_coordinator_ends_total", "Launches that ended, by outcome.", "outcome");
-/// From a claim to its process.
+/// The time from a claim to its process.
 pub static UNTIL_STARTED: Histogram = Histogram::new(
     "agent_coordinator_start_process_seconds",
     "From the claim of a start to the agent's process.",
 );
-/// From a claim to the first authentication on it.
+/// The time from a claim to the first authentication on it.
 pub static UNTIL_AUTHENTICATED: Histogram = Histogram::new(
     "agent_coordinator_start_authenticated_seconds",
     "From the claim of a start to the agent's first authentication.",
 );
 
-/// What was too old to be kept, by what it was.
+/// The deleted old rows, by kind.
 pub static FORGOTTEN: ByWord = ByWord::new(
     "agent_coordinator_forgotten_total",
     "What was too old to be kept, by what it was.",
@@ -64,16 +65,17 @@ impl ByWord {
     }
 }
 
-/// Upper ends of the classes, in milliseconds: a start takes some milliseconds, its CLI seconds until it authenticates.
+/// The upper ends of the classes, in milliseconds. A process starts within some milliseconds, and
+/// its CLI needs seconds to authenticate.
 const CLASSES_MS: [u64; 12] =
     [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 120_000];
 
-/// How many durations there were in each of some classes.
+/// The number of durations in each of some classes.
 #[derive(Debug)]
 pub struct Histogram {
     name: &'static str,
     help: &'static str,
-    /// Each class for itself; the last one is for what is longer than all.
+    /// The count of each class by itself. The last one is for longer durations than all classes.
     counts: [AtomicU64; CLASSES_MS.len() + 1],
     sum_ms: AtomicU64,
 }
@@ -100,11 +102,11 @@ impl Histogram {
 #[derive(Debug, Default)]
 pub struct Exposition(String);
 
-/// What a sample is of: label and value.
+/// A label of a sample: its name and its value.
 pub type Label<'a> = (&'a str, &'a str);
 
 impl Exposition {
-    /// Everything that this process counts.
+    /// Returns the text with all counters of this process.
     pub fn of_process() -> Self {
         let mut text = Self::default();
         for by_word in [&ENDS, &FORGOTTEN, &UNKNOWN_ARGUMENTS] {
@@ -119,7 +121,7 @@ impl Exposition {
         text
     }
 
-    /// A number that only grows; `samples` differ in their labels.
+    /// Adds a number that only grows. Its `samples` differ in their labels.
     pub fn counter<'a>(
         &mut self,
         name: &str,
@@ -129,7 +131,7 @@ impl Exposition {
         self.samples(name, help, "counter", samples);
     }
 
-    /// A number as it is now.
+    /// Adds a number that can rise and fall.
     pub fn gauge<'a>(
         &mut self,
         name: &str,

@@ -1,7 +1,7 @@
-//! How one event becomes one line, as JSON or for people.
+//! The conversion of one event to one line, as JSON or for people.
 //!
-//! Field values may be other people's data, so characters that a terminal would act on are escaped in both forms, and our tokens
-//! are cut to their prefixes.
+//! Field values may come from other programs, so both forms escape characters that a terminal would
+//! act on. Tokens of the coordinator are cut to their prefixes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,11 +28,12 @@ pub enum LineForm {
     Json,
     /// For people: time, level, message, `name=value`.
     Text,
-    /// As `Text`, with colours.
+    /// The form of `Text`, with colours.
     ColoredText,
 }
 
-/// Writes each event as one line, in one call of `write`, so that lines of several threads never mix.
+/// Writes each event as one line, in one call of `write`, so that lines of several threads never
+/// mix.
 pub(super) struct Lines<W> {
     form: LineForm,
     redactor: Redactor,
@@ -45,7 +46,7 @@ impl<W> Lines<W> {
     }
 }
 
-/// Fields by name; kept with a span for the events inside it.
+/// Fields by name. A span keeps them for the events inside it.
 #[derive(Debug, Clone, Default)]
 struct Fields(BTreeMap<&'static str, Value>);
 
@@ -88,9 +89,10 @@ where
             LineForm::Text => text_line(now(), *metadata.level(), fields, Paint::None),
             LineForm::ColoredText => text_line(now(), *metadata.level(), fields, Paint::Ansi),
         };
-        // What an error quotes may hold a token. No passkeys: nobody here knows them.
+        // A quoted error may contain a token. Passkeys are not known here.
         let line = self.redactor.redact(line.as_bytes());
-        // Where the log can't be written, there is no better place to say so; the work goes on.
+        // If the log cannot be written, there is no better place for a report, and the work goes
+        // on.
         let _ = self.writer.make_writer_for(metadata).write_all(&line);
     }
 }
@@ -115,7 +117,7 @@ fn json_line(now: Timestamp, level: Level, target: &str, mut fields: Fields) -> 
         push_member(&mut line, name, value);
     }
     for (name, value) in &fields.0 {
-        // A field can't replace what every line has.
+        // A field cannot replace a member that every line has.
         if !head.iter().any(|(reserved, _)| reserved == name) {
             push_member(&mut line, name, value);
         }
@@ -189,7 +191,7 @@ fn escaped(text: &str) -> String {
 
 impl Fields {
     fn insert(&mut self, field: &Field, value: Value) {
-        // `r#type` is a field that is called `type`.
+        // `r#type` is a field with the name `type`.
         self.0.insert(field.name().trim_start_matches("r#"), value);
     }
 }
