@@ -1,6 +1,8 @@
-//! The entities of the store, one file each: their columns, how they are read and written, and their queries.
+//! The entities of the store, one file each: their columns, how they are read and written, and
+//! their queries.
 //!
-//! The SQL is the part that SQLite and PostgreSQL have in common; a test holds each statement to it.
+//! The SQL is the part that SQLite and PostgreSQL have in common; a test holds each statement to
+//! it.
 
 pub mod accounts;
 pub mod agents;
@@ -33,7 +35,7 @@ pub use transaction::{Context, Publish, Transaction, Wake};
 use crate::domain::{Failure, InstanceKey, Outcome, Timestamp, Usage};
 use crate::store::{BoxError, Cells, Value};
 
-/// The columns `agent_id, project_id, purpose`.
+/// Reads the columns `agent_id, project_id, purpose`.
 fn read_key(cells: &mut Cells<'_>) -> Result<InstanceKey, BoxError> {
     Ok(InstanceKey { agent: cells.parsed()?, project: cells.parsed()?, purpose: cells.parsed()? })
 }
@@ -42,7 +44,7 @@ fn key_values(key: &InstanceKey) -> [Value<'_>; 3] {
     [key.agent.as_str().into(), key.project.as_str().into(), key.purpose.as_str().into()]
 }
 
-/// The columns `outcome, outcome_reason`.
+/// Reads the columns `outcome, outcome_reason`.
 fn read_outcome(cells: &mut Cells<'_>) -> Result<Option<Outcome>, BoxError> {
     let (outcome, reason) = (cells.get::<Option<&str>>()?, cells.get::<Option<&str>>()?);
     let Some(outcome) = outcome else {
@@ -67,7 +69,7 @@ fn outcome_values(outcome: Option<&Outcome>) -> [Value<'_>; 2] {
     [outcome.map(Outcome::as_str).into(), outcome.and_then(Outcome::reason).into()]
 }
 
-/// The columns from `input_tokens` to `turns`.
+/// Reads the columns from `input_tokens` to `turns`.
 fn read_usage(cells: &mut Cells<'_>) -> Result<Usage, BoxError> {
     Ok(Usage {
         input_tokens: cells.get()?,
@@ -90,7 +92,7 @@ fn usage_values(usage: Usage) -> [Value<'static>; 6] {
     ]
 }
 
-/// The columns `failure, failure_resets_at`.
+/// Reads the columns `failure, failure_resets_at`.
 fn read_failure(cells: &mut Cells<'_>) -> Result<Option<Failure>, BoxError> {
     let (class, resets_at) = (cells.optional_word()?, cells.get::<Option<Timestamp>>()?);
     Ok(class.map(|class| Failure { class, resets_at }))

@@ -1,4 +1,4 @@
-//! Accounts behind providers that were parked. An account without a row has nothing to remember.
+//! The accounts of providers that were parked. An account without a row has nothing to remember.
 
 use crate::domain::Account;
 use crate::domain::Timestamp;
@@ -48,7 +48,7 @@ impl Audited for Account {
     }
 }
 
-/// The columns from `parked_class` to `probe_at`.
+/// Reads the columns from `parked_class` to `probe_at`.
 pub(super) fn read_parked(cells: &mut Cells<'_>) -> Result<Option<Parked>, BoxError> {
     let class = cells.optional_word()?;
     let (since, until) = (cells.get::<Option<_>>()?, cells.get::<Option<_>>()?);

@@ -1,4 +1,4 @@
-//! Which agents work in which projects.
+//! Assignments: the agents of each project.
 
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
@@ -11,7 +11,7 @@ pub(super) fn read(cells: &mut Cells<'_>) -> Result<Assignment, BoxError> {
     Ok(Assignment { project: cells.parsed()?, agent: cells.parsed()? })
 }
 
-/// The columns `project_id, agent_id`.
+/// Returns the columns `project_id, agent_id`.
 pub(super) fn values(assignment: &Assignment) -> [Value<'_>; 2] {
     [assignment.project.as_str().into(), assignment.agent.as_str().into()]
 }

@@ -1,6 +1,6 @@
-//! Lines of the audit log: what a person or their script changed, before and after.
+//! Lines of the audit log: the changes of a person or their script, before and after.
 //!
-//! A line never shows a secret. Of long texts and chats it shows only the length.
+//! A line never shows a secret. It shows only the length of long texts and chats.
 
 use std::collections::BTreeMap;
 
@@ -37,13 +37,13 @@ pub(super) trait Audited: Entity {
     fn shown(&self) -> Fields;
 }
 
-/// A value, and how it is shown.
+/// A value with the form in which it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
     Plain(Value),
-    /// Only that it is there.
+    /// A value that is shown only as present.
     Hidden(Option<String>),
-    /// Only its length.
+    /// A value of which only the length is shown.
     Long(String),
 }
 
@@ -58,12 +58,13 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A change without columns.
+    /// Creates an entry without columns.
     pub const fn bare(action: &'static str, what: &'static str, id: String) -> Self {
         Self { what, id, action, before: Fields::new(), after: Fields::new() }
     }
 
-    /// A change between two states of a row, with the columns that differ. Returns `None` if none does.
+    /// Creates the entry of a change between two states of a row, with the columns that differ.
+    /// Returns `None` if none does.
     pub fn between(
         what: &'static str,
         id: &impl ToString,
@@ -103,11 +104,11 @@ impl Entry {
     }
 }
 
-/// Longest text that is shown, in characters.
+/// The longest text that is shown, in characters.
 const MAX_SHOWN: usize = 200;
 
 impl Shown {
-    /// Returns whether it is empty: a new row is shown without what it does not have.
+    /// Returns whether the value is empty. A new row is shown without its empty columns.
     fn is_nothing(&self) -> bool {
         match self {
             Self::Plain(value) => value.is_null() || *value == json!([]),
@@ -126,7 +127,7 @@ impl Shown {
     }
 }
 
-/// A value that is shown as it is.
+/// Returns a value that is shown as it is.
 pub fn plain(value: impl serde::Serialize) -> Shown {
     Shown::Plain(serde_json::to_value(value).unwrap_or_default())
 }

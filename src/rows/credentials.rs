@@ -1,4 +1,4 @@
-//! Credentials of people and scripts. Of each secret the store has the hash.
+//! Credentials of people and scripts. The store has the hash of each secret.
 
 use crate::domain::secret::TokenHash;
 use crate::domain::{Credential, CredentialId};

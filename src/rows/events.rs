@@ -1,4 +1,4 @@
-//! Events: what happened, in the order of the commits. The store numbers them.
+//! Events in the order of the commits. The store numbers them.
 
 use crate::domain::Timestamp;
 use crate::domain::event::{Event, EventSpan, NewEvent};

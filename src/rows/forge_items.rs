@@ -1,4 +1,4 @@
-//! Work on items of forges: how far it is, and what is still to be done at the forge.
+//! Work on items of forges: its progress, and the writes that are still pending at the forge.
 
 use crate::domain::id::ItemId;
 use crate::domain::{ForgeItem, ItemKey, TaskId, Timestamp};

@@ -98,7 +98,7 @@ impl Audited for Launch {
     }
 }
 
-/// The columns from `state` to `ended_at`.
+/// Reads the columns from `state` to `ended_at`.
 fn read_state(cells: &mut Cells<'_>) -> Result<LaunchState, BoxError> {
     let state = cells.get::<&str>()?;
     let (deadline, session) = (cells.get::<Option<Timestamp>>()?, cells.optional_parsed()?);
@@ -107,7 +107,7 @@ fn read_state(cells: &mut Cells<'_>) -> Result<LaunchState, BoxError> {
     state_of(state, deadline, session, reason.zip(ladder_at), outcome.zip(ended_at))
 }
 
-/// The state with what exists only in it.
+/// Returns the state with the values that exist only in it.
 pub(super) fn state_of(
     state: &str,
     deadline: Option<Timestamp>,
@@ -166,7 +166,7 @@ pub fn list_open(tx: &mut Read<'_>) -> Result<Vec<Launch>, StoreError> {
     tx.list("WHERE state <> 'ended' ORDER BY claimed_at, id", &[])
 }
 
-/// Returns the open launches that a change may mean something to, in any order.
+/// Returns the open launches that a change may concern, in any order.
 pub fn list_concerned(tx: &mut Read<'_>, change: &WorkChange) -> Result<Vec<Launch>, StoreError> {
     match change {
         WorkChange::Task { before, .. } => {
@@ -181,7 +181,8 @@ pub fn list_concerned(tx: &mut Read<'_>, change: &WorkChange) -> Result<Vec<Laun
     }
 }
 
-/// The open launches that work on one of two tasks: a launch that has a task has an execution, too.
+/// Selects the open launches that work on one of two tasks. A launch that has a task has an
+/// execution, too.
 const OPEN_OF_TASKS: &str = "\
     WHERE id IN (SELECT launch_id FROM executions WHERE task_id IN (?1, ?2)) \
         AND task_id IN (?1, ?2) AND state <> 'ended'";
@@ -232,13 +233,14 @@ pub fn totals(tx: &mut Read<'_>) -> Result<Vec<(TotalKey, Total)>, StoreError> {
     Ok(totals.into_iter().collect())
 }
 
-/// Each for itself, because the engines answer a sum beyond 64 bits with an error.
+/// Selects the single rows, because the engines answer a sum beyond 64 bits with an error.
 const ENDED: &str = "\
     SELECT ai_type, agent_id, project_id, outcome, started_at, ended_at, input_tokens, \
         output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns \
     FROM launches WHERE state = 'ended'";
 
-/// Forgets an ended launch with its sessions, notices, executions and kept output. An open one stays as it is.
+/// Forgets an ended launch with its sessions, notices, executions and kept output. An open one
+/// stays as it is.
 pub fn forget(tx: &mut Transaction<'_>, id: &LaunchId) -> Result<(), StoreError> {
     const IT: &str = "FROM launches WHERE id = ?1 AND state = 'ended'";
     // Its rows in other tables go first; the condition keeps those of an open launch.
@@ -290,7 +292,7 @@ mod tests {
         assert_eq!(scans(OPEN_OF_TASKS, 2).await, [""; 0]);
         assert_eq!(scans(OPEN_OF_PAIR, 2).await, [""; 0]);
         assert_eq!(scans(OPEN_OF_AGENT, 1).await, [""; 0]);
-        // A project is changed by people, and rarely.
+        // Projects change rarely, because only people change them.
         let open = ["SCAN launches USING INDEX launches_open"];
         assert_eq!(scans(OPEN_OF_PROJECT, 1).await, open);
     }

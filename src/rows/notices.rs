@@ -1,4 +1,4 @@
-//! Notices: what an agent is told while it works.
+//! Notices: messages of the server to an agent while it works.
 
 use crate::domain::InstanceKey;
 use crate::domain::event::NewEvent;
@@ -74,7 +74,7 @@ pub fn list(
     if let Some(launch) = &wanted.launch {
         filter.is("launch_id", launch.as_str());
     }
-    // Only its launch says whose a notice is.
+    // A notice names only its launch, which has the agent and the project.
     for (column, owner) in [
         ("agent_id", wanted.agent.as_ref().map(AgentId::as_str)),
         ("project_id", wanted.project.as_ref().map(ProjectId::as_str)),

@@ -1,4 +1,4 @@
-//! The end of what an agent printed, for launches whose output is on another machine.
+//! The ends of agents' output, for launches whose output is on another machine.
 
 use crate::domain::LaunchId;
 use crate::store::{Read, StoreError, cell};
@@ -13,7 +13,8 @@ pub fn get(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Option<String>, Store
     tx.row("output tail", sql, &[launch.as_str().into()], cell)
 }
 
-/// Keeps the tail of a launch, and of all launches the [`MAX_OUTPUT_TAILS`] newest. Ids grow with time.
+/// Stores the tail of a launch, and keeps only the [`MAX_OUTPUT_TAILS`] newest tails of all
+/// launches. Ids grow with time.
 pub fn put(tx: &mut Transaction<'_>, launch: &LaunchId, tail: &str) -> Result<(), StoreError> {
     let sql = "INSERT INTO output_tails (launch_id, tail) VALUES (?1, ?2) \
         ON CONFLICT (launch_id) DO UPDATE SET tail = excluded.tail";

@@ -1,5 +1,5 @@
-//! What outlives the launches of a key: holds, failures, wishes for a chat. A key without a row has nothing to
-//! remember.
+//! The memory of a key beyond its launches: holds, failures, wishes for a chat. A key without a row
+//! has nothing to remember.
 
 use crate::domain::{InstanceKey, PairRecord, Timestamp};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
@@ -55,7 +55,7 @@ impl Audited for PairRecord {
     }
 }
 
-/// The columns from `held_since` to `read_up_to`.
+/// Reads the columns from `held_since` to `read_up_to`.
 pub(super) fn read_memory(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairRecord, BoxError> {
     Ok(PairRecord {
         key,
@@ -80,7 +80,7 @@ pub fn get(tx: &mut Read<'_>, key: &InstanceKey) -> Result<PairRecord, StoreErro
 
 /// Returns the held keys, by key.
 pub fn list_held(tx: &mut Read<'_>) -> Result<Vec<PairRecord>, StoreError> {
-    // Purposes in their order, which is not that of their words.
+    // This is the order of the purposes, which is not the order of their words.
     let rest = "WHERE held_since IS NOT NULL ORDER BY agent_id, project_id, purpose = 'chat'";
     tx.list(rest, &[])
 }

@@ -29,7 +29,7 @@ impl Entity for Project {
         vec![
             self.id.as_str().into(),
             (&self.name).into(),
-            // NULL, which the column refuses, if it is not UTF-8.
+            // A path that is not UTF-8 becomes NULL, which the column refuses.
             self.working_directory.to_str().into(),
             self.status.as_str().into(),
             self.created_at.into(),
@@ -67,7 +67,7 @@ pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {
 /// Writes a project.
 ///
 /// # Errors
-/// If the working directory is not UTF-8, and if the statement fails.
+/// A working directory that is not UTF-8, and a failed statement.
 pub fn put(tx: &mut Transaction<'_>, project: &Project) -> Result<(), StoreError> {
     if project.working_directory.to_str().is_none() {
         let source = format!("the working directory of project `{}` is not UTF-8", project.id);

@@ -1,4 +1,4 @@
-//! How SQLite answers a query, for tests.
+//! The plan of SQLite for a query, for tests.
 
 use crate::store::{StoreError, Value, open};
 

@@ -1,4 +1,5 @@
-//! The facts that decide about the start of an agent: one query for one key, and one for all keys with work.
+//! The facts that decide about the start of an agent: one query for one key, and one for all keys
+//! with work.
 
 use std::path::PathBuf;
 
@@ -8,8 +9,8 @@ use crate::store::{BoxError, Cells, Read, StoreError};
 
 use super::{accounts, key_values, launches, pairs, read_key};
 
-/// The facts in the order in which `read` reads them. A key without a row in `pairs` has NULL in `r.revision`,
-/// and the others have what a fresh record has.
+/// The facts in the order in which `read` reads them. A key without a row in `pairs` has NULL in
+/// `r.revision`, and the others have what a fresh record has.
 macro_rules! facts {
     ($is_assigned:literal, $waiting_since:literal, $launch:literal) => {
         concat!(
@@ -47,7 +48,7 @@ const OF_KEY: &str = concat!(
     LEFT JOIN pairs AS r ON r.agent_id = ?1 AND r.project_id = ?2 AND r.purpose = ?3"
 );
 
-/// CROSS JOIN, because its order is the order of the loops: the work first, which is little, never the pairs.
+/// CROSS JOIN fixes the order of the loops: first the work, which is little, and never the pairs.
 const STARTABLE: &str = concat!(
     "SELECT w.agent_id, w.project_id, w.purpose, ",
     facts!("TRUE", "w.waiting_since", "NULL, NULL, NULL, NULL, NULL, NULL"),
@@ -108,8 +109,8 @@ fn read_open(cells: &mut Cells<'_>) -> Result<Option<OpenLaunch>, BoxError> {
     Ok(Some(OpenLaunch { id, state }))
 }
 
-/// Returns what decides about the start of `key`. Work is a task in progress in the project, assigned to the
-/// agent; for a chat it is the wish for one.
+/// Returns the facts that decide about the start of `key`. Work is a task in progress in the
+/// project, assigned to the agent; for a chat it is the wish for one.
 pub fn of_key(tx: &mut Read<'_>, key: &InstanceKey) -> Result<PairFacts, StoreError> {
     let found = tx.row("pair", OF_KEY, &key_values(key), |cells| read(cells, key.clone()));
     found.map_err(|error| error.named(|| key.to_string()))?.ok_or_else(|| StoreError::Unreadable {
@@ -119,8 +120,9 @@ pub fn of_key(tx: &mut Read<'_>, key: &InstanceKey) -> Result<PairFacts, StoreEr
     })
 }
 
-/// Returns the facts of each key with work and without an open launch, whose agent and project are active and
-/// assigned, by `waiting_since`, then key. The cost grows with the work, not with the pairs.
+/// Returns the facts of each key with work and without an open launch, whose agent and project are
+/// active and assigned, by `waiting_since`, then key. The cost grows with the work, not with the
+/// pairs.
 pub fn list(tx: &mut Read<'_>) -> Result<Vec<PairFacts>, StoreError> {
     tx.rows("pair", STARTABLE, &[], |cells| {
         let key = read_key(cells)?;
@@ -135,7 +137,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_queries_of_each_cycle_cost_by_work_and_not_by_pairs_or_history() {
-        // The index of wishes holds nothing but wishes.
+        // The index of wishes has only wishes.
         let wishes = "SCAN pairs USING COVERING INDEX pairs_wanted";
         assert_eq!(scans(STARTABLE, 0).await, [wishes, "SCAN w", "SCAN pauses"]);
         assert_eq!(scans(OF_KEY, 3).await, ["SCAN CONSTANT ROW", "SCAN k", "SCAN pauses"]);

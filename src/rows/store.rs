@@ -1,4 +1,4 @@
-//! The store of the entities: an engine, and what its transactions publish.
+//! The store of the entities: an engine, and the effects that its transactions publish.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,15 +14,16 @@ pub struct Store {
 }
 
 impl Store {
-    /// The store of an engine that is open.
+    /// Returns the store of an open engine.
     pub const fn new(engine: Engine) -> Self {
         Self { engine }
     }
 
-    /// Opens the database at `path` and brings its schema up to date; makes a new one (mode 0600) if there is none.
+    /// Opens the database at `path` and brings its schema up to date. Creates a new one (mode 0600)
+    /// if there is none.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong with the file and what to do. The file is then as it was.
+    /// [`OpenError`] names the problem of the file and the remedy. The file is then as it was.
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
         let path = path.to_owned();
         let file = path.clone();
@@ -37,10 +38,11 @@ impl Store {
         Ok(Self { engine })
     }
 
-    /// Opens an empty store in the memory of this process, whose calls are answered when they are first polled.
+    /// Opens an empty store in the memory of this process. Its calls are answered when they are
+    /// first polled.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// Not enough memory.
     pub fn in_memory() -> Result<Self, OpenError> {
         Ok(Self { engine: open::memory()? })
     }
@@ -54,7 +56,8 @@ impl Store {
         self.engine.closed().await;
     }
 
-    /// Runs `body` in a transaction and commits it, then calls `publish`. Leaves nothing if `body` returns an error.
+    /// Runs `body` in a transaction and commits it, then calls `publish`. Leaves nothing if `body`
+    /// returns an error.
     ///
     /// # Errors
     /// The error of `body`; [`StoreError`] if the database fails or is closed.
@@ -91,7 +94,8 @@ impl Store {
         self.engine.read(body)
     }
 
-    /// Commits what was handed over, then closes the store. Later calls answer [`StoreError::Closed`].
+    /// Commits what was handed over, then closes the store. Later calls answer
+    /// [`StoreError::Closed`].
     pub async fn close(&self) {
         self.engine.close().await;
     }

@@ -92,7 +92,7 @@ pub fn list(tx: &mut Read<'_>, wanted: &TaskFilter) -> Result<Vec<Task>, StoreEr
         filter.is("parent_id", parent.as_str());
     }
     match wanted.status {
-        // In the text, because a partial index is not considered for a parameter.
+        // The status is in the text, because a partial index is not considered for a parameter.
         Some(TaskStatus::InProgress) => filter.also("status = 'in_progress'"),
         Some(status) => filter.is("status", status.as_str()),
         None => {}
