@@ -1,7 +1,8 @@
 //! The store: transactions on the database that holds all state that outlives a process.
 //!
-//! A transaction is one closure. [`Engine`] runs it, in a group with others, and answers after the commit. Entities are in
-//! `rows`, and rules are in `domain`: this module knows tables only by the SQL that it is given.
+//! A transaction is one closure. [`Engine`] runs it, in a group with others, and answers after the
+//! commit. Entities are in `rows`, and rules are in `domain`: this module knows tables only by the
+//! SQL that it is given.
 
 mod db;
 mod engine;
@@ -20,17 +21,17 @@ use crate::domain::chat::Sender;
 use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
 use crate::domain::{Purpose, TaskStatus};
 
-/// The store can't answer.
+/// A failure of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("could not {action} the store")]
     Unavailable {
-        /// What was tried: `read`, `write to`.
+        /// The attempted action: `read`, `write to`.
         action: &'static str,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A row that this program can't have written.
+    /// A row that this program cannot have written.
     #[error("the store has an unreadable {what} `{id}`")]
     Unreadable {
         what: &'static str,
@@ -38,7 +39,8 @@ pub enum StoreError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A row that a transaction wanted to write is another one than it read: a defect of the program.
+    /// A row has changed between the read and the write of a transaction, which is a defect of the
+    /// program.
     #[error("{what} `{id}` was written meanwhile")]
     Outdated { what: &'static str, id: String },
     #[error("the store is closed")]
@@ -46,7 +48,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Names the row that can't be read.
+    /// Adds the name of the row that cannot be read.
     pub fn named(self, name: impl FnOnce() -> String) -> Self {
         match self {
             Self::Unreadable { what, source, .. } => Self::Unreadable { what, id: name(), source },
@@ -55,49 +57,50 @@ impl StoreError {
     }
 }
 
-/// Which tasks; each field that is set narrows the answer.
+/// A selection of tasks. Each field that is set narrows the answer.
 #[derive(Debug, Clone, Default)]
 pub struct TaskFilter {
     pub project: Option<ProjectId>,
     pub assignee: Option<AgentId>,
     pub status: Option<TaskStatus>,
     pub parent: Option<TaskId>,
-    /// Only those that are neither done nor cancelled.
+    /// Only tasks that are neither done nor cancelled.
     pub only_open: bool,
 }
 
-/// Which launches, the newest first.
+/// A selection of launches, the newest first.
 #[derive(Debug, Clone)]
 pub struct LaunchFilter {
     pub agent: Option<AgentId>,
     pub project: Option<ProjectId>,
     pub purpose: Option<Purpose>,
-    /// Only those that have ended, by the time of their end.
+    /// Only launches that have ended, by the time of their end.
     pub only_ended: bool,
-    /// Only what comes after this one in the answer; nothing, if there is no such launch.
+    /// Only launches after this one in the answer. If there is no such launch, the answer is empty.
     pub after: Option<LaunchId>,
-    /// At most so many.
+    /// The maximum number of launches.
     pub limit: usize,
 }
 
-/// Which rows of what agents leave behind them, the newest first; each field that is set narrows the answer.
+/// A selection of sessions, executions or notices, the newest first. Each field that is set narrows
+/// the answer.
 #[derive(Debug, Clone)]
 pub struct HistoryFilter<Id> {
     pub agent: Option<AgentId>,
     pub project: Option<ProjectId>,
     pub launch: Option<LaunchId>,
-    /// Sessions have none.
+    /// Sessions have no task.
     pub task: Option<TaskId>,
-    /// Only what goes on.
+    /// Only rows that have not ended.
     pub only_open: bool,
-    /// Only what comes after this row in the answer; nothing, if there is no such row.
+    /// Only rows after this one in the answer. If there is no such row, the answer is empty.
     pub after: Option<Id>,
-    /// At most so many.
+    /// The maximum number of rows.
     pub limit: usize,
 }
 
 impl<Id> HistoryFilter<Id> {
-    /// At most so many of all.
+    /// Returns a filter for the newest `limit` of all rows.
     pub const fn newest(limit: usize) -> Self {
         Self {
             agent: None,
@@ -111,27 +114,27 @@ impl<Id> HistoryFilter<Id> {
     }
 }
 
-/// Which messages of a chat, in their order.
+/// A selection of messages of a chat, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageFilter {
     pub agent: AgentId,
     pub project: ProjectId,
-    /// Only those with greater numbers.
+    /// Only messages with greater numbers.
     pub after: Option<i64>,
-    /// Only those with smaller numbers.
+    /// Only messages with smaller numbers.
     pub before: Option<i64>,
-    /// Only those of this sender.
+    /// Only messages of this sender.
     pub sender: Option<Sender>,
-    /// Without those that nobody is shown.
+    /// Only visible messages.
     pub only_visible: bool,
-    /// Which, if there are more than `limit`.
+    /// The end that is kept if there are more than `limit`.
     pub end: ChatEnd,
-    /// At most so many.
+    /// The maximum number of messages.
     pub limit: usize,
 }
 
 impl MessageFilter {
-    /// The first `limit` messages of a chat, with those that nobody is shown.
+    /// Returns a filter for the first `limit` messages of a chat, including hidden ones.
     pub const fn oldest(agent: AgentId, project: ProjectId, limit: usize) -> Self {
         let (after, before, sender) = (None, None, None);
         Self {

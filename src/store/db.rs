@@ -1,7 +1,8 @@
-//! The interface of a database engine: statements with parameters, and rows whose cells are read in order.
+//! The interface of a database engine: statements with parameters, and rows whose cells are read in
+//! order.
 //!
-//! Nothing here knows which engine answers. The SQL that the entities write is the part that SQLite and
-//! PostgreSQL have in common.
+//! Nothing here knows which engine answers. The SQL that the entities write is the part that SQLite
+//! and PostgreSQL have in common.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -21,7 +22,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 pub enum Value<'a> {
     Null,
     Int(i64),
-    /// For a column that is BOOLEAN, which an engine may keep as a number.
+    /// For a BOOLEAN column, which an engine may keep as a number.
     Bool(bool),
     Text(Cow<'a, str>),
 }
@@ -34,13 +35,14 @@ pub enum Cell<'a> {
     Text(&'a str),
 }
 
-/// Why a statement failed.
+/// The reason why a statement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
-    /// The statement or its parameters are wrong, as if a constraint refuses them. Other statements work.
+    /// The statement or its parameters are wrong, for example because a constraint refuses them.
+    /// Other statements work.
     #[error("{0}")]
     Statement(#[source] BoxError),
-    /// The database failed: disk full, damaged, locked, gone. Nothing that was not committed is kept.
+    /// The database failed: disk full, damaged, locked or gone. Changes without a commit are lost.
     #[error("{0}")]
     Database(#[source] BoxError),
 }
@@ -62,7 +64,7 @@ pub trait Db: Send {
 /// The cells of one row of an engine.
 pub trait Columns {
     fn cell(&self, column: usize) -> Result<Cell<'_>, BoxError>;
-    /// The name of a column, or `None` after the last one.
+    /// Returns the name of a column, or `None` after the last one.
     fn name(&self, column: usize) -> Option<&str>;
 }
 
@@ -82,8 +84,10 @@ pub fn cell<T: for<'r> FromCell<'r>>(cells: &mut Cells<'_>) -> Result<T, BoxErro
 
 /// A type that one cell can hold.
 pub trait FromCell<'r>: Sized {
+    /// Reads the value from a cell.
+    ///
     /// # Errors
-    /// If the cell has another type, or a number out of range.
+    /// A cell with another type, or a number out of range.
     fn from_cell(cell: Cell<'r>) -> Result<Self, BoxError>;
 }
 
@@ -101,7 +105,7 @@ impl<'r> Cells<'r> {
     /// Reads the next cell.
     ///
     /// # Errors
-    /// If the cell does not have this type, or there is no next cell. The same holds for the other methods.
+    /// A cell without this type, or no next cell. The same holds for the other methods.
     pub fn get<T: FromCell<'r>>(&mut self) -> Result<T, BoxError> {
         let column = self.next;
         self.cell().and_then(T::from_cell).map_err(|error| self.in_column(column, &error))
@@ -164,7 +168,7 @@ impl<'r> Cells<'r> {
 /// Reads the word of an enum, as serde knows it.
 ///
 /// # Errors
-/// If it is not one of its words.
+/// A text that is not one of its words.
 pub fn word<'r, T: Deserialize<'r>>(text: &'r str) -> Result<T, BoxError> {
     Ok(T::deserialize(BorrowedStrDeserializer::<WordError>::new(text))?)
 }
@@ -262,14 +266,15 @@ impl From<u32> for Value<'_> {
     }
 }
 
-/// A number beyond the range of a column becomes the greatest one that the column can hold.
+/// Converts a number. One beyond the range of a column becomes the greatest number that the column
+/// can hold.
 impl From<u64> for Value<'_> {
     fn from(number: u64) -> Self {
         Self::Int(number.try_into().unwrap_or(i64::MAX))
     }
 }
 
-/// The errors of [`u64`].
+/// Converts a number like [`u64`].
 impl From<usize> for Value<'_> {
     fn from(number: usize) -> Self {
         Self::Int(number.try_into().unwrap_or(i64::MAX))

@@ -5,12 +5,14 @@
 //!  read(|tx| …)  ──► queue ──► reader threads: one snapshot each           ──► answers
 //! ```
 //!
-//! 1. Each answer waits for the commit of its group, also a refusal: it may depend on rows of the same group.
-//! 2. A closure that returns an error, panics, or ignores a failed statement leaves nothing behind. Its group
-//!    is rolled back and runs once more with a savepoint before each closure.
-//! 3. The effects of a closure happen after the commit and before the answers, in the order of the commit, also
-//!    if no caller waits any more.
-//! 4. A closure may run more than once, so it has neither a clock nor chance, and does no input or output.
+//! 1. Each answer waits for the commit of its group, also a refusal: it may depend on rows of the
+//!    same group.
+//! 2. A closure that returns an error, panics, or ignores a failed statement leaves nothing behind.
+//!    Its group is rolled back and runs once more with a savepoint before each closure.
+//! 3. The effects of a closure happen after the commit and before the answers, in the order of the
+//!    commit, also if no caller waits any more.
+//! 4. A closure may run more than once, so it has neither a clock nor chance, and does no input or
+//!    output.
 
 use std::any::Any;
 use std::fmt;
@@ -28,16 +30,17 @@ use super::StoreError;
 use super::db::{Db, DbError};
 use super::transaction::{Effect, Read, Write};
 
-/// Closures of one group. The first of them does not wait long for the others.
+/// The number of closures in one group. The first of them does not wait long for the others.
 const MAX_GROUP: usize = 128;
-/// Closures that wait for the writer, and as many for the readers. Those of callers that have gone away count, too. The
-/// callers of more wait until there is a place, and leave nothing behind if they go away before.
+/// The number of closures that wait for the writer, and the same number for the readers. The
+/// closures of callers that have gone away count, too. More callers wait until there is a place,
+/// and leave nothing behind if they go away before.
 const MAX_WAITING: usize = 4096;
-/// Threads that read.
+/// The number of threads that read.
 const N_READERS: usize = 2;
 /// A closure that takes longer than this holds up all others, and is logged.
 const SLOW: Duration = Duration::from_millis(20);
-/// The time between two looks of the writer after its connection, with or without work.
+/// The time between two checks of its connection by the writer, with or without work.
 const CARE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One connection to a database.
@@ -56,14 +59,16 @@ pub trait Connection: Db {
     fn reconnect(&mut self) -> Result<(), DbError>;
     /// Gives memory back while there is nothing to do.
     fn rest(&mut self);
-    /// Looks at what else happens to the database. Called every few seconds, outside of transactions.
+    /// Checks the database files and the log. It is called every few seconds, outside of
+    /// transactions.
     fn look_after(&mut self);
-    /// Returns how long the next write waits first. Only an inline engine asks, so that a simulation can have slow
-    /// writes.
+    /// Returns the delay before the next write. Only an inline engine asks, so that a simulation
+    /// can have slow writes.
     fn delay(&mut self) -> Option<Duration> {
         None
     }
-    /// Does what a last user of the database should do. Errors are ignored: the next start repairs.
+    /// Does the final work of the last user of the database. Errors are ignored, because the next
+    /// start repairs.
     fn close(&mut self);
 }
 
@@ -114,7 +119,7 @@ impl<T, E: From<StoreError>> Answer<T, E> {
 /// A closure that waits for its group.
 trait WriteJob: Send {
     fn run(&mut self, connection: &mut dyn Connection) -> Ran;
-    /// Answers the caller: with what `run` returned last, or with a failure.
+    /// Sends the caller the last result of `run`, or a failure.
     fn answer(self: Box<Self>, failure: Option<StoreError>);
     fn place(&self) -> &'static Location<'static>;
 }
@@ -226,7 +231,7 @@ impl Engine {
     /// Starts the threads. `readers` open connections of their own; the writer's exists already.
     ///
     /// # Errors
-    /// If a thread cannot be started.
+    /// A thread that cannot be started.
     pub fn start(
         writer: impl Connection + 'static,
         reader: impl Fn() -> Result<Box<dyn Connection>, DbError> + Send + Clone + 'static,
@@ -239,7 +244,8 @@ impl Engine {
         let mut readers = Vec::new();
         for _ in 0..N_READERS {
             let (open, waiting) = (reader.clone(), Arc::clone(&waiting_reads));
-            // Here, while the files are certainly those of the writer. After a failure, the next read tries again.
+            // The connection opens here, while the files are certainly those of the writer. After a
+            // failure, the next read tries again.
             let connection = open().ok();
             let thread = thread::Builder::new().name("store-reader".to_owned());
             readers.push(thread.spawn(move || serve_reads(&waiting, connection, &open))?);
@@ -247,10 +253,10 @@ impl Engine {
         let (at_end, counter) = (ended.clone().drop_guard(), Arc::clone(&n_transactions));
         let mut writer = Writer::new(Box::new(writer), counter);
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
-            // Dropped after the connection, also by a panic.
+            // This is dropped after the connection, also by a panic.
             let _at_end = at_end;
             writer.serve(&waiting_writes);
-            // The last connection that closes leaves one file behind, and that is to be the one that writes.
+            // The last connection that closes removes the log. It should be the writer's.
             for reader in readers {
                 let _ = reader.join();
             }
@@ -274,8 +280,9 @@ impl Engine {
 
     /// Runs `body` in a transaction and commits it, or leaves nothing if `body` returns an error.
     ///
-    /// `body` may run more than once. It uses no clock, no chance and no lock, and does no input or output. Once the
-    /// future was polled, the transaction is made even if the future is dropped, unless too many wait already.
+    /// `body` may run more than once. It uses no clock, no chance and no lock, and does no input or
+    /// output. Once the future was polled, the transaction is made even if the future is dropped,
+    /// unless too many wait already.
     ///
     /// # Errors
     /// The error of `body`; [`StoreError`] if the database fails or is closed.
@@ -326,7 +333,7 @@ impl Engine {
                     let delay = lock(writer).as_mut().ok_or(StoreError::Closed)?.connection.delay();
                     match delay {
                         None => engine.make_inline(job),
-                        // Also if no caller waits, as with threads.
+                        // The transaction runs even if no caller waits, as with threads.
                         Some(delay) => drop(tokio::spawn({
                             let engine = engine.clone();
                             async move {
@@ -342,7 +349,7 @@ impl Engine {
     }
 
     fn make_inline(&self, job: Box<dyn WriteJob>) {
-        // Without an engine, the job is dropped, which its caller is told.
+        // Without an engine the job is dropped, and its caller gets an error.
         if let Kind::Inline(writer) = &*self.0
             && let Some(writer) = lock(writer).as_mut()
         {
@@ -421,7 +428,7 @@ impl Engine {
     }
 }
 
-/// Takes a place for a closure that waits. At once, if there is one.
+/// Takes a place for a closure that waits. If there is one, it returns at once.
 async fn place_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, StoreError> {
     if let Ok(place) = Arc::clone(places).try_acquire_owned() {
         return Ok(place);
@@ -429,7 +436,8 @@ async fn place_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Store
     Arc::clone(places).acquire_owned().await.map_err(|_| StoreError::Closed)
 }
 
-/// Takes turns with the other readers: one waits for the next job, the others wait for that one.
+/// Takes turns with the other readers: one waits for the next job, and the others wait for that
+/// reader.
 fn serve_reads(
     waiting: &Mutex<mpsc::Receiver<Box<dyn ReadJob>>>,
     mut connection: Option<Box<dyn Connection>>,
@@ -455,23 +463,23 @@ fn serve_reads(
 /// Runs groups of closures on one connection.
 struct Writer {
     connection: Box<dyn Connection>,
-    /// The database failed; what the connection holds is unknown.
+    /// The database failed, and the state of the connection is unknown.
     is_suspect: bool,
     n_transactions: Arc<AtomicU64>,
 }
 
 /// The result of one pass over a group.
 enum Pass {
-    /// Everything to be kept is in the open transaction. The effects come with it.
+    /// All changes to be kept are in the open transaction. Their effects are here.
     Made(Vec<Effect>),
-    /// A closure is to be undone, and nothing guards the others.
+    /// A closure must be undone, and no savepoint protects the others.
     Undo,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guard {
     Off,
-    /// A savepoint before each closure.
+    /// The pass sets a savepoint before each closure.
     On,
 }
 
@@ -507,7 +515,7 @@ impl Writer {
         }
     }
 
-    /// Makes a group and answers it.
+    /// Runs a group, commits it and answers it.
     fn make(&mut self, mut group: Vec<Box<dyn WriteJob>>) {
         let mut failures: Vec<Option<DbError>> = Vec::new();
         match self.try_make(&mut group, &mut failures) {
@@ -532,7 +540,7 @@ impl Writer {
         }
     }
 
-    /// Commits the group, and says for each closure which failed statement it ignored.
+    /// Commits the group, and returns for each closure the failed statement that it ignored.
     fn try_make(
         &mut self,
         group: &mut [Box<dyn WriteJob>],
@@ -544,7 +552,7 @@ impl Writer {
         }
         let effects = match self.pass(group, failures, Guard::Off)? {
             Pass::Made(effects) => effects,
-            // Savepoints cost more than the closures that need them, which are few.
+            // Savepoints cost more than the few closures that need them.
             Pass::Undo => {
                 self.connection.rollback();
                 match self.pass(group, failures, Guard::On)? {

@@ -1,5 +1,5 @@
-//! Opens a database. Everything that can be wrong with the file is found before the first write, and named
-//! with a remedy.
+//! Opens a database. All checks of the file run before the first write, and each problem is
+//! reported with a remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -18,24 +18,25 @@ use super::place::Place;
 use super::schema;
 use super::sqlite::{Access, Options, Sqlite};
 
-/// Memory for pages, in KiB: of the writer, and of each reader. Each write makes readers read their pages anew,
-/// from the memory of the kernel, so more of them would only be kept twice.
+/// The memory for pages, in KiB, of the writer and of each reader. After each write, readers read
+/// their pages again from the memory of the kernel, so a larger cache would only keep them twice.
 const WRITER_CACHE: u32 = 512;
 const READER_CACHE: u32 = 256;
 
-/// Above this size the contents are not checked at each start: that would read all of it.
+/// The size above which the contents are not checked at each start, because the check reads all of
+/// them.
 const MAX_CHECKED_BYTES: u64 = 64 << 20;
 
 /// Marks a database as ours: "acor".
 const APPLICATION_ID: i32 = 0x6163_6f72;
 
-/// Why a database can't be opened. The text names the file and what to do.
+/// The reason why a database cannot be opened. The text names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub struct OpenError {
     pub kind: OpenErrorKind,
     /// The database file.
     pub path: PathBuf,
-    /// What SQLite or the system says, if either was asked.
+    /// The error of SQLite or of the system, if there is one.
     pub source: Option<BoxError>,
 }
 
@@ -134,11 +135,13 @@ fn folder_of(path: &Path) -> &Path {
 pub struct Settings {
     /// The time that a call waits for a lock of another process before it fails.
     pub busy_timeout: Duration,
-    /// The size, in pages of 4 KiB, above which the file doesn't grow, as on a full disk; `None`: no limit.
+    /// The maximum size of the file, in pages of 4 KiB. A file of this size behaves as on a full
+    /// disk. `None` means no limit.
     pub max_pages: Option<u32>,
-    /// A read that takes longer than this is interrupted: it would keep the log from becoming smaller.
+    /// A read that takes longer than this is interrupted, because it would keep the log from
+    /// shrinking.
     pub longest_read: Duration,
-    /// A log of this many bytes is reported: somebody keeps it from becoming smaller.
+    /// A log of this many bytes is reported, because a reader keeps it from shrinking.
     pub largest_log: u64,
 }
 
@@ -153,17 +156,18 @@ impl Default for Settings {
     }
 }
 
-/// Opens the database file at `path`, or makes it.
+/// Opens the database file at `path`, or creates it.
 ///
 /// # Errors
-/// [`OpenError`] says what is wrong with the file and what to do. The file is then as it was.
+/// [`OpenError`] names the problem of the file and the remedy. The file is then as it was.
 pub fn file(path: &Path, settings: Settings) -> Result<Engine, OpenError> {
-    // Relative to nothing: a working directory may change.
+    // The path is made absolute, because a working directory may change.
     let path = std::path::absolute(path).map_err(|source| failed(path, source))?;
     let is_new = prepare(&path)?;
     let result = check_and_migrate(&path, settings);
     if is_new && result.is_err() {
-        // Nothing is left of a database that never was; the first error is the one to tell.
+        // The files of a database that could not be created are removed. The first error is the one
+        // to report.
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let _ = std::fs::remove_file(beside(&path, suffix));
         }
@@ -178,13 +182,13 @@ pub fn file(path: &Path, settings: Settings) -> Result<Engine, OpenError> {
 /// Opens an empty database in memory, whose transactions run in the caller.
 ///
 /// # Errors
-/// If there is no memory for it.
+/// Not enough memory.
 pub fn memory() -> Result<Engine, OpenError> {
     memory_through(|connection| connection)
 }
 
-/// Opens an empty database in memory, with what `wrap` returns between it and the engine: a test sees each call
-/// there, or lets it fail.
+/// Opens an empty database in memory. The result of `wrap` is between it and the engine, so that a
+/// test sees each call, or lets it fail.
 ///
 /// # Errors
 /// The errors of [`memory`].
@@ -207,14 +211,14 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Looks at the file without opening it; makes it if there is none, and says whether it did.
+/// Checks the file without opening it, and creates it if there is none. Returns whether it did.
 fn prepare(path: &Path) -> Result<bool, OpenError> {
     let folder = folder_of(path);
     if !folder.is_dir() {
         return Err(OpenError::new(OpenErrorKind::FolderMissing, path));
     }
-    // The folder as well, because the log lives beside the file. Asked for, not tried: closing a file that SQLite has open
-    // elsewhere in this process would release its locks.
+    // The folder is checked as well, because the log is beside the file. The check opens nothing:
+    // closing a file that SQLite has open elsewhere in this process would release its locks.
     check_access(path, folder, Mode::WRITE_OK | Mode::EXEC_OK)?;
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {
@@ -222,7 +226,8 @@ fn prepare(path: &Path) -> Result<bool, OpenError> {
         }
         Ok(_) => Err(OpenError::new(OpenErrorKind::NotAFile, path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Only for its owner: it has the hashes of passkeys. The files beside it take their mode from it.
+            // The file is readable only for its owner, because it has the hashes of passkeys. The
+            // files beside it take their mode from it.
             let created =
                 std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             created.map(|_| true).map_err(|source| failed(path, source))
@@ -244,11 +249,13 @@ fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connec
         cache_kib: WRITER_CACHE,
         access: Access::ReadWrite,
     };
-    // Looked at through a connection that can't write: the last one to close would move a log of the last run into the file.
+    // The check uses a connection that cannot write. The last writing connection to close would
+    // move a log of the last run into the file.
     let looked = connect(&Options { access: Access::ReadOnly, ..options.clone() })
         .and_then(|reader| check(&reader, path));
     let (mut connection, contents) = match looked {
-        // A crash in the middle of a write: only who may write can undo it, and then look.
+        // After a crash in the middle of a write, only a connection that can write can undo it
+        // before the check.
         Err(error) if needs_a_writer(&error) => {
             let connection = connect(&options)?;
             let contents = check(&connection, path)?;
@@ -282,12 +289,14 @@ fn migrate(
     path: &Path,
     contents: Contents,
 ) -> Result<(), schema::SchemaError> {
-    // Asks for the lock before anything is written. Who holds it for so long is not a backup that takes a moment.
+    // The lock is taken before the first write. A process that holds it for so long is not a short
+    // backup.
     connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")?;
-    // Only a checked file is turned to WAL, and stays so.
+    // Only a checked file is turned to WAL. It stays in that mode.
     turn_to_wal(connection)?;
     if contents == Contents::Nothing {
-        // Before the first table, so that tables without the mark are somebody else's.
+        // The mark is set before the first table, so that tables without the mark belong to another
+        // program.
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
     let Some(first) = schema::first_missing(connection)? else {
@@ -304,7 +313,7 @@ fn migrate(
     schema::apply_from(connection, first)
 }
 
-/// Has what is written go to a log first, so that it is read meanwhile.
+/// Turns on the write-ahead log, so that reads can go on during writes.
 fn turn_to_wal(connection: &Connection) -> Result<(), schema::SchemaError> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode.eq_ignore_ascii_case("wal") { Ok(()) } else { Err(schema::SchemaError::NoLog { mode }) }
@@ -313,7 +322,8 @@ fn turn_to_wal(connection: &Connection) -> Result<(), schema::SchemaError> {
 /// Copies the database as it is now. A copy that an interrupted start has left is replaced.
 fn copy_to(connection: &Connection, copy: &Path) -> rusqlite::Result<()> {
     let _ = std::fs::remove_file(copy);
-    // Made first, with the mode that the database has: it has the hashes of passkeys.
+    // The file is created first with the mode of the database, because it has the hashes of
+    // passkeys.
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(copy);
     drop(made);
     connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()]).map(drop)
@@ -325,7 +335,7 @@ enum Contents {
     Ours,
 }
 
-/// Reads enough of the database to know that it's ours, whole, and not newer than this program.
+/// Checks that the database is ours, whole, and not newer than this program.
 fn check(connection: &Connection, path: &Path) -> Result<Contents, OpenError> {
     let failed = |source: rusqlite::Error| failed(path, source);
     let sql =

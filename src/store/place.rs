@@ -1,7 +1,8 @@
 //! Notices that the files of a database were deleted or replaced while it is in use.
 //!
-//! SQLite goes on with the files that it has open. What it writes then is lost with the process, and a log that stays
-//! beside another database damages that one. So nothing is written any more until the files are back.
+//! SQLite continues with the files that it has open. Later writes would be lost with the process,
+//! and a log that stays beside another database damages that one. So the store writes nothing until
+//! the files are back.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +15,7 @@ use super::db::DbError;
 /// The identity of a file under any name: its device, and its number there.
 type FileId = (u64, u64);
 
-/// A database file, its log, and what they were when they were opened.
+/// A database file and its log, with their identities from the time when they were opened.
 #[derive(Debug)]
 pub(super) struct Place {
     database: File,
@@ -69,7 +70,7 @@ impl File {
 }
 
 impl Place {
-    /// The place of the database at `path`, which is open.
+    /// Returns the place of the open database at `path`.
     pub(super) fn of(path: &Path) -> Self {
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
@@ -91,10 +92,10 @@ impl Place {
         match self.database.find() {
             Ok(None) => return Some(Missing::Deleted),
             Ok(Some(found)) if found != *opened => return Some(Missing::Replaced),
-            // A place that cannot be looked at is no reason to stop.
+            // A failure of the check is no reason to stop.
             Ok(Some(_)) | Err(_) => {}
         }
-        // It is made when a connection reads first, and stays as long as one is open.
+        // The log is created when a connection first reads, and stays as long as one is open.
         match (self.log.find(), self.log.opened.get()) {
             (Ok(Some(found)), _) if found != *self.log.opened.get_or_init(|| found) => {
                 Some(Missing::Log)
@@ -104,8 +105,8 @@ impl Place {
         }
     }
 
-    /// Fails while the files are not in their place. Logs once that they are gone, and once that they are back;
-    /// calls `save` when they are found to be gone.
+    /// Returns an error while the files are not in their place. It logs once that they are gone,
+    /// and once that they are back. It calls `save` when they have just gone.
     pub(super) fn check(&self, save: impl FnOnce()) -> Result<(), DbError> {
         let missing = self.missing();
         let was_reported = self.is_reported.swap(missing.is_some(), Ordering::Relaxed);

@@ -1,19 +1,20 @@
 //! The migrations of the schema, and how they are applied.
 //!
-//! The table `_sqlx_migrations` keeps the format of the library that wrote it first, so that a program of any
-//! version knows which migrations a database has.
+//! The table `_sqlx_migrations` keeps the format of the library that wrote it first, so that a
+//! program of any version knows which migrations a database has.
 
 use rusqlite::{Connection, TransactionBehavior};
 use sha2::{Digest as _, Sha384};
 
-/// One change of the schema. One that was released is never edited: databases have its checksum.
+/// One change of the schema. A released migration is never edited, because databases have its
+/// checksum.
 pub(super) struct Migration {
     pub(super) version: i64,
     description: &'static str,
     sql: &'static str,
 }
 
-/// Why the schema cannot be brought up to date.
+/// The reason why the schema cannot be brought up to date.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SchemaError {
     #[error("a statement failed")]
@@ -70,7 +71,7 @@ const APPLIED: &str = "\
 /// Returns the first version that the database does not have, or `None` if it is up to date.
 ///
 /// # Errors
-/// If an applied migration is not one of this program.
+/// An applied migration that this program does not have.
 pub(super) fn first_missing(connection: &Connection) -> Result<Option<i64>, SchemaError> {
     let exists = "SELECT 1 FROM sqlite_master WHERE name = '_sqlx_migrations'";
     let mut applied = Vec::new();
@@ -101,7 +102,7 @@ pub(super) fn first_missing(connection: &Connection) -> Result<Option<i64>, Sche
 /// Applies the migrations from `first` on, each in a transaction of its own.
 ///
 /// # Errors
-/// If a statement fails. The migrations before it stay applied.
+/// A failed statement. The migrations before it stay applied.
 pub(super) fn apply_from(connection: &mut Connection, first: i64) -> Result<(), SchemaError> {
     connection.execute_batch(APPLIED)?;
     for migration in MIGRATIONS.iter().filter(|migration| migration.version >= first) {

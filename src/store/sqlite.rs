@@ -15,12 +15,12 @@ use super::engine::Connection;
 use super::open::Settings;
 use super::place::Place;
 
-/// Instructions of SQLite's machine between two looks at the clock.
+/// The number of instructions of SQLite's virtual machine between two checks of the deadline.
 const N_INSTRUCTIONS: i32 = 100_000;
-/// Compiled statements that a connection keeps.
+/// The number of compiled statements that a connection keeps.
 const N_STATEMENTS: usize = 64;
 
-/// A log that is larger than this is emptied when nothing holds it.
+/// A log that is larger than this is emptied when no reader needs it.
 const LARGE_LOG: u64 = 8 << 20;
 
 /// The options of a connection to a database.
@@ -30,16 +30,17 @@ pub(super) struct Options {
     /// The files that the first connection opened. `None` until then.
     pub(super) place: Option<Arc<Place>>,
     pub(super) settings: Settings,
-    /// Memory for pages, in KiB.
+    /// The memory for pages, in KiB.
     pub(super) cache_kib: u32,
     pub(super) access: Access,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// The connection can't write, not even to complete what a crash has left.
+    /// The connection cannot write, not even to complete the work of a crashed process.
     ReadOnly,
-    /// The connection can complete what a crash has left, but runs no statement that writes.
+    /// The connection can complete the work of a crashed process, but runs no statement that
+    /// writes.
     QueryOnly,
     ReadWrite,
 }
@@ -56,18 +57,18 @@ pub(super) struct Sqlite {
 /// The result of emptying the log of a database.
 enum Emptied {
     Yes,
-    /// A reader holds a state from before its end.
+    /// A reader still needs a state from before its end.
     NotWhileItIsRead,
 }
 
-/// When the running read is interrupted: milliseconds since `epoch`, 0 for never.
+/// The time when the running read is interrupted, in milliseconds since `epoch`; 0 for never.
 struct Deadline {
     epoch: Instant,
     at: AtomicU64,
 }
 
 impl Options {
-    /// The file beside the database that has what was written last.
+    /// Returns the path of the log, the file beside the database with the latest writes.
     fn log(&self) -> PathBuf {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
@@ -102,11 +103,12 @@ impl Options {
 }
 
 impl Sqlite {
-    /// A connection that `options` opens again after a failure.
+    /// Wraps a connection, which `options` opens again after a failure.
     pub(super) fn new(connection: rusqlite::Connection, options: Option<Options>) -> Self {
         connection.set_prepared_statement_cache_capacity(N_STATEMENTS);
-        // A plan does not depend on the values of parameters. Otherwise, most statements are compiled again whenever
-        // they get others. Without it, everything is only slower.
+        // A plan must not depend on the values of parameters. Otherwise, most statements are
+        // compiled again when they get other values. If the setting fails, statements are only
+        // slower.
         let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true);
         let deadline = Arc::new(Deadline { epoch: Instant::now(), at: AtomicU64::new(0) });
         let mut sqlite = Self { connection, options, deadline, is_log_reported: false };
@@ -116,7 +118,7 @@ impl Sqlite {
 
     pub(super) fn open(options: &Options) -> Result<Self, DbError> {
         let connection = options.connect().map_err(failed)?;
-        // Afterwards, so that it is the file that was opened.
+        // The check follows the opening, so that it is about the file that was opened.
         if let Some(missing) = options.place.as_ref().and_then(|place| place.missing()) {
             return Err(DbError::Database(missing.into()));
         }
@@ -131,7 +133,8 @@ impl Sqlite {
         place.check(|| drop(self.empty_the_log()))
     }
 
-    /// Writes the log into the database, as far as no reader needs the former state, and empties it if it can.
+    /// Writes the log into the database, as far as no reader needs the former state, and empties it
+    /// if possible.
     fn empty_the_log(&self) -> rusqlite::Result<Emptied> {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
             Ok(if row.get(0)? { Emptied::NotWhileItIsRead } else { Emptied::Yes })
@@ -146,13 +149,13 @@ impl Sqlite {
         if size() <= LARGE_LOG.min(options.settings.largest_log) && !self.is_log_reported {
             return;
         }
-        // A reader that holds the log would hold up all writes, too.
+        // A busy timeout would make a reader that holds the log delay all writes, too.
         let emptied = self
             .connection
             .busy_timeout(Duration::ZERO)
             .and_then(|()| self.empty_the_log())
             .map_err(|error| error.to_string());
-        // It is the busy timeout of an open connection, which does not fail.
+        // Setting the busy timeout of an open connection does not fail.
         let _ = self.connection.busy_timeout(options.settings.busy_timeout);
         let (size, largest) = (size(), options.settings.largest_log);
         if size > largest && !self.is_log_reported {
@@ -309,7 +312,7 @@ impl Connection for Sqlite {
     fn rollback(&mut self) {
         self.deadline.clear();
         if !self.connection.is_autocommit() {
-            // What fails here is found by the next `begin`.
+            // The next `begin` finds a connection that failed here.
             let _ = self.run("ROLLBACK");
         }
     }
@@ -328,14 +331,14 @@ impl Connection for Sqlite {
     }
 
     fn look_after(&mut self) {
-        // What is wrong has been logged.
+        // `check_place` has logged the problem.
         if self.check_place().is_ok() {
             self.keep_log_small();
         }
     }
 
     fn close(&mut self) {
-        // Best effort: what stays in the log is found there by the next start.
+        // This is best effort: the next start finds a log that is not empty.
         let _ = self.empty_the_log();
         if let Ok(nothing) = rusqlite::Connection::open_in_memory() {
             drop(std::mem::replace(&mut self.connection, nothing));
@@ -352,7 +355,7 @@ fn failed(error: rusqlite::Error) -> DbError {
         ),
         _ => true,
     };
-    // The code stays in the chain of causes, for those who tell a full disk from a lock.
+    // The code stays in the chain of causes, so that callers can tell a full disk from a lock.
     if is_of_statement { DbError::Statement(error.into()) } else { DbError::Database(error.into()) }
 }
 

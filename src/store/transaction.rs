@@ -1,4 +1,4 @@
-//! A transaction as the entities see it: queries, changes of rows, and what happens after the commit.
+//! A transaction as the entities use it: queries, changes of rows, and effects after the commit.
 
 use std::ops::{ControlFlow, Deref, DerefMut};
 
@@ -16,7 +16,8 @@ pub struct Read<'a> {
     has_written: bool,
 }
 
-/// A transaction that reads and writes. Each run of its closure begins with a copy of the same context.
+/// A transaction that reads and writes. Each run of its closure begins with a copy of the same
+/// context.
 pub struct Write<'a, C = ()> {
     read: Read<'a>,
     effects: Vec<Effect>,
@@ -26,23 +27,25 @@ pub struct Write<'a, C = ()> {
 
 /// A table whose rows are values of one type.
 ///
-/// The columns stand in the order in which [`Entity::read`] reads them and [`Entity::values`] lists them. The column
-/// `revision` comes after them: it counts the writes of a row.
+/// The columns stand in the order in which [`Entity::read`] reads them and [`Entity::values`] lists
+/// them. The column `revision` comes after them: it counts the writes of a row.
 pub trait Entity: Sized {
     /// Its name in errors.
     const NAME: &'static str;
     const TABLE: &'static str;
     /// The number of columns at the beginning that are the key.
     const N_KEY: usize = 1;
-    /// Without `revision`.
+    /// The columns without `revision`.
     const COLUMNS: &'static str;
 
+    /// Reads a row.
+    ///
     /// # Errors
-    /// If the row has something that this program cannot have written.
+    /// A value that this program cannot have written.
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError>;
-    /// In the order of the columns.
+    /// Returns the values in the order of the columns.
     fn values(&self) -> Vec<Value<'_>>;
-    /// The writes of the row that this value was read from; 0 for a new one.
+    /// Returns the number of writes of the row that this value was read from; 0 for a new one.
     fn revision(&self) -> i64;
 }
 
@@ -130,7 +133,7 @@ impl<'a> Read<'a> {
     /// Returns whether a query has a row.
     ///
     /// # Errors
-    /// If the statement fails.
+    /// A failed statement.
     pub fn exists(&mut self, sql: &str, args: &[Value<'_>]) -> Result<bool, StoreError> {
         Ok(self.row("row", sql, args, |_| Ok(()))?.is_some())
     }
@@ -160,14 +163,15 @@ impl<'a, C> Write<'a, C> {
     /// Runs a statement that changes rows, and returns how many it changed.
     ///
     /// # Errors
-    /// If the statement fails. The transaction is then rolled back, whatever the closure returns.
+    /// A failed statement. The transaction is then rolled back, whatever the closure returns.
     pub fn execute(&mut self, sql: &str, args: &[Value<'_>]) -> Result<u64, StoreError> {
         self.read.has_written = true;
         let ran = self.read.db.execute(sql, args);
         self.read.note(ran, "write to")
     }
 
-    /// Writes an entity: a new row if its revision is 0, otherwise the row that still has this revision.
+    /// Writes an entity: a new row if its revision is 0, otherwise the row that still has this
+    /// revision.
     ///
     /// Returns whether there was such a place. Nothing is written otherwise.
     ///
@@ -185,7 +189,8 @@ impl<'a, C> Write<'a, C> {
         Ok(self.execute(&sql, &args)? == 1)
     }
 
-    /// Does something after the commit and before the answer, also if no caller waits any more. It must not block.
+    /// Runs `effect` after the commit and before the answer, also if no caller waits any more. It
+    /// must not block.
     pub fn after_commit(&mut self, effect: impl FnOnce() + Send + 'static) {
         self.effects.push(Box::new(effect));
     }
@@ -195,7 +200,7 @@ fn columns<E: Entity>() -> Vec<&'static str> {
     E::COLUMNS.split(',').map(str::trim).collect()
 }
 
-/// The columns are the parameters.
+/// Returns the statement that inserts a row. Its parameters are the columns.
 fn insert<E: Entity>() -> String {
     let columns = columns::<E>();
     let values: Vec<String> = (1..=columns.len()).map(|n| format!("?{n}")).collect();
@@ -208,7 +213,8 @@ fn insert<E: Entity>() -> String {
     )
 }
 
-/// The columns are the first parameters, and the revision is the last one.
+/// Returns the statement that updates a row. Its first parameters are the columns, and the last one
+/// is the revision.
 fn update<E: Entity>() -> String {
     let columns = columns::<E>();
     let pairs: Vec<String> =
