@@ -1,8 +1,9 @@
-//! From a launch to a command line, purely: what is started for an `ai_type`, with which words, environment and prompt. And from
-//! what it prints to facts ([`output`]).
+//! From a launch to a command line, purely: what is started for an `ai_type`, with which words,
+//! environment and prompt. And from what it prints to facts ([`output`]).
 //!
-//! Knows the configuration of providers and nothing of processes. Called by `coordinator`, and by `cli check` to show what
-//! would be started. A provider is an entry of the configuration, a preset (one file each), or an entry on top of a preset.
+//! Knows the configuration of providers and nothing of processes. Called by `coordinator`, and by
+//! `cli check` to show what would be started. A provider is an entry of the configuration, a preset
+//! (one file each), or an entry on top of a preset.
 
 mod claude;
 mod codex;
@@ -25,23 +26,24 @@ use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret}
 use crate::instance_dir;
 use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server, URL_VARIABLE};
 
-/// Shorter secrets stand in texts by chance.
+/// The length below which a secret may occur in texts by chance.
 const MIN_SECRET: usize = 8;
-/// The same in variables that every agent gets.
+/// The same limit for variables that every agent gets.
 const MIN_USUAL: usize = 12;
 
-/// What is to be started.
+/// The launch that is to be started.
 #[derive(Debug, Clone)]
 pub struct LaunchRequest {
     pub launch: LaunchId,
     pub key: InstanceKey,
     pub ai_type: String,
     pub working_directory: PathBuf,
-    /// Stands for the passkey: the launch ticket, or the passkey itself where the server gave no ticket.
+    /// The proof of identity: the launch ticket, or the passkey itself if the server gave no
+    /// ticket.
     pub passkey: Secret,
 }
 
-/// A user of this machine that agents run as, with what its processes are told of it.
+/// A user of this machine that agents run as, with the values that its processes get.
 #[derive(Debug, Clone)]
 pub struct AgentUser {
     pub run_as: RunAs,
@@ -49,40 +51,43 @@ pub struct AgentUser {
     pub shell: PathBuf,
 }
 
-/// All that command lines are made from, besides the launch.
+/// All inputs of command lines except the launch.
 #[derive(Debug, Clone)]
 pub struct Providers {
     pub entries: BTreeMap<String, ProviderConfig>,
     pub guidance: Guidance,
-    /// The daemon's own environment; each provider says what of it is passed on.
+    /// The daemon's own environment. Each provider says which part of it is passed on.
     pub environment: BTreeMap<String, String>,
-    /// Nothing of that environment is passed on in which one of these stands, whatever a provider says: the configuration's
-    /// secrets, with which an agent could do more than work.
+    /// Variables of that environment that contain one of these are never passed on. They are the
+    /// secrets of the configuration, with which an agent could do more than work.
     pub withheld: Vec<Secret>,
-    /// Nor is any of these variables, except those that every agent gets: a secret was put together from their values.
+    /// These variables are not passed on either, except those that every agent gets, because a
+    /// secret was put together from their values.
     pub withheld_variables: BTreeSet<String>,
-    /// Kept out of what agents print.
+    /// The texts that are removed from the output of agents.
     pub redacted: Vec<Secret>,
-    /// Where the agent reaches the server on this host.
+    /// The socket where the agent reaches the server on this host.
     pub mcp_socket: Option<PathBuf>,
-    /// Where the agent reaches it over HTTP; presets take this only without a socket.
+    /// The address where the agent reaches the server over HTTP. Presets use it only without a
+    /// socket.
     pub mcp_url: Option<String>,
-    /// Where the instances' folders are, and in them the files of presets.
+    /// The directory of the instance folders, which contain the files of presets.
     pub state_dir: PathBuf,
-    /// The daemon's own program: the bridge to the server, and the client of agents that are scripts.
+    /// The daemon's own program: the bridge to the server, and the client of agents that are
+    /// scripts.
     pub program: PathBuf,
-    /// Those that providers name (`run_as`).
+    /// The users that providers name (`run_as`).
     pub users: BTreeMap<String, AgentUser>,
-    /// Where the files of launches are that such users may read.
+    /// The directory of those launch files that such users may read.
     pub users_files: PathBuf,
 }
 
-/// Why the agents of a provider need the server's HTTP address.
+/// The reason why the agents of a provider need the server's HTTP address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpNeed {
-    /// The entry holds `{mcp_url}` or names the variable of the address.
+    /// The entry contains `{mcp_url}` or names the variable of the address.
     Entry,
-    /// The preset has no socket that it could tell the CLI instead.
+    /// The preset has no socket that it could give to the CLI instead.
     Preset,
 }
 
@@ -97,13 +102,13 @@ impl HttpNeed {
     }
 }
 
-/// Why there is no command line for a launch.
+/// The reason why there is no command line for a launch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// A template for an address that the server doesn't have.
+    /// A template uses an address that the server does not have.
     #[error("provider `{provider}` uses {{{template}}}, but the server is not reached that way")]
     NoAddress { provider: String, template: &'static str },
-    /// A preset has to be told where the server is.
+    /// A preset needs the address of the server.
     #[error("provider `{provider}` needs the server's socket or URL, and neither is known")]
     Unreachable { provider: String },
     #[error("provider `{provider}` runs as `{user}`, and this machine has no such user")]
@@ -115,7 +120,8 @@ pub enum CommandError {
 }
 
 impl Providers {
-    /// The provider that starts `ai_type`, with its name: its entry, else the preset of this name, else `claude`'s (seed 004).
+    /// Returns the provider that starts `ai_type`, with its name: its entry, else the preset of
+    /// this name, else `claude`'s (seed 004).
     pub fn find(&self, ai_type: &str) -> (&str, Cow<'_, ProviderConfig>) {
         let find = |ai_type: &str| {
             let entry = self
@@ -132,7 +138,7 @@ impl Providers {
             .expect("there is a preset of the default's name")
     }
 
-    /// How to get what `ai_type` is started with; `None` for programs that are not built in.
+    /// Returns how to install the program of `ai_type`; `None` for programs that are not built in.
     pub fn installation(&self, ai_type: &str) -> Option<&'static str> {
         built_in(&self.find(ai_type).1).map(|built_in| built_in.installation)
     }
@@ -142,7 +148,7 @@ impl Providers {
         built_in(&self.find(ai_type).1).is_some()
     }
 
-    /// Why the agents of `ai_type` can't do without HTTP; `None` if they can.
+    /// Returns the reason why the agents of `ai_type` need HTTP; `None` if they do not.
     pub fn http_need(&self, ai_type: &str) -> Option<HttpNeed> {
         let provider = self.find(ai_type).1;
         let environment = provider.environment.values().map(Secret::reveal);
@@ -154,10 +160,10 @@ impl Providers {
         (built_in(&provider).is_some() && self.mcp_socket.is_none()).then_some(HttpNeed::Preset)
     }
 
-    /// The command line of a launch.
+    /// Returns the command line of a launch.
     ///
     /// # Errors
-    /// [`CommandError`], where the server has no address that the provider could use.
+    /// [`CommandError`], for example if the server has no address that the provider could use.
     pub fn command(&self, request: &LaunchRequest) -> Result<CommandSpec, CommandError> {
         let (name, provider) = self.find(&request.ai_type);
         if provider.waits_for_restart {
@@ -165,7 +171,7 @@ impl Providers {
         }
         let is_shown =
             matches!(provider.command_line, CommandLine::Own { passkey_in_prompt: true, .. });
-        // An argument is for everyone to read, standard input only for the agent.
+        // All users can read arguments, but only the agent can read its standard input.
         let prompt = self.prompt(request, is_shown.then_some(&request.passkey));
         let values = Values { providers: self, provider: name, request, prompt: &prompt };
         let mut arguments = Vec::with_capacity(provider.cli_args.len());
@@ -183,7 +189,8 @@ impl Providers {
         environment.remove("TMPDIR");
         if let Some(user) = user {
             become_of(user, &mut environment);
-            // Folders of the daemon's user; what is no path (an address, a model) is for everybody.
+            // These are folders of the daemon's user. A value that is not a path (an address, a
+            // model) is valid for all users.
             let places = built_in(&provider).map(|built_in| built_in.places).unwrap_or_default();
             environment.retain(|name, value| {
                 !places.contains(&name.as_str()) || !value.reveal().starts_with('/')
@@ -284,7 +291,7 @@ impl Providers {
         }
     }
 
-    /// What of the daemon's environment the provider passes on.
+    /// Returns the part of the daemon's environment that the provider passes on.
     fn passed_to(&self, provider: &ProviderConfig) -> BTreeMap<String, Secret> {
         let built_in = built_in(provider);
         let is_passed = |name: &str| {
@@ -294,7 +301,7 @@ impl Providers {
         };
         let usual = PassEnvironment::default();
         let is_withheld = |name: &str, value: &str| {
-            // A path or a locale may well have a short passkey in it.
+            // A path or a locale may contain a short passkey by chance.
             let (is_named, part) = if usual.passes(name) {
                 (false, MIN_USUAL)
             } else {
@@ -309,7 +316,7 @@ impl Providers {
         passed.map(|(name, value)| (name.clone(), Secret::new(value.as_str()))).collect()
     }
 
-    /// The launch's own: nothing overrides that.
+    /// Returns the variables of the launch itself. Other settings do not override them.
     fn own_variables(&self, request: &LaunchRequest) -> impl Iterator<Item = (String, Secret)> {
         let own = [
             ("AGENT_ID", Secret::new(request.key.agent.as_str())),
@@ -326,14 +333,14 @@ impl Providers {
     }
 }
 
-/// Whether `secret` stands in `value`. One that is shorter than `least_part` is too short to be told from a word, so only the whole
-/// value counts.
+/// Returns whether `value` contains `secret`. A secret shorter than `least_part` could be a common
+/// word, so only the whole value counts.
 fn holds(value: &str, secret: &Secret, least_part: usize) -> bool {
     let secret = secret.reveal();
     if secret.len() < least_part { value.trim() == secret } else { value.contains(secret) }
 }
 
-/// What names the home and the folders of the daemon's user gives way to those of `user`.
+/// Replaces the home and the folders of the daemon's user by those of `user`.
 fn become_of(user: &AgentUser, environment: &mut BTreeMap<String, Secret>) {
     environment.retain(|name, _| !name.starts_with("XDG_"));
     let AgentUser { run_as: RunAs { name, .. }, home, shell } = user;
@@ -346,7 +353,8 @@ fn become_of(user: &AgentUser, environment: &mut BTreeMap<String, Secret>) {
     environment.extend(own.map(|(name, value)| (name.to_owned(), Secret::new(value))));
 }
 
-/// What the agent's output is freed of in any case: its passkey, and the logins of its preset.
+/// Returns the secrets that are always removed from the agent's output: its passkey, and the logins
+/// of its preset.
 fn secrets(
     provider: &ProviderConfig,
     request: &LaunchRequest,
@@ -364,12 +372,12 @@ fn built_in(provider: &ProviderConfig) -> Option<&'static BuiltIn> {
     }
 }
 
-/// What templates become for one launch.
+/// The values of templates for one launch.
 struct Values<'a> {
     providers: &'a Providers,
     provider: &'a str,
     request: &'a LaunchRequest,
-    /// As an argument may show it.
+    /// The prompt in the form that an argument may show.
     prompt: &'a str,
 }
 

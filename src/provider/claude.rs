@@ -19,7 +19,8 @@ fn arguments(run: &Run<'_>) -> Vec<String> {
     // Without --verbose, this form of output is refused.
     let mut arguments: Vec<String> =
         ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned).into();
-    // Options with any number of values come before others: they would take a bare word behind them for one more.
+    // Options with any number of values come before other options, because they would take a bare
+    // word after them as another value.
     arguments.extend([
         "--mcp-config".to_owned(),
         mcp_config(&run.server),
@@ -44,7 +45,8 @@ fn arguments(run: &Run<'_>) -> Vec<String> {
     arguments
 }
 
-/// `alwaysLoad` waits for the server before the first turn, and spares the agent a search for its tools.
+/// `alwaysLoad` waits for the server before the first turn, and spares the agent a search for its
+/// tools.
 fn mcp_config(server: &Server<'_>) -> String {
     let server = match server {
         Server::Bridge { program, socket } => json!({

@@ -14,8 +14,9 @@ pub(super) const CODEX: BuiltIn = BuiltIn {
     installation: "npm install -g @openai/codex; run `codex login` once",
 };
 
-/// Usage data, the search for updates, and the catalogue of plugins that codex fetches at each start. Without the last, codex
-/// uses no plugins at all: it has no setting for the catalogue alone.
+/// Turns off usage data, the search for updates, and the catalogue of plugins that codex fetches at
+/// each start. The last setting turns off all plugins: codex has no setting for the catalogue
+/// alone.
 const QUIET: [&str; 3] =
     ["analytics.enabled=false", "check_for_update_on_startup=false", "features.plugins=false"];
 
@@ -41,7 +42,8 @@ fn arguments(run: &Run<'_>) -> Vec<String> {
     arguments
 }
 
-/// `required`: without the server there is nothing to do, and codex would go on without it.
+/// Returns the entry of the server. It is `required`, because codex would go on without the server,
+/// and there would be nothing to do.
 fn mcp_server(server: &Server<'_>) -> String {
     let place = match server {
         Server::Bridge { program, socket } => {
@@ -61,7 +63,7 @@ fn quoted_path(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }
 
-/// As TOML, whose basic strings understand what JSON escapes.
+/// Returns a TOML string. TOML's basic strings understand the escapes of JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,8 +1,9 @@
 //! The preset `gemini`: Gemini CLI, headless, with a home of its own for each launch.
 //!
-//! Gemini takes MCP servers from settings files only. Its system settings, which a variable may move, count only where root owns
-//! them and every folder above; so the file is that of a user, in a folder that stands for the user's. Login, instructions and
-//! policies of the real one are linked there.
+//! Gemini takes MCP servers only from settings files. A variable can move its system settings, but
+//! they count only if root owns them and every folder above. So the file is a user's settings file,
+//! in a folder that replaces the user's folder. The login, instructions and policies of the real
+//! folder are linked there.
 
 use std::path::{Path, PathBuf};
 
@@ -32,10 +33,10 @@ pub(super) const GEMINI: BuiltIn = BuiltIn {
     installation: "npm install -g @google/gemini-cli; set GEMINI_API_KEY for the daemon (docs/providers.md on other logins)",
 };
 
-/// Holds the folder `.gemini`.
+/// The variable of the directory that contains the folder `.gemini`.
 const HOME: &str = "GEMINI_CLI_HOME";
 const FOLDER: &str = ".gemini";
-/// What is linked.
+/// The files that are linked.
 const REAL: [&str; 5] =
     ["GEMINI.md", "gemini-credentials.json", "google_accounts.json", "oauth_creds.json", POLICIES];
 const POLICIES: &str = "policies";
@@ -58,7 +59,7 @@ fn compose(run: &Run<'_>) -> Composition {
         Permissions::Project => {
             files.push(text(PathBuf::from(POLICY), SHELL_POLICY.to_owned()));
             arguments.extend(["--approval-mode", "auto_edit"].map(str::to_owned));
-            // Named with ours, as otherwise ours would stand in place of the user's.
+            // The user's policies are named with ours, because otherwise ours would replace them.
             for policy in [run.files.join(POLICY), run.files.join(FOLDER).join(POLICIES)] {
                 arguments.extend(["--policy".to_owned(), policy.to_string_lossy().into_owned()]);
             }
@@ -69,16 +70,16 @@ fn compose(run: &Run<'_>) -> Composition {
         arguments.extend(["-m".to_owned(), model.to_owned()]);
     }
     arguments.extend_from_slice(run.extra);
-    // A process fewer, a hundred MiB less, and one that ends when it is told to.
+    // This saves a process and a hundred MiB, and the remaining process ends when it is told to.
     let no_relaunch = ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned());
-    // `--skip-trust` does the same only after the settings were read, those of the project left out.
+    // `--skip-trust` does the same only after the settings were read without those of the project.
     let trust = ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned());
     let home = (HOME, run.files.to_string_lossy().into_owned());
     Composition { arguments, environment: vec![home, no_relaunch, trust], files }
 }
 
-/// Without this, a shell command is for a person to allow, and with redirection even where it is allowed. Any rule of the user
-/// comes before it.
+/// The policy for shell commands. Without it, a person must allow each shell command, and
+/// redirection even if the command is allowed. Any rule of the user comes before it.
 const SHELL_POLICY: &str = r#"[[rule]]
 toolName = "run_shell_command"
 decision = "allow"
@@ -86,7 +87,7 @@ priority = 1
 allowRedirection = true
 "#;
 
-/// `trust`: no questions about the coordinator's tools.
+/// Returns the settings. `trust` prevents questions about the coordinator's tools.
 fn settings(run: &Run<'_>) -> String {
     let mut entry = match &run.server {
         Server::Bridge { program, socket } => json!({
@@ -100,7 +101,8 @@ fn settings(run: &Run<'_>) -> String {
     let mut settings = json!({
         "mcpServers": { SERVER_NAME: entry },
         "security": { "auth": { "selectedType": login(run) } },
-        // It would end an agent at its fifth call with the same arguments, and a waiting agent polls with the same ones.
+        // The detection would end an agent at its fifth call with the same arguments, and a waiting
+        // agent polls with the same ones.
         "model": { "disableLoopDetection": true },
     });
     if run.telemetry == Telemetry::Off {
@@ -111,7 +113,8 @@ fn settings(run: &Run<'_>) -> String {
     settings.to_string()
 }
 
-/// The kind of login: without a variable that says otherwise, what a person did in a browser.
+/// Returns the kind of login. Without a variable that says otherwise, it is the login of a person
+/// in a browser.
 fn login(run: &Run<'_>) -> &'static str {
     let is_true = |name| run.given(name) == Some("true");
     if is_true("GOOGLE_GENAI_USE_GCA") {
@@ -119,7 +122,7 @@ fn login(run: &Run<'_>) -> &'static str {
     } else if is_true("GOOGLE_GENAI_USE_VERTEXAI") {
         "vertex-ai"
     } else if run.given("GEMINI_API_KEY").is_some() {
-        // Left to find this out, gemini takes a key beside a base URL for something that it then refuses.
+        // Without this setting, gemini misreads a key beside a base URL, and then refuses it.
         "gemini-api-key"
     } else {
         "oauth-personal"

@@ -19,7 +19,8 @@ pub(super) const OPENCODE: BuiltIn = BuiltIn {
         "OPENROUTER_API_KEY",
     ],
     places: &["OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR"],
-    // Without the first, it fetches its list of models each hour; it has one built in.
+    // Without the first variable, opencode fetches its list of models each hour. It has a built-in
+    // list.
     quiet: &[("OPENCODE_DISABLE_MODELS_FETCH", "1"), ("OPENCODE_DISABLE_AUTOUPDATE", "1")],
     installation: "npm install -g opencode-ai; run `opencode auth login` once",
 };
@@ -33,10 +34,11 @@ fn compose(run: &Run<'_>) -> Composition {
         arguments.extend(["-m".to_owned(), model.to_owned()]);
     }
     arguments.extend_from_slice(run.extra);
-    // Goes over the user's own files, key by key.
+    // This overrides the user's own files, key by key.
     let config = ("OPENCODE_CONFIG_CONTENT", config(&run.server));
-    // Without its log, it says nothing of a refusal that it repeats its request after, as long as that takes. With `--log-level` here,
-    // one in `cli_args` would be the second, which ends it.
+    // Without its log, opencode does not report a refusal after which it repeats its request, for
+    // as long as that takes. The log is set by variables, because `--log-level` twice (here and in
+    // `cli_args`) ends opencode.
     let log = [("OPENCODE_LOG_LEVEL", "ERROR"), ("OPENCODE_PRINT_LOGS", "1")];
     let environment =
         std::iter::once(config).chain(log.map(|(name, value)| (name, value.to_owned()))).collect();
@@ -56,7 +58,8 @@ fn config(server: &Server<'_>) -> String {
     json!({
         "mcp": { SERVER_NAME: entry },
         "permission": { format!("{SERVER_NAME}_*"): "allow" },
-        // What nobody is there to allow is refused, and without this that ends the agent.
+        // A request without a person to allow it is refused. Without this setting, the refusal ends
+        // the agent.
         "experimental": { "continue_loop_on_deny": true },
     })
     .to_string()

@@ -1,8 +1,10 @@
-//! What agent CLIs print for programs, line by line, as facts: what the agent does, what it took, what is wrong with it.
+//! Facts from the output of agent CLIs, line by line: the actions of the agent, its usage, and its
+//! problems.
 //!
-//! One file for each family of lines. The families are told apart by the lines themselves, not by the configuration: so an
-//! agent that an earlier daemon started is understood as well, and one that is started by an entry of one's own. What isn't
-//! understood is nothing, never an error: CLIs change weekly. All texts are other people's; they become one printable line.
+//! There is one file for each family of lines. The lines themselves show their family, not the
+//! configuration. So the agent of an earlier daemon is understood as well, and an agent of a custom
+//! entry. Lines that are not understood have no facts and are never an error, because CLIs change
+//! weekly. All texts come from other programs; they become one printable line.
 
 mod claude;
 mod codex;
@@ -22,21 +24,21 @@ use crate::domain::{OutputFact, Timestamp, Usage};
 
 /// Longer lines are skipped. Keepers cut lines before that.
 pub const MAX_LINE: usize = 128 * 1024;
-/// Longest text of a fact, in characters.
+/// The longest text of a fact, in characters.
 const MAX_TEXT: usize = 1000;
-/// The same for what came of a call, of which the beginning tells enough.
+/// The longest text of the result of a call, whose beginning says enough.
 const MAX_RESULT: usize = 200;
 
-/// Tells the time and the time zone of the agent, for lines that name a time of the day. `None` for old lines: what they name is not of
-/// this day.
+/// Returns the time and the time zone of the agent, for lines that name a time of the day. `None`
+/// for old lines, whose times are not of this day.
 pub type Now = Option<fn() -> Zoned>;
 
-/// The facts in one line of output; none in a line of no family.
+/// Returns the facts in one line of output. A line of no family has none.
 pub fn read_line(line: &str, now: Now) -> Vec<OutputFact> {
     recognise(line, now).unwrap_or_default()
 }
 
-/// As [`read_line`]; `None` for a line of no family, which is to be taken as it is.
+/// Returns the facts like [`read_line`]; `None` for a line of no family, which is plain text.
 pub fn recognise(line: &str, now: Now) -> Option<Vec<OutputFact>> {
     let line = line.trim_ascii();
     if line.len() > MAX_LINE {
@@ -66,12 +68,12 @@ pub fn recognise(line: &str, now: Now) -> Option<Vec<OutputFact>> {
     }
 }
 
-/// A number that may be absent, or be written as a fraction.
+/// Returns a number that may be absent, or be written as a fraction.
 fn number(value: &Value) -> u64 {
     value.as_u64().or_else(|| value.as_f64().map(whole)).unwrap_or(0)
 }
 
-/// Millionths of what is written as US dollars.
+/// Returns the millionths of an amount in US dollars.
 fn micros(dollars: &Value) -> u64 {
     dollars.as_f64().map_or(0, |dollars| whole((dollars * 1e6).round()))
 }
@@ -100,19 +102,19 @@ const fn one_turn() -> Usage {
     }
 }
 
-/// What the agent said; nothing if that is nothing.
+/// Returns the text that the agent said, unless it is empty.
 fn said(text: &str) -> Option<OutputFact> {
     let text = one_line(text, MAX_TEXT);
     (!text.is_empty()).then_some(OutputFact::Did(text))
 }
 
-/// What came of a call.
+/// Returns the result of a call.
 fn got(content: &Value) -> Option<OutputFact> {
     let text = one_line(&text_of(content), MAX_RESULT);
     (!text.is_empty()).then_some(OutputFact::Got(text))
 }
 
-/// A text, or the texts of a list of blocks.
+/// Returns a text, or the texts of a list of blocks.
 fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -123,7 +125,7 @@ fn text_of(content: &Value) -> String {
     }
 }
 
-/// The arguments that tell most of a call, the most telling first.
+/// The arguments that describe a call best, the best first.
 const TELLING: [&str; 15] = [
     "command",
     "cmd",
@@ -142,7 +144,7 @@ const TELLING: [&str; 15] = [
     "prompt",
 ];
 
-/// The call of a tool, as a person would note it: `Bash: cargo test`.
+/// Returns the call of a tool in a form for people: `Bash: cargo test`.
 fn called(tool: &str, arguments: &Value) -> OutputFact {
     let tool = tool
         .strip_prefix("mcp__")

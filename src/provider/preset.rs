@@ -1,5 +1,5 @@
-//! The presets: what each built-in way of starting an agent CLI consists of. To add one: its file beside this one, its line
-//! below, and its name in `config::Preset`.
+//! The presets: the parts of each built-in way of starting an agent CLI. To add one: its file
+//! beside this one, its line below, and its name in `config::Preset`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,55 +9,57 @@ use super::{claude, codex, copilot, gemini, opencode, qwen};
 use crate::config::{Permissions, Preset, Telemetry};
 use crate::domain::{LaunchFile, Secret};
 
-/// What makes a preset. Its prompt travels on standard input.
+/// The parts of a preset. Its prompt travels on standard input.
 pub(super) struct BuiltIn {
-    /// Looked up in the `PATH`.
+    /// The program, which is searched for in the `PATH`.
     pub program: &'static str,
     pub compose: fn(&Run<'_>) -> Composition,
-    /// Variables of the daemon that hold its login: passed on, and kept out of what is kept of its output.
+    /// Variables of the daemon with the login of the CLI. They are passed on, and their values are
+    /// removed from its stored output.
     pub logins: &'static [&'static str],
-    /// Variables of the daemon that say where its login or its service is: passed on.
+    /// Variables of the daemon with the places of its login or its service. They are passed on.
     pub places: &'static [&'static str],
     /// Variables that turn off its telemetry and its search for updates.
     pub quiet: &'static [(&'static str, &'static str)],
-    /// For people who don't have the program.
+    /// The installation, for people who do not have the program.
     pub installation: &'static str,
 }
 
-/// What a preset makes of a run.
+/// The result of a preset for one run.
 #[derive(Default)]
 pub(super) struct Composition {
     pub arguments: Vec<String>,
-    /// Set in the agent; the configuration's `environment` goes over it.
+    /// The variables that are set in the agent. The configuration's `environment` overrides them.
     pub environment: Vec<(&'static str, String)>,
     pub files: Vec<LaunchFile>,
 }
 
-/// What a preset starts from.
+/// The inputs of a preset.
 pub(super) struct Run<'a> {
     pub server: Server<'a>,
     pub permissions: Permissions,
     pub telemetry: Telemetry,
     pub model: Option<&'a str>,
-    /// The configuration's `cli_args`: behind all other options.
+    /// The configuration's `cli_args`, which come after all other options.
     pub extra: &'a [String],
-    /// Where its files will be.
+    /// The directory where its files will be.
     pub files: &'a Path,
-    /// The variables that the agent has from elsewhere.
+    /// The variables that the agent has from other sources.
     pub given: &'a BTreeMap<String, Secret>,
 }
 
 impl Run<'_> {
-    /// The value of a variable that isn't empty.
+    /// Returns the value of a variable that is not empty.
     pub fn given(&self, name: &str) -> Option<&str> {
         self.given.get(name).map(Secret::reveal).filter(|value| !value.is_empty())
     }
 }
 
-/// How the agent reaches the server.
+/// The way in which the agent reaches the server.
 pub(super) enum Server<'a> {
-    /// Through `<program> mcp`, which outlives a restart of the server, and which the server knows by its process. The socket is
-    /// named to it: CLIs keep their environment from their MCP servers.
+    /// Through `<program> mcp`. This bridge survives a restart of the server, and the server knows
+    /// it by its process. It gets the path of the socket, because CLIs do not pass their
+    /// environment on to their MCP servers.
     Bridge { program: &'a Path, socket: &'a Path },
     /// Over HTTP.
     Url(&'a str),
@@ -65,15 +67,16 @@ pub(super) enum Server<'a> {
 
 /// The name by which agents know the server.
 pub(super) const SERVER_NAME: &str = "coordinator";
-/// The bridge looks for its socket here first.
+/// The variable in which the bridge first looks for its socket.
 pub(super) const SOCKET_VARIABLE: &str = "COORDINATOR_MCP_SOCKET";
-/// Clients that speak HTTP look for the server here.
+/// The variable in which clients that speak HTTP look for the server.
 pub(super) const URL_VARIABLE: &str = "COORDINATOR_MCP_URL";
 
-/// How long a tool of the server may take, where an agent can be told: the server holds a poll for less than a minute.
+/// The longest time for a call of a server's tool, for CLIs that take such a limit. The server
+/// holds a poll for less than a minute.
 const TOOL_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// [`TOOL_TIMEOUT`] as most CLIs take it.
+/// Returns [`TOOL_TIMEOUT`] in milliseconds, the unit of most CLIs.
 pub(super) fn tool_timeout_ms() -> u64 {
     u64::try_from(TOOL_TIMEOUT.as_millis()).expect("a few minutes")
 }

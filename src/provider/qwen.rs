@@ -24,14 +24,15 @@ pub(super) const QWEN: BuiltIn = BuiltIn {
 };
 
 fn compose(run: &Run<'_>) -> Composition {
-    // A process fewer, and a hundred MiB less.
+    // This saves a process and a hundred MiB.
     let environment = vec![("QWEN_CODE_NO_RELAUNCH", "true".to_owned())];
     Composition { arguments: arguments(run), environment, ..Composition::default() }
 }
 
 fn arguments(run: &Run<'_>) -> Vec<String> {
     let mut arguments = vec!["--mcp-config".to_owned(), mcp_config(&run.server)];
-    // Options with any number of values come before others: they would take a bare word behind them for one more.
+    // Options with any number of values come before other options, because they would take a bare
+    // word after them as another value.
     arguments.extend(["--allowed-mcp-server-names", SERVER_NAME].map(str::to_owned));
     match run.permissions {
         Permissions::Project => arguments.extend(
@@ -55,7 +56,8 @@ fn arguments(run: &Run<'_>) -> Vec<String> {
     arguments
 }
 
-/// `trust`: no questions about the tools; `alwaysLoadTools` spares the agent a search for them.
+/// Returns the MCP configuration. `trust` prevents questions about the tools; `alwaysLoadTools`
+/// spares the agent a search for them.
 fn mcp_config(server: &Server<'_>) -> String {
     let mut entry = match server {
         Server::Bridge { program, socket } => json!({

@@ -1,7 +1,8 @@
 //! Lines of `claude --output-format stream-json`, and of qwen, which prints the same form.
 //!
-//! Each block of an answer is a line of its own with the usage of the whole answer: it is counted once, by the answer's id. The
-//! `result` has the totals of the session, those before a resumption among them.
+//! Each block of an answer is a line of its own with the usage of the whole answer: it is counted
+//! once, by the answer's id. The `result` has the totals of the session, those before a resumption
+//! among them.
 
 use serde_json::Value;
 
@@ -28,7 +29,8 @@ fn read_system(line: &Value) -> Vec<OutputFact> {
         Some("init") => {
             let model = line["model"].as_str().unwrap_or_default();
             let servers = line["mcp_servers"].as_array().into_iter().flatten();
-            // Without the tools of a server that was asked for, the agent goes on, and ends without having done anything.
+            // Without the tools of a requested server, the agent goes on, and ends without any
+            // work.
             let broken = servers.filter(|server| {
                 matches!(server["status"].as_str(), Some("failed" | "needs-auth"))
             });
@@ -46,7 +48,8 @@ fn read_system(line: &Value) -> Vec<OutputFact> {
             let attempt = number(&line["attempt"]);
             let error = line["error"].as_str().unwrap_or("an error");
             let told = said(&format!("attempt {attempt} failed: {error}"));
-            // After the first refusal, claude may renew a login that has expired. It retries for three minutes in any case.
+            // After the first refusal, claude may renew a login that has expired. It retries for
+            // three minutes in any case.
             let is_final = attempt >= 2 && class_of_word(error) == Some(FailureClass::Auth);
             let failed = class_of(line, "error_status").map(trouble::failed);
             told.into_iter()
@@ -75,12 +78,12 @@ fn read_answer(session: Mark, line: &Value) -> Vec<OutputFact> {
             _ => None,
         })
         .collect();
-    // An answer that the CLI made up, because there was none.
+    // The CLI made this answer up, because there was none.
     if line["is_api_error_message"] == true || message["model"] == "<synthetic>" {
         facts.extend(class_of(line, "api_error_status").map(trouble::failed));
         return facts;
     }
-    // Qwen's.
+    // This is qwen's form.
     if let Some(error) = text_of(&message["content"]).strip_prefix("[API Error: ") {
         facts.extend(trouble::of_text(error).map(trouble::failed));
         return facts;
@@ -110,7 +113,7 @@ fn read_result(session: Mark, line: &Value) -> Vec<OutputFact> {
         ..tokens(&line["usage"]).at_least(of_models)
     };
     let mut facts = vec![OutputFact::Total { session, usage }];
-    // "success" is also what it says when the service refused.
+    // The CLI also says "success" when the service refused.
     if line["is_error"] == true {
         let text = line["result"].as_str().or_else(|| line["error"]["message"].as_str());
         let text = text.or_else(|| line["subtype"].as_str()).unwrap_or_default();
@@ -126,7 +129,7 @@ fn read_result(session: Mark, line: &Value) -> Vec<OutputFact> {
     facts
 }
 
-/// Warnings come the same way; only a refusal is trouble.
+/// Returns the trouble of a refusal. Warnings come in the same form, and are not trouble.
 fn read_limit(limit: &Value) -> Option<OutputFact> {
     let resets_at = limit["resetsAt"]
         .as_i64()
@@ -135,7 +138,8 @@ fn read_limit(limit: &Value) -> Option<OutputFact> {
         .then_some(OutputFact::Failed(Failure { class: FailureClass::Quota, resets_at }))
 }
 
-/// By the word for the error, which is finer than the status, else by that.
+/// Returns the class of the word for the error, which is more precise than the status, or else of
+/// the status.
 fn class_of(line: &Value, status: &str) -> Option<FailureClass> {
     class_of_word(line["error"].as_str()?).or_else(|| trouble::of_status(number(&line[status])))
 }
@@ -157,7 +161,7 @@ fn class_of_word(error: &str) -> Option<FailureClass> {
 fn tokens(usage: &Value) -> Usage {
     let cache_read_tokens = number(&usage["cache_read_input_tokens"]);
     let input_tokens = number(&usage["input_tokens"]);
-    // Who has a total (qwen) counts what came from the cache as input, too.
+    // A CLI that reports a total (qwen) counts tokens from the cache as input, too.
     let is_with_cache = !usage["total_tokens"].is_null();
     Usage {
         input_tokens: if is_with_cache {

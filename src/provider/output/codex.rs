@@ -1,4 +1,5 @@
-//! Lines of `codex exec --json`. Usage is told at the end of a turn, as the total of the thread; troubles only in words.
+//! Lines of `codex exec --json`. Usage comes at the end of a turn, as the total of the thread.
+//! Problems come only in words.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::{MAX_TEXT, Now, called, got, number, one_line, one_turn, said, troubl
 use crate::domain::activity::Mark;
 use crate::domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
 
-/// The lines don't say of which thread they are. A process has one.
+/// The lines do not name their thread. A process has one.
 const SESSION: Mark = Mark::UNNAMED;
 
 pub(super) fn read(kind: &str, line: &Value, now: Now) -> Option<Vec<OutputFact>> {
@@ -48,7 +49,7 @@ fn started(item: &Value) -> Option<OutputFact> {
 fn completed(item: &Value) -> Vec<OutputFact> {
     let mut facts = Vec::new();
     match item["type"].as_str() {
-        // A warning: what ends a turn comes as `error`.
+        // This is a warning. An error that ends a turn comes as `error`.
         Some("error") => return got(&item["message"]).into_iter().collect(),
         Some("agent_message") => facts.extend(said(item["text"].as_str().unwrap_or_default())),
         Some("command_execution") => facts.extend(got(&item["aggregated_output"])),
@@ -102,7 +103,7 @@ fn named_moment(named: &str, now: &Zoned) -> Option<Zoned> {
     at.to_zoned(now.time_zone().clone()).ok()
 }
 
-/// Numbers with their units, up to the end of the sentence.
+/// Returns the numbers with their units, up to the end of the sentence.
 fn named_pause(named: &str) -> Option<Span> {
     let named = named.split_once(". ").map_or(named, |(named, _)| named);
     let named = named.trim_end().trim_end_matches('.');

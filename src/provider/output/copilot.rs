@@ -1,5 +1,5 @@
-//! Lines of `copilot --output-format json`: many events, few of which tell something. Tokens are told with some accounts only;
-//! the `result` counts requests.
+//! Lines of `copilot --output-format json`: many events, of which few have facts. Only some
+//! accounts report tokens. The `result` counts requests.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use super::{called, got, number, one_turn, said, trouble};
 use crate::domain::activity::Mark;
 use crate::domain::{FailureClass, OutputFact, Usage};
 
-/// The events don't say of which session they are. A process has one.
+/// The events do not name their session. A process has one.
 const SESSION: Mark = Mark::UNNAMED;
 
-/// `None` for events that are of another program.
+/// Returns the facts of an event; `None` for events of another program.
 pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
     let data = &line["data"];
     let text = |name: &str| data[name].as_str().unwrap_or_default();

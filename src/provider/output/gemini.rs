@@ -1,5 +1,5 @@
-//! Lines of `gemini -o stream-json`: usage comes with the `result` alone; what it tries again it says in words, on standard
-//! error.
+//! Lines of `gemini -o stream-json`. Usage comes only with the `result`. Retries are reported in
+//! words, on standard error.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) fn read(kind: &str, line: &Value) -> Vec<OutputFact> {
     }
 }
 
-/// What it says of an attempt that failed.
+/// Returns the facts of a line about a failed attempt.
 pub(super) fn read_text(line: &str) -> Option<Vec<OutputFact>> {
     let rest = line.strip_prefix("Attempt ")?;
     let (_, status) = rest.split_once(" failed with status ")?;
@@ -54,7 +54,7 @@ fn read_result(line: &Value) -> Vec<OutputFact> {
     };
     let mut facts = vec![OutputFact::Total { session: SESSION, usage }];
     if line["status"] == "success" {
-        // Its last answer, which asked for no tool.
+        // The last answer of the agent asked for no tool.
         facts.push(OutputFact::Step {
             session: SESSION,
             step: Mark::of("result"),
@@ -73,7 +73,7 @@ fn read_result(line: &Value) -> Vec<OutputFact> {
     facts
 }
 
-/// "Suggested retry after 3600s."
+/// Returns the pause in "Suggested retry after 3600s."
 fn wait_in(message: &str) -> Option<Duration> {
     let (_, rest) = message.split_once("retry after ")?;
     let (seconds, _) = rest.split_once('s')?;

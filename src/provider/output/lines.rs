@@ -1,8 +1,8 @@
-//! Output as it is read, cut into lines.
+//! Cuts output into lines while it is read.
 
 use super::MAX_LINE;
 
-/// The line that a reader is in the middle of.
+/// The incomplete line of a reader.
 #[derive(Debug, Default)]
 pub struct Lines {
     start: Vec<u8>,
@@ -11,7 +11,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Calls `on_line` with each line that ends in `piece`, without its end; not with those longer than [`MAX_LINE`].
+    /// Calls `on_line` with each line that ends in `piece`, without its line end. Lines longer than
+    /// [`MAX_LINE`] are skipped.
     pub fn push(&mut self, mut piece: &[u8], mut on_line: impl FnMut(&str)) {
         while let Some(end) = piece.iter().position(|&byte| byte == b'\n') {
             let (line, rest) = (&piece[..end], &piece[end + 1..]);
@@ -26,12 +27,12 @@ impl Lines {
         self.extend(piece);
     }
 
-    /// The same with what has no end yet.
+    /// Calls `on_line` with the last line if it has no line end.
     pub fn finish(&mut self, mut on_line: impl FnMut(&str)) {
         if !self.is_skipped && !self.start.is_empty() {
             take(&self.start, &mut on_line);
         }
-        // Also the memory of a long line is given back.
+        // This also frees the memory of a long line.
         *self = Self::default();
     }
 

@@ -1,4 +1,4 @@
-//! Lines of `opencode run --format json`: each step says what it alone took.
+//! Lines of `opencode run --format json`. Each step reports its own usage.
 
 use std::time::Duration;
 
@@ -28,10 +28,11 @@ pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
     })
 }
 
-/// A line of its log (`OPENCODE_PRINT_LOGS`): it says nothing else of an attempt that failed and that it will repeat.
+/// Reads a line of its log (`OPENCODE_PRINT_LOGS`). Only the log reports a failed attempt that
+/// opencode will repeat.
 pub(super) fn read_log(line: &str) -> Option<Vec<OutputFact>> {
     let is_error = line.starts_with("timestamp=") && line.contains(" level=ERROR ");
-    // Another model makes the title of the session; what it can't do keeps the agent from nothing.
+    // Another model makes the title of the session. Its failures do not stop the agent.
     if !is_error || !line.contains(r#" message="stream error" "#) || line.contains(" small=true ") {
         return None;
     }

@@ -1,10 +1,11 @@
-//! Kinds of trouble, from what the model's service answered: its HTTP status, or the words of those who pass it on.
+//! Kinds of trouble, from the answer of the model's service: its HTTP status, or the text of a
+//! program that passes it on.
 
 use std::time::Duration;
 
 use crate::domain::{Failure, FailureClass, OutputFact, Timestamp};
 
-/// The kind behind an HTTP status, where it says one.
+/// Returns the kind of trouble that an HTTP status means, if it means one.
 pub(super) const fn of_status(status: u64) -> Option<FailureClass> {
     match status {
         401 | 403 => Some(FailureClass::Auth),
@@ -15,10 +16,11 @@ pub(super) const fn of_status(status: u64) -> Option<FailureClass> {
     }
 }
 
-/// Statuses that are looked for in texts: those that name their kind without doubt.
+/// The statuses that are searched for in texts. They identify their kind without doubt.
 const STATUSES: [u64; 10] = [400, 401, 403, 404, 429, 500, 502, 503, 504, 529];
 
-/// Parts of words, in small letters. A wish for a login comes before the rest: some texts about quotas offer one.
+/// Parts of words, in lower case. A request to log in comes before the rest, because some texts
+/// about quotas offer a login.
 const WORDS: [(FailureClass, &[&str]); 4] = [
     (
         FailureClass::Quota,
@@ -55,7 +57,7 @@ const WORDS: [(FailureClass, &[&str]); 4] = [
     ),
 ];
 
-/// The kind of trouble that the text of an error tells of.
+/// Returns the kind of trouble that the text of an error describes.
 pub(super) fn of_text(text: &str) -> Option<FailureClass> {
     let numbers =
         text.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(|word| word.parse().ok());
@@ -71,7 +73,7 @@ pub(super) fn failed(class: FailureClass) -> OutputFact {
     OutputFact::Failed(class.into())
 }
 
-/// The trouble, which ends `wait` after `since` if it is one with a quota.
+/// Returns the trouble. A trouble with a quota ends `wait` after `since`.
 pub(super) fn failed_for(
     class: FailureClass,
     wait: Option<Duration>,
