@@ -14,7 +14,7 @@ use tower_http::timeout::{DeadlineBody, TimeoutError};
 use super::connection::Turn;
 use super::problem::Problem;
 
-/// The body of a request: an error once its time is up. Its end is the end of the client's turn.
+/// The body of a request. It fails once its time is up. The client's turn ends with it.
 pub(super) struct Received {
     body: Pin<Box<DeadlineBody<Incoming>>>,
     turn: Turn,
@@ -64,21 +64,22 @@ impl Drop for Received {
     }
 }
 
-/// The whole body, of at most `most` bytes.
+/// Returns the whole body, of at most `most` bytes.
 ///
 /// # Errors
-/// 413 for a longer one, 408 for one that takes too long, 400 for one that breaks off.
+/// 413 for a longer body, 408 for a body that takes too long, 400 for a body that breaks off.
 pub async fn collect(body: Body, most: usize) -> Result<Bytes, Problem> {
     collect_noting(body, most, |_| {}).await
 }
 
-/// As [`collect`]; calls `note` with the length of each piece that arrives.
+/// Reads a body like [`collect`], and calls `note` with the length of each piece that arrives.
 pub(super) async fn collect_noting(
     mut body: Body,
     most: usize,
     note: impl Fn(usize),
 ) -> Result<Bytes, Problem> {
-    // Where the length is known, a client that waits for leave to send its body is told at once.
+    // If the length is known, a client that waits for permission to send its body gets the answer
+    // at once.
     if usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX) > most {
         return Err(too_large(most));
     }
@@ -99,18 +100,18 @@ pub(super) async fn collect_noting(
     Ok(bytes.into())
 }
 
-/// The answer to a body of more than `most` bytes.
+/// Returns the answer to a body of more than `most` bytes.
 pub fn too_large(most: usize) -> Problem {
     let detail = format!("the body is longer than {most} bytes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
 }
 
-/// The answer to a body that takes too long.
+/// Returns the answer to a body that takes too long.
 pub fn too_slow() -> Problem {
     Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", "the body did not come in time")
 }
 
-/// The answer to a body that could not be read to its end.
+/// Returns the answer to a body that could not be read to its end.
 pub fn unreadable(error: &axum::Error) -> Problem {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {

@@ -1,13 +1,15 @@
 //! One HTTP/1 connection, from the accept to the close.
 //!
-//! hyper limits the head of a request in size and time, and ends the connection when its client closes it, also while an answer is
-//! being made: the future of the request is dropped. This file adds what hyper does not do:
+//! hyper limits the head of a request in size and time, and ends the connection when its client
+//! closes it, also while an answer is being made: the future of the request is dropped. This file
+//! adds what hyper does not do:
 //!
 //! - A connection that waits for its client gives way to a new one (`crowd`).
 //! - An answer that its client does not read ends the connection ([`super::unread`]).
-//! - A request that may change something is carried out once it has come, whether or not its client stays. Its handler can
-//!   see that the client is gone ([`ClientGone`]).
-//! - The rest of a request that was answered before it was read is read for a moment, so that the client gets its answer.
+//! - A request that may change something is carried out once it has come, whether or not its client
+//!   stays. Its handler can see that the client is gone ([`ClientGone`]).
+//! - The rest of a request that was answered before it was read is read for a moment, so that the
+//!   client gets its answer.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -40,25 +42,26 @@ use super::crowd::{Place, Standing};
 use super::problem::panicked;
 use super::unread::Unread;
 
-/// For the rest of a request that was answered before it was read: closing at once would take the answer away from a client
-/// that still sends.
+/// The time for the rest of a request that was answered before it was read. Closing at once would
+/// destroy the answer for a client that still sends.
 const LINGER: Duration = Duration::from_secs(1);
-/// At the end of the serving, for what is in the middle of being sent.
+/// The time at the end of the serving for data that is being sent.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Bytes that are read ahead of a handler, or kept of an answer beside its own body.
+/// The number of bytes that are read ahead of a handler, or kept of an answer beside its own body.
 const BUFFER: usize = 64 * 1024;
-/// To a client that began a request and took too long. There is no request that a handler could answer.
+/// The answer to a client that began a request and took too long. There is no request that a
+/// handler could answer.
 const TOO_SLOW: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\
     content-length: 131\r\n\r\n\
     {\"type\":\"about:blank\",\"title\":\"Request Timeout\",\"status\":408,\
     \"detail\":\"the request did not come in time\",\"code\":\"request_too_slow\"}";
 
-/// Cancelled when the client of a request has gone before the answer was there: an extension of every request that may change
-/// something. All other requests are dropped.
+/// Cancelled when the client of a request has gone before the answer was there. It is an extension
+/// of every request that may change something. All other requests are dropped.
 #[derive(Debug, Clone)]
 pub struct ClientGone(pub CancellationToken);
 
-/// Whose turn it is: the client's, which sends a request or reads an answer, or ours.
+/// The side that acts: the client, which sends a request or reads an answer, or the server.
 #[derive(Debug, Clone)]
 pub(super) struct Turn(Arc<TurnState>);
 
@@ -66,7 +69,7 @@ pub(super) struct Turn(Arc<TurnState>);
 struct TurnState {
     standing: Arc<Standing>,
     limits: Limits,
-    /// The body of the last request is still awaited.
+    /// The body of the last request is not complete.
     is_receiving: AtomicBool,
     /// The rest of the last request will not be read.
     has_left_body: AtomicBool,
@@ -90,7 +93,8 @@ impl Turn {
         }
     }
 
-    /// Nothing more of the request is awaited. `has_left_body`: although not all of it has come.
+    /// Notes that nothing more of the request is awaited. With `has_left_body`, a part of it has
+    /// not come.
     pub(super) fn request_ends(&self, has_left_body: bool) {
         let state = &self.0;
         if has_left_body {
@@ -101,14 +105,14 @@ impl Turn {
         }
     }
 
-    /// hyper has the whole answer; the client reads it, and sends its next request.
+    /// Notes that hyper has the whole answer. The client reads it, and sends its next request.
     fn answer_ends(&self) {
         let state = &self.0;
         state.is_receiving.store(false, Ordering::Relaxed);
         state.standing.waits(state.limits.head);
     }
 
-    /// The serving ends: what is in the middle of being sent is awaited for a moment.
+    /// Notes that the serving ends. Data that is being sent gets a moment.
     fn hurry(&self) {
         if self.0.standing.deadline().is_some() {
             self.0.standing.waits(LAST_WORDS);
@@ -116,7 +120,8 @@ impl Turn {
     }
 }
 
-/// Serves one connection until its end. Requests that go on without their client are tasks of `requests`.
+/// Serves one connection until its end. Requests that go on without their client are tasks of
+/// `requests`.
 pub(super) async fn serve<S, I>(
     stream: S,
     router: Router,
@@ -163,7 +168,7 @@ pub(super) async fn serve<S, I>(
         }
     };
 
-    // What was being done for the client ends with this.
+    // The work for this client ends here.
     let parts = connection.into_parts();
     let unread = parts.io.into_inner();
     if unread.has_timed_out() {
@@ -172,7 +177,7 @@ pub(super) async fn serve<S, I>(
     let mut stream = unread.into_inner();
     let is_late = ended.as_ref().is_err_and(hyper::Error::is_timeout);
     if is_late && !parts.read_buf.is_empty() && !is_closing {
-        // If it can't be written at once, then not at all.
+        // The answer is written at once or not at all.
         let _ = stream.write_all(TOO_SLOW.as_bytes()).now_or_never();
     }
     let is_idle = is_late && parts.read_buf.is_empty();
@@ -189,8 +194,8 @@ pub(super) async fn serve<S, I>(
     }
 }
 
-/// The answer to a request. If it may change something, it is made whether or not this future is dropped: a change that consists of
-/// several commits is not left half-done.
+/// Returns the answer to a request. A request that may change something is carried out even if this
+/// future is dropped, so that a change of several commits is not left incomplete.
 fn answer_to(
     mut request: Request<Body>,
     router: &TowerToHyperService<Router>,
@@ -209,14 +214,14 @@ fn answer_to(
         match answer.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(Ok(answer)) => answer,
             Err(Ok(panic)) => panicked(panic),
-            // The runtime ends.
+            // The runtime is ending.
             Err(Err(_)) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         }
     }
     .boxed()
 }
 
-/// The body of an answer; its end is the end of our turn.
+/// The body of an answer. The server's turn ends with it.
 struct Answer {
     body: Body,
     turn: Turn,

@@ -1,4 +1,5 @@
-//! The connections of one listener, and who goes when there is no place for another.
+//! The connections of one listener, and the choice of the connection that closes when there is no
+//! place for another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// When all are busy: until then one of them may begin to wait, and give way.
+/// The pause between two checks while all connections are busy. One of them may begin to wait, and
+/// give way.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A limited number of places.
@@ -27,7 +29,7 @@ struct Members {
     present: BTreeMap<u64, Arc<Standing>>,
 }
 
-/// A place, taken until it is dropped.
+/// A taken place. Dropping it frees the place.
 #[derive(Debug)]
 pub struct Place {
     shared: Arc<Shared>,
@@ -36,7 +38,7 @@ pub struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What a connection is at: waiting for its client, or working for it.
+/// The state of a connection: it waits for its client, or works for it.
 #[derive(Debug, Default)]
 pub struct Standing {
     wait: Mutex<Option<Wait>>,
@@ -50,7 +52,7 @@ struct Wait {
 }
 
 impl Crowd {
-    /// For so many at the same time.
+    /// Creates a crowd with `n_places` places.
     pub fn new(n_places: usize) -> Self {
         Self(Arc::new(Shared {
             places: Arc::new(Semaphore::new(n_places)),
@@ -58,7 +60,8 @@ impl Crowd {
         }))
     }
 
-    /// Takes a place; where there is none, the one that has waited longest for its client gives way. Cancel-safe.
+    /// Takes a place. If there is none, the connection that has waited longest for its client gives
+    /// way. Cancel-safe.
     pub async fn enter(&self) -> Place {
         let permit = loop {
             if let Ok(permit) = Arc::clone(&self.0.places).try_acquire_owned() {
@@ -80,7 +83,7 @@ impl Crowd {
         Place { shared: Arc::clone(&self.0), number, standing, _permit: permit }
     }
 
-    /// Tells the one that has waited longest to go, if any waits.
+    /// Asks the connection that has waited longest to close, if any waits.
     pub fn make_room(&self) {
         let members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting =
@@ -107,23 +110,24 @@ impl Drop for Place {
 }
 
 impl Standing {
-    /// It is its client's turn, for at most this long.
+    /// Notes that the connection waits for its client, at most for `limit`.
     pub fn waits(&self, limit: Duration) {
         let since = Instant::now();
         *self.lock() = Some(Wait { since, until: since + limit });
     }
 
-    /// It is ours: no limit, and nobody may send it away.
+    /// Notes that the server works for the client. There is no time limit, and the connection does
+    /// not give way.
     pub fn works(&self) {
         *self.lock() = None;
     }
 
-    /// Since when it waits for its client, if it does.
+    /// Returns the time since which the connection waits for its client, if it does.
     pub fn waits_since(&self) -> Option<Instant> {
         Some(self.lock().as_ref()?.since)
     }
 
-    /// When the client's time is up.
+    /// Returns the time until which the client must act.
     pub fn deadline(&self) -> Option<Instant> {
         Some(self.lock().as_ref()?.until)
     }
@@ -133,7 +137,8 @@ impl Standing {
         &self.gives_way
     }
 
-    /// Returns when another needs the place, or when the client's time is up; never, once it has begun to work. Cancel-safe.
+    /// Returns when another connection needs the place, or when the client's time is up. It never
+    /// returns once the connection has begun to work. Cancel-safe.
     pub async fn overstays(&self) {
         let is_late = async {
             while let Some(deadline) = self.deadline() {

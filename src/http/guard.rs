@@ -1,4 +1,4 @@
-//! Who a request is for, and which page it is from: checked before any route sees it.
+//! Checks the host that a request names and the page that it comes from, before any route sees it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use axum::response::{IntoResponse as _, Response};
 use super::problem::Problem;
 use crate::domain::host::AllowedHosts;
 
-/// `router` for requests to one of `hosts` only, and from pages of one of them or from no page.
+/// Limits `router` to requests for one of `hosts` that come from one of their pages or from no
+/// page.
 pub fn guarded(router: Router, hosts: AllowedHosts) -> Router {
     router.layer(from_fn_with_state(Arc::new(hosts), check_request))
 }
@@ -39,7 +40,7 @@ fn check(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Pro
             "the request has no Host header",
         ));
     };
-    // A client that takes this server for a proxy names a host twice.
+    // A client that takes this server for a proxy names the host twice.
     for host in [Some(host), uri.authority().map(Authority::as_str)].into_iter().flatten() {
         if !hosts.allows_host(host) {
             let detail = format!("this server does not answer for the host `{host}`");
@@ -59,7 +60,7 @@ fn check(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Pro
     }
 }
 
-/// A header that may be there once. What is no plain text is nobody we know.
+/// Returns a header that may occur once. A value that is not plain text counts as unknown.
 ///
 /// # Errors
 /// 400 for more than one.

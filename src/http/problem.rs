@@ -1,4 +1,5 @@
-//! The one form of an error over HTTP: `application/problem+json` with `code`, the word that programs branch on.
+//! The one form of an error over HTTP: `application/problem+json` with `code`, the word on which
+//! programs branch.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -7,16 +8,17 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-/// A problem (RFC 9457). Its type is always `about:blank`: `code` says more than a page would.
+/// A problem (RFC 9457). Its type is always `about:blank`, because `code` says more than a page
+/// would.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "about:blank")]
 pub struct Problem {
     title: Box<str>,
     pub status: u16,
-    /// What went wrong with what.
+    /// The failure and its object.
     pub detail: String,
     pub code: Cow<'static, str>,
-    /// What to do about it.
+    /// The remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<Cow<'static, str>>,
     /// Single problems of a larger input, each with its place.
@@ -24,10 +26,10 @@ pub struct Problem {
     pub problems: Vec<Place>,
 }
 
-/// What is wrong at one place of an input.
+/// A problem at one place of an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Keys and indexes from the top, such as `tasks.tsk_form.parent`; empty for the whole.
+    /// Keys and indexes from the top, such as `tasks.tsk_form.parent`; empty for the whole input.
     pub path: String,
     pub message: String,
 }
@@ -64,7 +66,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// For a path where nothing is.
+/// Returns the answer for an unknown path.
 pub async fn no_such_route(uri: Uri) -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
@@ -73,13 +75,13 @@ pub async fn no_such_route(uri: Uri) -> Problem {
     )
 }
 
-/// For a path that takes other methods.
+/// Returns the answer for a path that takes other methods.
 pub async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     let detail = format!("{} does not take {method}", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
 }
 
-/// For a handler that panicked.
+/// Returns the answer for a handler that panicked.
 pub fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
     tracing::error!("a request handler panicked");
     let detail = "this is a bug of agent-coordinator; its log says more";

@@ -1,7 +1,8 @@
 //! Limits the memory of request bodies that are not complete yet, of all clients together.
 //!
-//! Over HTTP, a client is not known before its request is complete. If all unfinished bodies together hold too much, the one that
-//! began first gives way: an honest client sends its body within moments.
+//! Over HTTP, a client is not known before its request is complete. If all unfinished bodies
+//! together hold too much, the one that began first gives way: an honest client sends its body
+//! within moments.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use super::body;
 use super::problem::Problem;
 
-/// The bodies that are being received. Clones are the same ones.
+/// The bodies that are being received. Clones share them.
 #[derive(Debug, Clone)]
 pub struct UnfinishedBodies(Arc<Mutex<Bodies>>);
 
 #[derive(Debug)]
 struct Bodies {
-    /// Bytes of all of them together.
+    /// The limit for the bytes of all bodies together.
     most: usize,
     n_bytes: usize,
     n_begun: u64,
@@ -40,7 +41,7 @@ struct Begun {
 }
 
 impl UnfinishedBodies {
-    /// For so many bytes of all bodies together.
+    /// Creates a limit of `most` bytes for all bodies together.
     pub fn new(most: usize) -> Self {
         let bodies = Bodies { most, n_bytes: 0, n_begun: 0, unfinished: BTreeMap::new() };
         Self(Arc::new(Mutex::new(bodies)))
@@ -49,7 +50,7 @@ impl UnfinishedBodies {
     /// Receives a whole body of at most `most` bytes.
     ///
     /// # Errors
-    /// As [`body::collect`]; 503 for a body that gave way to others.
+    /// The errors of [`body::collect`]; 503 for a body that gave way to others.
     pub async fn collect(&self, body: Body, most: usize) -> Result<Bytes, Problem> {
         let begun = self.begin();
         tokio::select! {
@@ -76,9 +77,10 @@ impl UnfinishedBodies {
 }
 
 impl Bodies {
-    /// Counts bytes that came for a body. As long as there are too many, the oldest other body gives way.
+    /// Counts bytes that came for a body. As long as there are too many bytes, the oldest other
+    /// body gives way.
     fn add(&mut self, number: u64, n_bytes: usize) {
-        // It may have given way just now.
+        // The body may have given way just now.
         let Some(body) = self.unfinished.get_mut(&number) else {
             return;
         };
@@ -119,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of which each number sent is a piece of so many bytes.
+    /// Returns a body and its sender. Each number that is sent becomes a piece of that many bytes.
     fn body() -> (mpsc::UnboundedSender<usize>, Body) {
         let (pieces, received) = mpsc::unbounded_channel();
         let stream = futures::stream::unfold(
@@ -153,7 +155,7 @@ mod tests {
         );
         assert_eq!(bodies.lock().n_bytes, 0);
         assert!(bodies.lock().unfinished.is_empty());
-        // One alone is limited only by its own length.
+        // A single body is limited only by its own length.
         let (pieces, alone) = begin();
         pieces.send(40).unwrap();
         drop(pieces);

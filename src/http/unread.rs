@@ -1,5 +1,5 @@
-//! A stream whose writes fail when its client does not read. hyper has no limit for that: what is written would be kept for as long
-//! as the client stays.
+//! A stream whose writes fail if its client does not read. hyper has no such limit: it would keep
+//! the written data as long as the client stays.
 
 use std::io;
 use std::pin::Pin;
@@ -9,14 +9,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A client that reads so much within the limit gets the limit anew. One that reads byte by byte doesn't.
+/// The number of bytes within the limit that restart the limit. A client that reads byte by byte
+/// does not restart it.
 const PROGRESS: usize = 256 * 1024;
 
 /// A stream with a limit for the time in which its client must read.
 pub(super) struct Unread<S> {
     stream: S,
     limit: Duration,
-    /// While there is something that the client has not read.
+    /// Set while there is data that the client has not read.
     stuck: Option<Stuck>,
     has_timed_out: bool,
 }
@@ -102,7 +103,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unread<S> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has written all there is.
+    /// Flushes the stream. hyper calls it when it has written all data.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stuck = None;
         Pin::new(&mut self.stream).poll_flush(cx)
