@@ -1,13 +1,16 @@
-//! Forges: GitHub and GitLab issues become work, and taking the bot off them stops it (seed 002).
+//! Forges: GitHub and GitLab issues become work, and unassigning the bot stops it (seed 002).
 //!
 //! ```text
-//!  Forge (GitHub, GitLab) ◄── poller, one a repository: lists; judge: items ──► service: lets wait, claims, stops, resumes
-//!                         ◄── performer, one a host: what is owed ◄──────────── service: settles items by their tasks
-//!                             contexts: the folders of items       signal: the pause file
+//!  Forge (GitHub, GitLab)
+//!    ◄── poller, one a repository: lists; judge: items
+//!          ──► service: lets wait, claims, stops, resumes
+//!    ◄── performer, one a host: pending writes
+//!          ◄── service: settles items by their tasks
+//!  contexts: the folders of items       signal: the pause file
 //! ```
 //!
-//! Knows hosts, repositories and folders. What an answer means is decided in `domain::forge`; what is wanted is kept by
-//! `service`, so that a restart loses none of it. Started by `app`.
+//! This module knows hosts, repositories and folders. `domain::forge` decides about answers, and
+//! `service` stores what is wanted, so that a restart loses none of it. `app` starts it.
 
 mod agenda;
 pub mod check;
@@ -50,16 +53,17 @@ pub use connect::{ConnectError, connect, is_open_to_others, read_token};
 pub use signal::pause_file;
 pub use wire::{Host, HostError};
 
-/// A question to a forge.
+/// The answer of a forge to a question.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, ForgeError>>;
 
-/// What is asked for in one list.
+/// The content of one list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listing {
-    /// Open items that the bot is assigned to; the oldest first, so that a page stays what it is when items are added.
+    /// Open items that the bot is assigned to, the oldest first, so that a page stays the same when
+    /// items are added.
     Assigned { bot: ForgeUser },
-    /// Whatever has changed since then (a `updated_at` of this forge, inclusive), the earliest change first, open or not, assigned
-    /// or not.
+    /// All items that have changed since then (a `updated_at` of this forge, inclusive), the
+    /// earliest change first. They may be open or closed, assigned or not.
     ChangedSince(String),
 }
 
@@ -67,9 +71,9 @@ pub enum Listing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     pub items: Vec<ItemFacts>,
-    /// What makes the next question for the same page conditional.
+    /// The tag that makes the next question for the same page conditional.
     pub etag: Option<String>,
-    /// Whether there is a page after it.
+    /// There is a page after it.
     pub has_more: bool,
 }
 
@@ -77,18 +81,18 @@ pub struct Page {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Conditional<T> {
     Fresh(T),
-    /// As when its `etag` was given.
+    /// The answer is the same as when its `etag` was given.
     NotModified,
 }
 
 /// The answer about one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FoundItem {
-    /// Here it is.
+    /// The item is at its place.
     Here(Box<ItemFacts>),
-    /// It is somewhere else now: where, as far as the forge says it.
+    /// The item is at another place: the place, as far as the forge tells it.
     Moved(String),
-    /// 404 or 410: deleted, or not for us any more.
+    /// 404 or 410: the item is deleted, or the token cannot see it any more.
     Gone,
 }
 
@@ -100,26 +104,26 @@ pub enum Feed {
     MergeRequests,
 }
 
-/// Whom a token belongs to.
+/// The owner of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub user: ForgeUser,
-    /// Classic scopes, where the forge tells them; fine-grained tokens have none.
+    /// Classic scopes, if the forge tells them. Fine-grained tokens have none.
     pub scopes: Option<Vec<String>>,
 }
 
-/// What `forge check` looks at.
+/// The facts of a repository for `forge check`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositoryFacts {
-    /// Its present name, also if another one was asked for.
+    /// Its present name, also if the question used another one.
     pub full_name: String,
     pub is_archived: bool,
     pub has_issues: bool,
-    /// Whether the token may set labels and assignees; `None` where the forge doesn't say.
+    /// The token may set labels and assignees; `None` if the forge does not tell.
     pub may_triage: Option<bool>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ForgeError {
     /// 401.
@@ -128,49 +132,52 @@ pub enum ForgeError {
     /// 403 or 429 with the signs of a limit. The whole host waits.
     #[error("limited for {}: {message}", humantime::format_duration(Duration::from_secs(wait.as_secs())))]
     Limited {
-        /// From now on; at least a second.
+        /// The pause from now on, at least a second.
         wait: Duration,
         message: String,
     },
-    /// Nothing was sent: the host asked for a pause, which lasts so much longer.
+    /// Nothing was sent: the host asked for a pause, which lasts this much longer.
     #[error("not sent: the host asked for a pause of {} more", humantime::format_duration(Duration::from_secs(wait.as_secs())))]
     Withheld { wait: Duration },
-    /// Nothing was sent: `forge.writes_per_hour` is used up, and has room again after so long.
+    /// Nothing was sent: `forge.writes_per_hour` is used up, and has room again after this time.
     #[error("not sent: the writes of this hour (`forge.writes_per_hour`) are used up for {} more", humantime::format_duration(Duration::from_secs(wait.as_secs())))]
     OverBudget { wait: Duration },
     /// 403 without such signs: a right is missing, or the conversation is locked.
     #[error("forbidden (403): {message}")]
     Forbidden { message: String },
-    /// 404 or 410 of something that isn't an item.
+    /// 404 or 410 for something else than an item.
     #[error("not found ({status}): {message}")]
     NotFound { status: u16, message: String },
     /// The repository has another place now.
     #[error("moved ({status}) to {to}")]
     Moved { status: u16, to: String },
-    /// The forge takes the request for wrong (400, 409, 422).
+    /// The forge rejects the request (400, 409, 422).
     #[error("refused ({status}): {message}")]
     Refused { status: u16, message: String },
-    /// 5xx, no connection, no answer in time. Whether a write was carried out is unknown.
+    /// 5xx, no connection, or no answer in time. The forge may have carried out a write.
     #[error("unavailable: {message}")]
     Unavailable { message: String },
-    /// An answer that isn't what the API promises: truncated, not JSON, a field missing. The same is unknown.
+    /// An answer that does not follow the API: truncated, not JSON, or without a field. The forge
+    /// may have carried out a write.
     #[error("the answer to {request} is not understood: {problem}")]
     NotUnderstood { request: String, problem: String },
 }
 
-/// A forge at one host, with one token. Reads are repeated by themselves where an answer was lost; writes never.
+/// A forge at one host, with one token. Reads are repeated automatically if an answer was lost;
+/// writes never.
 ///
-/// Nothing happens before a future is polled. Dropping that of a write leaves unknown whether it was carried out.
+/// Nothing happens before a future is polled. If the future of a write is dropped, the forge may
+/// have carried it out or not.
 pub trait Forge: Send + Sync + 'static {
     fn kind(&self) -> ForgeKind;
 
-    /// The same forge, for writes of this urgency; without it they are [`Urgency::Work`].
+    /// Returns the same forge for writes of this urgency. The default is [`Urgency::Work`].
     fn with_urgency(&self, urgency: Urgency) -> Arc<dyn Forge>;
 
-    /// The lists of a repository.
+    /// Returns the lists of a repository.
     fn feeds(&self) -> &'static [Feed];
 
-    /// A page of a list (from 1), at most 100 items.
+    /// Returns a page of a list (from 1), at most 100 items.
     fn list<'a>(
         &'a self,
         repository: &'a str,
@@ -188,7 +195,8 @@ pub trait Forge: Send + Sync + 'static {
         etag: Option<&'a str>,
     ) -> Answer<'a, Conditional<(FoundItem, Option<String>)>>;
 
-    /// All comments, the oldest first; at most [`MAX_COMMENTS`], of more the newest.
+    /// Returns the comments, the oldest first. If there are more than [`MAX_COMMENTS`], it returns
+    /// the newest.
     fn comments<'a>(
         &'a self,
         repository: &'a str,
@@ -196,7 +204,7 @@ pub trait Forge: Send + Sync + 'static {
         number: u64,
     ) -> Answer<'a, Vec<Comment>>;
 
-    /// Posts a comment; its id.
+    /// Posts a comment, and returns its id.
     fn add_comment<'a>(
         &'a self,
         repository: &'a str,
@@ -205,7 +213,7 @@ pub trait Forge: Send + Sync + 'static {
         body: &'a str,
     ) -> Answer<'a, u64>;
 
-    /// Takes a comment away; one that is gone already is no error.
+    /// Removes a comment. A missing comment is not an error.
     fn remove_comment<'a>(
         &'a self,
         repository: &'a str,
@@ -214,7 +222,8 @@ pub trait Forge: Send + Sync + 'static {
         comment: u64,
     ) -> Answer<'a, ()>;
 
-    /// Adds labels, then removes labels; one that isn't there is no error. Others stay as they are.
+    /// Adds labels, then removes labels. A missing label is not an error. Other labels stay as they
+    /// are.
     fn change_labels<'a>(
         &'a self,
         repository: &'a str,
@@ -223,22 +232,22 @@ pub trait Forge: Send + Sync + 'static {
         delta: &'a LabelDelta,
     ) -> Answer<'a, ()>;
 
-    /// Whom the token belongs to.
+    /// Returns the owner of the token.
     fn identity(&self) -> Answer<'_, Identity>;
 
-    /// The account with this login.
+    /// Returns the account with this login.
     fn user<'a>(&'a self, login: &'a str) -> Answer<'a, Option<ForgeUser>>;
 
-    /// A repository, also by a name that it had before.
+    /// Returns a repository, also by an earlier name.
     fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts>;
 
-    /// Whether an account can be assigned to items of a repository.
+    /// Returns whether an account can be assigned to items of a repository.
     fn is_assignable<'a>(&'a self, repository: &'a str, user: &'a ForgeUser) -> Answer<'a, bool>;
 
-    /// The labels that exist in a repository.
+    /// Returns the labels that exist in a repository.
     fn labels<'a>(&'a self, repository: &'a str) -> Answer<'a, Vec<String>>;
 
-    /// Makes a label; one that exists already is no error.
+    /// Creates a label. A label that exists already is not an error.
     fn create_label<'a>(
         &'a self,
         repository: &'a str,
@@ -247,18 +256,20 @@ pub trait Forge: Send + Sync + 'static {
     ) -> Answer<'a, ()>;
 }
 
-/// So many comments of an item are looked at: far more than anybody writes on one.
+/// The number of comments that are read of an item, far more than people write on one.
 pub const MAX_COMMENTS: usize = 3_000;
 
-/// Watches all hosts of the newest configuration as long as it is polled, and does what is owed to them. Being woken, it looks at
-/// once. Dropping it, or another configuration, is as a crash: nothing is lost.
+/// Watches all hosts of the newest configuration as long as it is polled, and carries out pending
+/// writes. When it is woken, it polls at once. Dropping it, or a new configuration, is like a
+/// crash: nothing is lost.
 pub async fn watch(
     service: Arc<Service>,
     state_dir: &Path,
     mut config: watch::Receiver<Forges>,
     pokes: Nudges<String>,
 ) -> Infallible {
-    // Longer than a configuration: a limit of a host outlives a reload, and a restart.
+    // The gates live longer than a configuration: a limit of a host survives a reload, and a
+    // restart.
     let gates = Arc::new(gates::Gates::open(state_dir, service.time()));
     let mut keeping = pin!(gates.keep(&service));
     loop {
@@ -275,12 +286,12 @@ pub async fn watch(
                 }
             }
         }
-        // All of the old are gone before the new ones begin.
+        // All old tasks end before the new ones begin.
         parts.shutdown().await;
     }
 }
 
-/// Whoever watches and serves the hosts of a configuration.
+/// Returns the tasks that watch and serve the hosts of a configuration.
 fn parts_of(
     service: &Arc<Service>,
     state_dir: &Path,
@@ -324,7 +335,7 @@ fn parts_of(
     parts
 }
 
-/// Asks all forges, and tries again what has failed, whenever somebody wants that.
+/// Asks all forges and repeats failed writes on each request to do so.
 async fn look_at_once(
     service: Arc<Service>,
     pokes: Nudges<String>,
@@ -339,7 +350,7 @@ async fn look_at_once(
     }
 }
 
-/// None of them ends but by a panic, which is handed on.
+/// Waits for a task to end. Tasks end only by a panic, which is passed on.
 async fn ended(parts: &mut JoinSet<Infallible>) -> Infallible {
     match parts.join_next().await {
         Some(Ok(never)) => match never {},
@@ -348,7 +359,8 @@ async fn ended(parts: &mut JoinSet<Infallible>) -> Infallible {
     }
 }
 
-/// Work that no repository of the configuration belongs to is neither stopped from its forge nor told there: say so.
+/// Warns of work whose repository is not in the configuration. It is neither stopped by its forge
+/// nor reported there.
 async fn warn_of_orphans(service: &Service, config: &Forges) {
     let items = match service.forge_items.open().await {
         Ok(items) => items,

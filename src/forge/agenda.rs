@@ -1,4 +1,5 @@
-//! The order in which the items of a host are served: the most urgent first, and not too many at the same time.
+//! The order in which the items of a host are served: the most urgent first, and not too many at
+//! the same time.
 //!
 //! Knows no forge and does nothing itself. Used by the performer.
 
@@ -8,22 +9,22 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::domain::forge::pacing::Urgency;
 use crate::domain::id::ItemId;
 
-/// Items of one urgency that are served at the same time. One whose forge hangs delays no other, and claims that wait for their
-/// turn keep no stop waiting.
+/// The number of items of one urgency that are served at the same time. An item whose forge hangs
+/// does not delay others, and waiting claims do not delay stops.
 const N_AT_ONCE: usize = 8;
 
-/// What is to be served, and what is being served.
+/// The items to serve, and the items that are being served.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    /// The most urgent first; of equals, the oldest first.
+    /// The most urgent items first; of equals, the oldest first.
     due: VecDeque<(Urgency, ItemId)>,
     at_work: BTreeMap<ItemId, Urgency>,
 }
 
 impl Agenda {
-    /// Replaces what is to be served.
+    /// Replaces the items to serve.
     pub(super) fn set_due(&mut self, mut due: Vec<(Urgency, ItemId)>) {
-        // Stable: the order among equals stays.
+        // The sort is stable, so the order among equals stays.
         due.sort_by_key(|(urgency, _)| *urgency);
         self.due = due.into();
     }
@@ -33,7 +34,8 @@ impl Agenda {
         self.due.is_empty()
     }
 
-    /// Takes the next item to serve. `None` if there is none, or if too many of the same urgency are being served.
+    /// Takes the next item to serve. `None` if there is none, or if too many of the same urgency
+    /// are being served.
     pub(super) fn take_next(&mut self) -> Option<ItemId> {
         loop {
             let is_full = |urgency: Urgency| {
@@ -43,7 +45,7 @@ impl Agenda {
             let place =
                 self.due.iter().position(|(urgency, _)| !full.contains(&(*urgency, true)))?;
             let (urgency, id) = self.due.remove(place)?;
-            // One that is being served sees by itself what is new.
+            // An item that is being served notices changes by itself.
             if let Entry::Vacant(entry) = self.at_work.entry(id.clone()) {
                 entry.insert(urgency);
                 return Some(id);

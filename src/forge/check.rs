@@ -1,6 +1,7 @@
-//! Whether all is in order at a host: what is asked there, and what is said of the answers.
+//! Checks a host: the questions, and the findings from the answers.
 //!
-//! Asks as the daemon does, with its token, and writes nothing but labels, where that is wanted. Called by `cli`, without a daemon.
+//! It asks like the daemon, with its token, and writes nothing except labels, if that is wanted.
+//! `cli` calls it, without a daemon.
 
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
@@ -10,33 +11,33 @@ use crate::config::{ForgeHost, WatchedRepository, repositories_path};
 use crate::domain::forge::labels::is_same;
 use crate::domain::forge::{ForgeKind, ForgeUser, LabelNames, is_bot};
 
-/// Repositories of a host that are looked at together.
+/// The number of repositories of a host that are checked together.
 const N_AT_ONCE: usize = 4;
 
-/// What is done about labels that a repository doesn't have.
+/// The treatment of labels that a repository does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingLabels {
     Report,
     Create,
 }
 
-/// What was found at a host.
+/// The findings at a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostReport {
     pub forge: ForgeKind,
     pub host: String,
     pub bot_name: String,
-    /// Whom the token belongs to; `None` if it is not accepted.
+    /// The owner of the token; `None` if it is not accepted.
     pub token_of: Option<String>,
-    /// As far as the forge tells them.
+    /// The scopes, as far as the forge tells them.
     pub scopes: Option<Vec<String>>,
     pub findings: Vec<Finding>,
-    /// Empty where the host doesn't answer.
+    /// The repositories. Empty if the host does not answer.
     pub repositories: Vec<RepositoryReport>,
 }
 
-/// What was found at a repository.
+/// The findings at a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepositoryReport {
@@ -45,14 +46,14 @@ pub struct RepositoryReport {
     pub findings: Vec<Finding>,
 }
 
-/// Something that a person should know.
+/// A finding for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// It keeps the daemon from its work; else it is only good to know.
+    /// The finding keeps the daemon from its work. Otherwise it is only information.
     pub is_problem: bool,
     pub found: String,
-    /// Empty where there is nothing to do.
+    /// The advice. Empty if there is nothing to do.
     pub advice: String,
 }
 
@@ -67,7 +68,7 @@ impl Finding {
 }
 
 impl HostReport {
-    /// One that says only what is wrong.
+    /// Creates a report that has only findings.
     pub fn of(host: &ForgeHost, findings: Vec<Finding>) -> Self {
         Self {
             forge: host.kind,
@@ -86,11 +87,12 @@ impl HostReport {
     }
 }
 
-/// Looks at a host and its repositories. Takes as long as its slowest answers; dropping it leaves labels created or not.
+/// Looks at a host and its repositories. Takes as long as its slowest answers; dropping it leaves
+/// labels created or not.
 pub async fn check(host: &ForgeHost, forge: &dyn Forge, missing: MissingLabels) -> HostReport {
     let identity = match forge.identity().await {
         Ok(identity) => identity,
-        // The repositories would only say the same, each after its own wait.
+        // The repositories would only report the same, each after its own wait.
         Err(error) => {
             return HostReport::of(host, vec![of_error("the token was not checked", &error)]);
         }
@@ -201,7 +203,7 @@ async fn check_repository(
     report
 }
 
-/// Our labels that a repository doesn't have, each with what it says.
+/// Returns our labels that a repository does not have, each with its description.
 fn absent<'a>(ours: &'a LabelNames, theirs: &[String]) -> Vec<(&'a str, &'static str)> {
     const DESCRIPTIONS: [&str; 7] = [
         "The coding agent is to work on this",
@@ -261,7 +263,7 @@ fn of_repository(kind: ForgeKind, name: &str, facts: &RepositoryFacts) -> Vec<Fi
             facts.full_name,
             repositories_path(kind)
         );
-        // Its items are worked on all the same.
+        // Work on its items goes on.
         findings.push(Finding::note(found, advice));
     }
     if facts.is_archived {
@@ -305,7 +307,7 @@ fn of_repository_error(error: &ForgeError) -> Finding {
     }
 }
 
-/// A question without its answer.
+/// Returns the finding of a question without an answer.
 fn of_error(what: &str, error: &ForgeError) -> Finding {
     let advice = match error {
         ForgeError::Unauthorized { .. } => {
@@ -354,7 +356,7 @@ mod tests {
         ForgeUser { id: Some(id), login: login.to_owned() }
     }
 
-    /// What is found, problems with `!`.
+    /// Returns the findings as text, problems with `!`.
     fn shown(findings: &[Finding]) -> Vec<String> {
         let mark = |finding: &Finding| if finding.is_problem { "!" } else { "" };
         findings.iter().map(|finding| format!("{}{}", mark(finding), finding.found)).collect()

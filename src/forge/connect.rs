@@ -1,4 +1,4 @@
-//! The one place that knows which forges there are: a host of the configuration becomes something that can be asked.
+//! Makes a client from a host of the configuration. Only this file knows which forges exist.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,10 @@ use crate::domain::forge::ForgeKind;
 use crate::domain::forge::pacing::Pace;
 use crate::nudge::Nudge;
 
-/// Longer files hold something else.
+/// The longest token file. Longer files contain something else.
 const MAX_TOKEN_FILE: u64 = 16 * 1024;
 
-/// Why a host can't be asked.
+/// The reason why a host cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("could not read the token file `{}`", .path.display())]
@@ -35,17 +35,17 @@ pub enum ConnectError {
     Host(#[from] HostError),
 }
 
-/// Reads the token and makes what asks `host`, for a caller that shares the host with no other. Nothing is sent. Blocks for the
-/// time that reading a small file takes.
+/// Reads the token and creates the client of `host`, for a caller that shares the host with no
+/// other. Nothing is sent. Blocks for the time that reading a small file takes.
 ///
 /// # Errors
-/// A token file that can't be read or holds none, and a host that no request can be made for.
+/// A token file that cannot be read or has no token, and a host with an invalid address.
 pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn Forge>, ConnectError> {
     let pace = Pace { write_interval, ..Pace::unlimited() };
     connect_through(host, token_of(host)?, Arc::new(Gate::new(pace, Nudge::new())))
 }
 
-/// The token of a host, from the configuration or as its file has it now.
+/// Returns the token of a host, from the configuration or from its file.
 pub(super) fn token_of(host: &ForgeHost) -> Result<Secret, ConnectError> {
     match &host.token {
         ForgeToken::Given(token) => Ok(token.clone()),
@@ -53,7 +53,7 @@ pub(super) fn token_of(host: &ForgeHost) -> Result<Secret, ConnectError> {
     }
 }
 
-/// As [`connect`], with this token and through the gate of the host.
+/// Creates a client like [`connect`], with this token and through the gate of the host.
 pub(super) fn connect_through(
     host: &ForgeHost,
     token: Secret,
@@ -70,19 +70,19 @@ pub(super) fn connect_through(
     })
 }
 
-/// Whether every user of this machine may read a file; `false` for one that is not there.
+/// Returns whether every user of this machine may read a file; `false` for a missing file.
 pub fn is_open_to_others(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
 }
 
-/// The token in a file of one line. Blocks for the time that reading a small file takes.
+/// Reads the token from a file of one line. Blocks for the time that reading a small file takes.
 ///
 /// # Errors
-/// A file that can't be read, and one that holds no token.
+/// A file that cannot be read, and a file without a token.
 pub fn read_token(path: &Path) -> Result<Secret, ConnectError> {
     let unreadable = |source| ConnectError::Unreadable { path: path.to_owned(), source };
     let file = fs::metadata(path).map_err(unreadable)?;
-    // A pipe may never have an end.
+    // A pipe may never end.
     if !file.is_file() || file.len() > MAX_TOKEN_FILE {
         return Err(ConnectError::NoToken { path: path.to_owned() });
     }

@@ -1,4 +1,5 @@
-//! The folders of items: what a person finds of the work on an item, whatever became of it (seed 002 §4).
+//! The folders of items: what a person finds of the work on an item, whatever became of it (seed
+//! 002 §4).
 //!
 //! ```text
 //! <state_dir>/contexts/{running,paused,completed}/<uuid>/
@@ -8,9 +9,9 @@
 //!     logs/<launch id>/  what it printed, a folder for each launch
 //! ```
 //!
-//! Everything in them can be made again from the store and the folders of instances; nothing here is read to decide anything.
-//! Each step may be the last before a crash: doing all of them again is what mends it. Knows no forge. Called by the performer,
-//! on a thread that may wait.
+//! Everything in them can be made again from the store and the folders of instances; nothing here
+//! is read to decide anything. Each step may be the last before a crash: doing all of them again is
+//! what mends it. Knows no forge. Called by the performer, on a thread that may wait.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
@@ -31,25 +32,25 @@ const TASK_STATE: &str = "task_state.json";
 const SUMMARY: &str = "summary.md";
 const LOGS: &str = "logs";
 
-/// All of them.
+/// The folders of all items.
 #[derive(Debug, Clone)]
 pub struct Contexts {
     state_dir: PathBuf,
 }
 
-/// What is known of the work on an item.
+/// The facts about the work on an item.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub item: ForgeItem,
     /// The `ai_type` of its agent; `None` for one that is deleted.
     pub provider: Option<String>,
-    /// All that worked on it, the earliest first.
+    /// All launches that worked on it, the earliest first.
     pub launches: Vec<LaunchId>,
-    /// The newest work.
+    /// The newest execution.
     pub last: Option<Execution>,
 }
 
-/// Why a folder is not as it should be.
+/// The reason why a folder is not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
     #[error("could not read `{}`", .path.display())]
@@ -88,17 +89,17 @@ impl Contexts {
         Self { state_dir: state_dir.to_owned() }
     }
 
-    /// The items whose folders are complete. Blocks.
+    /// Returns the items whose folders are complete. Blocks.
     pub fn completed(&self) -> Vec<ItemId> {
         let folder = self.state_dir.join("contexts").join(Place::Completed.as_str());
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// Removes the folder of an item that is completed; one that isn't there is no error. Blocks.
+    /// Removes the folder of a completed item. A missing folder is not an error. Blocks.
     ///
     /// # Errors
-    /// What could not be removed.
+    /// A file that could not be removed.
     pub fn remove_completed(&self, id: &ItemId) -> Result<(), ContextError> {
         let path = self.folder(Place::Completed, id);
         match fs::remove_dir_all(&path) {
@@ -109,11 +110,12 @@ impl Contexts {
         }
     }
 
-    /// Writes what is known into the folder of the item, wherever that is, and moves it to `place`. Blocks. Repeating it changes
-    /// nothing.
+    /// Writes the facts into the folder of the item, and moves it to `place`. Blocks. Repeating it
+    /// changes nothing.
     ///
     /// # Errors
-    /// What could not be written or moved. What was done stays done; the folder is where it was, or at `place`.
+    /// A file that could not be written or moved. Finished steps stay; the folder is at its old
+    /// place, or at `place`.
     pub fn put(&self, place: Place, context: &Context) -> Result<(), ContextError> {
         let wanted = self.folder(place, &context.item.id);
         create_folders(wanted.parent().expect("it is in the folder of its place"))?;
@@ -145,7 +147,7 @@ impl Contexts {
         Ok(())
     }
 
-    /// Where the folder of an item is. Blocks.
+    /// Returns the place of the folder of an item. Blocks.
     pub fn find(&self, id: &ItemId) -> Option<Place> {
         self.all_of(id).first().map(|(place, _)| *place)
     }
@@ -154,8 +156,8 @@ impl Contexts {
         self.state_dir.join("contexts").join(place.as_str()).join(id.as_str())
     }
 
-    /// Where it is, with the time it was written; the newest first. More than one place is somebody else's doing: a move has no
-    /// middle.
+    /// Returns the places of the folder with their times, the newest first. More than one place
+    /// comes from another program, because a move is atomic.
     fn all_of(&self, id: &ItemId) -> Vec<(Place, SystemTime)> {
         let written_at = |place| {
             let folder = self.folder(place, id);
@@ -169,8 +171,9 @@ impl Contexts {
         found
     }
 
-    /// Another name for each file that the agent of a launch printed into: what it prints later is in it, too, and it outlives the
-    /// folder of the instance. Of a launch whose folder is gone, what was kept before is all there is.
+    /// Links each output file of a launch into `folder`. A link also gets later output, and
+    /// outlives the folder of the instance. If the folder of a launch is gone, only the earlier
+    /// links remain.
     fn keep_logs(&self, launch: &LaunchId, folder: &Path) -> Result<(), ContextError> {
         let Some(instance) = instance_dir::find(&self.state_dir, launch) else {
             return Ok(());
@@ -180,7 +183,7 @@ impl Contexts {
             create_folders(&logs)?;
             let kept = logs.join(file.file_name().expect("it is a file in a folder"));
             match keep(&file, &kept) {
-                // It was rotated away, or its folder moved, a moment ago.
+                // The file was rotated away, or its folder moved, a moment ago.
                 Err(ContextError::Read { source, .. })
                     if source.kind() == io::ErrorKind::NotFound => {}
                 kept => kept?,
@@ -190,7 +193,7 @@ impl Contexts {
     }
 }
 
-/// Makes `kept` the same file as `file`, or a copy of it on another file system.
+/// Links `kept` to `file`, or copies it on another file system.
 fn keep(file: &Path, kept: &Path) -> Result<(), ContextError> {
     let now = fs::metadata(file).map_err(ContextError::read(file))?;
     let before = fs::metadata(kept).ok();
@@ -213,7 +216,7 @@ fn keep(file: &Path, kept: &Path) -> Result<(), ContextError> {
     fs::rename(&draft, kept).map_err(ContextError::write(kept))
 }
 
-/// Gives `to` what only `from` has, and removes `from`.
+/// Moves the entries that only `from` has to `to`, and removes `from`.
 fn merge(from: &Path, to: &Path) -> Result<(), ContextError> {
     for entry in fs::read_dir(from).map_err(ContextError::read(from))? {
         let entry = entry.map_err(ContextError::read(from))?;
@@ -232,14 +235,14 @@ fn merge(from: &Path, to: &Path) -> Result<(), ContextError> {
     fs::remove_dir(from).map_err(ContextError::write(from))
 }
 
-/// As seed 002 names an item.
+/// Returns the key of an item in the form of seed 002.
 fn task_key(key: &ItemKey) -> Value {
     let ItemKey { forge, host: _, repository, kind, number } = key;
     let in_github = |word: &str| {
         let (owner, repo) = repository.split_once('/').unwrap_or(("", repository));
         json!({ "type": word, "owner": owner, "repo": repo, "number": number })
     };
-    // By its number or by its path, as it is configured.
+    // The project has its number or its path, as it is configured.
     let project =
         repository.parse::<u64>().map_or_else(|_| json!(repository), |number| json!(number));
     match (forge, kind) {
@@ -274,7 +277,8 @@ fn metadata(context: &Context) -> Value {
     })
 }
 
-/// Once there, it stays with the folder, and says what became of it since.
+/// Writes the state of the task. Once it exists, the file stays with the folder, and shows the
+/// later state.
 fn write_task_state(folder: &Path, place: Place, item: &ForgeItem) -> Result<(), ContextError> {
     let path = folder.join(TASK_STATE);
     let former = match regular_file::read_small(&path) {
@@ -300,7 +304,7 @@ fn write_task_state(folder: &Path, place: Place, item: &ForgeItem) -> Result<(),
     write_json(&path, &state)
 }
 
-/// What the agent said of its work; `None` if it said nothing.
+/// Returns the agent's summary of its work; `None` if there is none.
 fn summary(context: &Context) -> Option<String> {
     let last = context.last.as_ref()?;
     let parts = [
@@ -323,7 +327,7 @@ fn write_json(path: &Path, value: &Value) -> Result<(), ContextError> {
     write(path, format!("{value:#}\n").as_bytes())
 }
 
-/// Whoever reads it sees the old file or the new one.
+/// Replaces a file. Readers see the old file or the new one.
 fn write(path: &Path, content: &[u8]) -> Result<(), ContextError> {
     if regular_file::read_small(path).is_ok_and(|former| former == content) {
         return Ok(());
@@ -331,7 +335,8 @@ fn write(path: &Path, content: &[u8]) -> Result<(), ContextError> {
     let draft = draft_of(path);
     let written = regular_file::make_anew(&draft).and_then(|mut file| {
         file.write_all(content)?;
-        // Before it takes the place of the old one: after a power loss it is the one or the other, too.
+        // The data is synced before the rename, so that a power loss leaves one of the two files,
+        // too.
         file.sync_data()
     });
     written.map_err(ContextError::write(path))?;

@@ -1,8 +1,8 @@
 //! The gate of one host: each request to the host passes it right before it is sent.
 //!
-//! The gate holds requests while the host wants a pause, and lets writes through one after the other, the most urgent first. `domain::forge::pacing`
-//! decides; the gate keeps the facts, queues the writes and waits. All parts that talk to a host share its gate, also across a
-//! reload.
+//! The gate holds requests while the host wants a pause, and lets writes through one after the
+//! other, the most urgent first. `domain::forge::pacing` decides; the gate keeps the facts, queues
+//! the writes and waits. All parts that talk to a host share its gate, also across a reload.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,11 @@ use super::ForgeError;
 use crate::domain::forge::pacing::{Hold, Pace, Traffic, Urgency};
 use crate::nudge::Nudge;
 
-/// The time at which a gate is made, as `domain::forge::pacing` counts it. Writes from before that are counted, too.
+/// The time at which a gate is made, as `domain::forge::pacing` counts it. Writes from before that
+/// are counted, too.
 const FIRST: Duration = Duration::from_hours(24);
 
-/// What keeps work from beginning, and until when.
+/// The limit that keeps work from beginning, and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
     /// The host asked for a pause.
@@ -36,10 +37,11 @@ impl Held {
 
 /// The requests to one host.
 pub(super) struct Gate {
-    /// The time that is called [`FIRST`].
+    /// The instant that is called [`FIRST`].
     beginning: Instant,
     state: Mutex<State>,
-    /// Woken when waiting writes must look again: the queue is shorter, or the host asked for a pause.
+    /// Woken when waiting writes must look again: the queue is shorter, or the host asked for a
+    /// pause.
     moved: Nudge,
     /// Woken after each write.
     written: Nudge,
@@ -48,10 +50,10 @@ pub(super) struct Gate {
 struct State {
     pace: Pace,
     traffic: Traffic,
-    /// The writes that wait, in the order in which they are sent.
+    /// The waiting writes, in the order in which they are sent.
     queue: BTreeSet<(Urgency, u64)>,
     n_queued: u64,
-    /// When it was last logged that the budget is used up.
+    /// The time of the last log line about a used-up budget.
     budget_logged_at: Option<Instant>,
 }
 
@@ -62,7 +64,7 @@ struct Place<'a> {
 }
 
 impl Gate {
-    /// `written` is woken after each write.
+    /// Creates a gate, which wakes `written` after each write.
     pub(super) fn new(pace: Pace, written: Nudge) -> Self {
         let (traffic, queue) = (Traffic::default(), BTreeSet::new());
         let state = State { pace, traffic, queue, n_queued: 0, budget_logged_at: None };
@@ -85,7 +87,7 @@ impl Gate {
         self.moved.wake();
     }
 
-    /// Returns what keeps work of this urgency from beginning now.
+    /// Returns the limit that keeps work of this urgency from beginning now.
     pub(super) fn held(&self, urgency: Urgency) -> Option<Held> {
         let state = self.lock();
         match state.traffic.begin(self.now(), state.pace, urgency) {
@@ -95,7 +97,8 @@ impl Gate {
         }
     }
 
-    /// Returns whether it is to be logged that the budget is used up: not if it was within the last hour.
+    /// Returns whether it is to be logged that the budget is used up: not if it was within the last
+    /// hour.
     pub(super) fn is_budget_news(&self) -> bool {
         let mut state = self.lock();
         let is_news =
@@ -106,7 +109,8 @@ impl Gate {
         is_news
     }
 
-    /// Returns how long ago each minute with writes began that counts for the budget, and how many writes it has.
+    /// Returns the age of each minute with writes that counts for the budget, and its number of
+    /// writes.
     pub(super) fn writes(&self) -> Vec<(Duration, u32)> {
         let now = self.now();
         self.lock().traffic.minutes(now).map(|(begin, n)| (now.saturating_sub(begin), n)).collect()
@@ -126,11 +130,12 @@ impl Gate {
         self.lock().traffic.read(self.now()).map_err(|hold| self.withheld(hold))
     }
 
-    /// Waits until a write may be sent, and records it as sent. Cancel-safe: a dropped call leaves the queue.
+    /// Waits until a write may be sent, and records it as sent. Cancel-safe: a dropped call leaves
+    /// the queue.
     ///
     /// # Errors
-    /// [`ForgeError::Withheld`] if the host wants a pause, also if it asks for it while this write waits; [`ForgeError::OverBudget`]
-    /// if the budget of the hour is used up.
+    /// [`ForgeError::Withheld`] if the host wants a pause, also if it asks for it while this write
+    /// waits; [`ForgeError::OverBudget`] if the budget of the hour is used up.
     pub(super) async fn write(&self, urgency: Urgency) -> Result<(), ForgeError> {
         let place = self.enqueue(urgency);
         let mut moved = self.moved.listen();
@@ -166,7 +171,7 @@ impl Gate {
         Place { gate: self, place }
     }
 
-    /// By tokio's clock, which tests can pause.
+    /// Returns the time of tokio's clock, which tests can pause.
     fn now(&self) -> Duration {
         FIRST + self.beginning.elapsed()
     }

@@ -1,15 +1,18 @@
-//! The gates of all hosts, and the file that keeps their limits and their writes of the last hour over a restart.
+//! The gates of all hosts, and the file that keeps their limits and their writes of the last hour
+//! over a restart.
 //!
 //! ```text
 //! <state_dir>/forge_limits.json
-//!     {"hosts":[{"forge":"github","host":"api.github.com","limited_until":"2026-01-01T10:00:00.000Z","writes":[[1767261600,12]]}]}
+//!     {"hosts":[{"forge":"github","host":"api.github.com",
+//!       "limited_until":"2026-01-01T10:00:00.000Z","writes":[[1767261600,12]]}]}
 //! ```
 //!
-//! `writes` has the minutes with writes: when they began, in seconds since 1970, and how many writes they have. Limits are written
-//! at once; writes a few seconds later, so a crash may forget a few of them.
+//! `writes` has the minutes with writes: when they began, in seconds since 1970, and how many
+//! writes they have. Limits are written at once; writes a few seconds later, so a crash may forget
+//! a few of them.
 //!
-//! An entry that can't be read is logged and ignored: the host says again what it wants. Other versions of the daemon may add
-//! fields.
+//! An entry that can't be read is logged and ignored: the host says again what it wants. Other
+//! versions of the daemon may add fields.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -30,14 +33,15 @@ use crate::nudge::Nudge;
 use crate::service::Service;
 use crate::sys::regular_file;
 
-/// Writes are written down together, so long after the first of them.
+/// The delay after the first write, after which several writes are stored together.
 const SAVE_DELAY: Duration = Duration::from_secs(5);
-/// A minute says that it began this long ago at most.
+/// The longest age of a minute that is stored.
 const LONGEST_AGO: Duration = Duration::from_hours(2);
 
 const FILE: &str = "forge_limits.json";
 
-/// The gates of all hosts that were configured since the daemon started, or had a limit when it started.
+/// The gates of all hosts that were configured since the daemon started, or had a limit when it
+/// started.
 pub(super) struct Gates {
     file: PathBuf,
     gates: Mutex<BTreeMap<(ForgeKind, String), Arc<Gate>>>,
@@ -58,7 +62,7 @@ struct SavedHost {
     host: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     limited_until: Option<Timestamp>,
-    /// The oldest first.
+    /// The minutes, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     writes: Vec<(i64, u32)>,
 }
@@ -98,7 +102,7 @@ impl Gates {
         Self { file, gates: Mutex::new(gates), saving: Mutex::default(), written }
     }
 
-    /// Returns the gate of a host. All who ask for the same host get the same gate.
+    /// Returns the gate of a host. All callers for the same host get the same gate.
     pub(super) fn of(&self, forge: ForgeKind, host: &str, pace: Pace) -> Arc<Gate> {
         let mut gates = self.lock();
         let gate = gates
@@ -108,7 +112,7 @@ impl Gates {
         Arc::clone(gate)
     }
 
-    /// Writes down the writes, some time after they were sent, as long as it is polled.
+    /// Stores the writes, some time after they were sent, as long as it is polled.
     pub(super) async fn keep(self: &Arc<Self>, service: &Service) -> Infallible {
         let mut written = self.written.listen();
         loop {
@@ -118,7 +122,8 @@ impl Gates {
         }
     }
 
-    /// Writes down the limits as they are now. A failure is logged: without the file, a restart only asks a host too early.
+    /// Stores the present limits. A failure is logged: without the file, a restart only asks a host
+    /// too early.
     pub(super) async fn save(self: &Arc<Self>, now: Timestamp) {
         let gates = Arc::clone(self);
         let saved = tokio::task::spawn_blocking(move || {
@@ -161,7 +166,7 @@ impl Gates {
     }
 }
 
-/// The entries that can be read, and what is wrong with the first of the others.
+/// Returns the entries that can be read, and the problem of the first of the others.
 fn read(text: &str) -> (Vec<SavedHost>, Option<String>) {
     let list = match serde_json::from_str::<Value>(text) {
         Ok(mut file) => file.get_mut("hosts").map(Value::take),
@@ -190,7 +195,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
     const MINUTE: Duration = Duration::from_mins(1);
 
-    /// What a daemon that starts with this file knows about the host `h`.
+    /// Returns the limit of the host `h` that a daemon reads from this file.
     fn limit_of(folder: &Path) -> Option<Duration> {
         let gate = Gates::open(folder, NOW).of(ForgeKind::GitHub, "h", Pace::unlimited());
         Some(gate.limited_until()?.saturating_duration_since(Instant::now()))

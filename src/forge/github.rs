@@ -1,7 +1,8 @@
 //! GitHub's REST API, also that of an own server (GitHub Enterprise).
 //!
-//! Pull requests are issues there: one list has both, and both have the same comments and labels. Knows requests and answers;
-//! what they mean for a task is decided in `domain::forge`. Made by `app` and `cli`, called by the poller and the performer.
+//! Pull requests are issues there: one list has both, and both have the same comments and labels.
+//! Knows requests and answers; what they mean for a task is decided in `domain::forge`. Made by
+//! `app` and `cli`, called by the poller and the performer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ static DIALECT: Dialect = Dialect {
     suffix: "",
 };
 
-/// A colour that stands behind others.
+/// A neutral colour.
 const LABEL_COLOUR: &str = "ededed";
 
 /// One GitHub, with one token.
@@ -63,7 +64,8 @@ struct RawRepository {
 }
 
 impl GitHub {
-    /// `base_url` is `https://api.github.com`, or that of an own server: `https://ghe.example/api/v3`.
+    /// Creates a client. `base_url` is `https://api.github.com`, or that of an own server:
+    /// `https://ghe.example/api/v3`.
     pub fn new(base_url: &str, token: Secret) -> Result<Self, HostError> {
         let host = Host::new(base_url, token, &DIALECT)?;
         match host.name() {
@@ -79,19 +81,19 @@ impl GitHub {
         &self.host
     }
 
-    /// With writes that are so far apart, at least.
+    /// Sets the least time between two writes.
     pub fn with_write_interval(mut self, interval: Duration) -> Self {
         self.host.set_write_interval(interval);
         self
     }
 
-    /// With the gate that all requests to this host share.
+    /// Sets the gate that all requests to this host share.
     pub(super) fn with_gate(mut self, gate: Arc<Gate>) -> Self {
         self.host.set_gate(gate);
         self
     }
 
-    /// With another limit than 20 s for a question together with its repeats.
+    /// Sets the time limit for a question together with its repeats. The default is 20 s.
     pub const fn with_patience(mut self, patience: Duration) -> Self {
         self.host.set_patience(patience);
         self
@@ -160,7 +162,7 @@ impl GitHub {
         let number = number.to_string();
         let path = path(repository, &["issues", &number, "comments"])?;
         let first = self.host.send(Ask::get(&path)?.page(1)).await?;
-        // Of very many, the pages at the end.
+        // If there are very many comments, only the pages at the end are read.
         let last = linked_page(&first.headers, "last").unwrap_or(1);
         let mut page = last.saturating_sub(MAX_PAGES) + 1;
         let mut answer =
@@ -187,7 +189,8 @@ impl GitHub {
     ) -> Result<(), ForgeError> {
         let number = number.to_string();
         let path = path(repository, &["issues", &number, "labels"])?;
-        // Before anything is written: a label without a path of its own would remove all of them.
+        // The paths are checked before anything is written. A label without a path of its own would
+        // remove all labels.
         let removals: Vec<Ask> = delta
             .remove
             .iter()
@@ -329,7 +332,7 @@ impl Forge for GitHub {
         Box::pin(async move {
             let answer = match self.host.send(Ask::get(&path(repository, &[])?)?).await {
                 Ok(answer) => answer,
-                // Renamed or transferred: its number stays.
+                // The repository was renamed or transferred. Its number stays.
                 Err(error) => {
                     let number = self.host.number_of_moved(&error, "repositories").ok_or(error)?;
                     self.host.send(Ask::get(&["repositories", &number.to_string()])?).await?
@@ -386,7 +389,7 @@ impl Forge for GitHub {
     }
 }
 
-/// A path below a repository.
+/// Returns a path below a repository.
 fn path<'a>(repository: &'a str, rest: &[&'a str]) -> Result<Vec<&'a str>, ForgeError> {
     match repository.split_once('/') {
         Some((owner, name)) if !name.contains('/') => Ok([&["repos", owner, name], rest].concat()),
@@ -397,7 +400,7 @@ fn path<'a>(repository: &'a str, rest: &[&'a str]) -> Result<Vec<&'a str>, Forge
     }
 }
 
-/// What was to be taken away is away.
+/// Treats a missing object as success, because it was to be removed.
 fn gone_is_done(answer: Result<Response, ForgeError>) -> Result<(), ForgeError> {
     match answer {
         Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
@@ -406,7 +409,7 @@ fn gone_is_done(answer: Result<Response, ForgeError>) -> Result<(), ForgeError> 
 }
 
 impl RawItem {
-    /// `None` in a state that GitHub doesn't document.
+    /// Returns the facts; `None` for a state that GitHub does not document.
     fn facts(self) -> Option<ItemFacts> {
         let is_open = match self.state.as_str() {
             "open" => true,

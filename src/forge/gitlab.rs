@@ -1,7 +1,8 @@
 //! GitLab's REST API (v4), also of an own server below a path.
 //!
-//! Issues and merge requests are two lists with numbers of their own. Knows requests and answers; what they mean for a task is
-//! decided in `domain::forge`. Made by `app` and `cli`, called by the poller and the performer.
+//! Issues and merge requests are two lists with numbers of their own. Knows requests and answers;
+//! what they mean for a task is decided in `domain::forge`. Made by `app` and `cli`, called by the
+//! poller and the performer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,11 +26,11 @@ use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, L
 
 static DIALECT: Dialect = Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
 
-/// A colour that stands behind others.
+/// A neutral colour.
 const LABEL_COLOUR: &str = "#ededed";
-/// From this role on (Planner) people label issues,
+/// The lowest role that may label issues (Planner).
 const LABELS_ISSUES: u64 = 15;
-/// and from this one (Developer) also merge requests.
+/// The lowest role that may also label merge requests (Developer).
 const LABELS_MERGE_REQUESTS: u64 = 30;
 
 /// One GitLab, with one token.
@@ -49,7 +50,7 @@ struct RawItem {
     assignees: Vec<RawUser>,
     labels: Vec<RawLabel>,
     updated_at: String,
-    /// The number that an issue has in all of GitLab, after it was moved to another project.
+    /// The number of an issue in all of GitLab, after it was moved to another project.
     moved_to_id: Option<u64>,
     discussion_locked: Option<bool>,
 }
@@ -61,7 +62,7 @@ struct RawProject {
     archived: bool,
     issues_access_level: Option<String>,
     merge_requests_access_level: Option<String>,
-    /// By the project, by its group.
+    /// The access by the project and by its group.
     permissions: Option<BTreeMap<String, Option<RawAccess>>>,
 }
 
@@ -76,8 +77,8 @@ struct RawToken {
 }
 
 impl GitLab {
-    /// `base_url` is `https://gitlab.com` or an own server, also below a path: `https://code.example/gitlab`; with or without
-    /// `/api/v4` at its end.
+    /// Creates a client. `base_url` is `https://gitlab.com` or an own server, also below a path:
+    /// `https://code.example/gitlab`. It may end in `/api/v4`.
     pub fn new(base_url: &str, token: Secret) -> Result<Self, HostError> {
         Ok(Self { host: Host::new(base_url, token, &DIALECT)? })
     }
@@ -86,19 +87,19 @@ impl GitLab {
         &self.host
     }
 
-    /// With writes that are so far apart, at least.
+    /// Sets the least time between two writes.
     pub fn with_write_interval(mut self, interval: Duration) -> Self {
         self.host.set_write_interval(interval);
         self
     }
 
-    /// With the gate that all requests to this host share.
+    /// Sets the gate that all requests to this host share.
     pub(super) fn with_gate(mut self, gate: Arc<Gate>) -> Self {
         self.host.set_gate(gate);
         self
     }
 
-    /// With another limit than 20 s for a question together with its repeats.
+    /// Sets the time limit for a question together with its repeats. The default is 20 s.
     pub const fn with_patience(mut self, patience: Duration) -> Self {
         self.host.set_patience(patience);
         self
@@ -129,7 +130,7 @@ impl GitLab {
         let answer = self.host.send(ask.query("sort", "asc").page(page).etag(etag)).await?;
         answer.fresh(|answer| {
             let items = answer.good_ones(|item: RawItem| match item.moved_to_id {
-                // As at GitHub, where it is in no list any more.
+                // A moved issue is in no list any more, as at GitHub.
                 Some(_) => Err("it was moved"),
                 None => item.facts(kind).ok_or("it is in an unknown state"),
             })?;
@@ -177,7 +178,8 @@ impl GitLab {
         number: u64,
     ) -> Result<Vec<Comment>, ForgeError> {
         let number = number.to_string();
-        // The newest first, so that those are had of very many. By id, what shifts from page to page meanwhile is there once.
+        // The newest notes come first, so that they are read if there are very many. The key is the
+        // id, so a note that moves to another page meanwhile occurs once.
         let mut notes = BTreeMap::new();
         for page in 1..=MAX_PAGES {
             let ask = Ask::get(&["projects", project, collection(kind), &number, "notes"])?;
@@ -334,7 +336,7 @@ impl Forge for GitLab {
     fn identity(&self) -> Answer<'_, Identity> {
         Box::pin(async {
             let user = self.host.send(Ask::get(&["user"])?).await?.json::<RawUser>()?.into();
-            // Older servers, and tokens of other kinds, have no answer to this.
+            // Older servers, and other kinds of tokens, do not answer this.
             let token = self.host.send(Ask::get(&["personal_access_tokens", "self"])?).await;
             let scopes =
                 token.and_then(|answer| answer.json::<RawToken>()).ok().map(|token| token.scopes);
@@ -350,7 +352,7 @@ impl Forge for GitLab {
         Box::pin(async move {
             let answer = match self.host.send(Ask::get(&["projects", repository])?).await {
                 Ok(answer) => answer,
-                // Renamed or transferred: its number stays.
+                // The repository was renamed or transferred. Its number stays.
                 Err(error) => {
                     let number = self.host.number_of_moved(&error, "projects").ok_or(error)?;
                     self.host.send(Ask::get(&["projects", &number.to_string()])?).await?
@@ -430,10 +432,10 @@ fn has_more(answer: &Response) -> bool {
 }
 
 impl RawItem {
-    /// `None` in a state that GitLab doesn't document.
+    /// Returns the facts; `None` for a state that GitLab does not document.
     fn facts(self, kind: ItemKind) -> Option<ItemFacts> {
         let is_open = match self.state.as_str() {
-            // Being merged, for a moment: it becomes merged, or opened again.
+            // The request is being merged for a moment. It becomes merged, or opened again.
             "opened" | "locked" => true,
             "closed" | "merged" => false,
             _ => return None,

@@ -1,4 +1,4 @@
-//! Asks for one of our items by itself, and does what the answer means.
+//! Reads one of our items alone, and acts on the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemState, Owed, R
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
 
-/// How often and by what a repository is looked at.
+/// The polling habits for a repository.
 #[derive(Debug, Clone)]
 pub(super) struct Habits {
     pub(super) poll_interval: Duration,
@@ -19,16 +19,16 @@ pub(super) struct Habits {
     pub(super) paused_task_expiry: Duration,
 }
 
-/// What an answer about an item was good for.
+/// The effect of an answer about an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// What it means is done.
+    /// The answer was acted upon.
     Finally,
-    /// There was none, or its time hasn't come: the next look asks again.
+    /// There was no answer, or it is too early. The next poll asks again.
     AskAgain,
 }
 
-/// Who judges.
+/// Judges items.
 #[derive(Clone)]
 pub(super) struct Judge {
     pub(super) seat: Arc<Seat>,
@@ -36,8 +36,8 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Asks and acts. What counts is the item as it was asked for: one that has changed meanwhile is asked for again. Stops are for
-    /// looks that are checks (`task_stop.check_interval`).
+    /// Reads an item and acts on the answer. If the item has changed meanwhile, it is read again.
+    /// Stops need a poll that is a check (`task_stop.check_interval`).
     pub(super) async fn judge(
         &self,
         rules: &Rules,
@@ -50,9 +50,9 @@ impl Judge {
         let revision = item.revision;
         let answer = self.seat.find(&*forge, &item).await;
         let service = &self.seat.service;
-        // As it is now: it may have come further while the forge was asked.
+        // The item is read from the store again, because it may have changed during the question.
         let item = service.forge_items.get(&item.id).await.map_err(|error| said(&error))?;
-        // What the forge said of it is of before or after that; the next look tells.
+        // The answer may be older or newer than the change. The next poll decides.
         let Some(item) = item.filter(|item| item.revision == revision) else {
             return Ok(Judged::AskAgain);
         };
@@ -63,11 +63,11 @@ impl Judge {
                 self.stop(&item, StopCause::Moved, is_checked).await
             }
             Ok(FoundItem::Gone) => match service.forge_items.note_missing(&item.id, true).await {
-                // Once may be a mistake of the forge, or of the token.
+                // A single answer may be a mistake of the forge, or of the token.
                 Ok(true) => self.stop(&item, StopCause::Gone, is_checked).await,
                 other => other.map(|_| Judged::AskAgain),
             },
-            // Seed 002 §8.1: what can't be asked goes on.
+            // Seed 002 §8.1: an item without an answer goes on.
             Err(error) => {
                 tracing::debug!(item = %item.key, %error, "a forge item could not be looked at; its work goes on");
                 Ok(Judged::AskAgain)
@@ -89,7 +89,7 @@ impl Judge {
         }
         match rules.judge(facts, Some(&item.state)) {
             Eligibility::Eligible => {
-                // Nothing is begun while the pause file is there, nor in a dry run.
+                // Nothing begins while the pause file exists, nor in a dry run.
                 if service.are_starts_held() || self.seat.is_dry_run {
                     return Ok(Judged::AskAgain);
                 }
@@ -101,7 +101,7 @@ impl Judge {
                 }
                 Ok(Judged::Finally)
             }
-            // Labels that we are about to set are no word of people.
+            // Labels with a pending write of ours are not decisions of people.
             Eligibility::Not(StopCause::Unlabelled)
                 if item.owed.iter().any(|owed| matches!(owed, Owed::Label { .. })) =>
             {
@@ -129,12 +129,13 @@ impl Judge {
     }
 }
 
-/// Whether the forge has a say in it: what is being claimed is looked at by who claims it, and what is over is over.
+/// Returns whether the forge decides about the item. Claims are checked by the performer, and ended
+/// items are not checked.
 pub(super) const fn is_watched(item: &ForgeItem) -> bool {
     matches!(item.state, ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. })
 }
 
-/// As it is shown.
+/// Returns the error in the form that is shown.
 pub(super) fn said(error: &ServiceError) -> String {
     ErrorChain(error).to_string()
 }

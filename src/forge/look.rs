@@ -1,30 +1,32 @@
-//! How one list of a repository is read, page by page, so that an unchanged one costs a question or two: pure.
+//! The reading of one list of a repository, page by page, so that an unchanged list costs one or
+//! two questions. Pure.
 //!
-//! A list of one page is read as a whole each time, and conditionally. Of a longer one each look reads the next page, for what is
-//! missing, and beside it what has changed since the last look, for what is urgent.
+//! A list of one page is read as a whole each time, and conditionally. For a longer list, each poll
+//! reads the next page, to find missing items, and the changes since the last poll, to find urgent
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Conditional, Page};
 use crate::domain::forge::{ItemFacts, ItemKind};
 
-/// So many items are on a page that may have one after it.
+/// The number of items on a page that may have a next page.
 const FULL_PAGE: usize = 100;
 
-/// What an item is within its repository.
+/// The identity of an item within its repository.
 pub(super) type Within = (ItemKind, u64);
 
-/// What is known of one list.
+/// The state of one list.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     pages: BTreeMap<u32, KnownPage>,
-    /// The page that is next, from 0.
+    /// The next page, from 0.
     next: u32,
-    /// Seen since the first page was read.
+    /// The items that were seen since the first page was read.
     seen: BTreeSet<Within>,
-    /// Since when changes are asked for: the newest `updated_at` so far.
+    /// The start of the question for changes: the newest `updated_at` so far.
     since: Option<String>,
-    /// What makes the question for changes conditional, with what it asks for.
+    /// The tag that makes the question for changes conditional, with the subject of the question.
     changes_etag: Option<(String, String)>,
     is_read_once: bool,
 }
@@ -32,38 +34,40 @@ pub(super) struct Look {
 #[derive(Debug)]
 struct KnownPage {
     etag: Option<String>,
-    /// Without their bodies, which nobody needs again.
+    /// The items without their bodies, which are not needed again.
     items: Vec<ItemFacts>,
     has_more: bool,
 }
 
-/// What a page brought.
+/// The result of a page.
 pub(super) struct Read {
-    /// As they are now.
+    /// The present items.
     pub(super) items: Vec<ItemFacts>,
     /// All items of the list, if this was its last page.
     pub(super) whole: Option<BTreeSet<Within>>,
 }
 
 impl Look {
-    /// The page to ask for, with what makes the question conditional.
+    /// Returns the page to ask for, and the tag that makes the question conditional.
     pub(super) fn question(&self) -> (u32, Option<&str>) {
         let page = self.next + 1;
         (page, self.pages.get(&page).and_then(|known| known.etag.as_deref()))
     }
 
-    /// Whether the next page is to be read at once: the list is read for the first time.
+    /// Returns whether the next page must be read at once, because the list is read for the first
+    /// time.
     pub(super) fn goes_on(&self) -> bool {
         !self.is_read_once
     }
 
-    /// Since when changes are asked for beside it; `None` for a list that is read as a whole each time.
+    /// Returns the start of the question for changes; `None` for a list that is read as a whole
+    /// each time.
     pub(super) fn changes_since(&self) -> Option<&str> {
         let is_long = self.pages.len() > 1;
         self.since.as_deref().filter(|_| is_long && self.is_read_once)
     }
 
-    /// The question for them, with what makes it conditional.
+    /// Returns the question for changes, and the tag that makes it conditional.
     pub(super) fn changes_question(&self) -> Option<(String, Option<String>)> {
         let since = self.changes_since()?;
         let etag =
@@ -71,7 +75,7 @@ impl Look {
         Some((since.to_owned(), etag))
     }
 
-    /// Keeps what the answer to that question was, if the next one will be the same.
+    /// Keeps the tag of the answer to that question, if the next question will be the same.
     pub(super) fn note_answer(&mut self, since: &str, etag: Option<String>) {
         self.changes_etag = etag.map(|etag| (since.to_owned(), etag));
     }
@@ -83,7 +87,7 @@ impl Look {
             for item in &mut items {
                 item.body = String::new();
             }
-            // An unchanged full page doesn't say whether there is one after it by now.
+            // An unchanged full page may have a next page by now.
             let has_more = has_more || items.len() >= FULL_PAGE;
             self.pages.insert(number, KnownPage { etag, items, has_more });
         }
@@ -106,12 +110,12 @@ impl Look {
         Read { items, whole: Some(std::mem::take(&mut self.seen)) }
     }
 
-    /// All items of the list, each as it was when its page was read.
+    /// Returns all items of the list, each in the state when its page was read.
     pub(super) fn items(&self) -> impl Iterator<Item = &ItemFacts> {
         self.pages.values().flat_map(|page| &page.items)
     }
 
-    /// Takes what has changed.
+    /// Stores the changes.
     pub(super) fn note_changes(&mut self, items: &[ItemFacts]) {
         let newest =
             items.iter().map(|item| item.updated_at.as_str()).filter(|at| !at.is_empty()).max();
@@ -166,7 +170,7 @@ mod tests {
         assert_eq!(look.changes_since(), Some("t9"));
         assert!(look.take(Conditional::NotModified).whole.is_none());
         assert_eq!(look.items().map(|item| item.number).collect::<Vec<_>>(), [1, 2]);
-        // It has become shorter.
+        // The list has become shorter.
         assert_eq!(
             look.take(page(Vec::new(), "e3", false)).whole.map(|whole| whole.len()),
             Some(1)

@@ -1,4 +1,4 @@
-//! Removes the folders of items that are forgotten with the rest of the past (`retention.history`).
+//! Removes the folders of items that retention has deleted (`retention.history`).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use super::contexts::Contexts;
 use crate::service::Service;
 use crate::telemetry::ErrorChain;
 
-/// Between two looks.
+/// The time between two passes.
 const INTERVAL: Duration = Duration::from_hours(6);
 
-/// Looks as long as it is polled. Cancel-safe.
+/// Removes folders as long as it is polled. Cancel-safe.
 pub(super) async fn forget(service: Arc<Service>, contexts: Arc<Contexts>) -> Infallible {
     loop {
         let known = Arc::clone(&contexts);

@@ -1,8 +1,8 @@
-//! Does what is owed for the items of one host: claims, labels, comments, folders, each item's in its order, again and again until it
-//! is done.
+//! Carries out the pending writes for the items of one host: claims, labels, comments, folders. The
+//! writes of each item keep their order, and are repeated until they succeed.
 //!
-//! Doing a thing twice is as doing it once: labels are changed by what is there, comments are looked for before they are posted.
-//! So a daemon may die between any two steps, and an answer may be lost.
+//! Each write is idempotent: labels are changed by the present ones, and comments are searched for
+//! before they are posted. So a daemon may crash between any two steps, and an answer may be lost.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -33,21 +33,22 @@ use crate::nudge::{Wakeups, sleep_until};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
 
-/// From a change to the look at all items; with some that are due already, others can wait a little.
+/// The delay between a change and the check of all items. While some items are due already, others
+/// can wait longer.
 const SOON: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_millis(500);
-/// Whatever waits is looked at again after so long.
+/// The time after which a waiting item is checked again.
 const LONGEST_NAP: Duration = Duration::from_mins(1);
-/// After the store didn't answer.
+/// The pause after a failure of the store.
 const RETRY: Duration = Duration::from_secs(5);
-/// So often a label that may not be set is tried, for more than an hour.
+/// The number of attempts to set a forbidden label, over more than an hour.
 const MAX_FORBIDDEN: u32 = 20;
-/// So many items are remembered as logged.
+/// The number of items that are remembered as logged.
 const MAX_LOGGED: usize = 1_000;
-/// So often something that the forge refuses is tried before it is given up.
+/// The number of attempts after which a refused write is given up.
 const MAX_REFUSALS: u32 = 5;
 
-/// Does what is owed.
+/// Carries out pending writes.
 pub(super) struct Performer {
     seat: Arc<Seat>,
     contexts: Arc<Contexts>,
@@ -55,7 +56,7 @@ pub(super) struct Performer {
     with_ignored_claims: Mutex<BTreeSet<ItemId>>,
 }
 
-/// Why something that is owed isn't done.
+/// The reason why a write is still pending.
 #[derive(Debug, thiserror::Error)]
 enum Undone {
     #[error(transparent)]
@@ -64,16 +65,16 @@ enum Undone {
     Service(#[from] ServiceError),
     #[error(transparent)]
     Folder(#[from] super::contexts::ContextError),
-    /// The pause file is there.
+    /// The pause file exists.
     #[error("the pause file is there")]
     Held,
-    /// It isn't to be done in a dry run.
+    /// A dry run does not do this.
     #[error("dry run")]
     DryRun,
     /// The forge refused a comment, and the item is locked.
     #[error("the conversation is locked")]
     Locked,
-    /// Said as it is to be read.
+    /// A refusal, in the form that people read.
     #[error("{0}")]
     Refused(String),
 }
@@ -92,10 +93,10 @@ impl Undone {
     }
 }
 
-/// What to do after a failure.
+/// The next step after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Nothing was tried: it stays as it is until the host may be asked again.
+    /// Nothing was tried. The write stays pending until the host may be asked again.
     Wait,
     TryAgain,
     GiveUp,
@@ -106,15 +107,16 @@ impl Performer {
         Self { seat, contexts, with_ignored_claims: Mutex::new(BTreeSet::new()) }
     }
 
-    /// Works as long as it is polled. Cancel-safe, as a crash is.
+    /// Works as long as it is polled. Cancel-safe, because a crash is safe, too.
     pub(super) async fn work(self, mut news: Wakeups) -> Infallible {
         let mut running = FuturesUnordered::new();
         let mut agenda = Agenda::default();
-        // When all items are looked at next; those that are due are served meanwhile.
+        // The time when all items are checked next. Due items are served meanwhile.
         let mut look_at = Some(Instant::now());
         loop {
             if look_at.is_some_and(|at| at <= Instant::now()) {
-                // Those at work go on meanwhile: they may hold the connections to the store that this waits for.
+                // Running work goes on meanwhile, because it may hold the connections to the store
+                // that this waits for.
                 let mut looking = pin!(self.due());
                 let mut again_at = None;
                 let found = loop {
@@ -137,7 +139,7 @@ impl Performer {
             }
             tokio::select! {
                 () = news.woken() => {
-                    // Not for each of a thousand that change together.
+                    // A thousand changes at once cause one check.
                     let soon = Instant::now() + if agenda.is_empty() { SOON } else { LATER };
                     look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
                 }
@@ -150,7 +152,7 @@ impl Performer {
         }
     }
 
-    /// The items for which there is something to do now, and when the next one will be.
+    /// Returns the items with pending writes that are due, and the time when the next one will be.
     async fn due(&self) -> (Vec<(Urgency, ItemId)>, Option<Instant>) {
         let items = match self.seat.service.forge_items.open().await {
             Ok(items) => items,
@@ -182,8 +184,8 @@ impl Performer {
         (due, next_at)
     }
 
-    /// Does what is owed for an item, one thing after the other, and notes what came of it. When to look at it again, where
-    /// nothing tells.
+    /// Carries out the pending writes of an item one after the other, and stores the results.
+    /// Returns when to check the item again if no wake-up will tell.
     async fn serve(&self, id: ItemId) -> (ItemId, Option<Instant>) {
         loop {
             let item = match self.seat.service.forge_items.get(&id).await {
@@ -205,7 +207,8 @@ impl Performer {
         }
     }
 
-    /// Does the first thing that is owed; `None` if that is done. Else when to look again, where nothing tells.
+    /// Carries out the first pending write. Returns `None` if it succeeded, and otherwise when to
+    /// check again if no wake-up will tell.
     async fn do_next(&self, item: &ForgeItem) -> Option<Option<Instant>> {
         let id = &item.id;
         let Some(owed) = item.owed.first().cloned() else {
@@ -221,21 +224,23 @@ impl Performer {
             Err(undone) => self.note(item, &owed, &undone).await,
         };
         match noted {
-            // What is owed after it is done at once: the wake-up of this change may have come and gone already.
+            // The next pending write follows at once, because the wake-up of this change may be
+            // over already.
             Ok(true) => None,
-            // What waits for its host, or for the pause file to go, is looked at again in any case.
+            // An item that waits for its host or for the end of the pause file is checked again in
+            // any case.
             Ok(false) => Some(Some(Instant::now() + LONGEST_NAP)),
             Err(error) => {
                 tracing::warn!(
                     item = %item.key, error = %ErrorChain(&error), "could not note what was done for a forge item; it will be done again"
                 );
-                // Not at once: the store is in trouble.
+                // The store has a problem, so the next check waits.
                 Some(Some(Instant::now() + RETRY))
             }
         }
     }
 
-    /// Notes why something was not done. Returns whether it is given up, so that it is owed no more.
+    /// Notes why a write failed. Returns whether it is given up.
     async fn note(
         &self,
         item: &ForgeItem,
@@ -295,7 +300,8 @@ impl Performer {
         }
     }
 
-    /// Says that the item is ours, then looks whether it is: of those who said so since the item was free, the first.
+    /// Claims an item with a comment, then checks the claim: the first claim since the item was
+    /// free wins.
     async fn claim(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), Undone> {
         let service = &self.seat.service;
         let ItemState::Claiming { after_comment } = item.state else {
@@ -307,7 +313,8 @@ impl Performer {
         let rules = self.seat.rules().await.map_err(Undone::Refused)?;
         let claimants = self.seat.claimants(&rules).await?;
         let comments = match self.comments(forge, item).await {
-            // The item itself says what became of it; if it is there, so are its comments, at the next try.
+            // The state of the item decides. If the item exists, its comments do, too, at the next
+            // attempt.
             Err(
                 error @ Unanswered::Failed(ForgeError::NotFound { .. } | ForgeError::Moved { .. }),
             ) => {
@@ -318,12 +325,14 @@ impl Performer {
             }
             comments => comments?,
         };
-        // Tried again: meanwhile somebody may have taken it, and be ready with it. Then no label of it is ours to change.
+        // This is a repeated attempt. Another coordinator may have taken and finished the item
+        // meanwhile, and then its labels are not ours to change.
         if after_comment.is_some_and(|after| self.is_of_another(&claimants, &comments, item, after))
         {
             return Ok(service.forge_items.lose(&item.id).await?);
         }
-        // After the comments: whoever has claimed it by then has set the label before, and it isn't free.
+        // The item is read after the comments. A coordinator that has claimed it by then has set
+        // the label before, so the item is not free.
         let facts = match self.facts(forge, item).await? {
             Ok(facts) => facts,
             Err(cause) => return Ok(service.forge_items.stop(&item.id, cause).await?),
@@ -351,7 +360,7 @@ impl Performer {
         crash_point::reach(CrashPoint::ItemLabelled);
         let text = self.texts().claimed(&item.agent, &item.project, item.created_at);
         let comments = match self.comment(forge, item, Marker::CLAIM, &text).await {
-            // The label is the only claim there can be.
+            // The label is the only possible claim.
             Err(Undone::Locked) => {
                 tracing::warn!(
                     item = %item.key, host = item.key.host,
@@ -375,7 +384,8 @@ impl Performer {
         Ok(())
     }
 
-    /// Returns whether another coordinator claimed an item first. Logs a claim that does not count, once for each item.
+    /// Returns whether another coordinator claimed an item first. Logs a claim that does not count,
+    /// once for each item.
     fn is_of_another(
         &self,
         claimants: &Claimants,
@@ -436,10 +446,10 @@ impl Performer {
         Ok(())
     }
 
-    /// Posts a comment, unless it is there; all comments as they are then.
+    /// Posts a comment unless it exists, and returns all comments after that.
     ///
     /// # Errors
-    /// [`Undone::Locked`] if the conversation is locked for us.
+    /// [`Undone::Locked`] if the conversation is locked for the bot.
     async fn comment(
         &self,
         forge: &dyn Forge,
@@ -452,7 +462,7 @@ impl Performer {
             return Ok(comments);
         }
         let key = &item.key;
-        // Again: it may have been stored before a secret was known.
+        // The text is redacted again, because it may have been stored before a secret was known.
         let text = self.seat.service.redacted(text);
         let body = Marker { item: item.id.clone(), number }.mark(&text);
         let body = body.as_str();
@@ -478,7 +488,7 @@ impl Performer {
             executions.iter().map(|execution| execution.launch.clone()).collect();
         launches.reverse();
         launches.dedup();
-        // It ends with this.
+        // The item ends with this write.
         let ended_at = item.ended_at.or((place == Place::Completed).then(|| service.time()));
         let context = Context {
             item: ForgeItem { ended_at, ..item.clone() },
@@ -516,7 +526,7 @@ impl Performer {
         self.seat.ask_in(forge, &key.repository, change).await
     }
 
-    /// The item, or why there is none.
+    /// Returns the item, or the reason why there is none.
     async fn facts(
         &self,
         forge: &dyn Forge,
@@ -534,7 +544,7 @@ impl Performer {
     }
 }
 
-/// The end of the next one; never, while there is none.
+/// Returns the result of the next future that ends. It waits forever while there is none.
 async fn next<F: Future>(running: &mut FuturesUnordered<F>) -> F::Output {
     match running.next().await {
         Some(served) => served,
@@ -542,7 +552,8 @@ async fn next<F: Future>(running: &mut FuturesUnordered<F>) -> F::Output {
     }
 }
 
-/// Our comment with this number: by whoever has our token, where that is known, since anybody can copy a marker.
+/// Finds our comment with this number. If the account of the token is known, the comment must be of
+/// that account, because any account can copy a marker.
 fn find(
     comments: &[Comment],
     item: &ForgeItem,
@@ -559,33 +570,34 @@ fn find(
     comments.iter().find(is_it).map(|comment| comment.id)
 }
 
-/// What a failure means: what can't be helped by waiting is given up, all else is tried until it is done.
+/// Decides the next step after a failure. Failures that waiting cannot repair are given up. All
+/// others are tried until they succeed.
 fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
     let Undone::Unanswered(Unanswered::Failed(error)) = undone else {
         return match undone {
             Undone::Held | Undone::Unanswered(Unanswered::Closed | Unanswered::OverBudget) => {
                 Next::Wait
             }
-            // A person locked it, and comments are worth no wait for another.
+            // A person locked the item, and comments are not worth a wait.
             Undone::Locked => Next::GiveUp,
             _ => Next::TryAgain,
         };
     };
     let is_last = n_refusals + 1 >= MAX_REFUSALS;
     match error {
-        // There is nothing any more to write to, said twice.
+        // The object of the write is gone, confirmed twice.
         ForgeError::NotFound { .. } | ForgeError::Moved { status: 301 | 308, .. }
             if n_refusals >= 1 && *owed != Owed::Claim =>
         {
             Next::GiveUp
         }
-        // A right may be missing, and an odd comment is never taken.
+        // A right may be missing, and some comments are always rejected.
         ForgeError::Forbidden { .. }
             if is_last && matches!(owed, Owed::Comment { .. } | Owed::Withdraw) =>
         {
             Next::GiveUp
         }
-        // A label is worth more patience; but what comes after it is worth more than that.
+        // A label is worth more attempts, but the writes after it are more important.
         ForgeError::Forbidden { .. }
             if n_refusals >= MAX_FORBIDDEN && matches!(owed, Owed::Label { .. }) =>
         {

@@ -1,7 +1,8 @@
-//! Looks at one repository again and again: lets wait what is new, stops what is not for the bot any more.
+//! Polls one repository: new items wait, and items that are not for the bot any more are stopped.
 //!
-//! Each repository has a loop of its own, and items are looked at beside each other: one that hangs delays no other. A list only
-//! raises a suspicion; before anything is stopped the item itself is asked for.
+//! Each repository has a loop of its own, and items are checked concurrently, so one that hangs
+//! delays no other. A list only raises a suspicion: the item itself is read before anything is
+//! stopped.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -22,36 +23,37 @@ use crate::domain::forge::{
 use crate::nudge::Listener;
 use crate::service::{FreeItem, RepositoryKey, Workers};
 
-/// Items that are asked for at the same time.
+/// The number of items that are read at the same time.
 const N_QUESTIONS: usize = 8;
-/// Of several long lists each has a page read once in so many looks.
+/// The number of polls after which a page of each of several long lists is read.
 const N_LOOKS_A_PAGE: u64 = 10;
-/// Pages of changes that are read at one look; what is left comes with the next.
+/// The number of pages of changes that one poll reads. The rest comes with the next poll.
 const MAX_CHANGE_PAGES: u32 = 20;
-/// Between two looks, however often somebody pokes.
+/// The least time between two polls, however often the poller is woken.
 const MIN_DISTANCE: Duration = Duration::from_secs(1);
-/// A repository that doesn't answer is asked again after at most so long.
+/// The longest pause before a repository that does not answer is asked again.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// One watched repository.
 pub(super) struct Poller {
     judge: Judge,
     watched: WatchedRepository,
-    /// Whose waiting items it notes.
+    /// The key under which its waiting items are noted.
     repository: RepositoryKey,
     looks: BTreeMap<Feed, Look>,
     n_looks: u64,
     n_failures: u32,
-    /// Items of ours that a list didn't show as they should be, until the forge said of each how it is.
+    /// Items of ours that a list showed in an unexpected state, until the forge has answered about
+    /// each.
     suspects: BTreeSet<Within>,
-    /// Of these, those that are to be asked for.
+    /// The suspects that must be read.
     to_ask: VecDeque<ForgeItem>,
-    /// And those that are being asked for.
+    /// The suspects that are being read.
     under_way: BTreeSet<Within>,
     judging: JoinSet<(Within, Result<Judged, String>)>,
-    /// What keeps us from doing what was asked for an item.
+    /// The problems that keep the bot from taking items.
     problems: BTreeMap<Within, String>,
-    /// What it would take, said once (dry run).
+    /// The items that a dry run would take, each logged once.
     said: BTreeSet<Within>,
 }
 
@@ -84,7 +86,8 @@ impl Poller {
         }
     }
 
-    /// Looks as long as it is polled, and at once when woken. Cancel-safe: what was decided is stored as a whole.
+    /// Polls as long as it is polled itself, and at once when it is woken. Cancel-safe: each
+    /// decision is stored as a whole.
     pub(super) async fn watch(mut self, mut pokes: Listener<String>) -> Infallible {
         loop {
             let began_at = Instant::now();
@@ -108,7 +111,7 @@ impl Poller {
                     () = tokio::time::sleep_until(next_at) => break,
                     Some(verdict) = self.judging.join_next() => self.take_verdict(verdict).await,
                     () = pokes.woken() => {
-                        // Not for each of a thousand changes at once.
+                        // A thousand changes at once cause one poll.
                         let soonest = began_at + MIN_DISTANCE.min(self.judge.habits.poll_interval);
                         next_at = next_at.min(self.not_before(soonest));
                     }
@@ -137,10 +140,11 @@ impl Poller {
         let (mut problem, mut unanswered) = (None, None);
         let n_feeds = forge.feeds().len();
         for (place, feed) in forge.feeds().iter().enumerate() {
-            // Of a long list, its pages; with several lists now and then, in the place of the changes: two questions are enough.
+            // A long list is read page by page. If there are several lists, a page sometimes takes
+            // the place of the changes, because two questions are enough.
             let reads_pages = n_feeds == 1 || self.n_looks % N_LOOKS_A_PAGE == place as u64;
             let read = self.read_feed(&*forge, *feed, &rules, reads_pages, &mut problem).await;
-            // What waits can be claimed while other lists are read.
+            // Waiting items can be claimed while other lists are read.
             self.judge.seat.service.forges.serve_waiting();
             match read {
                 Ok(()) => {}
@@ -185,7 +189,7 @@ impl Poller {
         Ok(())
     }
 
-    /// How many items are on the lists, and how many of these somebody else has.
+    /// Returns the number of items on the lists, and how many of them another instance has.
     async fn count(&self, rules: &Rules) -> Result<(usize, usize), String> {
         let ours: BTreeSet<Within> = self.ours().await?.iter().map(within).collect();
         let is_elsewhere = |item: &&ItemFacts| {
@@ -197,7 +201,7 @@ impl Poller {
         Ok((all().count(), all().filter(is_elsewhere).count()))
     }
 
-    /// Reads what there is to read of a list now.
+    /// Reads the part of a list that is due now.
     async fn read_feed(
         &mut self,
         forge: &dyn Forge,
@@ -208,7 +212,7 @@ impl Poller {
     ) -> Result<(), Unanswered> {
         let mut look = self.looks.remove(&feed).unwrap_or_default();
         let read = self.read(forge, feed, &mut look, rules, reads_pages, problem).await;
-        // Also after a failure: what was read before was read.
+        // The state is kept after a failure, too, because earlier pages were read.
         self.looks.insert(feed, look);
         read
     }
@@ -265,7 +269,7 @@ impl Poller {
                 self.take_in(&changed.items, rules, problem).await;
                 look.note_changes(&changed.items);
                 if !changed.has_more {
-                    // As it is, if nothing more has changed: the next question is the same one.
+                    // If nothing more has changed, the next question is the same.
                     look.note_answer(&since, changed.etag.filter(|_| page == 1));
                     break;
                 }
@@ -274,7 +278,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Items as a list shows them: what is free waits, what doesn't look right is looked into.
+    /// Processes items of a list: free items wait, and unexpected states are checked.
     async fn take_in(&mut self, items: &[ItemFacts], rules: &Rules, problem: &mut Option<String>) {
         let ours = match self.ours().await {
             Ok(ours) => ours,
@@ -300,7 +304,7 @@ impl Poller {
         self.keep_waiting(|kind, number| !not_free.contains(&(kind, number)));
     }
 
-    /// A free item waits until an agent and a slot are free for it.
+    /// Lets a free item wait for an agent and a slot.
     fn let_wait(&mut self, item: &ItemFacts) {
         let key = self.key(item.kind, item.number);
         if self.judge.seat.is_dry_run {
@@ -318,7 +322,7 @@ impl Poller {
         self.judge.seat.service.forges.keep_waiting(&self.repository, is_meant);
     }
 
-    /// Finds out which items are to be asked for by themselves, and begins to.
+    /// Finds the items that must be read alone, and begins to read them.
     async fn suspect(&mut self) -> Result<(), String> {
         let (now, service) = (self.judge.seat.service.time(), Arc::clone(&self.judge.seat.service));
         let (before, is_held) = (std::mem::take(&mut self.suspects), service.are_starts_held());
@@ -345,7 +349,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Asks for as many items as may be asked for at the same time.
+    /// Reads as many items as may be read at the same time.
     async fn ask_on(&mut self) {
         let Ok(rules) = self.judge.seat.rules().await else {
             return;
@@ -371,7 +375,7 @@ impl Poller {
                         self.problems.remove(&here);
                     }
                     Ok(Judged::AskAgain) => {}
-                    // It is its own: others go on as ever.
+                    // The problem concerns this item only. Others go on.
                     Err(problem) => {
                         self.problems.insert(here, problem);
                     }
@@ -383,7 +387,7 @@ impl Poller {
         self.ask_on().await;
     }
 
-    /// Our items of this repository that the forge has a say in.
+    /// Returns our items of this repository that the forge decides about.
     async fn ours(&self) -> Result<Vec<ForgeItem>, String> {
         let mut items =
             self.judge.seat.service.forge_items.open().await.map_err(|error| said(&error))?;
@@ -409,7 +413,7 @@ const fn within(item: &ForgeItem) -> Within {
     (item.key.kind, item.key.number)
 }
 
-/// Whether what a list shows of our item is a reason to ask for it by itself.
+/// Returns whether the state of our item in a list is a reason to read the item alone.
 fn is_suspect(item: &ForgeItem, facts: &ItemFacts, rules: &Rules, is_held: bool) -> bool {
     is_watched(item)
         && (rules.judge(facts, Some(&item.state)) != Eligibility::Eligible
@@ -425,12 +429,13 @@ const fn kinds_of(feed: Feed) -> &'static [ItemKind] {
     }
 }
 
-/// How long after a look that failed the next one begins: longer after each failure, a minute at most.
+/// Returns the delay before the poll after a failed one. It grows with each failure, to a minute at
+/// most.
 fn retry_delay(poll_interval: Duration, n_failures: u32, name: &str) -> Duration {
     (poll_interval * (1 << n_failures.min(8))).min(LONGEST_WAIT).mul_f64(jitter(name))
 }
 
-/// From 0.8 to 1, always the same for a name.
+/// Returns a factor from 0.8 to 1, always the same for a name.
 fn jitter(name: &str) -> f64 {
     let sum = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     0.8 + f64::from(sum % 201) / 1_000.0

@@ -1,4 +1,4 @@
-//! What both forges write alike, or nearly: accounts, comments, labels, and things that have a name or a number.
+//! The common JSON of both forges: accounts, comments, labels, and things with a name or a number.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub(super) struct RawComment {
     body: Option<String>,
     #[serde(default)]
     created_at: String,
-    /// GitLab's own words: somebody was assigned, a label was set.
+    /// A note of GitLab itself: a user was assigned, a label was set.
     #[serde(default)]
     pub(super) system: bool,
 }
@@ -44,12 +44,12 @@ pub(super) struct Numbered {
     pub(super) id: u64,
 }
 
-/// Deleted accounts have none, or only half of it; nothing depends on it.
+/// Returns the author. A deleted account has none, or only a part of it; nothing depends on it.
 pub(super) fn author(user: Option<Value>) -> Option<ForgeUser> {
     user.and_then(|user| RawUser::deserialize(user).ok()).map(ForgeUser::from)
 }
 
-/// The names of labels; one without a name is none.
+/// Returns the names of labels. Labels without a name are left out.
 pub(super) fn names(labels: Vec<RawLabel>) -> Vec<String> {
     let name = |label| match label {
         RawLabel::Name(name) => Some(name),

@@ -1,7 +1,9 @@
-//! Finds a repository that was renamed or transferred, and tells trouble with a repository from an item that is gone.
+//! Finds a repository that was renamed or transferred, and tells trouble with a repository from an
+//! item that is gone.
 //!
-//! The configuration names a repository, and its items keep that name in their keys. Requests use the present name, which is
-//! learned from the first request that the old name does not answer. It is kept in memory, so a restart learns it again.
+//! The configuration names a repository, and its items keep that name in their keys. Requests use
+//! the present name, which is learned from the first request that the old name does not answer. It
+//! is kept in memory, so a restart learns it again.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -18,7 +20,7 @@ impl Seat {
         known.unwrap_or_else(|| repository.to_owned())
     }
 
-    /// Returns what to tell about a repository that has another name than the configuration says.
+    /// Returns the report about a repository whose name differs from the configuration.
     pub(super) fn rename_of(&self, repository: &str) -> Option<String> {
         let name = lock(&self.names).get(&repository.to_lowercase()).cloned()?;
         let key = repositories_path(self.config.kind);
@@ -28,7 +30,8 @@ impl Seat {
         ))
     }
 
-    /// Asks something of a repository, by its present name. If that name does not answer, looks for the repository first.
+    /// Asks something of a repository, by its present name. If that name does not answer, looks for
+    /// the repository first.
     ///
     /// # Errors
     /// [`Unanswered::Repository`] if the repository itself does not answer.
@@ -53,8 +56,8 @@ impl Seat {
         }
     }
 
-    /// Finds an item as it is now. It is gone only if its repository and the list of its kind answer, and it has moved only if
-    /// the repository has not.
+    /// Finds an item as it is now. It is gone only if its repository and the list of its kind
+    /// answer, and it has moved only if the repository has not.
     ///
     /// # Errors
     /// [`Unanswered::Repository`] if the repository itself does not answer.
@@ -95,7 +98,8 @@ impl Seat {
         }
     }
 
-    /// Looks for a repository that did not answer as `name`. Returns its new name, or `None` if it answers by that name.
+    /// Looks for a repository that did not answer as `name`. Returns its new name, or `None` if it
+    /// answers by that name.
     async fn look_for(
         &self,
         forge: &dyn Forge,
@@ -107,7 +111,7 @@ impl Seat {
             Err(Unanswered::Failed(error)) if self.watches(repository) => {
                 return Err(Unanswered::Repository(error));
             }
-            // A repository that is not in the configuration any more is not waited for.
+            // The server does not wait for a repository that is not in the configuration any more.
             Err(Unanswered::Failed(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -124,7 +128,8 @@ impl Seat {
         Ok(Some(full_name))
     }
 
-    /// Checks that a list of a repository answers: items of one that was turned off are not gone.
+    /// Checks that a list of a repository answers. The items of a list that was turned off are not
+    /// gone.
     async fn check_list(
         &self,
         forge: &dyn Forge,
@@ -156,8 +161,8 @@ impl Seat {
         repository.eq_ignore_ascii_case(name) || self.name_of(repository).eq_ignore_ascii_case(name)
     }
 
-    /// Learns the present names of repositories that have items and are not in the configuration: a person may have written
-    /// the new name of one there. What does not answer stays unknown.
+    /// Learns the present names of repositories that have items and are not in the configuration: a
+    /// person may have written the new name of one there. What does not answer stays unknown.
     pub(super) async fn learn_names(&self, forge: &dyn Forge, items: &[ForgeItem]) {
         let names = items.iter().filter(|item| self.has(item)).map(|item| &item.key.repository);
         let unknown: BTreeSet<&String> = names.filter(|name| !self.watches(name)).collect();

@@ -1,4 +1,4 @@
-//! What those who talk to one host share: the forge, by which rules it is read, whether it is to be left alone, and how it is.
+//! The state that all tasks of one host share: the client, the rules, the limits and the health.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -16,9 +16,9 @@ use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use crate::domain::{Secret, Timestamp};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
-/// A host, as its poller and its performer see it.
+/// A host, as its poller and its performer use it.
 pub(super) struct Seat {
-    /// In the configuration.
+    /// The place in the configuration.
     place: usize,
     pub(super) config: ForgeHost,
     /// For the first entry of an address: the repositories there that later entries watch.
@@ -26,24 +26,25 @@ pub(super) struct Seat {
     pub(super) is_dry_run: bool,
     claims_from: BTreeSet<String>,
     pub(super) service: Arc<Service>,
-    /// With its token; `None` while there is no usable one.
+    /// The client with its token; `None` while there is no usable token.
     forge: Mutex<Option<(Secret, Arc<dyn Forge>)>>,
-    /// Once the bot is known.
+    /// The rules, once the bot is known.
     rules: Mutex<Option<Arc<Rules>>>,
-    /// Whose token it is, once that is known.
+    /// The owner of the token, once it is known.
     own: Mutex<Option<ForgeUser>>,
-    /// The present names of renamed repositories, by the names in the configuration (in lower case).
+    /// The present names of renamed repositories, by the names in the configuration (in lower
+    /// case).
     pub(super) names: Mutex<BTreeMap<String, String>>,
     gates: Arc<Gates>,
-    /// Each request to the host passes it; other entries of the host have the same one.
+    /// The gate that each request to the host passes. Other entries of the host have the same gate.
     gate: Arc<Gate>,
     status: Mutex<ForgeStatus>,
 }
 
-/// Why a question has no answer.
+/// The reason why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unanswered {
-    /// The host asked to be left alone: nothing was sent. The status of the host tells until when.
+    /// The host asked for a pause, so nothing was sent. The status of the host has its end.
     #[error("the host asked to be left alone")]
     Closed,
     /// The budget of the host's writes is used up: nothing was sent.
@@ -53,7 +54,7 @@ pub(super) enum Unanswered {
     NoToken,
     #[error(transparent)]
     Failed(#[from] ForgeError),
-    /// The repository does not answer. That says nothing of its items.
+    /// The repository does not answer, which means nothing for its items.
     #[error("the repository does not answer: {0}")]
     Repository(#[source] ForgeError),
 }
@@ -110,20 +111,20 @@ impl Seat {
             service,
         };
         seat.renew();
-        // Asked for before the daemon, or this configuration of it, began.
+        // The host asked for it before the daemon, or this configuration, began.
         seat.note_limit();
         let status = lock(&seat.status).clone();
         seat.service.forges.report(place, &status);
         seat
     }
 
-    /// The place of its host in the configuration.
+    /// Returns the place of its host in the configuration.
     pub(super) const fn place(&self) -> usize {
         self.place
     }
 
-    /// Whether an item is of this host, and of one of the repositories that this token is for. What is owed to a repository that
-    /// nobody watches any more is done with the first token of its host.
+    /// Returns whether an item belongs to this host and to a repository of this token. The first
+    /// token of a host also serves repositories that are not watched any more.
     pub(super) fn has(&self, item: &ForgeItem) -> bool {
         let key = &item.key;
         let is_left = || {
@@ -136,12 +137,13 @@ impl Seat {
         is_of(&self.config, item) || (is_here && is_left())
     }
 
-    /// Whether the token was refused.
+    /// Returns whether the token was refused.
     pub(super) fn is_unauthorized(&self) -> bool {
         lock(&self.status).health == ForgeHealth::Unauthorized
     }
 
-    /// Reads the token again: a file of it may have another one. A token that can't be read is told.
+    /// Reads the token again, because its file may have changed. A token that cannot be read is
+    /// reported.
     pub(super) fn renew(&self) {
         if let Err(error) = self.read_token_again() {
             let error = crate::telemetry::ErrorChain(&error).to_string();
@@ -149,7 +151,7 @@ impl Seat {
         }
     }
 
-    /// Reads the token again and returns whether it is another one, which is used from now on.
+    /// Reads the token again. Returns whether it has changed; if so, it is used from now on.
     pub(super) fn read_token_again(&self) -> Result<bool, ConnectError> {
         let token = token_of(&self.config)?;
         if lock(&self.forge).as_ref().is_some_and(|(used, _)| *used == token) {
@@ -157,12 +159,12 @@ impl Seat {
         }
         let forge = connect_through(&self.config, token.clone(), Arc::clone(&self.gate))?;
         *lock(&self.forge) = Some((token, forge));
-        // It may be that of somebody else.
+        // The token may belong to another account.
         *lock(&self.own) = None;
         Ok(true)
     }
 
-    /// The forge, to ask something of it by [`Seat::ask`].
+    /// Returns the client, for questions through [`Seat::ask`].
     pub(super) fn forge(&self) -> Result<Arc<dyn Forge>, Unanswered> {
         self.check_gate()?;
         let forge = lock(&self.forge).as_ref().map(|(_, forge)| Arc::clone(forge));
@@ -177,12 +179,13 @@ impl Seat {
         Err(Unanswered::Closed)
     }
 
-    /// When it may be asked again; `None` if it may.
+    /// Returns when the host may be asked again; `None` if it may be asked now.
     pub(super) fn gated_until(&self) -> Option<Instant> {
         self.gate.limited_until()
     }
 
-    /// The answer to `question`, with what it says of the host taken to heart. Not asked while the host is to be left alone.
+    /// Returns the answer to `question`, and updates the health of the host from it. Does not ask
+    /// during a pause of the host.
     pub(super) async fn ask<T>(
         &self,
         question: impl Future<Output = Result<T, ForgeError>>,
@@ -190,7 +193,7 @@ impl Seat {
         self.check_gate()?;
         let answer = question.await;
         match &answer {
-            // They say something of what was asked for; the host is well.
+            // These answers concern the object of the question. The host is well.
             Ok(_)
             | Err(
                 ForgeError::Forbidden { .. }
@@ -202,7 +205,8 @@ impl Seat {
                 self.set_health(ForgeHealth::Unauthorized, Some(&error.to_string()));
             }
             Err(error @ ForgeError::Limited { .. }) => {
-                // First of all: a daemon that is killed now must know it afterwards.
+                // The limit is stored first, because a daemon that is killed now must know it
+                // afterwards.
                 self.gates.save(self.service.time()).await;
                 if let Some(until) = self.limited_until() {
                     self.set_health(ForgeHealth::Limited(until), Some(&error.to_string()));
@@ -220,7 +224,7 @@ impl Seat {
         answer.map_err(Unanswered::Failed)
     }
 
-    /// By what items are judged; asks who the bot is, if that isn't known.
+    /// Returns the rules for items. Asks for the bot's account if it is not known.
     pub(super) async fn rules(&self) -> Result<Arc<Rules>, String> {
         if let Some(rules) = lock(&self.rules).clone() {
             return Ok(rules);
@@ -235,10 +239,10 @@ impl Seat {
         Ok(rules)
     }
 
-    /// The account of the token; `None` if the forge refuses to tell it.
+    /// Returns the account of the token; `None` if the forge refuses to tell it.
     ///
     /// # Errors
-    /// The forge does not answer now.
+    /// A forge that does not answer now.
     pub(super) async fn own(&self) -> Result<Option<ForgeUser>, Unanswered> {
         if let Some(own) = lock(&self.own).clone() {
             return Ok(Some(own));
@@ -257,13 +261,13 @@ impl Seat {
         Ok(Some(own))
     }
 
-    /// The accounts whose claims count.
+    /// Returns the accounts whose claims count.
     pub(super) async fn claimants(&self, rules: &Rules) -> Result<Claimants, Unanswered> {
         let own = self.own().await?;
         Ok(Claimants { own, bot: rules.bot.clone(), others: self.claims_from.clone() })
     }
 
-    /// Keeps what was seen of a repository.
+    /// Stores the result of a poll of a repository.
     pub(super) fn note(&self, name: &str, note: impl FnOnce(&mut RepositoryStatus)) {
         let mut status = lock(&self.status);
         let before = status.clone();
@@ -293,7 +297,7 @@ impl Seat {
         }
     }
 
-    /// The same on the clock that people read.
+    /// Returns the end of the pause on the wall clock.
     fn limited_until(&self) -> Option<Timestamp> {
         self.gated_until().map(|until| self.time_at(until))
     }
@@ -302,7 +306,7 @@ impl Seat {
         self.service.time() + at.saturating_duration_since(Instant::now())
     }
 
-    /// Returns what keeps work of this urgency from beginning now.
+    /// Returns the limit that keeps work of this urgency from beginning now.
     pub(super) fn held(&self, urgency: Urgency) -> Option<Held> {
         self.gate.held(urgency)
     }
@@ -316,10 +320,10 @@ impl Seat {
         }
     }
 
-    /// Shows whether something waits for the budget of writes, and until when. Logs it once in an hour.
+    /// Shows whether writes wait for the budget, and until when. Logs it once in an hour.
     pub(super) fn note_budget(&self, held_until: Option<Instant>) {
         let mut status = lock(&self.status);
-        // What is shown for a wait that goes on is not shown anew for each millisecond.
+        // A wait that goes on is not shown again for each millisecond.
         if status.writes_held_until.is_some() == held_until.is_some() {
             return;
         }
@@ -338,7 +342,7 @@ impl Seat {
         self.service.forges.report(self.place, &after);
     }
 
-    /// Shows a limit that was met by others, or before a restart.
+    /// Shows a limit that other tasks met, or that is from before a restart.
     fn note_limit(&self) {
         let is_shown = matches!(lock(&self.status).health, ForgeHealth::Limited(_));
         if let Some(until) = self.limited_until().filter(|_| !is_shown) {
@@ -346,7 +350,8 @@ impl Seat {
         }
     }
 
-    /// Each change is said once. What was asked before the host asked to be left alone says nothing new.
+    /// Sets the health, and reports each change once. The answer to a question from before the
+    /// pause of the host is not news.
     fn set_health(&self, health: ForgeHealth, error: Option<&str>) {
         if self.gated_until().is_some() && !matches!(health, ForgeHealth::Limited(_)) {
             return;
@@ -387,8 +392,8 @@ impl Seat {
     }
 }
 
-/// Whether an item is of this host, and of one of its repositories: the same host may be configured with several tokens, each for
-/// some of them.
+/// Returns whether an item belongs to this host and to one of its repositories. The same host may
+/// be configured with several tokens, each for some repositories.
 pub(super) fn is_of(host: &ForgeHost, item: &ForgeItem) -> bool {
     let key = &item.key;
     let is_its =

@@ -1,6 +1,8 @@
-//! The pause file: while it exists no agent is started, and work on items of forges is paused. It also works without a forge.
+//! The pause file: while it exists, no agent is started, and work on items of forges is paused. It
+//! also works without a forge.
 //!
-//! Heard of at once where its folder can be watched, and looked at now and then in any case.
+//! Changes are noticed at once if its folder can be watched, and are checked for regularly in any
+//! case.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -16,7 +18,8 @@ use crate::nudge::Nudges;
 use crate::service::Service;
 use crate::telemetry::ErrorChain;
 
-/// Returns the pause file if it exists. One that can't be looked at doesn't: a folder without rights must not stop everything.
+/// Returns the pause file if it exists. A file that cannot be checked counts as absent: a folder
+/// without rights must not stop everything.
 pub fn pause_file(settings: &PauseResume) -> Option<&Path> {
     Some(settings.signal_file.as_path()).filter(|file| settings.enabled && file.exists())
 }

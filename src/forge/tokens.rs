@@ -1,7 +1,8 @@
 //! Follows the file of a host's token, so that a new token is used at once.
 //!
-//! The folder of the file is watched, because editors and secret stores replace the file. If the folder can't be watched, a
-//! token that is refused is read again at the next look. Spawned once for each host whose token is in a file.
+//! The folder of the file is watched, because editors and secret stores replace the file. If the
+//! folder can't be watched, a token that is refused is read again at the next look. Spawned once
+//! for each host whose token is in a file.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -11,14 +12,15 @@ use std::time::Duration;
 use super::seat::Seat;
 use crate::folder_watch::Folders;
 
-/// From an event to the look at the file: it may not be complete yet, and a busy folder has many events.
+/// The delay between an event and the reading of the file. The file may be incomplete, and a busy
+/// folder has many events.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// Follows the file as long as it is polled. Cancel-safe.
 pub(super) async fn follow(seat: Arc<Seat>, file: std::path::PathBuf) -> Infallible {
     let folders = watched(&file);
     loop {
-        // Before the first wait, too: it may have changed since it was read.
+        // The file is read before the first wait, too, because it may have changed.
         if matches!(seat.read_token_again(), Ok(true)) {
             tracing::info!(host = seat.config.host, file = %file.display(), "a forge has a new token");
             seat.service.forges.look();

@@ -1,7 +1,8 @@
-//! The wire to the API of one host: where it is, who asks, for how long, and how often.
+//! HTTP requests to the API of one host, with its address, token, time limits and repeats.
 //!
-//! Reads are repeated where an answer was lost, writes never: nobody knows whether they were carried out. Redirects are not
-//! followed: what has moved is told. Knows no endpoint. Called by `github` and `gitlab`.
+//! Reads are repeated if an answer was lost. Writes are not, because the forge may have carried
+//! them out. Redirects are not followed, but reported. This module knows no endpoint. `github` and
+//! `gitlab` call it.
 
 pub(super) mod answer;
 
@@ -23,9 +24,9 @@ use crate::domain::printable::{excerpt, one_line};
 use crate::mcp_client::http_client;
 use crate::nudge::Nudge;
 
-/// For a question together with its repeats.
+/// The time limit for a question together with its repeats.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Before each repeat of a read.
+/// The pauses before each repeat of a read.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
 /// The longest body that is read, in bytes.
 const MAX_BODY: usize = 16 * 1024 * 1024;
@@ -34,30 +35,31 @@ const MAX_BODY: usize = 16 * 1024 * 1024;
 #[derive(Clone)]
 pub struct Host {
     http: reqwest::Client,
-    /// No slash at its end.
+    /// The base URL, without a slash at its end.
     base: String,
-    /// The same without the scheme, and without what is the same at each host of this forge.
+    /// The base URL without its scheme, and without the part that is the same at each host of this
+    /// forge.
     name: String,
     token: Secret,
     dialect: &'static Dialect,
-    /// How long a question may take, together with its repeats.
+    /// The time limit for a question together with its repeats.
     patience: Duration,
-    /// Each request passes it.
+    /// The gate that each request passes.
     gate: Arc<Gate>,
-    /// How urgent its writes are.
+    /// The urgency of its writes.
     urgency: Urgency,
 }
 
-/// What differs between forges in every request.
+/// The differences between forges in every request.
 pub(super) struct Dialect {
-    /// Where the token goes, and what stands before it.
+    /// The header of the token, and the text before the token.
     pub token: (&'static str, &'static str),
     pub headers: &'static [(&'static str, &'static str)],
-    /// At the end of each base URL; it may be left out where one is configured.
+    /// The end of each base URL. It may be left out in the configuration.
     pub suffix: &'static str,
 }
 
-/// Why a host can't be asked.
+/// The reason why a host cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     #[error(
@@ -92,10 +94,11 @@ pub(super) struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// `segments` are texts as they are; each becomes one segment of the path.
+    /// Creates a question. Each of the plain texts in `segments` becomes one segment of the path.
     ///
     /// # Errors
-    /// [`ForgeError::Refused`] for what can't be a segment: `labels/..` would name all labels.
+    /// [`ForgeError::Refused`] for a text that cannot be a segment: `labels/..` would name all
+    /// labels.
     pub fn new(method: Method, segments: &[&str]) -> Result<Self, ForgeError> {
         let mut path = String::new();
         for segment in segments {
@@ -121,7 +124,7 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// A page of a list, from 1.
+    /// Asks for a page of a list, from 1.
     pub fn page(self, page: u32) -> Self {
         self.query("per_page", PER_PAGE.to_string()).query("page", page.to_string())
     }
@@ -137,9 +140,9 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// The most that both forges have on a page.
+/// The greatest page size of both forges.
 const PER_PAGE: u32 = 100;
-/// So many pages are read of a list that nobody expects to be longer: of comments, of labels.
+/// The number of pages that are read of lists that are usually short: of comments, of labels.
 pub(super) const MAX_PAGES: u32 = 30;
 const _: () = assert!((MAX_PAGES * PER_PAGE) as usize == super::MAX_COMMENTS);
 
@@ -156,7 +159,7 @@ impl Host {
             return Err(wrong("it has to begin with `https://` or `http://`"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            // Not quoted: what stands there is somebody's password.
+            // The URL is not quoted, because it contains a password.
             let url = url.host_str().unwrap_or_default().to_owned();
             return Err(HostError::BaseUrl {
                 url,
@@ -181,7 +184,7 @@ impl Host {
         }
     }
 
-    /// The base URL without its scheme: `api.github.com`, `code.example/gitlab`.
+    /// Returns the base URL without its scheme: `api.github.com`, `code.example/gitlab`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -190,17 +193,17 @@ impl Host {
         self.patience = patience;
     }
 
-    /// How far writes are apart, at least.
+    /// Sets the least time between two writes.
     pub(super) fn set_write_interval(&mut self, write_interval: Duration) {
         self.gate.set_pace(Pace { write_interval, ..Pace::unlimited() });
     }
 
-    /// Replaces the own gate by one that others share.
+    /// Replaces the gate by a shared one.
     pub(super) fn set_gate(&mut self, gate: Arc<Gate>) {
         self.gate = gate;
     }
 
-    /// The same host, for writes of this urgency.
+    /// Returns the same host for writes of this urgency.
     pub(super) fn with_urgency(&self, urgency: Urgency) -> Self {
         Self { urgency, ..self.clone() }
     }
@@ -213,10 +216,12 @@ impl Host {
         Some(value)
     }
 
-    /// Asks; a read up to three times. Each request passes the gate right before it is sent.
+    /// Sends a question; a read up to three times. Each request passes the gate right before it is
+    /// sent.
     ///
     /// # Errors
-    /// [`ForgeError`] for each answer of 300 and above but 304, and for a request that the gate withholds.
+    /// [`ForgeError`] for each answer of 300 and above except 304, and for a request that the gate
+    /// withholds.
     pub(super) async fn send(&self, ask: Ask<'_>) -> Result<Response, ForgeError> {
         let request = format!("{} {}", ask.method, excerpt(&ask.path, 200));
         let is_read = ask.method == Method::GET;
@@ -299,7 +304,8 @@ impl Host {
         }
     }
 
-    /// What a forge says, as it may be shown: short, printable, and without our token, whatever it echoes.
+    /// Returns the error in an answer, in a form that may be shown: short, printable, and without
+    /// the token.
     fn refusal(&self, response: &Response) -> ForgeError {
         let said = String::from_utf8_lossy(&response.body[..response.body.len().min(64 * 1024)]);
         answer::refusal(
@@ -310,7 +316,8 @@ impl Host {
         )
     }
 
-    /// An error of the connection without its URL (the request says it), with the innermost cause: refused, unknown host.
+    /// Returns an error of the connection without its URL (the request has it), with the innermost
+    /// cause: refused, unknown host.
     fn told(&self, request: &str, error: &reqwest::Error) -> String {
         let mut cause: &dyn std::error::Error = error;
         while let Some(source) = cause.source() {
@@ -320,7 +327,7 @@ impl Host {
         one_line(&format!("{request} at {}: {what}: {cause}", self.name), 300)
     }
 
-    /// Whether an item, and not the whole host, is elsewhere: where to, then.
+    /// Returns the new place if an item, and not the whole host, has moved.
     pub(super) fn place_of_moved(
         &self,
         error: &ForgeError,
@@ -334,7 +341,8 @@ impl Host {
         has_moved_itself(&format!("{}{asked}", self.base), to).then(|| to.clone())
     }
 
-    /// Returns the number in a redirect to `/collection/7` of this host, as both forges answer for a renamed repository.
+    /// Returns the number in a redirect to `/collection/7` of this host, as both forges answer for
+    /// a renamed repository.
     pub(super) fn number_of_moved(&self, error: &ForgeError, collection: &str) -> Option<u64> {
         let ForgeError::Moved { to, .. } = error else {
             return None;
@@ -350,10 +358,10 @@ impl fmt::Debug for Host {
 }
 
 impl Response {
-    /// The body as what it should be.
+    /// Parses the body.
     ///
     /// # Errors
-    /// [`ForgeError::NotUnderstood`], which says where, and nothing of what stands there.
+    /// [`ForgeError::NotUnderstood`], which names the place, without its contents.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ForgeError> {
         let mut json = serde_json::Deserializer::from_slice(&self.body);
         let read = serde_path_to_error::deserialize(&mut json);
@@ -372,7 +380,7 @@ impl Response {
         self.header("etag").map(str::to_owned)
     }
 
-    /// Nothing, or `read` of what is new.
+    /// Returns nothing for an unchanged answer, and otherwise the result of `read`.
     pub fn fresh<T>(
         &self,
         read: impl FnOnce(&Self) -> Result<T, ForgeError>,
@@ -384,8 +392,9 @@ impl Response {
         }
     }
 
-    /// The good elements of a list. The others are left out, and told once: who needs one asks for it by itself. `take` says why
-    /// not where an element is understood, and not for us.
+    /// Returns the valid elements of a list. The others are left out, and logged once; a caller
+    /// that needs one asks for it alone. `take` returns the reason if an element is understood, but
+    /// not usable.
     pub fn good_ones<R: DeserializeOwned, T>(
         &self,
         take: impl Fn(R) -> Result<T, &'static str>,
@@ -417,7 +426,7 @@ impl Response {
     }
 }
 
-/// A text as part of a path or query: only unreserved characters stand for themselves.
+/// Encodes a text as part of a path or query. Only unreserved characters stay as they are.
 pub(super) fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

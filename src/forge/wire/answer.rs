@@ -1,4 +1,4 @@
-//! What an answer of a forge means, by its status, its headers and what it says. Pure.
+//! The meaning of a forge's answer, from its status, its headers and its text. Pure.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use serde_json::Value;
 use crate::domain::printable::one_line;
 use crate::forge::ForgeError;
 
-/// For a limit that doesn't say how long it lasts.
+/// The wait for a limit that does not name its end.
 const WAIT_WHERE_UNSAID: Duration = Duration::from_mins(1);
-/// However long a limit says that it lasts: then the host is asked again.
+/// The longest wait for a limit. After that, the host is asked again.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
-/// Characters of what a forge says that are shown.
+/// The number of characters of a forge's message that are shown.
 const MAX_MESSAGE: usize = 200;
-/// The same of the place where something is now: also compared, so that a path fits.
+/// The number of characters of a new place. It is also compared, so a path must fit.
 const MAX_PLACE: usize = 2_000;
 
-/// What any answer means that is no success.
+/// Returns the error that an unsuccessful answer means.
 pub(super) fn refusal(
     request: &str,
     status: StatusCode,
@@ -49,7 +49,7 @@ pub(super) fn refusal(
     }
 }
 
-/// How long to wait, where an answer says that there were too many questions.
+/// Returns the wait, if an answer says that there were too many requests.
 fn limit(status: StatusCode, headers: &HeaderMap, message: &str) -> Option<Duration> {
     let number = |name| text(headers, name).and_then(|text| text.trim().parse::<u64>().ok());
     let is_used_up =
@@ -65,7 +65,7 @@ fn limit(status: StatusCode, headers: &HeaderMap, message: &str) -> Option<Durat
         _ => false,
     };
     let wait = || {
-        // By the forge's clock where it tells it: ours may be wrong.
+        // The forge's clock counts if it is known, because ours may be wrong.
         let now =
             text(headers, "date").and_then(date).unwrap_or_else(|| Timestamp::now().as_second());
         let until = |at: i64| Duration::from_secs(u64::try_from(at - now).unwrap_or(0));
@@ -76,7 +76,7 @@ fn limit(status: StatusCode, headers: &HeaderMap, message: &str) -> Option<Durat
             };
         }
         let reset = number("x-ratelimit-reset").or_else(|| number("ratelimit-reset"))?;
-        // Without a sign that nothing remains, the reset is of another limit than the one that was met.
+        // Without a sign that nothing remains, the reset belongs to another limit.
         (is_used_up || status == StatusCode::TOO_MANY_REQUESTS)
             .then(|| until(reset.try_into().unwrap_or(i64::MAX)))
     };
@@ -84,7 +84,8 @@ fn limit(status: StatusCode, headers: &HeaderMap, message: &str) -> Option<Durat
         .then(|| wait().unwrap_or(WAIT_WHERE_UNSAID).clamp(Duration::from_secs(1), LONGEST_WAIT))
 }
 
-/// What a forge says, short and printable: GitHub's `message` and `errors`, GitLab's `message` or `error`, which may be anything.
+/// Returns the message of a forge, short and printable: GitHub's `message` and `errors`, GitLab's
+/// `message` or `error`, which may be any JSON.
 fn message(body: &str, status: StatusCode) -> String {
     let said = serde_json::from_str::<Value>(body).ok().and_then(|body| {
         let parts =
@@ -100,8 +101,8 @@ fn message(body: &str, status: StatusCode) -> String {
     one_line(&said.unwrap_or_else(reason), MAX_MESSAGE)
 }
 
-/// Whether an item was transferred, where asking at `asked` was answered with `to`. With the same path it is the host that has
-/// moved, or has become `https`: of an item that says nothing.
+/// Returns whether an item was transferred, if the request to `asked` was answered with `to`. If
+/// the path is the same, the host has moved, or has become `https`, and the item has not.
 pub(super) fn has_moved_itself(asked: &str, to: &str) -> bool {
     match (Url::parse(asked), Url::parse(asked).and_then(|asked| asked.join(to))) {
         (Ok(asked), Ok(to)) => asked.path() != to.path(),
@@ -109,8 +110,8 @@ pub(super) fn has_moved_itself(asked: &str, to: &str) -> bool {
     }
 }
 
-/// Returns the number `7` of a redirect to `/collection/7`, if that is at the host of `base`: only there the number means the
-/// same repository.
+/// Returns the number `7` of a redirect to `/collection/7`, if that is at the host of `base`: only
+/// there the number means the same repository.
 pub(super) fn linked_number(base: &str, to: &str, collection: &str) -> Option<u64> {
     let base = Url::parse(base).ok()?;
     let to = base.join(to).ok()?;
@@ -119,7 +120,7 @@ pub(super) fn linked_number(base: &str, to: &str, collection: &str) -> Option<u6
     number.parse().ok().filter(|_| is_there)
 }
 
-/// The number of a page that a `Link` header names.
+/// Returns the number of a page that a `Link` header names.
 pub(in crate::forge) fn linked_page(headers: &HeaderMap, relation: &str) -> Option<u32> {
     let link = link(headers, relation)?;
     let url = Url::parse(&link).ok()?;
@@ -127,10 +128,10 @@ pub(in crate::forge) fn linked_page(headers: &HeaderMap, relation: &str) -> Opti
     page.parse().ok()
 }
 
-/// Where a `Link` header leads.
+/// Returns the target of a `Link` header.
 pub(in crate::forge) fn link(headers: &HeaderMap, relation: &str) -> Option<String> {
     let links = text(headers, "link")?;
-    // A comma may stand in a URL: what separates links is one between `;…` and `<`.
+    // A URL may contain a comma. Links are separated by a comma between `;…` and `<`.
     links.split('<').skip(1).find_map(|link| {
         let (url, parameters) = link.split_once('>')?;
         let mut parameters =
@@ -143,14 +144,14 @@ pub(in crate::forge) fn link(headers: &HeaderMap, relation: &str) -> Option<Stri
     })
 }
 
-/// Where JSON is not what it should be, without a word of what stands there.
+/// Returns the place of an error in JSON, without its contents.
 pub(in crate::forge) fn problem(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let inner = error.inner();
     let said = inner.to_string();
     let what = match inner.classify() {
         serde_json::error::Category::Eof => "it ends too early",
         serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is no JSON",
-        // This names the field, which is ours; other errors quote values.
+        // This names a field of ours. Other errors quote values.
         serde_json::error::Category::Data if said.starts_with("missing field") => {
             said.split(" at line").next().unwrap_or(&said)
         }
@@ -164,7 +165,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Seconds since 1970 of an HTTP date.
+/// Returns an HTTP date in seconds since 1970.
 fn date(text: &str) -> Option<i64> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     PARSER.parse_timestamp(text.trim()).ok().map(Timestamp::as_second)
