@@ -1,9 +1,11 @@
-//! Serving a router on a listener under limits: connections, the time a client may take, the size of what it sends.
+//! Serves a router on a listener under limits: the number of connections, the time that a client
+//! may take, and the size of its requests.
 //!
-//! A connection that waits for its client (idle between two requests, or in the middle of sending one) does so for a limited
-//! time, and gives way when there is no place for another: whoever has waited longest goes first. A request that may change
-//! something is carried out once it has come; any other ends when its client goes. Knows nothing of what is served. Called by `mcp`,
-//! `rest` and `app`.
+//! A connection may wait for its client (idle between two requests, or in the middle of sending
+//! one) for a limited time. When there is no place for another, the connection that has waited
+//! longest closes. A request that may change something is carried out once it has come. Any other
+//! request ends when its client goes. This module does not know the routes. `mcp`, `rest` and `app`
+//! call it.
 
 pub mod body;
 mod connection;
@@ -31,23 +33,24 @@ pub use problem::{Place, Problem};
 
 use crowd::Crowd;
 
-/// What a listener grants to its clients.
+/// The limits of a listener for its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at the same time.
+    /// The number of connections at the same time.
     pub connections: usize,
-    /// From the connection, or the last answer, to the end of the head of the next request.
+    /// The time from the connection, or the last answer, to the end of the head of the next
+    /// request.
     pub head: Duration,
-    /// From there to the end of its body.
+    /// The time from the end of the head to the end of the body.
     pub body: Duration,
-    /// For which a client may read nothing of an answer.
+    /// The time for which a client may read nothing of an answer.
     pub answer: Duration,
-    /// Bytes of a head.
+    /// The number of bytes of a head.
     pub head_size: usize,
 }
 
 impl Limits {
-    /// The usual ones, for so many connections.
+    /// Returns the usual limits for `connections` connections.
     pub const fn of(connections: usize) -> Self {
         Self {
             connections,
@@ -59,21 +62,23 @@ impl Limits {
     }
 }
 
-/// What a daemon without agents and clients holds itself, and some more.
+/// The number of descriptors that a daemon without agents and clients holds itself, with a margin.
 const OWN_DESCRIPTORS: u64 = 32;
 
-/// A part of the descriptors this process may have beside its own, at most `most` and at least 1. What clients hold of all
-/// listeners together must leave half of them: agents are started with those, and must be whatever clients do.
+/// Returns a part of the descriptors that this process may have beside its own, at most `most` and
+/// at least 1. The clients of all listeners together must leave half of the descriptors, because
+/// starting agents needs them.
 pub fn share_of_descriptors(part: u64, most: usize) -> usize {
     let descriptors = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
-    // A thousand is what a system gives that wasn't asked for more.
+    // A thousand is the usual limit of a system.
     let (descriptors, _) = descriptors.unwrap_or((1024, 1024));
     usize::try_from(descriptors.saturating_sub(OWN_DESCRIPTORS) / part)
         .unwrap_or(usize::MAX)
         .clamp(1, most)
 }
 
-/// The URL by which a process of this machine reaches what listens on `address`; without a path.
+/// Returns the URL by which a process of this machine reaches a listener on `address`, without a
+/// path.
 pub fn local_url(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -83,11 +88,12 @@ pub fn local_url(address: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// Where connections come from.
+/// The source of connections.
 pub trait Listener: Send {
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-    /// The next connection. Cancel-safe: one that isn't accepted stays in the backlog.
+    /// Accepts the next connection. Cancel-safe: a connection that is not accepted stays in the
+    /// backlog.
     fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
@@ -110,11 +116,12 @@ impl Listener for UnixListener {
     }
 }
 
-/// After a failed accept: out of descriptors, most likely, and others must close first.
+/// The pause after a failed accept. Most likely there are no descriptors, and other connections
+/// must close first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `router` on `listener` until `cancel`; requests that were received are answered before it returns. What `describe`
-/// says of a connection reaches handlers as `ConnectInfo`.
+/// Serves `router` on `listener` until `cancel`. Requests that were received are answered before it
+/// returns. Handlers get the result of `describe` for a connection as `ConnectInfo`.
 pub async fn serve<L, I>(
     listener: L,
     router: Router,
@@ -131,7 +138,7 @@ pub async fn serve<L, I>(
     while let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await {
         let stream = match accepted {
             Ok(stream) => stream,
-            // Gone before it was accepted.
+            // The client left before the accept.
             Err(error)
                 if matches!(
                     error.kind(),
