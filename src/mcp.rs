@@ -1,7 +1,7 @@
-//! The agents' door: the Model Context Protocol over the Unix socket and over HTTP.
+//! The listener for agents: the Model Context Protocol over the Unix socket and over HTTP.
 //!
-//! What every tool shares is in `server` once; a tool is one file in `tools/` and one line in its list. The rules are in
-//! `service` and `domain`.
+//! `server` has the common part of all tools. A tool is one file in `tools/` and one line in its
+//! list. The rules are in `service` and `domain`.
 
 mod arguments;
 mod batch;
@@ -24,5 +24,5 @@ pub mod socket;
 
 pub use server::McpServer;
 
-/// Longest message taken, in bytes; the content of a report is the longest thing an agent sends.
+/// The longest message, in bytes. The content of a report is the longest text that an agent sends.
 const MAX_MESSAGE: usize = 1024 * 1024;

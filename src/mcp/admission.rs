@@ -1,5 +1,6 @@
-//! Keeps the register of the MCP socket's connections: which client each belongs to, which of them are idle, and how many bytes
-//! their requests hold. `domain::admission` decides; this carries the decisions out.
+//! Keeps the register of the MCP socket's connections: which client each belongs to, which of them
+//! are idle, and how many bytes their requests hold. `domain::admission` decides; this carries the
+//! decisions out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,14 +12,15 @@ use crate::domain::admission::{Admission, Client, ConnectionLimits, Occupancy, R
 use crate::http::crowd::Standing;
 use crate::peer::{LocalPeer, PeerKind};
 
-/// A client that connects sends its first message this soon. Afterwards it may be silent for hours: an agent thinks.
+/// The time for the first message of a new connection. Afterwards it may be silent for hours,
+/// because an agent thinks.
 const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 /// The time limit of an idle connection: none, in effect.
 const NO_LIMIT: Duration = Duration::from_hours(24 * 365);
-/// Between two lines in the log about refused connections.
+/// The time between two log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The connections of one MCP socket. Clones are the same register.
+/// The connections of one MCP socket. Clones share the register.
 #[derive(Debug, Clone)]
 pub struct ConnectionRegister(Arc<Shared>);
 
@@ -41,7 +43,7 @@ struct ClientEntry {
     n_bytes: usize,
 }
 
-/// Refused connections since the last line in the log.
+/// The refused connections since the last log line.
 #[derive(Debug, Default)]
 struct Refusals {
     n: u64,
@@ -60,7 +62,7 @@ pub struct Registered {
 
 #[derive(Debug, Default)]
 struct Activity {
-    /// Requests that are being answered, and answers that are being sent.
+    /// The number of requests that are being answered, and of answers that are being sent.
     n_busy: usize,
     /// A first message came.
     has_spoken: bool,
@@ -77,7 +79,7 @@ pub(super) struct HeldBytes {
     n: usize,
 }
 
-/// The client's requests hold too much already.
+/// The client's requests hold too many bytes already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the unfinished lines, unanswered requests and unread answers of this client hold more than {limit} bytes together; read the \
@@ -92,11 +94,11 @@ impl ConnectionRegister {
         Self(Arc::new(Shared { limits, entries: Mutex::default() }))
     }
 
-    /// Registers a connection of `peer`. If the peer's client has reached a limit, its connection that has been idle longest
-    /// closes.
+    /// Registers a connection of `peer`. If the peer's client has reached a limit, its connection
+    /// that has been idle longest closes.
     ///
     /// # Errors
-    /// If there is no place for it.
+    /// No place for the connection.
     pub fn register(&self, peer: &LocalPeer) -> Result<Arc<Registered>, Refused> {
         let client = client_of(peer);
         let standing = Arc::new(Standing::default());
@@ -112,7 +114,7 @@ impl ConnectionRegister {
             Admission::InsteadOfIdle => {
                 let (number, idle) = longest_idle.expect("it was found just now");
                 idle.gives_way().cancel();
-                // Its place is free at once; its descriptor follows soon.
+                // Its place is free at once. Its descriptor is free soon after.
                 entries.remove(&client, number);
             }
             Admission::Refused(refused) => {
@@ -222,7 +224,7 @@ impl Registered {
         self.activity().has_spoken = true;
     }
 
-    /// From now on, until the result is dropped, the connection is not idle.
+    /// Marks the connection as busy until the result is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Busy {
         let mut activity = self.activity();
         activity.n_busy += 1;
@@ -235,7 +237,7 @@ impl Registered {
         self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the bytes of the next line, which holds none yet.
+    /// Starts the count of the next line, which holds no bytes yet.
     pub(super) fn holds_nothing(self: &Arc<Self>) -> HeldBytes {
         HeldBytes { connection: Arc::clone(self), n: 0 }
     }
@@ -258,7 +260,7 @@ impl Drop for Busy {
 }
 
 impl HeldBytes {
-    /// Holds `n` bytes from now on, if the client may hold so many.
+    /// Holds `n` bytes from now on, if the client may hold that many.
     pub(super) fn grow_to(&mut self, n: usize) -> Result<(), TooManyBytes> {
         let Registered { shared, client, .. } = &*self.connection;
         let more = n.saturating_sub(self.n);
@@ -273,7 +275,8 @@ impl HeldBytes {
         Ok(())
     }
 
-    /// Holds `n` bytes more from now on, also if they are too many: the client's next requests are refused then.
+    /// Holds `n` more bytes from now on, even if they are too many. The client's next requests are
+    /// refused then.
     pub(super) fn add(&mut self, n: usize) {
         let Registered { shared, client, .. } = &*self.connection;
         shared.entries().clients.entry(client.clone()).or_default().n_bytes += n;

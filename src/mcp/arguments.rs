@@ -1,7 +1,8 @@
 //! The names of the arguments of a call, compared with the schema of its tool.
 //!
-//! A tool for agents refuses a name that it does not know: a model would take the success of the call for the effect of the
-//! argument. A tool for coordinators ignores it, because coordinators of other versions may send more.
+//! A tool for agents refuses a name that it does not know: a model would take the success of the
+//! call for the effect of the argument. A tool for coordinators ignores it, because coordinators of
+//! other versions may send more.
 
 use std::fmt::Write as _;
 
@@ -23,12 +24,12 @@ const ACCEPTED: [&str; 6] = [
     "wait_for_previous",
 ];
 
-/// Most unknown arguments that one refusal names.
+/// The greatest number of unknown arguments that one refusal names.
 const MAX_NAMED: usize = 4;
-/// Characters of a name that a refusal quotes.
+/// The number of characters of a name that a refusal quotes.
 const LONGEST_NAME: usize = 80;
 
-/// What a tool does with arguments that its schema does not have.
+/// The treatment of arguments that a tool's schema does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnknownArguments {
     Refuse,
@@ -42,8 +43,8 @@ pub(super) fn count_unknown(arguments: &JsonObject, schema: &JsonObject) -> usiz
     arguments.iter().filter(|(name, value)| !value.is_null() && !is_known(name, known)).count()
 }
 
-/// Describes the arguments that `schema` does not have, also those within other arguments; `None` if it has all of them.
-/// `older` are names that only older clients use.
+/// Describes the arguments that `schema` does not have, also those within other arguments; `None`
+/// if it has all of them. `older` are names that only older clients use.
 pub(super) fn describe_unknown(
     arguments: &JsonObject,
     schema: &JsonObject,
@@ -61,7 +62,8 @@ pub(super) fn describe_unknown(
     (!unknown.is_empty()).then(|| unknown.join("; "))
 }
 
-/// Describes an `agent_id` or a `project_id` that is not the one of the session; `None` if there is no such argument.
+/// Describes an `agent_id` or a `project_id` that is not the one of the session; `None` if there is
+/// no such argument.
 pub(super) fn describe_foreign(arguments: &JsonObject, key: &InstanceKey) -> Option<String> {
     [("agent_id", key.agent.as_str()), ("project_id", key.project.as_str())].into_iter().find_map(|(name, own)| {
         let given = arguments.get(name).filter(|given| !given.is_null() && *given != own)?;
@@ -167,7 +169,7 @@ mod tests {
             json!({ "since": 1, "verbose": true }),
             Some("argument `since` is unknown; argument `verbose` is unknown"),
         );
-        // An open object and values of other types are not for this check.
+        // The check ignores open objects and values of other types.
         check(json!({ "extra": { "any": 1 }, "tasks": [[], 7, null], "title": { "a": 1 } }), None);
         let many: JsonObject = (0..1_000).map(|n| (format!("odd_{n}"), json!(1))).collect();
         assert_eq!(

@@ -1,5 +1,6 @@
-//! JSON-RPC batches: several messages in one array, and their answers in one array. Only revision 2025-03-26 of the protocol has
-//! them. The transports call this; the library behind them takes one message at a time.
+//! JSON-RPC batches: several messages in one array, and their answers in one array. Only revision
+//! 2025-03-26 of the protocol has them. The transports call this; the library behind them takes one
+//! message at a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,12 +15,12 @@ use super::malformed::{self, INVALID_REQUEST, complaint};
 
 /// The revision that has batches.
 pub(super) const REVISION: ProtocolVersion = ProtocolVersion::V_2025_03_26;
-/// Most messages of a batch.
+/// The greatest number of messages in a batch.
 const MAX_MESSAGES: usize = 64;
 
 type Message = RxJsonRpcMessage<RoleServer>;
 
-/// The messages of a batch, and what to answer to those that are not valid.
+/// The messages of a batch, and the answers to those that are not valid.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) messages: Vec<Message>,
@@ -30,7 +31,7 @@ impl Batch {
     /// Parses a batch; `None` if the text is not an array.
     ///
     /// # Errors
-    /// What to answer to an array that is not a batch.
+    /// The answer to an array that is not a batch.
     pub(super) fn parse(text: &[u8]) -> Option<Result<Self, Value>> {
         if text.trim_ascii_start().first() != Some(&b'[') {
             return None;
@@ -69,24 +70,24 @@ fn is_handshake(message: &Message) -> bool {
 /// The batches of one connection that are being answered.
 #[derive(Default)]
 pub(super) struct OpenBatches {
-    /// Whether the handshake agreed on [`REVISION`].
+    /// The handshake agreed on [`REVISION`].
     is_agreed: AtomicBool,
     batches: Mutex<Vec<OpenBatch>>,
 }
 
 struct OpenBatch {
     waits_for: Vec<RequestId>,
-    /// Answers as they are written, with the count of their bytes.
+    /// The written answers, with the count of their bytes.
     answers: Vec<(Vec<u8>, HeldBytes)>,
 }
 
-/// What becomes of an answer.
+/// The next step for an answer.
 pub(super) enum Answered {
-    /// It stands for itself.
+    /// The answer is not part of a batch.
     Alone(Vec<u8>, HeldBytes),
-    /// Its batch has other requests that have no answer yet.
+    /// Other requests of its batch have no answer yet.
     Kept,
-    /// It is the last one of a batch: the whole array.
+    /// The answer is the last one of a batch: the whole array.
     Whole(Vec<u8>, Vec<HeldBytes>),
 }
 
@@ -109,7 +110,7 @@ impl OpenBatches {
         }
     }
 
-    /// Takes notice of what the server sends; `line` is how it is written.
+    /// Notes an answer of the server, which is written as `line`.
     pub(super) fn answer(
         &self,
         message: &TxJsonRpcMessage<RoleServer>,
@@ -135,7 +136,8 @@ impl OpenBatches {
         whole(&mut batches, at).map_or(Answered::Kept, |(array, held)| Answered::Whole(array, held))
     }
 
-    /// Notes that a request was cancelled: it gets no answer. Returns the other answers of its batch if they are complete now.
+    /// Notes that a request was cancelled: it gets no answer. Returns the other answers of its
+    /// batch if they are complete now.
     pub(super) fn give_up(&self, id: &RequestId) -> Option<(Vec<u8>, Vec<HeldBytes>)> {
         let mut batches = self.batches();
         let at = find(&mut batches, id)?;
@@ -147,7 +149,7 @@ impl OpenBatches {
     }
 }
 
-/// The batch that waits for the answer to this request, which it no longer does.
+/// Finds the batch that waits for the answer to this request, and removes the request from it.
 fn find(batches: &mut [OpenBatch], id: &RequestId) -> Option<usize> {
     batches.iter_mut().position(|batch| {
         let waiting = batch.waits_for.iter().position(|each| each == id);
@@ -155,7 +157,7 @@ fn find(batches: &mut [OpenBatch], id: &RequestId) -> Option<usize> {
     })
 }
 
-/// Takes the batch out if it waits for nothing more: its answers as one array.
+/// Removes the batch if it is complete, and returns its answers as one array.
 fn whole(batches: &mut Vec<OpenBatch>, at: usize) -> Option<(Vec<u8>, Vec<HeldBytes>)> {
     batches[at].waits_for.is_empty().then(|| {
         let (lines, held): (Vec<_>, Vec<_>) = batches.swap_remove(at).answers.into_iter().unzip();

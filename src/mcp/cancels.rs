@@ -1,6 +1,9 @@
-//! Which call a `notifications/cancelled` over HTTP means. It comes as a request of its own, and all clients number their calls
-//! alike: so one that shakes hands is given an id to repeat, for this and nothing else; no state is kept by it. The newest revision
-//! has no need of it: there, who gives up a call closes its stream. Called by `http`.
+//! Finds the call that a `notifications/cancelled` over HTTP means.
+//!
+//! The notification is a separate request, and all clients number their calls alike. So the server
+//! gives each client an id at the handshake, which the client repeats. The id has no other use, and
+//! the server keeps no state for it. The newest revision does not need it: there, a client cancels
+//! a call by closing its stream. `http` calls this module.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,12 +17,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// Where a client repeats its id.
+/// The header in which a client repeats its id.
 pub(super) const CLIENT_ID: &str = "mcp-session-id";
-/// Of the ids that are given, in characters. Others are nobody's.
+/// The length of the ids that the server gives, in characters. Other ids belong to no client.
 const ID_LENGTH: usize = 32;
 
-/// As much of a message as says what it is about.
+/// The part of a message that shows its subject.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Gist {
@@ -35,7 +38,7 @@ struct Params {
 }
 
 impl Gist {
-    /// Of whatever came as a body; the rest says that it is no message.
+    /// Reads the subject of a body. The rest of the code reports a body that is not a message.
     pub(super) fn of(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
@@ -45,22 +48,23 @@ impl Gist {
     }
 }
 
-/// A client's id, and its number for one of its calls.
+/// The id of a client, and its number for one of its calls.
 type CallId = (String, String);
 
 /// The requests that are being answered to clients with an id.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cancels(Arc<Mutex<HashMap<CallId, CancellationToken>>>);
 
-/// A message, until its answer has gone.
+/// A message whose answer is not complete.
 pub(super) struct Underway {
     cancelled: CancellationToken,
     known: Option<(Cancels, CallId)>,
 }
 
 impl Cancels {
-    /// Takes notice of a message, which is cancelled in any case when its client is `gone`. Nothing else cancels a request without a
-    /// client's id; one with the number of another that goes on isn't known to be another.
+    /// Notes a message. It is cancelled in any case when its client is `gone`. Only that cancels a
+    /// request without a client's id, or one with the number of another open request, because the
+    /// two cannot be distinguished.
     pub(super) fn notice(
         &self,
         headers: &HeaderMap,
@@ -93,12 +97,12 @@ impl Cancels {
 }
 
 impl Underway {
-    /// Cancelled when the client cancels it or is gone.
+    /// Returns a token that is cancelled when the client cancels the message or is gone.
     pub(super) fn cancelled(&self) -> &CancellationToken {
         &self.cancelled
     }
 
-    /// A stream, of which nothing more comes from then on.
+    /// Returns the answer as a stream that ends when the message is cancelled.
     pub(super) fn until_cancelled(self, answer: Response) -> Response {
         answer.map(|body| {
             let cancelled = async move { self.cancelled.cancelled().await };
@@ -115,7 +119,7 @@ impl Drop for Underway {
     }
 }
 
-/// An id that nobody can guess.
+/// Returns an id that cannot be guessed.
 pub(super) fn client_id() -> HeaderValue {
     let mut bytes = [0; ID_LENGTH / 2];
     getrandom::fill(&mut bytes).expect("the kernel has random numbers");

@@ -1,8 +1,9 @@
-//! Older forms of calls (seed 004, "後方互換性"): they are answered, and the log says once what takes their place.
+//! Older forms of calls (seed 004, "後方互換性"). They are answered, and the log names the replacement
+//! once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A form of a call that goes away; one static each.
+/// A deprecated form of a call, with one static each.
 pub(super) struct Deprecated {
     form: &'static str,
     successor: &'static str,
@@ -14,7 +15,7 @@ impl Deprecated {
         Self { form, successor, is_said: AtomicBool::new(false) }
     }
 
-    /// Somebody used it. Warns the first time only: old clients poll.
+    /// Notes a use of this form. Only the first use logs a warning, because old clients poll.
     pub(super) fn is_used(&self) {
         if !self.is_said.swap(true, Ordering::Relaxed) {
             tracing::warn!(

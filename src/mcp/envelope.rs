@@ -1,6 +1,7 @@
-//! What stands around every tool call: who calls, what came of it, and in which words a refusal is told.
+//! The common part of every tool call: the caller, the result, and the text of a refusal.
 //!
-//! A tool names who may call it by a type ([`Who`]); the envelope finds that caller before the tool runs, so no tool can forget.
+//! A tool names its kind of caller by a type ([`Who`]). The envelope finds that caller before the
+//! tool runs, so no tool can omit the check.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -22,25 +23,28 @@ use crate::peer::{Peer, PeerKind};
 use crate::service::{Caller, Service, ServiceError};
 use crate::telemetry::ErrorChain;
 
-/// The tool by which an agent comes in: its refusals end the agent, and wrong passkeys are held back.
+/// The tool that opens a session. Its refusals end the agent, and answers to wrong passkeys are
+/// held back.
 pub(super) const AUTHENTICATE: &str = "authenticate";
-/// Characters of the description of wrong arguments, which quotes them.
+/// The number of characters in the description of wrong arguments, which quotes them.
 const LONGEST_PROBLEM: usize = 400;
 
-/// Who sent a call, as far as its transport knows.
+/// The sender of a call, as far as its transport knows it.
 #[derive(Debug, Clone)]
 pub(super) struct Sender {
     pub(super) peer: Peer,
-    /// What came as `Authorization: Bearer`; stands for the token argument that is not there.
+    /// The value of `Authorization: Bearer`, which replaces a missing token argument.
     pub(super) bearer: Option<Secret>,
-    /// Whether it takes anything before its answer: not if that is to be one JSON object.
+    /// The client takes messages before its answer. This is not so if the answer must be one JSON
+    /// object.
     pub(super) hears_progress: bool,
-    /// Cancelled when nobody waits for the answer any more; calls that wait are dropped then.
+    /// Cancelled when the client does not wait for the answer any more. Waiting calls are dropped
+    /// then.
     pub(super) gone: CancellationToken,
 }
 
 impl Sender {
-    /// The sender, with the launch that it is an agent of if that launch's shim was reported.
+    /// Returns the sender with its launch, if the shim of that launch was reported.
     pub(super) fn with_launch(&self, service: &Service) -> Cow<'_, Self> {
         let Peer::Local(peer) = &self.peer else {
             return Cow::Borrowed(self);
@@ -51,7 +55,7 @@ impl Sender {
         }
     }
 
-    /// The launch below whose keeper it is, where that is known.
+    /// Returns the launch whose keeper is above the process, if it is known.
     pub(super) fn launch(&self) -> Option<&LaunchId> {
         match self.peer.kind() {
             Some(PeerKind::Agent { launch }) => launch.as_ref(),
@@ -59,7 +63,7 @@ impl Sender {
         }
     }
 
-    /// How it reaches the server.
+    /// Returns the transport of the sender.
     fn transport(&self) -> Transport {
         match self.peer {
             Peer::Local(_) => Transport::Socket,
@@ -72,7 +76,7 @@ impl Sender {
     }
 }
 
-/// One call, before anything is known of it.
+/// One call, before its caller is known.
 pub(super) struct Incoming<'a> {
     pub(super) service: &'a Service,
     pub(super) gate: &'a Gate,
@@ -83,10 +87,10 @@ pub(super) struct Incoming<'a> {
     pub(super) schema: &'a JsonObject,
 }
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Debug)]
 pub(super) enum CallError {
-    /// The arguments are wrong. The text may quote what was sent.
+    /// The arguments are wrong. The text may quote them.
     Arguments(String),
     Service(ServiceError),
 }
@@ -105,38 +109,39 @@ impl From<Refusal> for CallError {
 
 /// A kind of caller. Finding it is the check of its rights.
 pub(super) trait Who: Sized + Send {
-    /// The arguments by which the caller shows who it is; every tool for this kind of caller has them.
+    /// The arguments that identify the caller. Every tool for this kind of caller has them.
     const ARGUMENTS: &'static [IdentityArgument];
-    /// What tools for this kind of caller do with arguments that they do not know.
+    /// The treatment of unknown arguments by tools for this kind of caller.
     const UNKNOWN: UnknownArguments;
 
     fn find(incoming: &Incoming<'_>) -> impl Future<Output = Result<Self, CallError>> + Send;
 
-    /// The agent behind it, if it has shown a session.
+    /// Returns the agent, if the caller has shown a session.
     fn caller(&self) -> Option<&Caller> {
         None
     }
 
-    /// Whether it was told something that it hasn't dealt with (seed 000).
+    /// Returns whether the caller has unsettled notices (seed 000).
     fn has_notices(&self) -> bool {
         self.caller().is_some_and(|caller| caller.launch.n_notices > 0)
     }
 }
 
-/// An argument that says who calls. It is always a string.
+/// An argument that identifies the caller. It is always a string.
 #[derive(Clone, Copy)]
 pub(super) struct IdentityArgument {
     pub(super) name: &'static str,
-    /// What a model reads.
+    /// The description for models.
     pub(super) text: &'static str,
     pub(super) is_required: bool,
 }
 
-/// Whoever can connect.
+/// Any client that can connect.
 pub(super) struct Visitor {
-    /// Whether it is a process of this machine, or has shown a token: a coordinator's, an operator's, or that of a session.
+    /// The caller is a process of this machine, or has shown a token of a coordinator, an operator
+    /// or a session.
     pub(super) is_known: bool,
-    /// Whether it is an agent that has notices.
+    /// The caller is an agent that has notices.
     has_notices: bool,
 }
 
@@ -171,10 +176,10 @@ impl Who for Visitor {
     }
 }
 
-/// Somebody who is about to show who it is.
+/// A caller that is about to authenticate.
 pub(super) struct Newcomer {
     transport: Transport,
-    /// The launch whose agent it is, where that is known.
+    /// The launch of the agent, if it is known.
     launch: Option<LaunchId>,
 }
 
@@ -196,7 +201,8 @@ impl Who for Newcomer {
     }
 }
 
-/// An agent with an open session, whatever for. Boxed, because it is handed from future to future while a call waits.
+/// An agent with an open session for any purpose. It is boxed, because it is passed from future to
+/// future while a call waits.
 pub(super) struct AgentSession(pub(super) Box<Caller>);
 
 const SESSION_TOKEN: &[IdentityArgument] = &[IdentityArgument {
@@ -224,7 +230,7 @@ impl Who for AgentSession {
     }
 }
 
-/// An agent that asks what to do next; `None` if its chat is over.
+/// An agent that asks for its next action; `None` if its chat is over.
 pub(super) struct Asker(pub(super) Option<Box<Caller>>);
 
 impl Who for Asker {
@@ -284,7 +290,7 @@ impl Who for ChatSession {
     }
 }
 
-/// The caller, if its session is for this; otherwise it is told what to call instead.
+/// Returns the caller if its session has this purpose. Otherwise the refusal names the right tool.
 fn for_purpose(
     purpose: Purpose,
     instead: &'static str,
@@ -294,7 +300,7 @@ fn for_purpose(
     if has == purpose { Ok(caller) } else { Err(Refusal::WrongPurpose { purpose: has, instead }) }
 }
 
-/// An agent that reports the end of its task, perhaps for the second time.
+/// An agent that reports the end of its task, perhaps in a repeated call.
 pub(super) struct Reporter(pub(super) Box<Caller>);
 
 impl Who for Reporter {
@@ -320,7 +326,8 @@ impl Who for Reporter {
     }
 }
 
-/// Puts the caller's ids on the span of the call, so that every line about it can be found by its launch.
+/// Puts the caller's ids on the span of the call, so that every line about it can be found by its
+/// launch.
 fn noted(caller: Caller) -> Caller {
     let span = tracing::Span::current();
     span.record("launch_id", tracing::field::display(&caller.launch.id));
@@ -331,9 +338,9 @@ fn noted(caller: Caller) -> Caller {
     caller
 }
 
-/// A coordinator: by its token, or by being no agent of this machine.
+/// A coordinator: a caller with its token, or a process of this machine that is not an agent.
 pub(super) struct Coordinator {
-    /// As it named itself, where it did.
+    /// The id that the coordinator sent, if any.
     pub(super) id: Option<CoordinatorId>,
 }
 
@@ -376,7 +383,7 @@ impl Who for Coordinator {
             Some(id) => incoming.service.coordinators.hear(id, incarnation)?,
             None => incoming.service.coordinators.hear_unnamed(),
         }
-        // Scripts that use these tools do not say which start they are.
+        // Scripts that use these tools do not send an incarnation.
         if let (Some(_), Peer::Local(peer)) = (incarnation, &incoming.sender.peer) {
             peer.note_as_coordinator();
         }
@@ -384,7 +391,7 @@ impl Who for Coordinator {
     }
 }
 
-/// A coordinator that says which one it is.
+/// A coordinator that sends its id.
 pub(super) struct NamedCoordinator(pub(super) CoordinatorId);
 
 impl Who for NamedCoordinator {
@@ -402,7 +409,7 @@ impl Who for NamedCoordinator {
 }
 
 impl Incoming<'_> {
-    /// Refuses an agent that shows the session of a launch, and is seen to be outside that launch.
+    /// Refuses an agent that shows the session of a launch, but runs outside that launch.
     fn check_own_session(&self, caller: &Caller) -> Result<(), Refusal> {
         let launch = &caller.launch;
         let Peer::Local(peer) = &self.sender.peer else {
@@ -418,20 +425,20 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Returns whether an agent that a tool did not let in has notices.
+    /// Returns whether an agent that a tool refused has notices.
     pub(super) async fn has_notices_despite(&self, error: &CallError) -> bool {
         match error {
             CallError::Arguments(_)
             | CallError::Service(ServiceError::Refused(
                 Refusal::WrongPurpose { .. } | Refusal::CoordinatorOnly,
             )) => self.has_notices().await,
-            // It has no session, or the answer is not to cost a look into the store.
+            // The agent has no session, or the answer must not cost a read of the store.
             CallError::Service(_) => false,
         }
     }
 
-    /// Returns whether there are notices for the session whose token the call shows, or else for the launch that the caller's process
-    /// belongs to.
+    /// Returns whether there are notices for the session of the token in the call, or else for the
+    /// launch of the caller's process.
     async fn has_notices(&self) -> bool {
         let token = self.session_token().ok();
         let Some(token) = token.filter(|token| token.reveal().starts_with(SESSION_TOKEN_PREFIX))
@@ -452,7 +459,7 @@ impl Incoming<'_> {
         caller.is_ok_and(|caller| caller.launch.n_notices > 0)
     }
 
-    /// The token of a session; seed 004's overview calls it `token`.
+    /// Returns the token of a session; seed 004's overview calls it `token`.
     pub(super) fn session_token(&self) -> Result<Secret, CallError> {
         let token = self
             .text("session_token")?
@@ -460,7 +467,7 @@ impl Incoming<'_> {
         token.ok_or_else(|| missing("session_token"))
     }
 
-    /// Returns whether a token is a coordinator's, an operator's, or that of an open session.
+    /// Returns whether a token belongs to a coordinator, an operator, or an open session.
     async fn is_good(&self, token: &Secret) -> Result<bool, ServiceError> {
         if token == self.coordinator_token
             || self.service.credentials.find(CredentialKind::Token, token).await?.is_some()
@@ -474,12 +481,12 @@ impl Incoming<'_> {
         }
     }
 
-    /// A token: the argument, else what the transport brought.
+    /// Returns a token: the argument, or else the token of the transport.
     fn token(&self, name: &str) -> Result<Option<Secret>, CallError> {
         Ok(self.text(name)?.or_else(|| self.sender.bearer.clone()))
     }
 
-    /// A text argument of a form of its own.
+    /// Returns a text argument with its own grammar.
     fn parsed<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, CallError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
@@ -491,7 +498,7 @@ impl Incoming<'_> {
         parsed.map(Some)
     }
 
-    /// A text argument.
+    /// Returns a text argument.
     fn text(&self, name: &str) -> Result<Option<Secret>, CallError> {
         match self.arguments.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -519,7 +526,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The one form of an answer: a JSON object, as structured content and, byte for byte, as text.
+/// Returns the one form of an answer: a JSON object, as structured content and, byte for byte, as
+/// text.
 pub(super) fn answer(mut object: JsonObject, notification: Option<&str>) -> CallToolResult {
     if let Some(notification) = notification {
         object.insert("notification".to_owned(), notification.into());
@@ -530,7 +538,7 @@ pub(super) fn answer(mut object: JsonObject, notification: Option<&str>) -> Call
     result
 }
 
-/// The one form of a refusal.
+/// Returns the one form of a refusal.
 pub(super) fn refused(
     tool: &str,
     error: &ServiceError,
@@ -547,7 +555,7 @@ pub(super) fn refused(
         }
     };
     let mut object = refusal(&error.to_string(), code, hint, notification);
-    // Whoever is refused here has nothing to wait for, unless it came too often.
+    // A caller that is refused here has nothing to wait for, unless it came too often.
     if tool == AUTHENTICATE
         && matches!(error, ServiceError::Refused(refusal) if !refusal.is_passing())
     {
@@ -556,8 +564,8 @@ pub(super) fn refused(
     error_result(object)
 }
 
-/// The refusal of a call with wrong arguments. A model can read it and correct the call; many clients keep JSON-RPC errors
-/// from their models (MCP 2025-11-25, SEP-1303).
+/// Returns the refusal of a call with wrong arguments. A model can read it and correct the call;
+/// many clients keep JSON-RPC errors from their models (MCP 2025-11-25, SEP-1303).
 pub(super) fn refused_arguments(
     tool: &Entry,
     problem: &str,

@@ -1,5 +1,5 @@
-//! What stands before every tool call: an agent in a loop and whoever guesses at passkeys and tokens are slowed down, whichever
-//! tool they call.
+//! The checks before every tool call. They slow down agents in a loop, and clients that guess at
+//! passkeys and tokens, for all tools.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,12 +15,12 @@ use crate::peer::{LocalPeer, Peer, PeerKind};
 use crate::service::ServiceError;
 use crate::service::throttle::{Admission, Attempt, Guesser, Throttle};
 
-/// One for all connections.
+/// The gate of all connections.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     rate: RateLimit,
     passkeys: Arc<Throttle>,
-    /// Of sessions and coordinators.
+    /// The throttle for tokens of sessions and coordinators.
     tokens: Arc<Throttle>,
 }
 
@@ -50,7 +50,7 @@ impl Gate {
         attempt.map(Some).ok_or(Refusal::TooManyAttempts)
     }
 
-    /// Returns what a call came to; that of an attempt with a wrong passkey after a while.
+    /// Returns the result of a call. The result of an attempt with a wrong passkey is delayed.
     pub(super) async fn hold_back(
         &self,
         attempt: Option<Attempt>,
@@ -76,11 +76,11 @@ impl Gate {
         result
     }
 
-    /// Runs the check of the token of a session or coordinator. A wrong one that came over the network is answered after a
-    /// while; on the socket, the process at the other end is known.
+    /// Runs the check of the token of a session or coordinator. The answer to a wrong token over
+    /// the network is delayed. On the socket, the process at the other end is known.
     ///
     /// # Errors
-    /// `TooManyAttempts`, and those of `check`.
+    /// `TooManyAttempts`, and the errors of `check`.
     pub(super) async fn check_token<T>(
         &self,
         peer: &Peer,
@@ -100,7 +100,7 @@ impl Gate {
         let checked = check.await;
         match &checked {
             Ok(_) => attempt.succeeded(None),
-            // An agent that calls a tool of coordinators shows its own token and guesses at nothing.
+            // An agent that calls a tool of coordinators shows its own token, which is not a guess.
             Err(CallError::Service(ServiceError::Refused(Refusal::CoordinatorOnly)))
                 if attempt.is_remembered() => {}
             Err(CallError::Service(ServiceError::Refused(
@@ -124,7 +124,8 @@ async fn wait(attempt: Attempt, agent_id: Option<&str>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Who is counted for a call: an agent, where one is to be seen. People and coordinators are not.
+/// Returns the counted caller of a call: an agent, if one is visible. People and coordinators are
+/// not counted.
 pub(super) fn calls_of(incoming: &Incoming<'_>) -> Option<CallsOf> {
     if let Some(launch) = incoming.sender.launch() {
         return Some(CallsOf::Launch(launch.clone()));
@@ -132,14 +133,14 @@ pub(super) fn calls_of(incoming: &Incoming<'_>) -> Option<CallsOf> {
     if let Peer::Local(LocalPeer { kind: PeerKind::Agent { launch: None }, uid, lineage, .. }) =
         &incoming.sender.peer
     {
-        // Not by what it shows, which it may choose anew for each call.
+        // The shown token does not count, because the agent may choose another one for each call.
         return Some(lineage.outermost_shim.map_or(CallsOf::User(*uid), CallsOf::Shim));
     }
     let token = incoming.session_token().ok()?;
     (token != *incoming.coordinator_token).then(|| CallsOf::Token(token.token_hash()))
 }
 
-/// A text argument; nothing where it is none.
+/// Returns a text argument; empty if it is not a text.
 fn text<'a>(incoming: &Incoming<'a>, name: &str) -> &'a str {
     incoming.arguments.get(name).and_then(|value| value.as_str()).unwrap_or_default()
 }

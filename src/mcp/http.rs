@@ -1,8 +1,10 @@
-//! MCP over HTTP, at `/mcp`: every request for itself, without sessions, for all revisions of the protocol.
+//! MCP over HTTP, at `/mcp`: every request for itself, without sessions, for all revisions of the
+//! protocol.
 //!
-//! A client that takes JSON gets its answer as one JSON object, and a stream of events only when the tool sent something before
-//! its answer, which tools do only for a caller that asked for progress. One that takes nothing but streams gets a stream. Older
-//! clients say nothing of what they take, or `*/*`: that is JSON.
+//! A client that takes JSON gets its answer as one JSON object, and a stream of events only when
+//! the tool sent something before its answer, which tools do only for a caller that asked for
+//! progress. One that takes nothing but streams gets a stream. Older clients say nothing of what
+//! they take, or `*/*`: that is JSON.
 //!
 //! A tool that waits is told when its client cancels the call, or closes the connection.
 
@@ -35,7 +37,7 @@ use crate::http::{ClientGone, Problem};
 use crate::peer::Peer;
 
 type Service = StreamableHttpService<Connection, NeverSessionManager>;
-/// What it answers.
+/// The answer of the library.
 type Handled = Response<BoxBody<Bytes, Infallible>>;
 
 const JSON: &str = "application/json";
@@ -43,15 +45,15 @@ const STREAM: &str = "text/event-stream";
 /// The header that names the revision of the protocol.
 const VERSION: &str = "mcp-protocol-version";
 
-/// Most bytes of unfinished requests, of all clients together.
+/// The greatest number of bytes of unfinished requests, of all clients together.
 const MAX_UNFINISHED: usize = 8 * MAX_MESSAGE;
 
-/// What a client takes for an answer.
+/// The form of answer that a client takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// One object, whatever comes.
+    /// Always one object.
     Json,
-    /// One object, or a stream where there is more to say.
+    /// One object, or a stream if there is more to send.
     Either,
     Stream,
 }
@@ -65,11 +67,11 @@ struct Door {
     bodies: UnfinishedBodies,
 }
 
-/// `/mcp`. Its listener must say who calls: `ConnectInfo<Peer>`.
+/// Returns the router of `/mcp`. Its listener must name the caller: `ConnectInfo<Peer>`.
 pub fn router(server: &McpServer) -> Router {
     let service = |form: Form| {
-        // Without sessions nothing is left behind by a client that goes, and nothing is lost by a restart. Whom a request is
-        // for, and how long it may be, is checked before it comes here.
+        // Without sessions, a client that goes leaves nothing behind, and a restart loses nothing.
+        // The host and the length of a request are checked before.
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(form != Form::Stream)
@@ -102,7 +104,8 @@ async fn answer(
     request: Request,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    // Before anything else: a connection goes on after a request that was read to its end, whatever is wrong with it.
+    // The body is read first, because a connection goes on after a request that was read to its
+    // end, even if the request is wrong.
     let body = door.bodies.collect(body, MAX_MESSAGE).await?;
     let form = form_of_answer(&parts.headers)?;
     if !has_type(&parts.headers, JSON) {
@@ -119,12 +122,13 @@ async fn answer(
     }
 }
 
-/// Whether requests with these headers may be batches. Revision 2025-03-26 has no header that says so.
+/// Returns whether requests with these headers may be batches. Revision 2025-03-26 has no header
+/// that says so.
 fn has_batches(headers: &HeaderMap) -> bool {
     headers.get(VERSION).is_none_or(|version| version == batch::REVISION.as_str())
 }
 
-/// The answers to a batch in one array, when all of them are there.
+/// Returns the answers to a batch in one array, when all of them are complete.
 async fn answer_batch(
     door: &Door,
     parts: &Parts,
@@ -183,14 +187,15 @@ async fn answer_message(
     })
 }
 
-/// What the library answered, in our words where it refused.
+/// Returns the library's answer, with our text if it is a refusal.
 async fn in_form(
     response: Handled,
     version: Option<&HeaderValue>,
     body: &Bytes,
 ) -> Result<Response, Problem> {
     match response.status() {
-        // The content type was checked: it is what the library says of a text that it can't read.
+        // The content type was checked, so this is the library's answer to a text that it cannot
+        // read.
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Ok(unreadable(body)),
         status
             if (status.is_client_error() || status.is_server_error())
@@ -205,7 +210,7 @@ async fn in_form(
     }
 }
 
-/// What the client takes, by its Accept.
+/// Returns the form that the client takes, from its Accept header.
 fn form_of_answer(headers: &HeaderMap) -> Result<Form, Problem> {
     let values =
         headers.get_all(header::ACCEPT).iter().map(|value| value.to_str().unwrap_or_default());
@@ -230,7 +235,7 @@ fn form_of_answer(headers: &HeaderMap) -> Result<Form, Problem> {
     }
 }
 
-/// Whether a range of Accept says that it is not taken (`q=0`).
+/// Returns whether a range of Accept is excluded (`q=0`).
 fn is_excluded(range: &str) -> bool {
     range.split(';').skip(1).filter_map(|parameter| parameter.split_once('=')).any(
         |(name, value)| {
@@ -240,7 +245,7 @@ fn is_excluded(range: &str) -> bool {
     )
 }
 
-/// A media type without its parameters.
+/// Returns a media type without its parameters.
 fn essence(text: &str) -> &str {
     text.split(';').next().unwrap_or_default().trim()
 }
@@ -261,7 +266,8 @@ fn not_json(headers: &HeaderMap) -> Problem {
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail)
 }
 
-/// The token of `Authorization: Bearer`. It is taken out, so that nothing behind can print it.
+/// Takes the token of `Authorization: Bearer` out of the headers, so that later code cannot print
+/// it.
 fn take_bearer(headers: &mut HeaderMap) -> Result<Option<Secret>, Problem> {
     let Some(value) = headers.remove(header::AUTHORIZATION) else {
         return Ok(None);
@@ -279,7 +285,7 @@ fn take_bearer(headers: &mut HeaderMap) -> Result<Option<Secret>, Problem> {
     }
 }
 
-/// The answer to a body that is no message.
+/// Returns the answer to a body that is not a message.
 fn unreadable(body: &Bytes) -> Response {
     match malformed::parse(body, "body") {
         Err(Some(complaint)) => (StatusCode::BAD_REQUEST, axum::Json(complaint)).into_response(),
@@ -287,7 +293,7 @@ fn unreadable(body: &Bytes) -> Response {
     }
 }
 
-/// What the library refuses with a plain text.
+/// Returns the problem for a refusal of the library in plain text.
 fn in_our_words(status: StatusCode, version: Option<&HeaderValue>, text: &[u8]) -> Problem {
     let known: Vec<&str> =
         ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();

@@ -1,9 +1,10 @@
-//! Newline-delimited JSON-RPC over a stream, with clear answers to lines that are none: too long, not UTF-8, not JSON, not a
-//! request. The connection goes on after them, until there are too many. A peer that sends faster than it is answered, or
-//! doesn't read its answers, waits. One that says no more still gets its answers; for one that is gone, nothing goes on waiting.
+//! Newline-delimited JSON-RPC over a stream, with clear answers to lines that are none: too long,
+//! not UTF-8, not JSON, not a request. The connection goes on after them, until there are too many.
+//! A peer that sends faster than it is answered, or doesn't read its answers, waits. One that says
+//! no more still gets its answers; for one that is gone, nothing goes on waiting.
 //!
-//! A line that has begun must end within [`MAX_LINE_TIME`]. What all lines and requests of a client hold is limited as well
-//! (`admission`).
+//! A line that has begun must end within [`MAX_LINE_TIME`]. What all lines and requests of a client
+//! hold is limited as well (`admission`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,26 +30,30 @@ use super::{MAX_MESSAGE, malformed};
 use crate::nudge::sleep_until;
 use crate::sys::sockets::ONLY_HANG_UP;
 
-/// So many unreadable lines in a row end the connection: its peer doesn't speak this protocol.
+/// The number of unreadable lines in a row that ends the connection, because its peer does not
+/// speak this protocol.
 const MAX_BAD_LINES: u32 = 16;
 
-/// So many requests of a connection are answered at the same time, and so many answers wait to be read; what comes after them
-/// stays in the socket. The library itself takes whatever comes.
+/// So many requests of a connection are answered at the same time, and so many answers wait to be
+/// read; what comes after them stays in the socket. The library itself takes whatever comes.
 const MAX_IN_FLIGHT: usize = 64;
 
-/// A line ends so long after its first byte, at the latest, or its connection closes.
+/// The longest time from the first byte of a line to its end. After that, the connection closes.
 const MAX_LINE_TIME: Duration = Duration::from_secs(10);
 
-/// Between two looks at whether a client that says no more is still there. Nothing wakes whoever waits for that.
+/// Between two looks at whether a client that says no more is still there. Nothing wakes whoever
+/// waits for that.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What the end of the input is to a runtime: on macOS also input that nobody has read yet, and then one looks all the time.
+/// What the end of the input is to a runtime: on macOS also input that nobody has read yet, and
+/// then one looks all the time.
 #[cfg(target_os = "linux")]
 const END: Interest = Interest::PRIORITY;
 #[cfg(target_os = "macos")]
 const END: Interest = Interest::READABLE;
 
-/// So many bytes are read at once. Most lines are shorter, and every connection that waits has a buffer of this size.
+/// The number of bytes that are read at once. Most lines are shorter, and every waiting connection
+/// has a buffer of this size.
 const READ_AT_ONCE: usize = 1024;
 
 /// The server's side of one connection.
@@ -57,11 +62,12 @@ pub(super) struct LineTransport {
     line: Vec<u8>,
     /// The capacity of `line`, as counted for the client.
     held: HeldBytes,
-    /// When the first byte of the line came.
+    /// The time when the first byte of the line came.
     begun_at: Option<Instant>,
-    /// The rest of a line that is not taken is being skipped. Kept here, because `receive` may be cancelled at each await.
+    /// The rest of a line that is not taken is being skipped. Kept here, because `receive` may be
+    /// cancelled at each await.
     is_skipping: bool,
-    /// The line took too long: nothing more is read.
+    /// The line took too long, and nothing more is read.
     is_over: bool,
     n_bad_lines: u32,
     /// The answer to an unreadable line, while it is being written.
@@ -79,17 +85,17 @@ pub(super) struct LineTransport {
     gone: CancellationToken,
 }
 
-/// What became of the next bytes.
+/// The result of reading the next bytes.
 enum Next {
     Line,
-    /// The line is not taken, and the client is told so.
+    /// The line is dropped, and the client gets a complaint.
     Dropped(i32, String),
 }
 
 /// A message, with the count of the bytes of its line.
 type Received = (RxJsonRpcMessage<RoleServer>, Arc<HeldBytes>);
 
-/// What a request takes until its handler is done.
+/// The places that a request takes until its handler is done.
 struct InFlight {
     _slot: OwnedSemaphorePermit,
     _busy: Busy,
@@ -97,7 +103,7 @@ struct InFlight {
 }
 
 impl LineTransport {
-    /// `gone` is cancelled when nobody is left to be answered.
+    /// Creates the transport. `gone` is cancelled when the client is gone.
     pub(super) fn new(
         stream: UnixStream,
         connection: Arc<Registered>,
@@ -134,7 +140,8 @@ impl LineTransport {
         drop(self.requests.acquire_many(u32::try_from(MAX_IN_FLIGHT).expect("it is small")).await);
     }
 
-    /// Reads up to the end of a line; `None` at the end of the stream. Cancel-safe: what was read is in `self.line`.
+    /// Reads up to the end of a line; `None` at the end of the stream. Cancel-safe: what was read
+    /// is in `self.line`.
     async fn read_line(&mut self) -> Option<Next> {
         loop {
             let available = tokio::select! {
@@ -182,8 +189,8 @@ impl LineTransport {
         self.held = self.connection.holds_nothing();
     }
 
-    /// The message in `self.line`, or the complaint about it; neither for a line that needs no answer. The messages of a batch are
-    /// queued.
+    /// Returns the message in `self.line`, or the complaint about it; neither for a line that needs
+    /// no answer. The messages of a batch are queued.
     fn parse(&mut self) -> Option<Received> {
         let line = std::mem::take(&mut self.line);
         let held = std::mem::replace(&mut self.held, self.connection.holds_nothing());
@@ -239,7 +246,8 @@ impl LineTransport {
         self.queued.extend(messages.into_iter().map(|message| (message, Arc::clone(&held))));
     }
 
-    /// The next message; `None` at the end of the input, and once the connection is not worth going on with. Cancel-safe.
+    /// The next message; `None` at the end of the input, and once the connection is not worth going
+    /// on with. Cancel-safe.
     async fn next_message(
         &mut self,
         slot: OwnedSemaphorePermit,
@@ -264,7 +272,8 @@ impl LineTransport {
             let busy = self.connection.begin();
             match &mut message {
                 JsonRpcMessage::Request(request) => {
-                    // It travels with the request and is dropped with it, also when that is cancelled.
+                    // It travels with the request and is dropped with it, also when that is
+                    // cancelled.
                     let in_flight = InFlight { _slot: slot, _busy: busy, _held: held };
                     request.request.extensions_mut().insert(Arc::new(in_flight));
                 }
@@ -291,7 +300,8 @@ impl LineTransport {
     fn write_apart(&mut self, mut answer: Vec<u8>, held: Vec<HeldBytes>) {
         answer.push(b'\n');
         let (writer, busy) = (Arc::clone(&self.writer), self.connection.begin());
-        // A task of its own, because `receive` may be cancelled in the middle of the line. `deliver_complaint` waits for it.
+        // A task of its own, because `receive` may be cancelled in the middle of the line.
+        // `deliver_complaint` waits for it.
         self.complaint = Some(tokio::spawn(async move {
             let _until_written = (busy, held);
             match writer.lock().await.as_mut() {
@@ -301,7 +311,8 @@ impl LineTransport {
         }));
     }
 
-    /// Waits until a complaint is written; `false` once the connection is not worth going on with. Cancel-safe.
+    /// Waits until a complaint is written; `false` once the connection is not worth going on with.
+    /// Cancel-safe.
     async fn deliver_complaint(&mut self) -> bool {
         if let Some(writing) = &mut self.complaint {
             let is_written = writing.await.unwrap_or(false);
@@ -385,7 +396,7 @@ fn make_room(line: &mut Vec<u8>, held: &mut HeldBytes, more: usize) -> Result<()
     Ok(())
 }
 
-/// Returns when nobody is at the other end any more; who only says no more still is. Cancel-safe.
+/// Returns when the client is gone. A client that only stopped sending is not gone. Cancel-safe.
 async fn hung_up(stream: &UnixStream) {
     // The end of the input wakes it, also behind what nobody has read yet.
     let _ = stream.ready(END).await;

@@ -1,4 +1,5 @@
-//! What is wrong with a text that is no message of the protocol, in JSON-RPC's terms; the same words on every transport.
+//! The JSON-RPC errors of texts that are not messages of the protocol. All transports use the same
+//! texts.
 
 use rmcp::RoleServer;
 use rmcp::service::RxJsonRpcMessage;
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 const PARSE_ERROR: i32 = -32700;
 pub(super) const INVALID_REQUEST: i32 = -32600;
-/// The server has no room for this now.
+/// The server has no room for this request now.
 pub(super) const BUSY: i32 = -32000;
 
 /// The message in `text`, which is a `what`: a line, a body.
@@ -20,7 +21,7 @@ pub(super) fn parse(
     serde_json::from_slice(text).map_err(|error| complaint_about(text, &error, what))
 }
 
-/// An answer without a result.
+/// Returns an answer without a result.
 pub(super) fn complaint(code: i32, problem: &str, id: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": problem } })
 }

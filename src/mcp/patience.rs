@@ -1,5 +1,6 @@
-//! A call that takes its time, as its client sees it: it is told now and then that the call goes on, if it asked for that, and
-//! nothing goes on for it when it is gone. Called by `server` around every tool; a tool knows nothing of it.
+//! A call that takes its time, as its client sees it: it is told now and then that the call goes
+//! on, if it asked for that, and nothing goes on for it when it is gone. Called by `server` around
+//! every tool; a tool knows nothing of it.
 
 use std::time::Duration;
 
@@ -11,18 +12,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::envelope::Sender;
 
-/// Most calls have ended by then.
+/// The time within which most calls end.
 const FIRST_PROGRESS: Duration = Duration::from_secs(2);
-/// Clients that are told of progress wait for more; most give up a call of which they have heard nothing for a minute.
+/// Clients that are told of progress wait for more; most give up a call of which they have heard
+/// nothing for a minute.
 const PROGRESS: Duration = Duration::from_secs(15);
 /// For a client that doesn't read: it is told next time.
 const SENDING: Duration = Duration::from_secs(1);
 
-/// Who waits for the answer to one call.
+/// The client that waits for the answer to one call.
 pub(super) struct Patience {
-    /// Cancelled when the client cancels the call or is gone, as the library says it.
+    /// Cancelled by the library when the client cancels the call or is gone.
     cancelled: CancellationToken,
-    /// The same, as the transport says it.
+    /// Cancelled by the transport in the same cases.
     gone: CancellationToken,
     progress: Option<(ProgressToken, Peer<RoleServer>)>,
 }
@@ -37,7 +39,8 @@ impl Patience {
         }
     }
 
-    /// Carries out a call, and tells of it. One that `waits` is dropped when nobody waits for its answer any more: `None`.
+    /// Carries out a call, and tells of it. One that `waits` is dropped when nobody waits for its
+    /// answer any more: `None`.
     pub(super) async fn spend<T>(&self, waits: bool, call: impl Future<Output = T>) -> Option<T> {
         let told = self.tell(call);
         if !waits {
@@ -67,7 +70,8 @@ impl Patience {
                 token.clone(),
                 began.elapsed().as_secs_f64().round(),
             );
-            // Before the call goes on: nothing may come after its answer.
+            // The notice is sent before the call goes on, because nothing may come after its
+            // answer.
             let sent = Box::pin(peer.notify_progress(progress));
             let _ = tokio::time::timeout(SENDING, sent).await;
             next = Instant::now() + PROGRESS;

@@ -1,4 +1,5 @@
-//! How often one agent may call: a token bucket for each. An agent in a loop is told to wait; the others don't notice it.
+//! How often one agent may call: a token bucket for each. An agent in a loop is told to wait; the
+//! others don't notice it.
 //!
 //! A call counts when it begins: one that waits counts once. Refusing costs no look into the store.
 
@@ -11,23 +12,25 @@ use crate::domain::rate::{Bucket, Rate};
 use crate::domain::secret::TokenHash;
 use crate::service::recent::Recent;
 
-/// A hundred at once after a pause: more than any agent has to say in one turn. Then 20 a second: a model takes seconds between two
-/// calls; a script that polls as fast as it can gets this much. At well below a tenth of a millisecond a call, a thousand agents in
-/// a loop leave the daemon most of its time.
+/// A hundred at once after a pause: more than any agent has to say in one turn. Then 20 a second: a
+/// model takes seconds between two calls; a script that polls as fast as it can gets this much. At
+/// well below a tenth of a millisecond a call, a thousand agents in a loop leave the daemon most of
+/// its time.
 const LIMIT: Rate = Rate { burst: 100, interval: Duration::from_millis(50) };
-/// More agents than a machine runs. Whoever is forgotten begins with a full bucket, which is what a pause gives, too.
+/// More agents than a machine runs. Whoever is forgotten begins with a full bucket, which is what a
+/// pause gives, too.
 const MAX_KNOWN: usize = 8192;
 
-/// Whose calls count together.
+/// The caller whose calls count together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum CallsOf {
-    /// All processes below the keeper of a launch, whatever they show.
+    /// All processes below the keeper of a launch, with any token.
     Launch(LaunchId),
     /// All processes below this shim, if nobody reported whose shim it is.
     Shim(ProcessId),
     /// All agents of this user that are below no shim.
     User(u32),
-    /// Whoever shows this token.
+    /// All callers that show this token.
     Token(TokenHash),
 }
 
@@ -45,7 +48,7 @@ impl Default for RateLimit {
 }
 
 impl RateLimit {
-    /// Counts a call; `false` if it is one too many, which then doesn't count.
+    /// Counts a call. Returns `false` for a call above the limit, which does not count.
     pub(super) fn take(&self, who: &CallsOf, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.began);
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner).touch(who).take(LIMIT, now)

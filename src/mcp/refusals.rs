@@ -1,5 +1,6 @@
-//! The log of refused calls. A client in a loop is refused thousands of times in a second: of the refusals for one reason and one
-//! caller, the first of a minute is logged at once and the others by their number.
+//! The log of refused calls. A client in a loop is refused thousands of times in a second: of the
+//! refusals for one reason and one caller, the first of a minute is logged at once and the others
+//! by their number.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -13,22 +14,22 @@ use crate::domain::rate::LogInterval;
 use crate::service::recent::Recent;
 use crate::service::throttle::Guesser;
 
-/// How often the counts are looked at.
+/// The time between two checks of the counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// More callers than are refused in a minute.
+/// The number of known callers: more than are refused in a minute.
 const MAX_KNOWN: usize = 4096;
 
-/// Whose refusals are logged together.
+/// The caller whose refusals are logged together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum RefusalsOf {
     Calls(CallsOf),
-    /// Each guess shows another token.
+    /// A guesser, because each guess shows another token.
     Guesser(Guesser),
-    /// Each session has another token.
+    /// A pair, because each session has another token.
     Pair(String),
 }
 
-/// One for all connections.
+/// The log of all connections.
 #[derive(Debug)]
 pub(super) struct RefusalLog {
     began: Instant,
@@ -62,7 +63,7 @@ impl RefusalLog {
         }
     }
 
-    /// Logs how many refusals were counted in the minutes that are over. Each call asks for that.
+    /// Logs the number of refusals in the minutes that are over. Each call runs this.
     pub(super) fn log_counted(&self) {
         let now = self.began.elapsed();
         let counted: Vec<_> = {

@@ -1,4 +1,5 @@
-//! The one way in which every tool is called, whatever the transport: a span, the caller, the call, the form of the answer.
+//! The common path of all tool calls on every transport: a span, the caller, the call, the form of
+//! the answer.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -32,10 +33,10 @@ use crate::domain::printable::excerpt;
 use crate::peer::{LocalPeer, Peer};
 use crate::service::{Service, ServiceError};
 
-/// Characters of a name that an error quotes.
+/// The number of characters of a name that an error quotes.
 const LONGEST_NAME: usize = 80;
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Clone)]
 pub struct McpServer {
     service: Arc<Service>,
@@ -48,13 +49,14 @@ pub struct McpServer {
 }
 
 impl McpServer {
-    /// The peer, with the launch that it is an agent of if that launch's shim was reported.
+    /// Returns the peer with its launch, if the shim of that launch was reported.
     pub(super) fn with_launch<'a>(&self, peer: &'a LocalPeer) -> Cow<'a, LocalPeer> {
         let found = peer.with_launch(|processes| self.service.launches.find_launch_of(processes));
         found.map_or(Cow::Borrowed(peer), Cow::Owned)
     }
 
-    /// `coordinator_token` is what a coordinator shows where it is not known by its process.
+    /// Creates the server. A coordinator that is not known by its process shows
+    /// `coordinator_token`.
     pub fn new(service: Arc<Service>, coordinator_token: Secret) -> Self {
         Self {
             service,
@@ -66,7 +68,7 @@ impl McpServer {
         }
     }
 
-    /// From the next call on a coordinator shows this one, and no other.
+    /// Replaces the token of coordinators from the next call on.
     pub fn set_coordinator_token(&self, token: Secret) {
         self.coordinator_token.send_replace(Arc::new(token));
     }
@@ -77,7 +79,7 @@ impl McpServer {
         self.calls.wait().await;
     }
 
-    /// For all calls of one process.
+    /// Returns the service for all calls of one process.
     pub(super) fn for_peer(&self, peer: LocalPeer) -> Connection {
         Connection {
             server: self.clone(),
@@ -91,7 +93,8 @@ impl McpServer {
         }
     }
 
-    /// For calls that bring their [`Sender`] with them, as an extension of the HTTP request.
+    /// Returns the service for calls that bring their [`Sender`] with them, as an extension of the
+    /// HTTP request.
     pub(super) fn for_requests(&self) -> Connection {
         Connection { server: self.clone(), sender: None }
     }
@@ -139,12 +142,13 @@ impl Connection {
             purpose = Empty,
             session_id = Empty
         );
-        // On the heap: each layer around a future has a place for it of its own, and a thousand calls may wait.
+        // The future is on the heap: each layer around a future needs its own place for it, and a
+        // thousand calls may wait.
         let answered = async {
             let answered = patience.spend(tool.waits, Box::pin(self.answer(tool, &incoming))).await;
             answered.unwrap_or_else(|| {
                 tracing::debug!(reason = "client_gone", "tool call dropped");
-                // Nobody reads it.
+                // The client does not read this.
                 Err(ErrorData::internal_error(
                     format!("{}: the call was cancelled", tool.name),
                     None,
@@ -168,7 +172,7 @@ impl Connection {
                 return Ok(refused(name, &refusal.into(), None).into());
             }
         };
-        // A call changes nothing but the store, and that by whole commits: a panic leaves nothing half-done behind.
+        // A call changes only the store, in whole commits, so a panic leaves no incomplete change.
         let Ok(Called { result, is_notified }) =
             AssertUnwindSafe((tool.call)(incoming)).catch_unwind().await
         else {
@@ -188,7 +192,7 @@ impl Connection {
                 Ok(refused(name, &error, notification).into())
             }
             Err(CallError::Arguments(problem)) => {
-                // Without the words, which may hold what was sent: a passkey, perhaps.
+                // The text is left out, because it may contain a passkey that was sent.
                 tracing::debug!("tool call with wrong arguments");
                 Ok(refused_arguments(tool, &problem, notification).into())
             }
@@ -229,7 +233,8 @@ impl ServerHandler for Connection {
         Ok(ListToolsResult::with_all_items(self.server.tools.definitions().to_vec()))
     }
 
-    /// What the library takes for no request that it knows: an unknown method, or a known one with other params.
+    /// What the library takes for no request that it knows: an unknown method, or a known one with
+    /// other params.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

@@ -19,23 +19,27 @@ use crate::http::share_of_descriptors;
 use crate::peer::{LocalPeer, PeerKind};
 use crate::sys::peers;
 
-/// Most connections at the same time, where descriptors allow it. A thousand agents may wait for messages, and others work
-/// meanwhile.
+/// The greatest number of connections at the same time, if there are enough descriptors. A thousand
+/// agents may wait for messages while others work.
 const MAX_CONNECTIONS: usize = 4096;
-/// Most accepted connections whose peer is not known yet, or that are about to close. More wait in the backlog of the socket.
+/// The greatest number of accepted connections whose peer is not known yet, or that are about to
+/// close. More wait in the backlog of the socket.
 const MAX_IN_PASSING: usize = 32;
-/// After a failed accept: out of descriptors, most likely, and others must close first.
+/// The pause after a failed accept. Most likely there are no descriptors, and other connections
+/// must close first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves MCP on `listener` until `cancel`; then takes no new connection, lets calls that are being answered finish, and
-/// closes. Connections are independent: what one sends doesn't concern another.
+/// Serves MCP on `listener` until `cancel`; then takes no new connection, lets calls that are being
+/// answered finish, and closes. Connections are independent: what one sends doesn't concern
+/// another.
 pub async fn serve(listener: UnixListener, server: McpServer, cancel: CancellationToken) {
     let n_descriptors = share_of_descriptors(4, MAX_CONNECTIONS);
     let n_in_passing = (n_descriptors / 8).min(MAX_IN_PASSING);
     let limits = ConnectionLimits::of(n_descriptors - n_in_passing);
     let (register, turns) =
         (ConnectionRegister::new(limits), Turns::new(limits.unknown_per_process));
-    // No client keeps one for long without a place in the register, so that the next connection is always accepted soon.
+    // No client keeps one for long without a place in the register, so that the next connection is
+    // always accepted soon.
     let descriptors = Arc::new(Semaphore::new(n_descriptors));
     let connections = TaskTracker::new();
     let close = CancellationToken::new();
@@ -113,8 +117,8 @@ fn refuse(stream: &UnixStream, refused: Refused) {
     let _ = stream.try_write(format!("{answer}\n").as_bytes());
 }
 
-/// Serves the client at the other end of a stream until it leaves, its connection is displaced, or `close`, which is for this
-/// connection alone.
+/// Serves the client at the other end of a stream until it leaves, its connection is displaced, or
+/// `close`, which is for this connection alone.
 pub async fn converse(
     stream: UnixStream,
     peer: LocalPeer,
@@ -124,7 +128,8 @@ pub async fn converse(
 ) {
     let standing = Arc::clone(connection.standing());
     let transport = LineTransport::new(stream, connection, close.clone());
-    // Without waiting for a handshake: clients of the seeds' system send a bare `tools/call` as their first line.
+    // Without waiting for a handshake: clients of the seeds' system send a bare `tools/call` as
+    // their first line.
     let running = rmcp::service::serve_directly_with_ct(
         server.for_peer(peer),
         transport,

@@ -1,20 +1,21 @@
-//! Lets the connections of one process be identified one after the other. Finding out who connected takes far longer than to connect:
-//! without turns, a process that connects again and again would keep the server from accepting other connections in time.
+//! Lets the connections of one process be identified one after the other. Finding out who connected
+//! takes far longer than to connect: without turns, a process that connects again and again would
+//! keep the server from accepting other connections in time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The processes whose connections are being identified. Clones are the same ones.
+/// The processes whose connections are being identified. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
-    /// Most connections of one process that wait.
+    /// The greatest number of waiting connections of one process.
     most: usize,
     processes: Arc<Mutex<HashMap<i32, Arc<Semaphore>>>>,
 }
 
-/// The turn of a connection, until it is dropped.
+/// The turn of a connection. Dropping it ends the turn.
 #[derive(Debug)]
 pub(super) struct Turn {
     turns: Turns,
@@ -23,12 +24,13 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    /// For at most `most` connections of one process at a time.
+    /// Creates turns for at most `most` connections of one process at a time.
     pub(super) fn new(most: usize) -> Self {
         Self { most, processes: Arc::default() }
     }
 
-    /// Waits until no other connection of the process is being identified; `None` if too many of its connections wait already.
+    /// Waits until no other connection of the process is being identified; `None` if too many of
+    /// its connections wait already.
     pub(super) async fn take(&self, pid: i32) -> Option<Turn> {
         let turn = {
             let mut processes = self.lock();
