@@ -1,17 +1,17 @@
-//! The folders of items: what a person finds of the work on an item, whatever became of it (seed
+//! The folders of items: the records of the work on an item for people, also after its end (seed
 //! 002 §4).
 //!
 //! ```text
 //! <state_dir>/contexts/{running,paused,completed}/<uuid>/
-//!     metadata.json      which item, whose work, which launches
+//!     metadata.json      the item, its agent, its launches
 //!     task_state.json    since it was paused for the first time
-//!     summary.md         what the agent said of its work, if it did
-//!     logs/<launch id>/  what it printed, a folder for each launch
+//!     summary.md         the agent's summary of its work, if any
+//!     logs/<launch id>/  the output, a folder for each launch
 //! ```
 //!
-//! Everything in them can be made again from the store and the folders of instances; nothing here
-//! is read to decide anything. Each step may be the last before a crash: doing all of them again is
-//! what mends it. Knows no forge. Called by the performer, on a thread that may wait.
+//! All of it can be made again from the store and the folders of instances, and no decision reads
+//! it. A crash may follow each step; repeating all steps repairs the folder. This module knows no
+//! forge. The performer calls it, on a thread that may wait.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
