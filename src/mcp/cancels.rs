@@ -38,7 +38,7 @@ struct Params {
 }
 
 impl Gist {
-    /// Reads the subject of a body. The rest of the code reports a body that is not a message.
+    /// Reads the subject of a body. A body that is not a message has an empty subject.
     pub(super) fn of(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
@@ -62,9 +62,9 @@ pub(super) struct Underway {
 }
 
 impl Cancels {
-    /// Notes a message. It is cancelled in any case when its client is `gone`. Only that cancels a
-    /// request without a client's id, or one with the number of another open request, because the
-    /// two cannot be distinguished.
+    /// Notes a message. It is cancelled in any case when its client is `gone`. A request without a
+    /// client's id is cancelled only by that. The same holds for a request with the number of
+    /// another open request, because the two cannot be distinguished.
     pub(super) fn notice(
         &self,
         headers: &HeaderMap,

@@ -171,7 +171,7 @@ async fn answer_message(
     let underway = door.cancels.notice(&parts.headers, &gist, &sender.gone);
     parts.extensions.insert(Sender { gone: underway.cancelled().clone(), ..sender });
     let service = if form == Form::Stream { &door.stream } else { &door.json };
-    // To the end: of a call that waits, the end comes when nobody waits for its answer.
+    // The answer is read to its end. A waiting call ends when its client does not wait any more.
     let handled = service.handle(Request::from_parts(parts, Body::from(body.clone()))).await;
     if underway.cancelled().is_cancelled() {
         return Ok(StatusCode::ACCEPTED.into_response());

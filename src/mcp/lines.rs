@@ -41,8 +41,8 @@ const MAX_IN_FLIGHT: usize = 64;
 /// The longest time from the first byte of a line to its end. After that, the connection closes.
 const MAX_LINE_TIME: Duration = Duration::from_secs(10);
 
-/// Between two looks at whether a client that says no more is still there. Nothing wakes whoever
-/// waits for that.
+/// The time between two checks of the presence of a client that stopped sending. No event announces
+/// that it is gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What the end of the input is to a runtime: on macOS also input that nobody has read yet, and
@@ -398,7 +398,7 @@ fn make_room(line: &mut Vec<u8>, held: &mut HeldBytes, more: usize) -> Result<()
 
 /// Returns when the client is gone. A client that only stopped sending is not gone. Cancel-safe.
 async fn hung_up(stream: &UnixStream) {
-    // The end of the input wakes it, also behind what nobody has read yet.
+    // The end of the input wakes it, also behind unread input.
     let _ = stream.ready(END).await;
     while !is_hung_up(stream) {
         tokio::time::sleep(LOOK_AGAIN).await;

@@ -39,8 +39,8 @@ impl Patience {
         }
     }
 
-    /// Carries out a call, and tells of it. One that `waits` is dropped when nobody waits for its
-    /// answer any more: `None`.
+    /// Carries out a call, and reports its progress. A call that `waits` is dropped, and `None`
+    /// returned, when its client does not wait for the answer any more.
     pub(super) async fn spend<T>(&self, waits: bool, call: impl Future<Output = T>) -> Option<T> {
         let told = self.tell(call);
         if !waits {

@@ -17,8 +17,8 @@ use crate::service::recent::Recent;
 /// well below a tenth of a millisecond a call, a thousand agents in a loop leave the daemon most of
 /// its time.
 const LIMIT: Rate = Rate { burst: 100, interval: Duration::from_millis(50) };
-/// More agents than a machine runs. Whoever is forgotten begins with a full bucket, which is what a
-/// pause gives, too.
+/// The number of known callers: more agents than a machine runs. A forgotten caller begins with a
+/// full bucket, as after a pause.
 const MAX_KNOWN: usize = 8192;
 
 /// The caller whose calls count together.
@@ -26,7 +26,7 @@ const MAX_KNOWN: usize = 8192;
 pub(super) enum CallsOf {
     /// All processes below the keeper of a launch, with any token.
     Launch(LaunchId),
-    /// All processes below this shim, if nobody reported whose shim it is.
+    /// All processes below this shim, if its launch was not reported.
     Shim(ProcessId),
     /// All agents of this user that are below no shim.
     User(u32),

@@ -1,4 +1,5 @@
-//! MCP on the Unix socket: one server per connection, whoever made it ([`converse`]).
+//! MCP on the Unix socket: one server for each connection, on a listener or a given stream
+//! ([`converse`]).
 
 use std::sync::Arc;
 use std::time::Duration;

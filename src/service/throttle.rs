@@ -8,7 +8,7 @@
 //! its delay is over. An attempt waits for checks that go on: a thousand agents may show their
 //! tokens at once after a restart. All hosts together have a limited number of slots, too.
 //!
-//! Some attempts need no slot, so that guesses over the network lock nobody else out: launch
+//! Some attempts need no slot, so that guesses over the network lock no other client out: launch
 //! tickets, which cannot be guessed; operators on the Unix socket, who have all rights anyway; and
 //! tokens, cookies, links and sessions that this server has just issued, or that were right when
 //! they were last shown. Agents on the Unix socket have slots of their own for each launch, so an

@@ -163,7 +163,7 @@ impl<'a, C> Write<'a, C> {
     /// Runs a statement that changes rows, and returns how many it changed.
     ///
     /// # Errors
-    /// A failed statement. The transaction is then rolled back, whatever the closure returns.
+    /// A failed statement. The transaction is then rolled back, even if the closure returns `Ok`.
     pub fn execute(&mut self, sql: &str, args: &[Value<'_>]) -> Result<u64, StoreError> {
         self.read.has_written = true;
         let ran = self.read.db.execute(sql, args);
