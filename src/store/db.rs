@@ -45,6 +45,10 @@ pub enum DbError {
     /// The database failed: disk full, damaged, locked or gone. Changes without a commit are lost.
     #[error("{0}")]
     Database(#[source] BoxError),
+    /// The connection to the database ended, or the database cannot be reached. A new connection
+    /// may work.
+    #[error("{0}")]
+    Lost(#[source] BoxError),
 }
 
 /// Runs statements on one connection of an engine.
@@ -59,6 +63,10 @@ pub trait Db: Send {
         args: &[Value<'_>],
         each: &mut dyn FnMut(&mut Cells<'_>) -> ControlFlow<()>,
     ) -> Result<(), DbError>;
+
+    /// Sends `text` to the other programs that use the database, with the commit. An engine whose
+    /// database has only one program does nothing.
+    fn announce(&mut self, _text: &str) {}
 }
 
 /// The cells of one row of an engine.

@@ -9,19 +9,22 @@
 //!    same group.
 //! 2. A closure that returns an error, panics, or ignores a failed statement leaves nothing behind.
 //!    Its group is rolled back and runs once more with a savepoint before each closure.
+//!    A group whose connection ends runs again on a new one, unless its commit was made.
 //! 3. The effects of a closure happen after the commit and before the answers, in the order of the
 //!    commit, also if no caller waits any more.
 //! 4. A closure may run more than once, so it has neither a clock nor chance, and does no input or
 //!    output.
 
+mod writer;
+
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -30,18 +33,14 @@ use super::StoreError;
 use super::db::{Db, DbError};
 use super::transaction::{Effect, Read, Write};
 
-/// The number of closures in one group. The first of them does not wait long for the others.
-const MAX_GROUP: usize = 128;
+use writer::Writer;
+
 /// The number of closures that wait for the writer, and the same number for the readers. The
 /// closures of callers that have gone away count, too. More callers wait until there is a place,
 /// and leave nothing behind if they go away before.
 const MAX_WAITING: usize = 4096;
 /// The number of threads that read.
 const N_READERS: usize = 2;
-/// A closure that takes longer than this holds up all others, and is logged.
-const SLOW: Duration = Duration::from_millis(20);
-/// The time between two checks of its connection by the writer, with or without work.
-const CARE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One connection to a database.
 pub trait Connection: Db {
@@ -52,11 +51,18 @@ pub trait Connection: Db {
     fn savepoint(&mut self) -> Result<(), DbError>;
     /// Undoes everything since the last savepoint.
     fn undo_to_savepoint(&mut self) -> Result<(), DbError>;
+    /// Commits the transaction.
+    ///
+    /// # Errors
+    /// After [`DbError::Lost`] it is unknown whether the commit was made, until
+    /// [`Connection::reconnect`] tells. After any other error it was not made.
     fn commit(&mut self) -> Result<(), DbError>;
     /// Ends the transaction, if one is open, without its changes.
     fn rollback(&mut self);
     /// Replaces the connection after a failure of the database.
-    fn reconnect(&mut self) -> Result<(), DbError>;
+    ///
+    /// Returns whether the last commit, if its outcome was unknown, was made.
+    fn reconnect(&mut self) -> Result<bool, DbError>;
     /// Gives memory back while there is nothing to do.
     fn rest(&mut self);
     /// Checks the database files and the log. It is called every few seconds, outside of
@@ -458,152 +464,6 @@ fn serve_reads(
         };
         job.run(&mut **connection);
     }
-}
-
-/// Runs groups of closures on one connection.
-struct Writer {
-    connection: Box<dyn Connection>,
-    /// The database failed, and the state of the connection is unknown.
-    is_suspect: bool,
-    n_transactions: Arc<AtomicU64>,
-}
-
-/// The result of one pass over a group.
-enum Pass {
-    /// All changes to be kept are in the open transaction. Their effects are here.
-    Made(Vec<Effect>),
-    /// A closure must be undone, and no savepoint protects the others.
-    Undo,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Guard {
-    Off,
-    /// The pass sets a savepoint before each closure.
-    On,
-}
-
-impl Writer {
-    fn new(connection: Box<dyn Connection>, n_transactions: Arc<AtomicU64>) -> Self {
-        Self { connection, is_suspect: false, n_transactions }
-    }
-
-    fn serve(&mut self, waiting: &mpsc::Receiver<Box<dyn WriteJob>>) {
-        let mut look_at = Instant::now() + CARE_INTERVAL;
-        let (mut has_worked, mut is_resting) = (false, false);
-        loop {
-            match waiting.recv_timeout(look_at.saturating_duration_since(Instant::now())) {
-                Ok(first) => {
-                    let mut group = vec![first];
-                    group.extend(waiting.try_iter().take(MAX_GROUP - 1));
-                    self.make(group);
-                    (has_worked, is_resting) = (true, false);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if Instant::now() < look_at {
-                continue;
-            }
-            self.connection.look_after();
-            if !has_worked && !is_resting {
-                self.connection.rest();
-                is_resting = true;
-            }
-            has_worked = false;
-            look_at = Instant::now() + CARE_INTERVAL;
-        }
-    }
-
-    /// Runs a group, commits it and answers it.
-    fn make(&mut self, mut group: Vec<Box<dyn WriteJob>>) {
-        let mut failures: Vec<Option<DbError>> = Vec::new();
-        match self.try_make(&mut group, &mut failures) {
-            Ok(effects) => {
-                self.n_transactions.fetch_add(1, Ordering::Relaxed);
-                for effect in effects {
-                    // A panic has been printed; it must not end the only thread that writes.
-                    let _ = catch_unwind(AssertUnwindSafe(effect));
-                }
-                for (job, failure) in group.into_iter().zip(failures) {
-                    job.answer(failure.map(|error| unwritable(error.into())));
-                }
-            }
-            Err(error) => {
-                self.connection.rollback();
-                self.is_suspect = true;
-                let error = Arc::new(error);
-                for job in group {
-                    job.answer(Some(unwritable(Box::new(Arc::clone(&error)))));
-                }
-            }
-        }
-    }
-
-    /// Commits the group, and returns for each closure the failed statement that it ignored.
-    fn try_make(
-        &mut self,
-        group: &mut [Box<dyn WriteJob>],
-        failures: &mut Vec<Option<DbError>>,
-    ) -> Result<Vec<Effect>, DbError> {
-        if self.is_suspect {
-            self.connection.reconnect()?;
-            self.is_suspect = false;
-        }
-        let effects = match self.pass(group, failures, Guard::Off)? {
-            Pass::Made(effects) => effects,
-            // Savepoints cost more than the few closures that need them.
-            Pass::Undo => {
-                self.connection.rollback();
-                match self.pass(group, failures, Guard::On)? {
-                    Pass::Made(effects) => effects,
-                    Pass::Undo => unreachable!("a guarded pass undoes by itself"),
-                }
-            }
-        };
-        self.connection.commit()?;
-        Ok(effects)
-    }
-
-    fn pass(
-        &mut self,
-        group: &mut [Box<dyn WriteJob>],
-        failures: &mut Vec<Option<DbError>>,
-        guard: Guard,
-    ) -> Result<Pass, DbError> {
-        failures.clear();
-        let mut all_effects = Vec::new();
-        self.connection.begin()?;
-        for job in group {
-            if guard == Guard::On {
-                self.connection.savepoint()?;
-            }
-            let began_at = Instant::now();
-            let Ran { is_kept, has_written, effects, failure } = job.run(&mut *self.connection);
-            if began_at.elapsed() > SLOW {
-                let took_ms = began_at.elapsed().as_millis();
-                tracing::warn!(place = %job.place(), took_ms, "a transaction held up all others");
-            }
-            if let Some(error @ DbError::Database(_)) = failure {
-                return Err(error);
-            }
-            if is_kept && failure.is_none() {
-                all_effects.extend(effects);
-            } else if has_written {
-                match guard {
-                    Guard::Off => return Ok(Pass::Undo),
-                    Guard::On => self.connection.undo_to_savepoint()?,
-                }
-            }
-            // An error of the closure says more than the statement that led to it.
-            failures.push(failure.filter(|_| is_kept));
-        }
-        Ok(Pass::Made(all_effects))
-    }
-}
-
-fn unwritable(source: super::db::BoxError) -> StoreError {
-    StoreError::Unavailable { action: "write to", source }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -317,12 +317,12 @@ impl Connection for Sqlite {
         }
     }
 
-    fn reconnect(&mut self) -> Result<(), DbError> {
+    fn reconnect(&mut self) -> Result<bool, DbError> {
         self.check_place()?;
         if let Some(options) = &self.options {
             *self = Self::open(options)?;
         }
-        Ok(())
+        Ok(false)
     }
 
     fn rest(&mut self) {

@@ -7,11 +7,12 @@ use std::time::Duration;
 use agent_coordinator::domain::Task;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::rows::{events, tasks};
-use agent_coordinator::store::{Engine, Settings, StoreError, TaskFilter, Write, open};
+use agent_coordinator::store::{DbError, Engine, Settings, StoreError, TaskFilter, Write, open};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tempfile::TempDir;
 
+use super::observed::{Observed, Observer};
 use super::rows::{at, task};
 
 /// Why a closure of these tests is undone.
@@ -260,5 +261,52 @@ async fn after_the_end_nothing_is_read_or_written() {
         let closed = Err(Refused::ByStore(StoreError::Closed.to_string()));
         assert_eq!(engine.write(|tx| add_task(tx, "t")).await, closed);
         assert_eq!(engine.read(|_| Outcome::Ok(())).await, closed);
+    }
+}
+
+/// A connection that ends once: before its first commit, or after it.
+struct Lost {
+    is_committed: bool,
+    n_commits: u32,
+}
+
+impl Observer for Lost {
+    fn before_commit(&mut self) -> Result<(), DbError> {
+        self.n_commits += 1;
+        if self.n_commits == 1 && !self.is_committed {
+            return Err(DbError::Lost("the connection ended".into()));
+        }
+        Ok(())
+    }
+
+    fn after_commit(&mut self) -> Result<(), DbError> {
+        if self.n_commits == 1 {
+            return Err(DbError::Lost("the connection ended".into()));
+        }
+        Ok(())
+    }
+
+    fn was_committed(&mut self) -> Option<bool> {
+        Some(self.is_committed)
+    }
+}
+
+#[tokio::test]
+async fn a_group_whose_connection_ends_is_made_once() {
+    for is_committed in [false, true] {
+        let lost = Lost { is_committed, n_commits: 0 };
+        let engine = open::memory_through(|inner| Box::new(Observed(inner, lost))).unwrap();
+        let n_effects = Arc::new(Mutex::new(0));
+        for name in ["first", "second"] {
+            let n_effects = n_effects.clone();
+            let body = move |tx: &mut Write<'_>| -> Outcome {
+                let n_effects = n_effects.clone();
+                tx.after_commit(move || *n_effects.lock().unwrap() += 1);
+                add_task(tx, name)
+            };
+            engine.write(body).await.unwrap();
+        }
+        assert_eq!(names(&engine).await, ["first", "second"], "{is_committed}");
+        assert_eq!(*n_effects.lock().unwrap(), 2, "{is_committed}");
     }
 }

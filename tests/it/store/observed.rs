@@ -23,6 +23,11 @@ pub trait Observer: Send + 'static {
         Ok(())
     }
 
+    /// Returns the answer to a new connection about the last commit. `None` asks the database.
+    fn was_committed(&mut self) -> Option<bool> {
+        None
+    }
+
     fn delay(&mut self) -> Option<Duration> {
         None
     }
@@ -76,8 +81,9 @@ impl<O: Observer> Connection for Observed<O> {
         self.0.rollback();
     }
 
-    fn reconnect(&mut self) -> Result<(), DbError> {
-        self.0.reconnect()
+    fn reconnect(&mut self) -> Result<bool, DbError> {
+        let was_committed = self.0.reconnect()?;
+        Ok(self.1.was_committed().unwrap_or(was_committed))
     }
 
     fn rest(&mut self) {

@@ -1,0 +1,220 @@
+//! The thread that writes: it commits closures in groups, and repeats a group whose connection ends.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::StoreError;
+use super::super::db::{BoxError, DbError};
+use super::super::transaction::Effect;
+use super::{Connection, Ran, WriteJob};
+
+/// The number of closures in one group. The first of them does not wait long for the others.
+const MAX_GROUP: usize = 128;
+/// A closure that takes longer than this holds up all others, and is logged.
+const SLOW: Duration = Duration::from_millis(20);
+/// The time without a connection after which callers get an error instead of waiting for it.
+const LONGEST_OUTAGE: Duration = Duration::from_secs(20);
+/// The pause between two attempts to connect.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);
+/// The time between two checks of its connection by the writer, with or without work.
+const CARE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Runs groups of closures on one connection.
+pub(super) struct Writer {
+    pub(super) connection: Box<dyn Connection>,
+    /// The database failed, and the state of the connection is unknown.
+    is_suspect: bool,
+    /// The number of the current group.
+    group: u64,
+    /// The last group whose commit has an unknown outcome, and its effects.
+    in_doubt: Option<(u64, Vec<Effect>)>,
+    /// The time of the first failure since the last commit, if the connection was lost.
+    lost_since: Option<Instant>,
+    pub(super) n_transactions: Arc<AtomicU64>,
+}
+
+/// The result of one pass over a group.
+enum Pass {
+    /// All changes to be kept are in the open transaction. Their effects are here.
+    Made(Vec<Effect>),
+    /// A closure must be undone, and no savepoint protects the others.
+    Undo,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Guard {
+    Off,
+    /// The pass sets a savepoint before each closure.
+    On,
+}
+
+impl Writer {
+    pub(super) fn new(connection: Box<dyn Connection>, n_transactions: Arc<AtomicU64>) -> Self {
+        Self {
+            connection,
+            is_suspect: false,
+            group: 0,
+            in_doubt: None,
+            lost_since: None,
+            n_transactions,
+        }
+    }
+
+    pub(super) fn serve(&mut self, waiting: &mpsc::Receiver<Box<dyn WriteJob>>) {
+        let mut look_at = Instant::now() + CARE_INTERVAL;
+        let (mut has_worked, mut is_resting) = (false, false);
+        loop {
+            match waiting.recv_timeout(look_at.saturating_duration_since(Instant::now())) {
+                Ok(first) => {
+                    let mut group = vec![first];
+                    group.extend(waiting.try_iter().take(MAX_GROUP - 1));
+                    self.make(group);
+                    (has_worked, is_resting) = (true, false);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if Instant::now() < look_at {
+                continue;
+            }
+            self.connection.look_after();
+            if !has_worked && !is_resting {
+                self.connection.rest();
+                is_resting = true;
+            }
+            has_worked = false;
+            look_at = Instant::now() + CARE_INTERVAL;
+        }
+    }
+
+    /// Runs a group, commits it and answers it. While the database cannot be reached, it tries
+    /// again for [`LONGEST_OUTAGE`].
+    pub(super) fn make(&mut self, mut group: Vec<Box<dyn WriteJob>>) {
+        let mut failures: Vec<Option<DbError>> = Vec::new();
+        self.group += 1;
+        let mut committed = self.try_make(&mut group, &mut failures);
+        while let Err(DbError::Lost(_)) = &committed {
+            let lost_since = *self.lost_since.get_or_insert_with(Instant::now);
+            if lost_since.elapsed() > LONGEST_OUTAGE {
+                break;
+            }
+            self.abandon();
+            thread::sleep(RECONNECT_INTERVAL);
+            committed = self.try_make(&mut group, &mut failures);
+        }
+        match committed {
+            Ok(effects) => {
+                self.lost_since = None;
+                self.publish(effects);
+                for (job, failure) in group.into_iter().zip(failures) {
+                    job.answer(failure.map(|error| unwritable(error.into())));
+                }
+            }
+            Err(error) => {
+                self.abandon();
+                let error = Arc::new(error);
+                for job in group {
+                    job.answer(Some(unwritable(Box::new(Arc::clone(&error)))));
+                }
+            }
+        }
+    }
+
+    /// Gives up the transaction. The next one begins on a new connection.
+    fn abandon(&mut self) {
+        self.connection.rollback();
+        self.is_suspect = true;
+    }
+
+    fn publish(&self, effects: Vec<Effect>) {
+        self.n_transactions.fetch_add(1, Ordering::Relaxed);
+        for effect in effects {
+            // A panic has been printed; it must not end the only thread that writes.
+            let _ = catch_unwind(AssertUnwindSafe(effect));
+        }
+    }
+
+    /// Commits the group and returns its effects. `failures` gets the failed statement that a
+    /// closure ignored, for each closure.
+    fn try_make(
+        &mut self,
+        group: &mut [Box<dyn WriteJob>],
+        failures: &mut Vec<Option<DbError>>,
+    ) -> Result<Vec<Effect>, DbError> {
+        if self.is_suspect {
+            let is_committed = self.connection.reconnect()?;
+            self.is_suspect = false;
+            if let (true, Some((group, effects))) = (is_committed, self.in_doubt.take()) {
+                if group == self.group {
+                    return Ok(effects);
+                }
+                // Its callers got an error. Others hear of its changes late.
+                self.publish(effects);
+            }
+        }
+        let effects = match self.pass(group, failures, Guard::Off)? {
+            Pass::Made(effects) => effects,
+            // Savepoints cost more than the few closures that need them.
+            Pass::Undo => {
+                self.connection.rollback();
+                match self.pass(group, failures, Guard::On)? {
+                    Pass::Made(effects) => effects,
+                    Pass::Undo => unreachable!("a guarded pass undoes by itself"),
+                }
+            }
+        };
+        match self.connection.commit() {
+            Ok(()) => Ok(effects),
+            Err(error) => {
+                let is_unknown = matches!(error, DbError::Lost(_));
+                self.in_doubt = is_unknown.then_some((self.group, effects));
+                Err(error)
+            }
+        }
+    }
+
+    fn pass(
+        &mut self,
+        group: &mut [Box<dyn WriteJob>],
+        failures: &mut Vec<Option<DbError>>,
+        guard: Guard,
+    ) -> Result<Pass, DbError> {
+        failures.clear();
+        let mut all_effects = Vec::new();
+        self.connection.begin()?;
+        for job in group {
+            if guard == Guard::On {
+                self.connection.savepoint()?;
+            }
+            let began_at = Instant::now();
+            let Ran { is_kept, has_written, effects, failure } = job.run(&mut *self.connection);
+            if began_at.elapsed() > SLOW {
+                let took_ms = began_at.elapsed().as_millis();
+                tracing::warn!(place = %job.place(), took_ms, "a transaction held up all others");
+            }
+            if let Some(error @ (DbError::Database(_) | DbError::Lost(_))) = failure {
+                return Err(error);
+            }
+            if is_kept && failure.is_none() {
+                all_effects.extend(effects);
+            } else if has_written || failure.is_some() {
+                // After a failed statement, PostgreSQL refuses all others until it is undone.
+                match guard {
+                    Guard::Off => return Ok(Pass::Undo),
+                    Guard::On => self.connection.undo_to_savepoint()?,
+                }
+            }
+            // An error of the closure says more than the statement that led to it.
+            failures.push(failure.filter(|_| is_kept));
+        }
+        Ok(Pass::Made(all_effects))
+    }
+}
+
+fn unwritable(source: BoxError) -> StoreError {
+    StoreError::Unavailable { action: "write to", source }
+}
