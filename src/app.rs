@@ -17,6 +17,7 @@ mod server;
 mod signals;
 mod socket;
 mod state_dir;
+mod store;
 mod supervisor;
 mod watched_files;
 

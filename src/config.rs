@@ -36,6 +36,7 @@ mod shutdown;
 mod source;
 mod start;
 mod stop;
+mod store;
 mod templates;
 mod tree;
 mod units;
@@ -69,7 +70,6 @@ pub use log::{LogConfig, LogFormat};
 pub use notice::Notice;
 pub use output::Output;
 pub use parking::Parking;
-pub use paths::StoreUrl;
 pub use providers::{
     CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig, Telemetry,
 };
@@ -80,6 +80,7 @@ pub use session::Session;
 pub use shutdown::{AtShutdown, Shutdown};
 pub use start::Start;
 pub use stop::Stop;
+pub use store::{Password, PostgresStore, StoreUrl};
 pub use templates::{Template, fill};
 
 /// The name of the configuration file wherever it is looked for.

@@ -13,7 +13,7 @@
 //! store  process  provider  chat_log    adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
 //! config  telemetry  nudge  peer  http  mcp_client  folder_watch  instance_dir  cgroup  crash_point    leaves
-//! sys                                   the operating system, in two versions
+//! sys  postgres_url                     the operating system, in two versions; the URL of a database
 //! domain                                pure decisions
 //! ```
 
@@ -33,6 +33,7 @@ pub mod mcp;
 pub mod mcp_client;
 pub mod nudge;
 pub mod peer;
+pub mod postgres_url;
 pub mod process;
 pub mod provider;
 pub mod rest;

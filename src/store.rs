@@ -8,6 +8,7 @@ mod db;
 mod engine;
 pub mod open;
 mod place;
+pub mod postgres;
 mod schema;
 mod sqlite;
 mod transaction;

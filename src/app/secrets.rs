@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::identity;
+use super::{identity, store};
 use crate::config::manifest::Manifest;
-use crate::config::{Config, ForgeToken, Secrets};
+use crate::config::{Config, ForgeToken, Password, Secrets, StoreUrl};
 use crate::forge;
 
 /// Returns the secrets of `config` and of the manifest that it names. Blocks while it reads a few
@@ -14,6 +14,12 @@ pub fn secrets(config: &Config, manifest: Option<&Manifest>) -> Secrets {
     let mut secrets = Secrets::of(config);
     if let Some(manifest) = manifest {
         secrets.add_manifest(manifest);
+    }
+    if let StoreUrl::Postgres(store_settings) = &config.store
+        && let Some(Password::File(path)) = &store_settings.password
+        && let Ok(password) = store::read_password(path)
+    {
+        secrets.add("store.password_file", password);
     }
     let mut add = |path: &Path| {
         if let Ok(token) = forge::read_token(path) {

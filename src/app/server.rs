@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use super::parts::Parts;
 use super::secrets::secrets;
 use super::state_dir::create_state_dir;
-use super::{Inherited, ManifestProblems, http, identity, isolation, locate, lock, socket};
+use super::{Inherited, ManifestProblems, http, identity, isolation, locate, lock, socket, store};
 use crate::config::manifest::{self, Manifest};
-use crate::config::{Config, Environment, Forges, Secrets, StoreUrl};
+use crate::config::{Config, Environment, Forges, Secrets};
 use crate::domain::Secret;
 use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
@@ -40,7 +40,7 @@ pub(super) struct Server {
     /// The manifest as it was last applied.
     manifest: Mutex<Option<Manifest>>,
     /// Held for the life of the daemon.
-    _locks: [lock::RoleLock; 2],
+    _locks: (lock::RoleLock, Option<lock::RoleLock>),
 }
 
 /// The bound sockets. Connections wait from the bind on until they are served.
@@ -73,10 +73,8 @@ impl Server {
         let state_dir = &config.state_dir;
         create_state_dir(state_dir)?;
         let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
-        let StoreUrl::Sqlite(database) = &config.store;
-        // A store has only one daemon, wherever the daemon keeps the rest of its state.
-        let store_lock = lock::RoleLock::take(&database.with_added_extension("lock")).await?;
-        let store = Arc::new(Store::open(database).await?);
+        let (store, store_lock) = store::open(&config.store).await?;
+        let store = Arc::new(store);
         // The token is made even if the configuration has another one: tickets are made with it,
         // and must outlive a change of the configuration.
         let made_token = identity::coordinator_token(state_dir)?;
@@ -87,7 +85,7 @@ impl Server {
         service.hold_starts(forge::pause_file(&config.forges.pause_resume));
         let mcp = McpServer::new(service.clone(), coordinator_token(config, &made_token));
         let manifest_before = Mutex::default();
-        let locks = [lock, store_lock];
+        let locks = (lock, store_lock);
         let server = Self {
             store,
             service,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::{
     AgentLimits, AtShutdown, Backoff, Chat, CommandLine, Config, Http, Limits, LogConfig,
     LogFormat, Notice, Output, Parking, Permissions, Preset, PromptVia, ProviderConfig, Run,
-    Session, Shutdown, Start, Stop, Telemetry, units,
+    Session, Shutdown, Start, Stop, StoreUrl, Telemetry, units,
 };
 use crate::domain::creation::CreationLimits;
 use crate::domain::plan::silence::SilenceLimits;
@@ -184,6 +184,11 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     changes.shown(AfterRestart, "mcp_socket_path", (mcp_socket, &new.mcp_socket), path);
     changes.shown(AfterRestart, "server", (server, &new.server), ToString::to_string);
     changes.shown(AfterRestart, "store.url", (store, &new.store), ToString::to_string);
+    let password = |store: &StoreUrl| match store {
+        StoreUrl::Postgres(store) => store.password.clone(),
+        StoreUrl::Sqlite(_) => None,
+    };
+    changes.hidden(AfterRestart, "store.password", (&password(store), &password(&new.store)));
     of_http(&mut changes, http, &new.http);
     changes.hidden(Now, "coordinator_token", (coordinator_token, &new.coordinator_token));
     of_providers(&mut changes, old, new);

@@ -1,4 +1,4 @@
-//! `state_dir`, `mcp_socket_path`, `server`, `store.url`: where things lie.
+//! `state_dir`, `mcp_socket_path`, `server`: where things lie.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use crate::domain::ServerAddress;
 use super::environment::Environment;
 use super::reader::{Field, Reader, Section};
 use super::report::Problem;
+use super::store::StoreUrl;
 use super::tree::Span;
 
 use crate::sys::sockets::MAX_PATH as MAX_SOCKET_PATH;
@@ -17,21 +18,6 @@ const SYSTEM_STATE_DIR: &str = "/var/lib/agent-coordinator";
 
 /// The keys that say where a daemon is reached.
 pub(super) const KEYS: [&str; 3] = ["state_dir", "mcp_socket_path", "server"];
-
-/// Where the server keeps its state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// A SQLite file.
-    Sqlite(PathBuf),
-}
-
-impl std::fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-        }
-    }
-}
 
 /// All places, absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,8 +57,7 @@ impl Paths {
         let mcp_span = mcp_socket.as_ref().map(Field::span);
         let mcp_socket = mcp_socket.and_then(|field| field.path()).unwrap_or(default.mcp_socket);
         let server = top.field("server").and_then(|field| read_server(&field, reader));
-        let store =
-            top.section("store").field("url").and_then(|field| read_store_url(&field, reader));
+        let store = StoreUrl::read(top.section("store"));
 
         // The longer of the two in `state_dir`.
         check_socket(
@@ -131,26 +116,6 @@ fn read_server(field: &Field<'_, '_>, reader: &Reader<'_>) -> Option<ServerAddre
     let path = reader.source().folder().join(path?);
     check_socket(reader, "server's socket", &path, "server", Some(field.span()));
     Some(ServerAddress::Socket(path))
-}
-
-fn read_store_url(field: &Field<'_, '_>, reader: &Reader<'_>) -> Option<StoreUrl> {
-    let what = "`sqlite:` and the path of a file, such as `sqlite:state.db`";
-    let path = field.parsed(what, |text| {
-        let path = text.strip_prefix("sqlite:")?;
-        let path = path.strip_prefix("//").unwrap_or(path);
-        (!path.is_empty() && !path.starts_with(':') && !path.contains('?')).then(|| path.to_owned())
-    })?;
-    // `~/` stands behind the scheme here, where the text as a whole can't show it.
-    let path = match path.strip_prefix("~/") {
-        Some(below_home) => reader.environment().folder("HOME").map(|home| home.join(below_home)),
-        None => Some(PathBuf::from(path)),
-    };
-    if path.is_none() {
-        field.expected(
-            "a path that needs no home folder, as the environment variable `HOME` is not set",
-        );
-    }
-    Some(StoreUrl::Sqlite(reader.source().folder().join(path?)))
 }
 
 fn check_socket(reader: &Reader<'_>, what: &str, path: &Path, key: &str, span: Option<Span>) {

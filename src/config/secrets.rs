@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::forge::file_key;
 use super::manifest::Manifest;
-use super::{Config, ForgeToken};
+use super::{Config, ForgeToken, Password, StoreUrl};
 use crate::domain::Secret;
 use crate::domain::forge::ForgeKind;
 use crate::domain::redact::is_long_enough;
@@ -31,6 +31,15 @@ impl Secrets {
         let mut secrets = Self { variables: config.secret_variables.clone(), ..Self::default() };
         if let Some(token) = &config.coordinator_token {
             secrets.add("coordinator_token", token.clone());
+        }
+        if let StoreUrl::Postgres(store) = &config.store {
+            match &store.password {
+                Some(Password::Given(password)) => secrets.add("store.password", password.clone()),
+                Some(Password::File(path)) => {
+                    secrets.files.push(Secret::new(path.to_string_lossy()));
+                }
+                None => {}
+            }
         }
         for (agent, credentials) in &config.agents {
             secrets.add(format!("agents.{agent}.passkey"), credentials.passkey.clone());

@@ -141,7 +141,7 @@ language: ja
 state_dir: state
 mcp_socket_path: /run/ac/mcp.sock
 server: https://coordinator.example/mcp
-store: { url: "sqlite:other.db" }
+store: { url: "postgres://ac@localhost/ac", password: "${DB_PASSWORD:-hunter2}" }
 http: { listen: "[::]:80", allowed_hosts: [coordinator.example, "10.0.0.7:80"], public_url: "https://a.example", agents: off }
 coordinator_token: ${DEV_PASSKEY}
 manifest: manifest.yaml
@@ -221,7 +221,10 @@ fn every_setting_arrives() {
         max_concurrent: 12,
         mcp_socket: PathBuf::from("/run/ac/mcp.sock"),
         server: ServerAddress::Url("https://coordinator.example/mcp".to_owned()),
-        store: StoreUrl::Sqlite(PathBuf::from("/etc/ac/other.db")),
+        store: StoreUrl::Postgres(Box::new(PostgresStore {
+            url: "postgres://ac@localhost/ac".parse().unwrap(),
+            password: Some(Password::Given(Secret::new("hunter2"))),
+        })),
         http: Http {
             listen: Some("[::]:80".parse().expect("an address")),
             is_listen_default: false,

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::store::{Engine, OpenError, OpenErrorKind, Read, Settings, StoreError, open};
+use crate::postgres_url::PostgresUrl;
+use crate::store::{Engine, OpenError, Read, Settings, StoreError, open, postgres};
 
 use super::{Context, Publish, Transaction};
 
@@ -26,15 +27,19 @@ impl Store {
     /// [`OpenError`] names the problem of the file and the remedy. The file is then as it was.
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
         let path = path.to_owned();
-        let file = path.clone();
-        let opened =
-            tokio::task::spawn_blocking(move || open::file(&file, Settings::default())).await;
-        let engine = opened.unwrap_or_else(|error| match error.try_into_panic() {
-            Ok(payload) => std::panic::resume_unwind(payload),
-            Err(error) => {
-                Err(OpenError { kind: OpenErrorKind::Other, path, source: Some(error.into()) })
-            }
-        })?;
+        let engine = blocking(move || open::file(&path, Settings::default())).await?;
+        Ok(Self { engine })
+    }
+
+    /// Opens a PostgreSQL database and brings its schema up to date.
+    ///
+    /// # Errors
+    /// [`postgres::open::OpenError`] names the problem and the remedy.
+    pub async fn connect(
+        url: PostgresUrl,
+        options: postgres::open::Options,
+    ) -> Result<Self, postgres::open::OpenError> {
+        let engine = blocking(move || postgres::open::database(&url, options)).await?;
         Ok(Self { engine })
     }
 
@@ -98,5 +103,16 @@ impl Store {
     /// [`StoreError::Closed`].
     pub async fn close(&self) {
         self.engine.close().await;
+    }
+}
+
+/// Runs `work` on a thread that may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(payload) => std::panic::resume_unwind(payload),
+            Err(error) => panic!("the runtime ends: {error}"),
+        },
     }
 }

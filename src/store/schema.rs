@@ -10,8 +10,15 @@ use sha2::{Digest as _, Sha384};
 /// checksum.
 pub(super) struct Migration {
     pub(super) version: i64,
-    description: &'static str,
-    sql: &'static str,
+    pub(super) description: &'static str,
+    pub(super) sql: &'static str,
+}
+
+/// A migration that a database has.
+pub(super) struct Applied {
+    pub(super) version: i64,
+    pub(super) is_complete: bool,
+    pub(super) checksum: Vec<u8>,
 }
 
 /// The reason why the schema cannot be brought up to date.
@@ -21,6 +28,13 @@ pub(super) enum SchemaError {
     Sqlite(#[from] rusqlite::Error),
     #[error("the journal mode stays `{mode}`")]
     NoLog { mode: String },
+    #[error(transparent)]
+    Migrations(#[from] MigrationError),
+}
+
+/// A migration that a database has, and that does not fit those of this program.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MigrationError {
     #[error("migration {version} was applied with another text than this program has")]
     Edited { version: i64 },
     #[error("migration {version} was not completed; restore a copy from before it")]
@@ -48,7 +62,7 @@ const fn migration(version: i64, description: &'static str, sql: &'static str) -
 }
 
 impl Migration {
-    fn checksum(&self) -> Vec<u8> {
+    pub(super) fn checksum(&self) -> Vec<u8> {
         Sha384::digest(self.sql.as_bytes()).to_vec()
     }
 }
@@ -58,7 +72,8 @@ pub(super) fn newest_version() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
-const APPLIED: &str = "\
+/// Creates the table of the applied migrations.
+pub(super) const APPLIED: &str = "\
     CREATE TABLE IF NOT EXISTS _sqlx_migrations (
         version BIGINT PRIMARY KEY,
         description TEXT NOT NULL,
@@ -68,10 +83,33 @@ const APPLIED: &str = "\
         execution_time BIGINT NOT NULL
     )";
 
-/// Returns the first version that the database does not have, or `None` if it is up to date.
+/// Returns the migrations that a database does not have, the oldest first.
 ///
 /// # Errors
-/// An applied migration that this program does not have.
+/// An applied migration that this program does not have, or has with another text.
+pub(super) fn missing(
+    applied: &[Applied],
+) -> Result<impl Iterator<Item = &'static Migration>, MigrationError> {
+    for Applied { version, is_complete, checksum } in applied {
+        let version = *version;
+        match MIGRATIONS.iter().find(|migration| migration.version == version) {
+            None => return Err(MigrationError::Unknown { version }),
+            Some(_) if !is_complete => return Err(MigrationError::Incomplete { version }),
+            Some(known) if known.checksum() != *checksum => {
+                return Err(MigrationError::Edited { version });
+            }
+            Some(_) => {}
+        }
+    }
+    let is_missing =
+        |migration: &&Migration| applied.iter().all(|known| known.version != migration.version);
+    Ok(MIGRATIONS.iter().filter(is_missing))
+}
+
+/// Returns the first version that an SQLite database does not have, or `None` if it is up to date.
+///
+/// # Errors
+/// The errors of [`missing`].
 pub(super) fn first_missing(connection: &Connection) -> Result<Option<i64>, SchemaError> {
     let exists = "SELECT 1 FROM sqlite_master WHERE name = '_sqlx_migrations'";
     let mut applied = Vec::new();
@@ -80,26 +118,18 @@ pub(super) fn first_missing(connection: &Connection) -> Result<Option<i64>, Sche
         let mut statement = connection.prepare(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            applied.push((row.get(0)?, row.get::<_, bool>(1)?, row.get::<_, Vec<u8>>(2)?));
+            applied.push(Applied {
+                version: row.get(0)?,
+                is_complete: row.get(1)?,
+                checksum: row.get(2)?,
+            });
         }
     }
-    for (version, is_complete, checksum) in &applied {
-        let version = *version;
-        let known = MIGRATIONS.iter().find(|migration| migration.version == version);
-        match known {
-            None => return Err(SchemaError::Unknown { version }),
-            Some(_) if !is_complete => return Err(SchemaError::Incomplete { version }),
-            Some(known) if known.checksum() != *checksum => {
-                return Err(SchemaError::Edited { version });
-            }
-            Some(_) => {}
-        }
-    }
-    let is_applied = |version| applied.iter().any(|(applied, ..)| *applied == version);
-    Ok(MIGRATIONS.iter().map(|migration| migration.version).find(|version| !is_applied(*version)))
+    let first = missing(&applied)?.map(|migration| migration.version).next();
+    Ok(first)
 }
 
-/// Applies the migrations from `first` on, each in a transaction of its own.
+/// Applies the migrations from `first` on to an SQLite database, each in a transaction of its own.
 ///
 /// # Errors
 /// A failed statement. The migrations before it stay applied.
@@ -114,4 +144,15 @@ pub(super) fn apply_from(connection: &mut Connection, first: i64) -> Result<(), 
         tx.commit()?;
     }
     Ok(())
+}
+
+/// Returns statements of the schema as PostgreSQL knows them. Texts are in the order of their bytes,
+/// as in SQLite: lists are read page by page in that order.
+pub(super) fn for_postgres(sql: &str) -> String {
+    sql.replace(" TEXT", " TEXT COLLATE \"C\"")
+        .replace(
+            "INTEGER PRIMARY KEY AUTOINCREMENT",
+            "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY",
+        )
+        .replace(" BLOB", " BYTEA")
 }

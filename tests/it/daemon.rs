@@ -15,6 +15,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::postgres::{self, Database};
 use crate::support::{agent_fixture, end_all, kill, processes_of, until, until_some};
 
 /// The program under test.
@@ -26,6 +27,8 @@ pub struct Daemon {
     mount: Option<Mount>,
     folder: TempDir,
     child: Option<Child>,
+    /// Where its store is, if the tests run on PostgreSQL. It is dropped after the daemon.
+    database: Option<Database<'static>>,
     n_starts: u32,
     /// Who runs it and its commands, where that isn't the user of the tests.
     user: Option<u32>,
@@ -63,8 +66,15 @@ impl Daemon {
     pub fn configured(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
-        let daemon =
-            Self { mount: None, folder, child: None, n_starts: 0, user: None, role: "run" };
+        let daemon = Self {
+            mount: None,
+            folder,
+            child: None,
+            database: postgres::database_of_daemon(),
+            n_starts: 0,
+            user: None,
+            role: "run",
+        };
         daemon.configure(settings);
         daemon
     }
@@ -108,8 +118,14 @@ impl Daemon {
         } else {
             "http: { listen: off }\n"
         };
-        fs::write(self.config(), format!("state_dir: state\n{provider}{http}{settings}\n"))
-            .unwrap();
+        let store = match &self.database {
+            Some(database) if !settings.contains("store:") => {
+                format!("store: {{ url: '{}' }}\n", database.url())
+            }
+            _ => String::new(),
+        };
+        let text = format!("state_dir: state\n{provider}{http}{store}{settings}\n");
+        fs::write(self.config(), text).unwrap();
     }
 
     /// Gives all of it to another user, who runs it from now on; the tests must be root.

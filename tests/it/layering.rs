@@ -26,7 +26,7 @@ const ROWS: [&[&str]; 10] = [
         "cgroup",
         "crash_point",
     ],
-    &["sys"],
+    &["sys", "postgres_url"],
     &["domain"],
 ];
 

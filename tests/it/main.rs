@@ -24,6 +24,7 @@ mod mcp;
 mod openapi;
 mod peers;
 mod policy;
+mod postgres;
 mod processes;
 mod questions;
 mod quickstart;

@@ -273,7 +273,7 @@ fn an_agents_call_outlives_a_restart_of_the_daemon() {
 
 #[test]
 fn a_store_has_one_daemon() {
-    let first = Daemon::running("");
+    let first = Daemon::running("store: { url: 'sqlite:state/state.db' }");
     let mut second = Daemon::configured(&format!(
         "store: {{ url: \"sqlite:{}/state.db\" }}",
         first.state().display()

@@ -9,6 +9,7 @@ mod file;
 pub mod observed;
 mod old;
 mod past;
+mod postgres;
 mod rows;
 mod statements;
 mod subset;
@@ -33,11 +34,19 @@ use self::rows::{
     ticket,
 };
 
-/// Runs `check` on an empty store in memory, and on one in a file.
+/// Runs `check` on an empty store in memory, on one in a file, and on one in PostgreSQL.
 async fn on_each<F: Future<Output = ()>>(check: impl Fn(Arc<Store>) -> F) {
     check(Arc::new(Store::in_memory().unwrap())).await;
     let folder = tempfile::tempdir().unwrap();
     check(Arc::new(Store::open(&folder.path().join("store.db")).await.unwrap())).await;
+    let Some(database) = tokio::task::spawn_blocking(crate::postgres::database).await.unwrap()
+    else {
+        return;
+    };
+    let options = postgres::options("the only server");
+    let store = Arc::new(Store::connect(database.parsed_url(), options).await.unwrap());
+    check(Arc::clone(&store)).await;
+    store.close().await;
 }
 
 async fn made(store: &Store, changes: Vec<Row>) {

@@ -1,0 +1,234 @@
+//! The URL of a PostgreSQL database, as libpq knows it and without a password.
+//!
+//! It is below the configuration, which reads it, and below the store, which connects with it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+use crate::domain::Secret;
+
+/// The time after which one attempt to reach one host has failed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time after which a connection ends whose packets are not acknowledged.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+
+/// A database and how to log in.
+#[derive(Clone)]
+pub struct PostgresUrl {
+    config: postgres::Config,
+    tls: Tls,
+    /// The URL. It has no password.
+    url: String,
+}
+
+/// The use of TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tls {
+    Off,
+    /// The server shows a certificate for its name. `None` trusts the authorities of the system.
+    Verified {
+        root_certificate: Option<PathBuf>,
+    },
+}
+
+/// The reason why a text is not the URL of a database.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    #[error("expected a URL such as `postgres://user@host/database`")]
+    NotAUrl,
+    #[error("the URL has a password, which logs could show: set `store.password` instead")]
+    HasPassword,
+    #[error("the URL names no {0}")]
+    Missing(&'static str),
+    #[error(
+        "`sslmode={0}` is not supported: `verify-full` checks the server's certificate, \
+         and `disable` sends everything in clear text"
+    )]
+    SslMode(String),
+    #[error("the URL is not valid: {0}")]
+    Invalid(String),
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PostgresUrl").field(&self.url).finish()
+    }
+}
+
+/// Shows the URL, which has no password.
+impl fmt::Display for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+impl PartialEq for PostgresUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.url == other.url && self.config.get_password() == other.config.get_password()
+    }
+}
+
+impl Eq for PostgresUrl {}
+
+impl FromStr for PostgresUrl {
+    type Err = UrlError;
+
+    fn from_str(url: &str) -> Result<Self, UrlError> {
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(UrlError::NotAUrl);
+        }
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut ssl_mode, mut root_certificate, mut rest) = (None, None, Vec::new());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("sslmode", mode)) => ssl_mode = Some(mode),
+                Some(("sslrootcert", "system")) => root_certificate = None,
+                Some(("sslrootcert", path)) => root_certificate = Some(PathBuf::from(path)),
+                Some(("password" | "passfile", _)) => return Err(UrlError::HasPassword),
+                _ => rest.push(pair),
+            }
+        }
+        let plain = format!("{base}?{}", rest.join("&"));
+        let mut config: postgres::Config =
+            plain.parse().map_err(|error| UrlError::Invalid(error_text(&error)))?;
+        if config.get_password().is_some() {
+            return Err(UrlError::HasPassword);
+        }
+        for (is_missing, what) in [
+            (config.get_hosts().is_empty() && config.get_hostaddrs().is_empty(), "host"),
+            (config.get_dbname().is_none(), "database"),
+            (config.get_user().is_none(), "user"),
+        ] {
+            if is_missing {
+                return Err(UrlError::Missing(what));
+            }
+        }
+        let tls = match ssl_mode {
+            Some("verify-full" | "require") => Tls::Verified { root_certificate },
+            Some("disable") => Tls::Off,
+            Some(other) => return Err(UrlError::SslMode(other.to_owned())),
+            None if config.get_hosts().iter().all(is_this_machine) => Tls::Off,
+            None => Tls::Verified { root_certificate },
+        };
+        config.ssl_mode(if tls == Tls::Off { SslMode::Disable } else { SslMode::Require });
+        if config.get_hosts().len() > 1 {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        config.connect_timeout(CONNECT_TIMEOUT);
+        config.tcp_user_timeout(LONGEST_SILENCE);
+        config.keepalives_idle(Duration::from_secs(10));
+        config.keepalives_interval(Duration::from_secs(5));
+        config.keepalives_retries(3);
+        Ok(Self { config, tls, url: url.to_owned() })
+    }
+}
+
+/// Returns the causes of an error of the driver, whose own text is only its kind.
+fn error_text(error: &postgres::Error) -> String {
+    let cause = std::error::Error::source(error);
+    cause.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Returns whether no packet to this host leaves the machine.
+fn is_this_machine(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        }
+    }
+}
+
+impl PostgresUrl {
+    /// Returns the URL with the password of its user.
+    #[must_use]
+    pub fn with_password(mut self, password: &Secret) -> Self {
+        self.config.password(password.reveal());
+        self
+    }
+
+    /// Returns the URL with the root certificate's path below `folder`, if it is a relative one.
+    #[must_use]
+    pub fn below(mut self, folder: &Path) -> Self {
+        if let Tls::Verified { root_certificate: Some(path) } = &mut self.tls {
+            *path = folder.join(&*path);
+        }
+        self
+    }
+
+    /// Returns how the connection is protected.
+    pub const fn tls(&self) -> &Tls {
+        &self.tls
+    }
+
+    /// Returns the name of the user who logs in.
+    pub fn user(&self) -> &str {
+        self.config.get_user().unwrap_or_default()
+    }
+
+    /// Returns the name of the database.
+    pub fn database(&self) -> &str {
+        self.config.get_dbname().unwrap_or_default()
+    }
+
+    /// Returns the settings of a connection. They include the password.
+    pub const fn config(&self) -> &postgres::Config {
+        &self.config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str) -> Result<PostgresUrl, UrlError> {
+        url.parse()
+    }
+
+    #[test]
+    fn tls_is_checked_unless_the_server_is_on_this_machine() {
+        let system = Tls::Verified { root_certificate: None };
+        let root = Tls::Verified { root_certificate: Some("/etc/ca.pem".into()) };
+        for (url, expected) in [
+            ("postgres://u@localhost/d", Tls::Off),
+            ("postgres://u@%2Frun%2Fpostgresql/d", Tls::Off),
+            ("postgres://u@[::1]/d", Tls::Off),
+            ("postgres://u@db.example/d", system.clone()),
+            ("postgresql://u@db.example/d?sslmode=verify-full", system.clone()),
+            ("postgres://u@localhost,db.example/d", system),
+            ("postgres://u@db.example/d?sslrootcert=/etc/ca.pem&sslmode=verify-full", root),
+            ("postgres://u@db.example/d?sslmode=disable", Tls::Off),
+        ] {
+            assert_eq!(*parsed(url).unwrap().tls(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_used_is_named_without_its_password() {
+        for (url, expected) in [
+            ("mysql://u@h/d", "expected a URL such as"),
+            ("postgres://u:hunter2@h/d", "set `store.password` instead"),
+            ("postgres://u@h/d?password=hunter2", "set `store.password` instead"),
+            ("postgres://u@h", "names no database"),
+            ("postgres://h/d", "names no user"),
+            ("postgres://u@/d", "names no host"),
+            ("postgres://u@h/d?sslmode=prefer", "`sslmode=prefer` is not supported"),
+            ("postgres://u@h:port/d", "is not valid"),
+            ("postgres://u@h/d?colour=red", "is not valid"),
+        ] {
+            let error = parsed(url).unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_url_does_not_show_its_password() {
+        let url = parsed("postgres://u@h/d").unwrap().with_password(&Secret::new("hunter2"));
+        assert!(!format!("{url} {url:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,394 @@
+//! Opens a PostgreSQL database. Each problem is reported with a remedy.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postgres::Client;
+use postgres::error::SqlState;
+use postgres::types::ToSql;
+
+use crate::postgres_url::{PostgresUrl, Tls};
+
+use super::super::db::{BoxError, DbError};
+use super::super::engine::Engine;
+use super::super::schema;
+use super::connect::connect;
+use super::failure::failed;
+use super::{Postgres, Role, Server, Sharing, chain};
+
+/// The oldest version of PostgreSQL that this program is tested with.
+const OLDEST_VERSION: u32 = 13;
+/// The key of the lock that only one server has: "acor".
+const SERVER_LOCK: i64 = 0x6163_6f72;
+/// A transaction that does nothing for this long is ended, because it holds the writer's lock.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A transaction that waits for the lock of `writer` for this long fails. It is longer than
+/// [`LONGEST_PAUSE`], so that a server that has stopped loses the lock first.
+const LONGEST_LOCK: Duration = Duration::from_secs(15);
+
+/// How a database is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The name of this server for people, such as `host (pid 7)`.
+    pub name: String,
+    /// A text that no other start of a server has.
+    pub id: String,
+    pub sharing: Sharing,
+    /// A read that takes longer than this is interrupted.
+    pub longest_read: Duration,
+}
+
+/// One server without a name, whose reads take at most ten seconds.
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: "a server without a name".to_owned(),
+            id: String::new(),
+            sharing: Sharing::OneServer,
+            longest_read: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The reason why a database cannot be opened. The text names the database and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub struct OpenError {
+    pub kind: OpenErrorKind,
+    /// The URL of the database, without a password.
+    pub url: String,
+    /// The name of the user who logs in.
+    pub user: String,
+    /// The error of PostgreSQL or of the system, if there is one.
+    pub source: Option<BoxError>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpenErrorKind {
+    Unreachable,
+    /// The server does not use TLS, or its certificate is not trusted.
+    Tls,
+    WrongPassword,
+    NoDatabase,
+    /// The user may not connect, or create tables.
+    NotAllowed,
+    TooOld {
+        /// The version of the server.
+        found: String,
+    },
+    /// The server is a standby, which only answers reads.
+    Standby,
+    /// A connection pooler stands before the server and does not pass on the settings of a session.
+    Pooled,
+    NotUtf8 {
+        /// The encoding of the database.
+        found: String,
+    },
+    /// The database has tables of another program.
+    Foreign,
+    /// A newer version of this program has written it.
+    Newer {
+        found: i64,
+        known: i64,
+    },
+    /// Another server uses the database.
+    InUse {
+        /// The name of that server.
+        by: String,
+    },
+    Other,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, user, .. } = self;
+        match &self.kind {
+            OpenErrorKind::Unreachable => write!(
+                f,
+                "the database `{url}` does not answer: start PostgreSQL, or correct the host and \
+                 the port in `store.url`"
+            ),
+            OpenErrorKind::Tls => write!(
+                f,
+                "the connection to the database `{url}` can't be protected by TLS: give the server \
+                 a certificate for its name (`sslrootcert=FILE` names its authority), or add \
+                 `sslmode=disable` on a network that is trusted"
+            ),
+            OpenErrorKind::WrongPassword => write!(
+                f,
+                "PostgreSQL refused the login of `{user}` for `{url}`: set `store.password` or \
+                 `store.password_file`, or allow this user in `pg_hba.conf`"
+            ),
+            OpenErrorKind::NoDatabase => write!(
+                f,
+                "there is no database for `{url}`: create it with \
+                 `CREATE DATABASE … OWNER {user} ENCODING 'UTF8'`"
+            ),
+            OpenErrorKind::NotAllowed => write!(
+                f,
+                "the user `{user}` may not create tables in the database `{url}`: make it the \
+                 owner with `ALTER DATABASE … OWNER TO {user}`"
+            ),
+            OpenErrorKind::TooOld { found } => write!(
+                f,
+                "the database `{url}` is on PostgreSQL {found}, and this program needs version \
+                 {OLDEST_VERSION} or newer: upgrade the server"
+            ),
+            OpenErrorKind::Standby => write!(
+                f,
+                "the database `{url}` is on a standby, which can't be written: name the primary in \
+                 `store.url`, or all hosts, separated by commas"
+            ),
+            OpenErrorKind::Pooled => write!(
+                f,
+                "the database `{url}` is behind a connection pooler such as pgbouncer, which does \
+                 not keep the state of a session: name PostgreSQL itself in `store.url`"
+            ),
+            OpenErrorKind::NotUtf8 { found } => write!(
+                f,
+                "the database `{url}` has the encoding {found}: create one with \
+                 `ENCODING 'UTF8' TEMPLATE template0`"
+            ),
+            OpenErrorKind::Foreign => write!(
+                f,
+                "the database `{url}` has tables of another program, and was left as it is: name a \
+                 database of its own for this program"
+            ),
+            OpenErrorKind::Newer { found, known } => write!(
+                f,
+                "the database `{url}` was written by a newer version of this program (schema \
+                 {found}, this one knows {known}), and was left as it is: use the newer version, \
+                 or restore a copy from before the upgrade"
+            ),
+            OpenErrorKind::InUse { by } => write!(
+                f,
+                "the database `{url}` is used by another server, {by}: end that one, or name \
+                 another database"
+            ),
+            OpenErrorKind::Other => write!(f, "could not open the database `{url}`"),
+        }
+    }
+}
+
+/// Opens the database and brings its schema up to date. Blocks, so it is not called on a thread
+/// that drives asynchronous tasks.
+///
+/// # Errors
+/// [`OpenError`] names the problem and the remedy.
+pub fn database(url: &PostgresUrl, options: Options) -> Result<Engine, OpenError> {
+    let problem = |kind, source| OpenError {
+        kind,
+        url: url.to_string(),
+        user: url.user().to_owned(),
+        source,
+    };
+    let Options { name, id, sharing, longest_read } = options;
+    let server = Arc::new(Server { url: url.clone(), id, name, sharing });
+    prepare(&server).map_err(|Problem { kind, source }| problem(kind, source))?;
+    let writer = Postgres::writer(Arc::clone(&server)).map_err(|error| {
+        let (DbError::Statement(source) | DbError::Database(source) | DbError::Lost(source)) =
+            error;
+        match source.downcast::<InUse>() {
+            Ok(in_use) => problem(OpenErrorKind::InUse { by: in_use.0 }, None),
+            Err(source) => problem(OpenErrorKind::Other, Some(source)),
+        }
+    })?;
+    let reader = move || -> Result<Box<dyn super::Connection>, DbError> {
+        Ok(Box::new(Postgres::reader(Arc::clone(&server), longest_read)?))
+    };
+    Engine::start(writer, reader).map_err(|error| problem(OpenErrorKind::Other, Some(error.into())))
+}
+
+struct Problem {
+    kind: OpenErrorKind,
+    source: Option<BoxError>,
+}
+
+impl Problem {
+    fn new(kind: OpenErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+}
+
+impl From<postgres::Error> for Problem {
+    fn from(error: postgres::Error) -> Self {
+        let kind = match error.code() {
+            Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => OpenErrorKind::NotAllowed,
+            _ => OpenErrorKind::Other,
+        };
+        Self { kind, source: Some(chain(&error).into()) }
+    }
+}
+
+/// Checks the server and the database, and applies the missing migrations.
+fn prepare(server: &Server) -> Result<(), Problem> {
+    let mut client = connect(&server.url, "agent-coordinator", &options(Role::Writer))
+        .map_err(|error| refused(error, server.url.tls()))?;
+    let text = |client: &mut Client, sql: &str| -> Result<String, Problem> {
+        Ok(client.query_one(sql, &[])?.get(0))
+    };
+    let number = text(&mut client, "SHOW server_version_num")?;
+    if is_too_old(&number) {
+        let found = text(&mut client, "SHOW server_version")?;
+        return Err(Problem::new(OpenErrorKind::TooOld { found }));
+    }
+    if client.query_one("SELECT pg_is_in_recovery()", &[])?.get(0) {
+        return Err(Problem::new(OpenErrorKind::Standby));
+    }
+    // A pooler that ignores the options of a session also gives its transactions to any session.
+    let sql = "SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'";
+    if text(&mut client, sql)? != LONGEST_PAUSE.as_millis().to_string() {
+        return Err(Problem::new(OpenErrorKind::Pooled));
+    }
+    let found = text(&mut client, "SHOW server_encoding")?;
+    if found != "UTF8" {
+        return Err(Problem::new(OpenErrorKind::NotUtf8 { found }));
+    }
+    migrate(&mut client)
+}
+
+/// Returns whether `number`, such as `150018` for 15.18, is before [`OLDEST_VERSION`].
+fn is_too_old(number: &str) -> bool {
+    number.parse::<u32>().is_ok_and(|number| number / 10_000 < OLDEST_VERSION)
+}
+
+fn migrate(client: &mut Client) -> Result<(), Problem> {
+    let exists = "SELECT to_regclass('_sqlx_migrations') IS NOT NULL";
+    let mut tx = client.transaction()?;
+    // Two servers that start at once apply the migrations one after the other.
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&(SERVER_LOCK + 1)])?;
+    let is_ours: bool = tx.query_one(exists, &[])?.get(0);
+    if !is_ours {
+        let sql = "SELECT COUNT(*) FROM pg_catalog.pg_class AS c \
+            JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+            WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v')";
+        let n_tables: i64 = tx.query_one(sql, &[])?.get(0);
+        if n_tables > 0 {
+            return Err(Problem::new(OpenErrorKind::Foreign));
+        }
+        tx.batch_execute(&schema::for_postgres(schema::APPLIED))?;
+        tx.batch_execute(&schema::for_postgres(include_str!("../migrations/postgres.sql")))?;
+    }
+    let sql = "SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version";
+    let applied: Vec<schema::Applied> = tx
+        .query(sql, &[])?
+        .into_iter()
+        .map(|row| schema::Applied {
+            version: row.get(0),
+            is_complete: row.get(1),
+            checksum: row.get(2),
+        })
+        .collect();
+    let known = schema::newest_version();
+    if let Some(found) = applied.iter().map(|applied| applied.version).max()
+        && found > known
+    {
+        return Err(Problem::new(OpenErrorKind::Newer { found, known }));
+    }
+    let missing = schema::missing(&applied)
+        .map_err(|error| Problem { kind: OpenErrorKind::Other, source: Some(error.into()) })?;
+    for migration in missing {
+        tx.batch_execute(&schema::for_postgres(migration.sql))?;
+        let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+            VALUES ($1, $2, TRUE, $3, -1)";
+        let checksum = migration.checksum();
+        let args: [&(dyn ToSql + Sync); 3] =
+            [&migration.version, &migration.description, &checksum];
+        tx.execute(sql, &args)?;
+    }
+    Ok(tx.commit()?)
+}
+
+/// Finds the reason why a server does not accept a connection.
+fn refused(error: BoxError, tls: &Tls) -> Problem {
+    let Some(error) = error.downcast_ref::<postgres::Error>() else {
+        return Problem { kind: OpenErrorKind::Tls, source: Some(error) };
+    };
+    let text = chain(error);
+    let kind = match error.as_db_error().map(|reported| (reported.code(), reported.message())) {
+        Some((code, _))
+            if [SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION]
+                .contains(code) =>
+        {
+            OpenErrorKind::WrongPassword
+        }
+        Some((code, _)) if *code == SqlState::INVALID_CATALOG_NAME => OpenErrorKind::NoDatabase,
+        Some((code, _)) if *code == SqlState::INSUFFICIENT_PRIVILEGE => OpenErrorKind::NotAllowed,
+        Some((code, message))
+            if *code == SqlState::PROTOCOL_VIOLATION && message.contains("startup parameter") =>
+        {
+            OpenErrorKind::Pooled
+        }
+        Some(_) => OpenErrorKind::Other,
+        None if text.contains("password missing") => OpenErrorKind::WrongPassword,
+        None if text.contains("database does not allow writes") => OpenErrorKind::Standby,
+        None if *tls != Tls::Off && text.to_lowercase().contains("tls") => OpenErrorKind::Tls,
+        None => OpenErrorKind::Unreachable,
+    };
+    Problem { kind, source: Some(text.into()) }
+}
+
+/// Returns the options of a session.
+fn options(role: Role) -> String {
+    let ms = |duration: Duration| duration.as_millis();
+    let statement_timeout = match role {
+        // A commit waits for a standby as long as that takes, whatever this says.
+        Role::Writer => 2 * LONGEST_LOCK,
+        Role::Reader { longest_read } => longest_read,
+    };
+    format!(
+        "-c idle_in_transaction_session_timeout={} -c lock_timeout={} -c statement_timeout={} \
+         -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
+         -c client_min_messages=error",
+        ms(LONGEST_PAUSE),
+        ms(LONGEST_LOCK),
+        ms(statement_timeout)
+    )
+}
+
+impl Server {
+    /// Connects a session. The session of the writer takes the lock that only one server has.
+    pub(super) fn connect(&self, role: Role) -> Result<Client, DbError> {
+        let name = format!("agent-coordinator {}", self.name);
+        let mut client = connect(&self.url, &name, &options(role))
+            .map_err(|error| DbError::Lost(chain(error.as_ref()).into()))?;
+        if role == Role::Writer {
+            self.enter(&mut client)?;
+        }
+        Ok(client)
+    }
+
+    /// Makes the session that of the only server, and gives the server its row.
+    fn enter(&self, client: &mut Client) -> Result<(), DbError> {
+        let failed = |error: postgres::Error| failed(&error, "entering the database");
+        if self.sharing == Sharing::OneServer {
+            let sql = "SELECT pg_try_advisory_lock($1)";
+            let row = client.query_one(sql, &[&SERVER_LOCK]).map_err(failed)?;
+            if !row.get::<_, bool>(0) {
+                let by = self.other(client).map_err(failed)?;
+                return Err(DbError::Lost(InUse(by).into()));
+            }
+            let sql = "DELETE FROM servers WHERE id <> $1";
+            client.execute(sql, &[&self.id]).map_err(failed)?;
+        }
+        let sql = "INSERT INTO servers (id, name, last_number) VALUES ($1, $2, 0) \
+            ON CONFLICT (id) DO NOTHING";
+        client.execute(sql, &[&self.id, &self.name]).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Returns the name of the server that has the lock.
+    fn other(&self, client: &mut Client) -> Result<String, postgres::Error> {
+        let sql = "SELECT name FROM servers WHERE id <> $1 LIMIT 1";
+        let row = client.query_opt(sql, &[&self.id])?;
+        Ok(row.map_or_else(
+            || "one that starts".to_owned(),
+            |row| format!("`{}`", row.get::<_, String>(0)),
+        ))
+    }
+}
+
+/// Another server has the lock.
+#[derive(Debug, thiserror::Error)]
+#[error("the database is used by another server, {0}")]
+struct InUse(String);

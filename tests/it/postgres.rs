@@ -1,0 +1,245 @@
+//! A PostgreSQL server of the tests: in a temporary folder, on a Unix socket, as an unprivileged
+//! user. It starts with the first test that needs it and ends with the process of the tests.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use agent_coordinator::postgres_url::PostgresUrl;
+use tempfile::TempDir;
+
+use crate::support::{is_gone, skip, until_some};
+
+/// The superuser of the servers.
+pub const USER: &str = "ac";
+/// Set to run the daemons of all tests on PostgreSQL.
+pub const VARIABLE: &str = "AGENT_COORDINATOR_TEST_POSTGRES";
+
+/// The fate of the data of a server that ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Data {
+    Kept,
+    Removed,
+}
+
+/// A running server.
+pub struct Cluster {
+    folder: TempDir,
+    bin: PathBuf,
+    user: Option<u32>,
+    /// A shell that ends the server when its standard input is closed.
+    keeper: Option<Child>,
+}
+
+/// A database that is dropped with this value.
+pub struct Database<'c> {
+    cluster: &'c Cluster,
+    pub name: String,
+}
+
+/// Returns the server that tests share, or `None` if PostgreSQL is not installed. It keeps nothing
+/// safe from a crash of the machine, so it is fast.
+pub fn shared() -> Option<&'static Cluster> {
+    static CLUSTER: OnceLock<Option<Cluster>> = OnceLock::new();
+    let cluster = CLUSTER.get_or_init(|| Cluster::start(&["fsync=off", "full_page_writes=off"]));
+    if cluster.is_none() {
+        skip("PostgreSQL's programs are not installed (Debian: postgresql)");
+    }
+    cluster.as_ref()
+}
+
+/// Returns an empty database of the shared server.
+pub fn database() -> Option<Database<'static>> {
+    Some(shared()?.database())
+}
+
+/// Returns an empty database if the daemons of tests run on PostgreSQL.
+pub fn database_of_daemon() -> Option<Database<'static>> {
+    std::env::var_os(VARIABLE)?;
+    Some(shared().expect("PostgreSQL is installed").database())
+}
+
+/// Returns the folder with the programs of the newest installed version.
+fn programs() -> Option<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|version| Some(version.ok()?.path().join("bin")))
+        .filter(|bin| bin.join("initdb").exists())
+        .collect();
+    found.sort();
+    let in_path = || {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).find(|bin| bin.join("initdb").exists())
+    };
+    found.pop().or_else(in_path)
+}
+
+impl Cluster {
+    /// Starts a server with `settings`, or returns `None` if PostgreSQL is not installed.
+    pub fn start(settings: &[&str]) -> Option<Self> {
+        let bin = programs()?;
+        let folder = tempfile::tempdir().unwrap();
+        // PostgreSQL refuses to run as root.
+        let user = rustix::process::geteuid().is_root().then_some(65_534);
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        chown(folder.path(), user, user).unwrap();
+        let mut cluster = Self { folder, bin, user, keeper: None };
+        // The order of texts of this locale differs from the order of their bytes.
+        let made = cluster
+            .command("initdb")
+            .args(["--pgdata=data", "--username", USER, "--auth=trust", "--encoding=UTF8"])
+            .args(["--locale=C", "--locale-provider=icu", "--icu-locale=en-US", "--no-sync"])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        cluster.run(settings);
+        Some(cluster)
+    }
+
+    /// Returns a command of PostgreSQL in the folder of the server.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = match self.user {
+            None => Command::new(self.bin.join(program)),
+            Some(user) => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", &user.to_string(), "--regid", &user.to_string()]);
+                command.args(["--clear-groups", "--"]).arg(self.bin.join(program));
+                command
+            }
+        };
+        command.current_dir(self.folder.path()).env("LC_ALL", "C").stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the server process and waits until it accepts connections.
+    fn run(&mut self, settings: &[&str]) {
+        let mut keeper = self.spawn(settings);
+        until_some("PostgreSQL is ready", || {
+            let mut asked = self.command("pg_isready");
+            if asked.arg("-h").arg(self.folder.path()).output().unwrap().status.success() {
+                return Some(());
+            }
+            // The processes of a postmaster that was killed may not have ended yet.
+            if is_gone(keeper.1) {
+                end(std::mem::replace(&mut keeper, self.spawn(settings)).0, Data::Kept);
+            }
+            None
+        });
+        self.keeper = Some(keeper.0);
+    }
+
+    /// Starts a shell with the server, and returns the pid of the server as well.
+    fn spawn(&self, settings: &[&str]) -> (Child, i32) {
+        let mut server = self.command("postgres");
+        server.args(["-D", "data", "-c", "listen_addresses=", "-k"]).arg(self.folder.path());
+        server.args(["-c", "max_connections=300", "-c", "unix_socket_permissions=0777"]);
+        for setting in settings {
+            server.args(["-c", setting]);
+        }
+        // An immediate stop needs no goodbye of sessions. Without a word, also because the process
+        // of the tests has died, nothing is kept.
+        let script = r#"folder=$1; shift; "$@" 2>>"$folder/log" </dev/null & pid=$!; echo $pid
+            read word; kill -QUIT $pid 2>/dev/null; wait $pid
+            [ "$word" = keep ] || rm -rf "$folder""#;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "keeper"]).arg(self.folder.path());
+        shell.arg(server.get_program()).args(server.get_args());
+        shell.current_dir(self.folder.path()).env("LC_ALL", "C");
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (shell, line.trim().parse().unwrap())
+    }
+
+    /// Returns the pid of the postmaster.
+    pub fn pid(&self) -> i32 {
+        let text = std::fs::read_to_string(self.folder.path().join("data/postmaster.pid")).unwrap();
+        text.lines().next().unwrap().trim().parse().unwrap()
+    }
+
+    /// Ends the server at once, as a crash does, and starts it again.
+    pub fn start_again(&mut self, settings: &[&str]) {
+        self.stop(Data::Kept);
+        self.run(settings);
+    }
+
+    /// Ends the server at once, as a crash does.
+    pub fn stop(&mut self, data: Data) {
+        if let Some(keeper) = self.keeper.take() {
+            end(keeper, data);
+        }
+    }
+
+    /// Returns the folder with the socket and the data.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs statements as the superuser in a database.
+    pub fn run_sql(&self, database: &str, sql: &str) -> String {
+        let mut psql = self.command("psql");
+        psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", database]);
+        psql.arg("-h").arg(self.folder.path());
+        let ran = psql.args(["-c", sql]).output().unwrap();
+        let (out, err) = (&ran.stdout, &ran.stderr);
+        assert!(ran.status.success(), "{sql}: {}", String::from_utf8_lossy(err));
+        String::from_utf8_lossy(out).trim_end().to_owned()
+    }
+
+    /// Creates an empty database.
+    pub fn database(&self) -> Database<'_> {
+        static N: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test_{}", N.fetch_add(1, Ordering::Relaxed));
+        self.run_sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0"));
+        Database { cluster: self, name }
+    }
+
+    /// Returns the URL of a database for `user`.
+    pub fn url(&self, user: &str, database: &str) -> String {
+        let folder = self.folder.path().display().to_string().replace('/', "%2F");
+        format!("postgres://{user}@{folder}/{database}")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop(Data::Removed);
+    }
+}
+
+/// Ends the server of a shell, and the shell.
+fn end(mut keeper: Child, data: Data) {
+    let mut input = keeper.stdin.take().unwrap();
+    if data == Data::Kept {
+        input.write_all(b"keep\n").unwrap();
+    }
+    drop(input);
+    keeper.wait().unwrap();
+}
+
+impl Database<'_> {
+    pub fn url(&self) -> String {
+        self.cluster.url(USER, &self.name)
+    }
+
+    pub fn parsed_url(&self) -> PostgresUrl {
+        self.url().parse().unwrap()
+    }
+
+    /// Runs statements as the superuser.
+    pub fn run_sql(&self, sql: &str) -> String {
+        self.cluster.run_sql(&self.name, sql)
+    }
+}
+
+impl Drop for Database<'_> {
+    fn drop(&mut self) {
+        let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        self.cluster.run_sql("postgres", &sql);
+    }
+}

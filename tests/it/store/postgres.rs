@@ -1,0 +1,162 @@
+//! The store on PostgreSQL.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use agent_coordinator::store::postgres::Sharing;
+use agent_coordinator::store::postgres::open::{self, OpenError, OpenErrorKind, Options};
+
+use crate::postgres::{Cluster, Database, USER, database, shared};
+use crate::support::until;
+
+use super::statements;
+
+mod faults;
+
+/// Returns the options of a server that is alone.
+pub fn options(name: &str) -> Options {
+    let id = uuid::Uuid::now_v7().simple().to_string();
+    Options { name: name.to_owned(), id, sharing: Sharing::OneServer, ..Options::default() }
+}
+
+/// Opens a database that must be refused, and returns the reason.
+#[track_caller]
+fn refused(url: &str) -> OpenError {
+    open::database(&url.parse().unwrap(), options("refused")).map(drop).unwrap_err()
+}
+
+#[test]
+fn each_statement_of_the_program_is_prepared() {
+    let Some(database) = database() else { return };
+    open::database(&database.parsed_url(), options("first")).unwrap();
+    let mut script = String::new();
+    for (n, statement) in statements::all().into_iter().enumerate() {
+        let sql = statement.sql.replace('?', "$");
+        script.push_str(&format!("PREPARE s{n} AS {sql};\n"));
+    }
+    assert!(script.len() > 10_000);
+    database.run_sql(&script);
+}
+
+#[test]
+fn all_texts_are_in_the_order_of_their_bytes() {
+    let Some(database) = database() else { return };
+    open::database(&database.parsed_url(), options("first")).unwrap();
+    let others = database.run_sql(
+        "SELECT table_name || '.' || column_name FROM information_schema.columns \
+         WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'",
+    );
+    assert_eq!(others, "");
+    let n_texts = database
+        .run_sql("SELECT COUNT(*) FROM information_schema.columns WHERE collation_name = 'C'");
+    assert!(n_texts.parse::<u32>().unwrap() > 50, "{n_texts}");
+}
+
+#[test]
+fn a_database_is_opened_again_without_a_change() {
+    let Some(database) = database() else { return };
+    for _ in 0..2 {
+        open::database(&database.parsed_url(), options("first")).unwrap();
+    }
+    let versions = database.run_sql("SELECT COUNT(*), MAX(version) FROM _sqlx_migrations");
+    let newest = std::fs::read_dir("src/store/migrations").unwrap().count() - 1;
+    assert_eq!(versions, format!("{newest}|{newest}"));
+}
+
+/// Creates a user in the shared server. Only one test uses each name.
+fn user(database: &Database<'_>, name: &str) -> String {
+    database.run_sql(&format!("CREATE USER {name}"));
+    shared().unwrap().url(name, &database.name)
+}
+
+#[test]
+fn a_database_that_cannot_be_used_is_named_with_the_remedy() {
+    let Some(database) = database() else { return };
+    let cluster = shared().unwrap();
+
+    let missing = refused(&cluster.url(USER, "no_such_database"));
+    assert_eq!(missing.kind, OpenErrorKind::NoDatabase, "{missing:?}");
+    assert!(missing.to_string().contains("CREATE DATABASE"), "{missing}");
+
+    let unreachable = refused("postgres://u@%2Fno-such-folder/d");
+    assert_eq!(unreachable.kind, OpenErrorKind::Unreachable, "{unreachable:?}");
+    assert!(unreachable.to_string().contains("start PostgreSQL"), "{unreachable}");
+
+    let url = user(&database, "without_rights");
+    let not_allowed = refused(&url);
+    assert_eq!(not_allowed.kind, OpenErrorKind::NotAllowed, "{not_allowed:?}");
+    assert!(not_allowed.to_string().contains("`without_rights` may not create tables"));
+    assert_eq!(database.run_sql("SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'"), "0");
+
+    database.run_sql("CREATE TABLE accounts_of_another_program (id TEXT)");
+    let foreign = refused(&database.url());
+    assert_eq!(foreign.kind, OpenErrorKind::Foreign, "{foreign:?}");
+
+    let latin = "CREATE DATABASE test_latin1 TEMPLATE template0 ENCODING 'LATIN1' \
+        LOCALE_PROVIDER libc LOCALE 'C'";
+    cluster.run_sql("postgres", latin);
+    let not_utf8 = refused(&cluster.url(USER, "test_latin1"));
+    assert_eq!(not_utf8.kind, OpenErrorKind::NotUtf8 { found: "LATIN1".to_owned() });
+}
+
+#[test]
+fn a_database_of_a_newer_version_is_left_as_it_is() {
+    let Some(database) = database() else { return };
+    drop(open::database(&database.parsed_url(), options("first")).unwrap());
+    database.run_sql(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+         VALUES (999, 'later', TRUE, '', 0)",
+    );
+    let newer = refused(&database.url());
+    assert!(matches!(newer.kind, OpenErrorKind::Newer { found: 999, .. }), "{newer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_is_refused_with_the_name_of_the_first() {
+    let Some(database) = database() else { return };
+    let url = database.parsed_url();
+    let opened = tokio::task::spawn_blocking(move || {
+        let first = open::database(&url, options("a first server")).unwrap();
+        let second = open::database(&url, options("a second server")).map(drop).unwrap_err();
+        (first, second)
+    });
+    let (first, second) = opened.await.unwrap();
+    let by = "`a first server`".to_owned();
+    assert_eq!(second.kind, OpenErrorKind::InUse { by }, "{second:?}");
+    assert!(second.to_string().contains("used by another server, `a first server`"), "{second}");
+    first.close().await;
+    let url = database.parsed_url();
+    let third = move || open::database(&url, options("a third server")).map(drop);
+    tokio::task::spawn_blocking(third).await.unwrap().unwrap();
+}
+
+#[test]
+fn a_wrong_password_is_told_without_the_password() {
+    let Some(mut cluster) = Cluster::start(&[]) else { return };
+    let name = {
+        let database = cluster.database();
+        database.run_sql("CREATE USER guarded PASSWORD 'right'");
+        database.run_sql(&format!("ALTER DATABASE {} OWNER TO guarded", database.name));
+        let name = database.name.clone();
+        std::mem::forget(database);
+        name
+    };
+    let rules = cluster.folder().join("data/pg_hba.conf");
+    let text = std::fs::read_to_string(&rules).unwrap();
+    std::fs::write(&rules, format!("local all guarded scram-sha-256\n{text}")).unwrap();
+    cluster.start_again(&[]);
+    let url: agent_coordinator::postgres_url::PostgresUrl =
+        cluster.url("guarded", &name).parse().unwrap();
+    let with = |password: &str| {
+        let password = agent_coordinator::domain::Secret::new(password);
+        open::database(&url.clone().with_password(&password), options("guarded")).map(drop)
+    };
+    for error in [with("hunter2").unwrap_err(), refused(&url.to_string())] {
+        assert_eq!(error.kind, OpenErrorKind::WrongPassword, "{error:?}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains("`store.password`") && !text.contains("hunter2"), "{text}");
+    }
+    with("right").unwrap();
+    until("all sessions have ended", || {
+        let sql = "SELECT COUNT(*) FROM pg_stat_activity WHERE usename = 'guarded'";
+        cluster.run_sql("postgres", sql) == "0"
+    });
+}
