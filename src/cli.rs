@@ -1,6 +1,7 @@
-//! The command line: what people and scripts type. `run` is the daemon; everything else talks to one, or reads files.
+//! The command line for people and scripts. `run`, `serve` and `supervise` are the daemon. All
+//! other commands talk to a daemon or read files.
 //!
-//! Exit codes (contract.md): 0, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration.
+//! Exit codes: 0 done, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration.
 
 mod activity;
 mod agent;
@@ -182,7 +183,7 @@ struct Pair {
     purpose: Option<Purpose>,
 }
 
-/// Parses the command line, does what it says, and returns its exit code.
+/// Parses the command line, carries out the command, and returns its exit code.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -230,7 +231,8 @@ fn find_daemon(file: Option<&Path>, environment: &Environment) -> Result<Places,
     config::find_daemon(file, environment).map_err(CliError::Configuration)
 }
 
-/// Where an agent reaches the server: its environment says so; for everyone else the configuration does.
+/// Returns the address of the server. An agent's environment names it. Otherwise the configuration
+/// does.
 fn server(file: Option<&Path>, environment: &Environment) -> Result<ServerAddress, CliError> {
     let variable = |name: &str| environment.variable(name).filter(|value| !value.is_empty());
     if let Some(path) = variable("COORDINATOR_MCP_SOCKET") {
@@ -260,9 +262,10 @@ fn bridge(server: ServerAddress) -> Result<(), CliError> {
     carried
 }
 
-/// Returns when nobody reads what is printed. Cancel-safe.
+/// Returns when the reader of the output has gone. Cancel-safe.
 async fn output_closed() {
-    // Nothing wakes whoever waits for that: the output may be anything.
+    // This polls, because the output may be a file, a pipe or a terminal, and not all of them wake
+    // a waiter.
     let mut look = tokio::time::interval(Duration::from_millis(200));
     loop {
         look.tick().await;

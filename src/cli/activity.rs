@@ -1,13 +1,13 @@
-//! What agents did and took, in words for people.
+//! Describes the activity and the usage of agents for people.
 
 use super::output::plain;
 use crate::domain::Timestamp;
 use crate::rest::routes::activity::{ActivityBody, FailureBody, UsageBody};
 
-/// Longest progress in a table; `--json` has the whole of it.
+/// The longest progress text in a table, in characters. `--json` has the whole text.
 const MAX_PROGRESS: usize = 60;
 
-/// `12 turns, 34.5k tokens, $0.12`.
+/// Returns the usage as text, such as `12 turns, 34.5k tokens, $0.12`.
 pub(super) fn used(usage: Option<&UsageBody>) -> String {
     let Some(usage) = usage else {
         return "-".to_owned();
@@ -28,7 +28,7 @@ pub(super) fn used(usage: Option<&UsageBody>) -> String {
     [turns, tokens, cost].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The last thing it did, or what keeps it from doing anything.
+/// Returns the last progress of the agent, after the failure that it met.
 pub(super) fn doing(activity: &ActivityBody, now: Timestamp) -> String {
     let progress =
         activity.progress.as_deref().map(|progress| short(&plain(progress), MAX_PROGRESS));
@@ -40,7 +40,8 @@ pub(super) fn doing(activity: &ActivityBody, now: Timestamp) -> String {
     }
 }
 
-/// `quota until 2026-01-01T00:00:00.000Z`, as long as that is to come.
+/// Returns the class of the failure, with its end while that is in the future: `quota until
+/// 2026-01-01T00:00:00.000Z`.
 pub(super) fn trouble(failure: &FailureBody, now: Timestamp) -> String {
     match failure.resets_at {
         Some(resets_at) if resets_at > now => format!("{} until {resets_at}", failure.class),
@@ -48,7 +49,7 @@ pub(super) fn trouble(failure: &FailureBody, now: Timestamp) -> String {
     }
 }
 
-/// The beginning of a text that would make a table too wide.
+/// Returns the first characters of a text that would make a table too wide.
 pub(super) fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -56,7 +57,7 @@ pub(super) fn short(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// With three digits at least, as people say it.
+/// Returns the number in a short form, with the units that people use.
 fn rounded(n: u64) -> String {
     match n {
         0..1_000 => n.to_string(),
@@ -65,7 +66,7 @@ fn rounded(n: u64) -> String {
     }
 }
 
-/// In cents, unless that would be nothing.
+/// Returns the amount in cents, or more precisely if it is less than a cent.
 pub(super) fn dollars(micros: u64) -> String {
     match micros {
         0..10_000 => format!("${}.{:04}", micros / 1_000_000, micros / 100),

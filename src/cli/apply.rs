@@ -1,4 +1,4 @@
-//! `apply`: agents, projects and tasks from a file.
+//! `apply` creates agents, projects and tasks from a file.
 
 use std::path::Path;
 
@@ -50,7 +50,8 @@ pub(super) async fn apply(
     if n_unchanged > 0 { print_line(&format!("{n_unchanged} unchanged")) } else { Ok(()) }
 }
 
-/// `tasks.tsk_form.dependencies.0` in its parts. An id may hold dots; sections and keys don't.
+/// Splits a path such as `tasks.tsk_form.dependencies.0` into its parts. An id may contain dots;
+/// sections and keys don't.
 fn split(path: &str) -> (&str, &str, Option<(&str, Option<usize>)>) {
     let (section, rest) = path.split_once('.').unwrap_or((path, ""));
     let (rest, index) =

@@ -1,6 +1,9 @@
-//! `mcp`: for agents that speak only stdio MCP. Carries lines between standard input and output and the server's socket, byte for
-//! byte, and outlives a restart of the server: it connects again, and tells the client which of its calls were lost. It connects
-//! when there is a line to send, not before: a server closes connections on which nothing comes.
+//! `mcp`: the bridge for agents that speak only stdio MCP. It carries lines between standard input
+//! and output and the server's socket, byte for byte.
+//!
+//! The bridge outlives a restart of the server. It connects again, and tells the client which of
+//! its calls were lost. It connects only when there is a line to send, because a server closes idle
+//! connections.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +18,12 @@ use tokio::time::Instant;
 use super::error::CliError;
 use crate::nudge::sleep_until;
 
-/// How long a server may be away: a restart takes a moment, an upgrade some more.
+/// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two attempts to connect, at first and at most.
+/// The first and the longest pause between two attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// After the end of the input, for calls that are being answered.
+/// The time for pending answers after the end of the input.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// JSON-RPC's code for errors of an implementation.
 const CONNECTION_LOST: i32 = -32000;
@@ -69,14 +72,15 @@ struct Bridge<I, O> {
     socket: PathBuf,
     input: BufReader<I>,
     output: O,
-    /// Requests that went to the server and have no answer yet: their ids as text and as they were.
+    /// The requests that went to the server and have no answer yet: each id as text and as a value.
     unanswered: BTreeMap<String, Value>,
-    /// A line of the input that is being read, or that the server didn't take whole.
+    /// The line of the input that is being read, or that the server did not take as a whole.
     unsent: Vec<u8>,
 }
 
 impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
-    /// Waits for a line to send; `false` at the end of the input. The last line may lack its end.
+    /// Waits for a line to send. Returns `false` at the end of the input. The last line may lack
+    /// its line end.
     async fn has_line(&mut self) -> Result<bool, CliError> {
         if !self.unsent.ends_with(b"\n") {
             self.input.read_until(b'\n', &mut self.unsent).await?;
@@ -84,7 +88,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         Ok(!self.unsent.is_empty())
     }
 
-    /// Carries lines over one connection, the first of which is there.
+    /// Carries lines over one connection. The first line is in `unsent` already.
     async fn carry(
         &mut self,
         stream: UnixStream,
@@ -102,7 +106,8 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                 return Ok(Carried::InputEnded);
             }
             tokio::select! {
-                // Both reads are cancel-safe: what they have read stays in their buffers.
+                // Both reads are cancel-safe, because the bytes that they have read stay in their
+                // buffers.
                 read = reader.read_until(b'\n', &mut answer) => match read {
                     Ok(n_read) if n_read > 0 && answer.ends_with(b"\n") => {
                         self.note_answer(&answer);
@@ -117,7 +122,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                 read = self.input.read_until(b'\n', &mut self.unsent), if input_ended.is_none() => {
                     if read? == 0 && self.unsent.is_empty() {
                         input_ended = Some(Instant::now() + LAST_ANSWERS);
-                        // Tells the server that no more comes; its answers still do.
+                        // This tells the server that no more lines come. Its answers still come.
                         let _ = writer.shutdown().await;
                         continue;
                     }
@@ -131,7 +136,8 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         }
     }
 
-    /// Hands the line over; it stays if it isn't taken whole, and a server ignores a line without its end.
+    /// Sends the line. The line stays in `unsent` if the server did not take it as a whole. A
+    /// server ignores a line without its line end.
     async fn send(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> bool {
         if writer.write_all(&self.unsent).await.is_err() {
             return false;
@@ -143,7 +149,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
 
     fn note_request(&mut self, line: &[u8]) {
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
-            // The complaint about it has no id.
+            // The error about such a line has no id.
             if !line.trim_ascii().is_empty() {
                 self.unanswered.insert(Value::Null.to_string(), Value::Null);
             }
@@ -152,7 +158,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         for message in messages(&message) {
             match (message.get("id"), message.get("method")) {
                 (Some(id), Some(_)) => drop(self.unanswered.insert(id.to_string(), id.clone())),
-                // There will be none.
+                // A cancelled request gets no answer.
                 (None, Some(method)) if method == "notifications/cancelled" => {
                     self.unanswered.remove(&message["params"]["requestId"].to_string());
                 }
@@ -172,9 +178,10 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         }
     }
 
-    /// Whether a call that got no answer was carried out, nobody knows; so it is not sent again, but its caller told.
+    /// Reports an error for each unanswered call. The call is not sent again, because the bridge
+    /// can't know whether the server carried it out.
     async fn say_what_was_lost(&mut self) -> Result<(), CliError> {
-        // Nobody waits for the answer to a line that was no request.
+        // A line that was no request has no caller that waits for an answer.
         let calls = std::mem::take(&mut self.unanswered).into_values().filter(|id| !id.is_null());
         for id in calls {
             let message =
@@ -187,7 +194,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
     }
 }
 
-/// The messages of a line: one, or those of a batch.
+/// Returns the messages of a line: one, or those of a batch.
 fn messages(line: &Value) -> &[Value] {
     line.as_array().map_or(std::slice::from_ref(line), Vec::as_slice)
 }
@@ -226,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// A bridge, its client's ends, and the socket it connects to.
+    /// A bridge, its client's ends, and the socket that it connects to.
     struct Bed {
         _folder: tempfile::TempDir,
         listener: UnixListener,
@@ -377,7 +384,7 @@ mod tests {
         bed.send("\n").await;
         let mut server = bed.accept().await;
         assert_eq!(line(&mut server).await, "no line yet\n");
-        // Neither after the server has closed.
+        // The bridge does not connect after the server has closed either.
         drop(server);
         assert!(tokio::time::timeout(PATIENCE, bed.accept()).await.is_err());
         bed.send("the next\n").await;

@@ -1,7 +1,8 @@
-//! `call`: one MCP tool call, for agents that are scripts and for people who look.
+//! `call` makes one MCP tool call, for agents that are scripts and for people.
 //!
-//! A secret doesn't belong in an argument list, which everyone on the machine can read: what is missing in the JSON is taken
-//! from the environment that the coordinator gives its agents.
+//! A secret doesn't belong in an argument list, because every user of the machine can read it.
+//! Therefore arguments that the JSON lacks are taken from the environment that the coordinator
+//! gives its agents.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -16,22 +17,23 @@ use super::output::print_answer;
 use crate::config::Environment;
 use crate::domain::ServerAddress;
 
-/// The variable in which a script keeps what `authenticate` returned.
+/// The variable in which a script keeps the token that `authenticate` returned.
 const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";
 /// The variable for the token of a script that calls a coordinator's tools.
 const COORDINATOR_VARIABLE: &str = "COORDINATOR_TOKEN";
-/// Arguments that are taken from the environment: for which tools, and from which variable.
+/// The arguments of `authenticate` that are taken from the environment, with their variables.
 const FROM_ENVIRONMENT: [(&str, &str); 3] =
     [("agent_id", "AGENT_ID"), ("passkey", "AGENT_PASSKEY"), ("project_id", "PROJECT_ID")];
 
-/// How long an agent's call waits for a server that is away.
+/// The time that an agent's call waits for a server that is away.
 const AGENTS_PATIENCE: Duration = Duration::from_mins(1);
-/// Between two attempts, at first and at most.
+/// The first and the longest pause between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The code of a JSON-RPC error that says that the server has no room now.
+/// The code of the JSON-RPC error for a server that has no room now.
 const NO_ROOM: i64 = -32000;
-/// Tools that give the same answer again, or change nothing further.
+/// The tools that can be called again: a second call gives the same answer or changes nothing
+/// further.
 const REPEATABLE: [&str; 10] = [
     "authenticate",
     "get_my_task",
@@ -89,7 +91,8 @@ impl CallArguments {
                     )));
                 }
             },
-            // Whoever asks for one field takes what is printed for it.
+            // With `--get`, the output is taken for the value of the field. So a refusal prints
+            // nothing there.
             Some(_) => {}
             None => print_answer(&answer.to_string())?,
         }
@@ -116,7 +119,7 @@ impl CallArguments {
     }
 }
 
-/// The arguments with what the environment knows.
+/// Returns the arguments, completed from the environment.
 fn complete(
     tool: &str,
     mut arguments: Map<String, Value>,
@@ -139,8 +142,9 @@ fn complete(
     arguments
 }
 
-/// One request, one answer: the server takes a call without a handshake. With `patience` a server that is away is waited for,
-/// and a call whose answer was lost with it is made again.
+/// Makes one request and returns its answer. The server takes a call without a handshake. With
+/// `patience`, it waits for a server that is away, and repeats a repeatable call whose answer was
+/// lost.
 fn exchange(
     server: &ServerAddress,
     tool: &str,
@@ -171,11 +175,11 @@ fn exchange(
     }
 }
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 enum Lost {
-    /// Nobody was asked.
+    /// The request did not reach a server.
     Connection(CliError),
-    /// Somebody was asked; whether the call was carried out, nobody knows.
+    /// The request was sent. It is not known whether the call was carried out.
     Answer(CliError),
 }
 
@@ -196,7 +200,8 @@ fn connect_and_ask(
     let lost = |error: std::io::Error| {
         Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {error}")))
     };
-    // A server without room for the connection says so before it closes, perhaps without taking the request.
+    // A server without room for the connection says so before it closes, perhaps without taking the
+    // request.
     let written = writeln!(stream, "{request}");
     for line in BufReader::new(stream).lines() {
         let line = line.map_err(lost)?;
@@ -211,7 +216,8 @@ fn connect_and_ask(
     Err(unanswered(tool))
 }
 
-/// Why the server has no room for the connection or the request, if the message says so. It has carried out nothing.
+/// Returns the reason why the server has no room for the connection or the request, if the message
+/// gives one. The server has carried out nothing then.
 fn no_room(message: &[u8]) -> Option<String> {
     let message: Value = serde_json::from_slice(message).ok()?;
     let error = message.get("error").filter(|error| error["code"] == NO_ROOM)?;
@@ -227,7 +233,7 @@ fn unanswered(tool: &str) -> Lost {
     )))
 }
 
-/// The answer in a message of the server; `None` if it is something else.
+/// Returns the answer in a message of the server, or `None` for any other message.
 fn read(tool: &str, message: &[u8]) -> Option<Result<Value, CliError>> {
     let mut answer: Value = match serde_json::from_slice(message) {
         Ok(answer) => answer,
@@ -246,7 +252,7 @@ fn read(tool: &str, message: &[u8]) -> Option<Result<Value, CliError>> {
     Some(Ok(answer["result"].take()))
 }
 
-/// The same over HTTP.
+/// Makes the request over HTTP.
 fn post(url: &str, tool: &str, request: &str) -> Result<Result<Value, CliError>, Lost> {
     let failed = |error: &dyn std::fmt::Display| {
         Lost::Connection(CliError::Failed(format!("could not use HTTP: {error}")))

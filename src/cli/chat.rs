@@ -82,9 +82,9 @@ enum ChatCommand {
     },
 }
 
-/// How long the daemon holds a question for what is said, in seconds.
+/// The time that the daemon holds a request for new messages, in seconds.
 const HOLD: u64 = 30;
-/// So many messages are shown when a chat is opened.
+/// The number of earlier messages that are shown when a chat is opened.
 const N_EARLIER: u16 = 10;
 
 impl ChatArguments {
@@ -169,7 +169,8 @@ impl Chat {
         client.post(&self.path("messages"), &MessageRequest { id: Some(id), content }).await
     }
 
-    /// Messages after one, or the newest; waits so many seconds for one.
+    /// Returns the messages after one, or the newest. The daemon waits up to `wait` seconds for
+    /// one.
     async fn read(
         &self,
         client: &Client,
@@ -181,7 +182,7 @@ impl Chat {
         client.get(&self.path(&format!("messages?limit={limit}&wait={wait}{after}"))).await
     }
 
-    /// Prints what is said after one message, without end.
+    /// Prints new messages after one message, without end.
     async fn follow(
         &self,
         client: &Client,
@@ -195,8 +196,8 @@ impl Chat {
         }
     }
 
-    /// A conversation: lines from standard input are said, and what others say is printed. Its end leaves the chat open, so that
-    /// an agent that is about to answer does.
+    /// Holds a conversation. It sends lines from standard input and prints the messages of others.
+    /// Its end leaves the chat open, so that the agent can still answer.
     async fn talk(&self, client: &Client) -> Result<(), CliError> {
         let _: ChatBody = client.post(&self.path("start"), &()).await?;
         let earlier = self.read(client, None, N_EARLIER, 0).await?;
@@ -231,13 +232,15 @@ impl Chat {
     }
 }
 
-/// Chosen here, so that a message that is seen can be told from those of others.
+/// Returns a new message id. It is chosen here, so that the own messages can be told from those of
+/// others.
 fn new_id() -> MessageId {
     let text = format!("{}{}", MessageId::PREFIX, uuid::Uuid::now_v7().simple());
     text.parse().expect("a prefix and a number are an id")
 }
 
-/// When, who, and what, its further lines indented: no text of a message looks like the beginning of another.
+/// Prints time, sender and text. Further lines are indented, so that no text looks like the
+/// beginning of another message.
 fn print_message(message: &MessageBody) -> Result<(), CliError> {
     let content: String = message
         .content

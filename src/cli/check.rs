@@ -1,4 +1,4 @@
-//! `check`: is the configuration right, and what would be started?
+//! `check` checks the configuration and shows the commands that would be started.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use crate::domain::{
 };
 use crate::provider::{LaunchRequest, Providers};
 
-/// Shorter values are words or numbers; what begins with a slash is a path.
+/// The least length of a secret. Shorter values are words or numbers. A value that begins with a
+/// slash is a path.
 const MIN_SECRET: usize = 6;
 
 pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
@@ -25,7 +26,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         }
         None => None,
     };
-    // Before anything is called correct.
+    // This check comes before the output calls anything correct.
     app::check_users(config)
         .map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
     match &loaded.source {
@@ -118,7 +119,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
             "no program to start these agents of the manifest with: {agents}"
         )));
     }
-    // Those of presets are there without being asked for.
+    // The providers of presets always exist, so that only configured ones count.
     let configured: Vec<&str> = config
         .providers
         .keys()
@@ -134,11 +135,11 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     Ok(())
 }
 
-/// What is to be said of some providers.
+/// The description of some providers.
 #[derive(Default)]
 struct Described {
     lines: Vec<String>,
-    /// Those without a program.
+    /// The providers whose program does not exist.
     cant_start: BTreeSet<String>,
 }
 
@@ -152,13 +153,14 @@ impl Described {
     }
 }
 
-/// The providers that are configured and those that agents of these types need.
+/// Returns the configured providers and those that agents of these types need.
 fn names_of<'a>(ai_types: &BTreeSet<&str>, providers: &'a Providers) -> BTreeSet<&'a str> {
     let needed = ai_types.iter().map(|ai_type| providers.find(ai_type).0);
     providers.entries.keys().map(String::as_str).chain(needed).collect()
 }
 
-/// The providers that are configured and those that the manifest's agents need; all presets where there are neither.
+/// Describes the configured providers and those that the manifest's agents need; if there are none,
+/// all presets.
 fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Described {
     let names = names_of(ai_types, providers);
     let mut described = Described::default();
@@ -186,7 +188,8 @@ fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Described {
     described
 }
 
-/// A line without the values of variables that a configuration may take secrets from; their names stand in their place.
+/// Returns the line with the names of variables in place of their values. It hides the variables
+/// that a configuration may take secrets from.
 fn masked(line: String, environment: &Environment) -> String {
     let usual = PassEnvironment::default();
     let mut secrets: Vec<_> = environment
@@ -198,21 +201,21 @@ fn masked(line: String, environment: &Environment) -> String {
                 && line.contains(value.as_str())
         })
         .collect();
-    // Longer ones first: one may be part of another.
+    // Longer values come first, because one may be part of another.
     secrets.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
     secrets
         .into_iter()
         .fold(line, |line, (name, value)| line.replace(&value, &format!("${{{name}}}")))
 }
 
-/// Whether the command is shown of a program that isn't there.
+/// The handling of a command whose program does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Absent {
     IsShown,
     IsNotShown,
 }
 
-/// The final command of a provider, for a made-up launch, and whether there is a program for it.
+/// Returns the final command of a provider for a made-up launch, and whether its program exists.
 fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, bool) {
     let key = InstanceKey::new(
         "AGENT_ID".parse().expect("a sample id"),
@@ -290,7 +293,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
     (lines, can_start)
 }
 
-/// For an entry in the seed's shape of a CLI that wants more than that.
+/// Returns a hint about a preset, if the entry only names the program of a CLI that has one.
 fn hint(provider: &ProviderConfig) -> Option<String> {
     let CommandLine::Own { program, .. } = &provider.command_line else {
         return None;
@@ -302,7 +305,7 @@ fn hint(provider: &ProviderConfig) -> Option<String> {
     ))
 }
 
-/// A word as a shell would take it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./=:@%+,".contains(&b);
     if !word.is_empty() && word.bytes().all(is_plain) {

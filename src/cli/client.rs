@@ -1,4 +1,4 @@
-//! The daemon as the command line reaches it: HTTP over its control socket.
+//! The client of the daemon for the command line: HTTP over its control socket.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,8 @@ use tokio::net::UnixStream;
 use super::error::CliError;
 use crate::rest::Problem;
 
-/// One daemon, by its control socket; a coordinator without its server where there is none. Each request is a connection of its own: the command line asks little.
+/// A connection to one daemon by its control socket, or to a coordinator that runs without its
+/// server. Each request opens a connection of its own, because the command line asks little.
 pub(super) struct Client {
     socket: PathBuf,
     coordinator_socket: PathBuf,
@@ -45,7 +46,7 @@ impl Client {
         read(self.send(Method::PATCH, path, to_bytes(body)?).await?).await
     }
 
-    /// A post whose answer has no body.
+    /// Sends a POST whose answer has no body.
     pub(super) async fn post_only(
         &self,
         path: &str,
@@ -55,13 +56,13 @@ impl Client {
         if response.status().is_success() { Ok(()) } else { Err(refusal(response).await?.into()) }
     }
 
-    /// A deletion, whose answer has no body.
+    /// Sends a DELETE whose answer has no body.
     pub(super) async fn delete(&self, path: &str) -> Result<(), CliError> {
         let response = self.send(Method::DELETE, path, Bytes::new()).await?;
         if response.status().is_success() { Ok(()) } else { Err(refusal(response).await?.into()) }
     }
 
-    /// A post whose refusal the caller wants to look into.
+    /// Sends a POST and returns the refusal as a value, for a caller that examines it.
     pub(super) async fn post_or_problem<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -75,7 +76,7 @@ impl Client {
         }
     }
 
-    /// Hands each piece of the body to `take` as it comes; the headers of the answer.
+    /// Hands each piece of the body to `take` as it comes. Returns the headers of the answer.
     pub(super) async fn stream(
         &self,
         path: &str,

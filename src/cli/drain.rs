@@ -1,4 +1,4 @@
-//! `pause` and `drain`: nothing more is started, and what runs comes to its end.
+//! `pause` and `drain`: no agent is started any more, and the running ones come to their end.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) struct DrainArguments {
     timeout: Option<Duration>,
 }
 
-/// Between two looks at a launch that comes to its end.
+/// The time between two looks at a launch that comes to its end.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 pub(super) async fn pause(client: &Client) -> Result<(), CliError> {

@@ -1,4 +1,4 @@
-//! Why a command didn't succeed, and the exit code that says so.
+//! The errors of a command, and their exit codes.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -12,21 +12,21 @@ pub(super) const EXIT_USAGE: u8 = 2;
 pub(super) const EXIT_NO_DAEMON: u8 = 69;
 pub(super) const EXIT_CONFIGURATION: u8 = 78;
 
-/// Why a command didn't succeed.
+/// The reason why a command did not succeed.
 #[derive(Debug)]
 pub(super) enum CliError {
-    /// Refused, or it went wrong.
+    /// The command was refused or failed.
     Failed(String),
-    /// Asked for in a way that makes no sense.
+    /// The arguments make no sense.
     Usage(String),
     NoDaemon {
-        /// Where it was looked for.
+        /// The place where the daemon was expected.
         at: String,
     },
     Configuration(ConfigError),
-    /// Reports of several lines about a file.
+    /// A report about a file, in several lines.
     File(String),
-    /// The reader of our output has gone; nothing more to say.
+    /// The reader of the output has gone, so that there is nothing more to print.
     Hushed,
 }
 
@@ -41,7 +41,7 @@ impl CliError {
         }
     }
 
-    /// Tells it on standard error, if anyone reads that.
+    /// Prints the error on standard error. It ignores a closed standard error.
     pub(super) fn print(&self) {
         let text = match self {
             Self::Failed(text) | Self::Usage(text) => {

@@ -1,4 +1,4 @@
-//! `events`: what happens, as it happens.
+//! `events` prints events when they happen.
 
 use std::io;
 
@@ -55,7 +55,7 @@ impl EventsArguments {
     }
 }
 
-/// As whoever reads from the daemon passes it on.
+/// Converts an error of printing into the error type of the function that reads the stream.
 fn back(error: CliError) -> io::Error {
     match error {
         CliError::Hushed => io::ErrorKind::BrokenPipe.into(),
@@ -68,7 +68,7 @@ fn back(error: CliError) -> io::Error {
     }
 }
 
-/// One event, if the block is one; what only says that there is something to ask for is left out.
+/// Prints the event of the block. A block without an event, such as a keep-alive, is left out.
 fn print(block: &str, json: bool) -> Result<(), CliError> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
     if field("event: ") == Some("reset") {

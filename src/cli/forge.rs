@@ -1,4 +1,5 @@
-//! `forge check`: is all in order at the forges? Reads the configuration and asks the hosts; no daemon is needed.
+//! `forge check` checks the configured forges. It reads the configuration and asks the hosts. It
+//! needs no daemon.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -20,7 +21,7 @@ use crate::forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, 
 use crate::forge::{connect, is_open_to_others};
 use crate::telemetry::ErrorChain;
 
-/// After so long a person wants to know what is waited for.
+/// The time between two messages that name the hosts without an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What can be asked of forges.
@@ -96,7 +97,8 @@ fn report(reports: &[HostReport], form: Form) -> Result<(), CliError> {
     }
 }
 
-/// All hosts at once, so that one that hangs delays no other; in the order of the configuration.
+/// Checks all hosts at once, so that a host that hangs delays no other. The reports are in the
+/// order of the configuration.
 async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
     let (hosts, interval) = (&forges.hosts, forges.write_interval);
     let checks = hosts
@@ -118,7 +120,7 @@ async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
                 let awaited: BTreeSet<&str> =
                     (0..hosts.len()).filter(is_awaited).map(|i| hosts[i].host.as_str()).collect();
                 let awaited = Vec::from_iter(awaited).join(", ");
-                // Nobody may read it.
+                // Standard error may be closed.
                 let _ = writeln!(std::io::stderr(), "waiting for {}", printable::lines(&awaited));
             }
         }

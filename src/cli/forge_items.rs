@@ -1,4 +1,4 @@
-//! How forges and their items are shown: in `status`, and by `forge list`.
+//! Tables of forges and their items, for `status` and `forge list`.
 
 use comfy_table::Table;
 
@@ -9,7 +9,8 @@ use crate::domain::Timestamp;
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::service::world::{SystemWorld, World};
 
-/// A line for each host, and one for each repository that has a problem; `None` where there is nothing to tell.
+/// Returns a line for each host, and one for each repository with a problem; `None` if there are no
+/// lines.
 pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
     let mut told = Vec::new();
     for host in hosts {
@@ -49,7 +50,7 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
         let cause = item.cause.map_or_else(String::new, |cause| format!(" ({cause})"));
         let mut owed = item.owed.join(", ");
         if let Some(error) = &item.last_error {
-            // One whose time has come is tried now.
+            // An item whose time has come is tried now.
             let again = item.retry_at.filter(|at| *at > now);
             let again = again.map_or_else(String::new, |at| format!(", again in {}", ago(now, at)));
             let sign = if owed.is_empty() { "" } else { ": " };
@@ -71,7 +72,7 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
     rows
 }
 
-/// Lists items: those for which there is something to do and those that wait, or those that are over.
+/// Lists items: either those that are worked on and those that wait, or those that are over.
 pub(super) async fn list(
     client: &Client,
     ended: bool,

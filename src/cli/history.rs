@@ -1,4 +1,4 @@
-//! What the lists of the past have in common: whose it is, and how much of it.
+//! The common arguments of the lists of the past: the filter and the number of entries.
 
 use serde::de::DeserializeOwned;
 
@@ -24,7 +24,7 @@ pub(super) struct Whose {
 }
 
 impl Whose {
-    /// As a query, with what else is asked for.
+    /// Returns the filter as a query, with the further conditions `more`.
     pub(super) fn query(&self, more: impl IntoIterator<Item = String>) -> String {
         let Self { agent, project, launch, limit: _ } = self;
         let own = [
@@ -36,7 +36,7 @@ impl Whose {
     }
 }
 
-/// The first part of a list.
+/// Returns the first part of a list.
 pub(super) async fn parts<T: DeserializeOwned>(
     client: &Client,
     path: &str,

@@ -1,5 +1,6 @@
-//! The bridge where the server is reached by a URL: each line of the input is a POST, each message of its answer a line of the
-//! output. A request that the client cancels is given up, which tells servers of every revision.
+//! The bridge for a server that is reached by a URL. Each line of the input is a POST. Each message
+//! of its answer is a line of the output. The bridge gives up a request that the client cancels,
+//! which tells servers of every revision.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 use super::error::CliError;
 use super::http_door::{HttpDoor, Lost};
 
-/// How long a server may be away: a restart takes a moment, an upgrade some more.
+/// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two attempts to connect, at first and at most.
+/// The first and the longest pause between two attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// After the end of the input, for calls that are being answered.
+/// The time for pending answers after the end of the input.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// Requests on their way at the same time; further lines wait in the input.
+/// The number of requests on their way at the same time. Further lines wait in the input.
 const MAX_IN_FLIGHT: usize = 64;
 /// JSON-RPC's code for errors of an implementation.
 const CONNECTION_LOST: i32 = -32000;
@@ -51,7 +52,7 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
         }
         let message: Value = serde_json::from_slice(&line).unwrap_or(Value::Null);
         if message["method"] == "initialize" {
-            // What comes after the handshake goes by what it agreed on.
+            // Later messages use the revision that the handshake agreed on.
             bridge.carry(&line, &message, &CancellationToken::new()).await?;
             continue;
         }
@@ -84,12 +85,12 @@ struct Bridge<O> {
     output: tokio::sync::Mutex<O>,
     /// The revision that the handshake agreed on.
     version: Mutex<Option<String>>,
-    /// Requests by their ids, as text.
+    /// The open requests by their ids as text.
     underway: Mutex<HashMap<String, CancellationToken>>,
 }
 
 impl<O: AsyncWrite + Unpin> Bridge<O> {
-    /// From now on the message can be given up, if it is a request.
+    /// Registers the message, if it is a request, so that it can be given up from now on.
     fn begin(&self, message: &Value) -> CancellationToken {
         let cancelled = CancellationToken::new();
         if let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) {
@@ -104,7 +105,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         }
     }
 
-    /// Ends the request with this id, if it still goes on. Its caller expects no answer.
+    /// Ends the request with this id, if it is still open. Its caller expects no answer.
     fn give_up(&self, id: &Value) {
         self.underway().remove(&id.to_string()).inspect(CancellationToken::cancel);
     }
@@ -113,11 +114,12 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         self.underway.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One message and all that comes of it, until it is `cancelled`. A server that isn't there is waited for; a call that was lost is told to its caller,
-    /// for nobody knows whether it was carried out.
+    /// Carries one message and its answers until it is `cancelled`. It waits for a server that is
+    /// away. If a call was lost, its caller gets an error, because the bridge can't know whether
+    /// the server carried the call out.
     ///
     /// # Errors
-    /// When the output is closed, or the server stays away.
+    /// Fails if the output is closed or the server stays away.
     async fn carry(
         &self,
         line: &[u8],
@@ -130,7 +132,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
             let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let (answers, mut written) = mpsc::unbounded_channel();
             let posting = async {
-                // The sender goes with it: then no more answers come.
+                // This block owns the sender, so that `written` ends when no more answers come.
                 let answers = answers;
                 let take = |answer| drop(answers.send(answer));
                 let posted = self.door.post(line, version.as_deref(), take);
@@ -164,7 +166,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
             }
         };
         eprintln!("agent-coordinator mcp: {}: {lost}", self.door.url());
-        // A notification has nobody who waits.
+        // A notification has no caller that waits for an answer.
         let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) else {
             return Ok(());
         };

@@ -1,4 +1,5 @@
-//! A server's MCP endpoint as `call` and the bridge use it: one JSON-RPC message by a POST, the server's messages as its answer.
+//! The HTTP client of a server's MCP endpoint, for `call` and the bridge. A POST carries one
+//! JSON-RPC message, and its answer carries the messages of the server.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,30 +11,31 @@ use serde_json::Value;
 use crate::mcp_client::http_client;
 use crate::telemetry::ErrorChain;
 
-/// The revision from which on requests repeat in headers what they say (SEP-2243).
+/// The first revision in which headers repeat parts of a request (SEP-2243).
 const STANDARD_HEADERS: &str = "2026-07-28";
-/// Where a request of such a revision names it.
+/// The key of the revision in a request of such a revision.
 const VERSION_IN_META: &str = "io.modelcontextprotocol/protocolVersion";
 /// The header of a session.
 const SESSION: &str = "mcp-session-id";
-/// For the head of an answer; what is held back for news comes within a minute.
+/// The timeout of a request. The server answers a held request within a minute.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// The longest message that is taken.
+/// The longest message that is taken, in bytes.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Debug)]
 pub(super) enum Lost {
-    /// Nobody was asked.
+    /// The request did not reach a server.
     Connection(String),
-    /// Somebody was asked; whether the call was carried out, nobody knows.
+    /// The request was sent. It is not known whether the call was carried out.
     Answer(String),
 }
 
 pub(super) struct HttpDoor {
     http: reqwest::Client,
     url: String,
-    /// The session id that the server gave this client to repeat with each request (MCP 2025-03-26, session management).
+    /// The session id that the server gave this client to repeat with each request (MCP 2025-03-26,
+    /// session management).
     session: Mutex<Option<HeaderValue>>,
 }
 
@@ -46,10 +48,11 @@ impl HttpDoor {
         &self.url
     }
 
-    /// Sends `message` as it is and hands each message of the answer to `take`. `version` is what was agreed on.
+    /// Sends `message` unchanged and hands each message of the answer to `take`. `version` is the
+    /// revision that the handshake agreed on.
     ///
     /// # Errors
-    /// [`Lost`].
+    /// Returns [`Lost`] if no answer comes.
     pub(super) async fn post(
         &self,
         message: &[u8],
@@ -69,7 +72,7 @@ impl HttpDoor {
             request = request.header(SESSION, session);
         }
         let response = request.body(message.to_vec()).send().await.map_err(|error| {
-            // Only a connection that never was has certainly carried nothing.
+            // Only a connection that was never made has certainly carried nothing.
             let was_none = error.is_connect();
             let text = ErrorChain(&error.without_url()).to_string();
             if was_none { Lost::Connection(text) } else { Lost::Answer(text) }
@@ -115,7 +118,7 @@ impl HttpDoor {
     }
 }
 
-/// What a request repeats outside its body.
+/// Returns the headers that repeat parts of the message.
 fn headers(message: &[u8], agreed: Option<&str>) -> Vec<(&'static str, String)> {
     let message: Value = serde_json::from_slice(message).unwrap_or(Value::Null);
     let params = &message["params"];
@@ -139,7 +142,7 @@ fn headers(message: &[u8], agreed: Option<&str>) -> Vec<(&'static str, String)> 
     headers
 }
 
-/// The data of the first whole event of a stream, and how many bytes it took.
+/// Returns the data of the first complete event of a stream, and the number of bytes that it took.
 fn next_event(buffer: &[u8]) -> Option<(Vec<u8>, usize)> {
     let end_of =
         |end: &[u8]| Some((buffer.windows(end.len()).position(|window| window == end)?, end.len()));
@@ -150,8 +153,8 @@ fn next_event(buffer: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((data.join(&b'\n'), at + n_end))
 }
 
-/// Whether `body` is the protocol's own error about `message`: then that is the answer, whatever the status. A notification has
-/// none.
+/// Returns whether `body` is a JSON-RPC error about `message`. Such a body is the answer, whatever
+/// the HTTP status. A notification has no answer.
 fn is_error_about(message: &[u8], body: &[u8]) -> bool {
     let [message, body] =
         [message, body].map(|text| serde_json::from_slice(text).unwrap_or(Value::Null));
@@ -159,7 +162,7 @@ fn is_error_about(message: &[u8], body: &[u8]) -> bool {
     !is_notification && body["error"].is_object() && body["id"] == message["id"]
 }
 
-/// What a server said instead of an answer: problem+json, a JSON-RPC error, or any text.
+/// Returns the server's text about a refusal: problem+json, a JSON-RPC error, or any text.
 fn refusal(status: reqwest::StatusCode, body: &[u8]) -> String {
     let json: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let said = json["detail"].as_str().or_else(|| json["error"]["message"].as_str());
@@ -181,7 +184,7 @@ mod tests {
         assert_eq!(first, b"");
         assert_eq!(next_event(&two[length..]).unwrap().0, b"{\"a\":1}");
         assert_eq!(next_event(b"data: x\r\ndata: y\r\n\r\nrest").unwrap(), (b"x\ny".to_vec(), 20));
-        // What is no text goes through as it is.
+        // Data that is not valid UTF-8 passes unchanged.
         assert_eq!(next_event(b"data: \xff\xff\n\n").unwrap(), (b"\xff\xff".to_vec(), 10));
     }
 
@@ -191,7 +194,7 @@ mod tests {
         let of_one = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no"}}"#;
         let (request, notification) = (br#"{"id":1,"method":"x"}"#, br#"{"method":"x"}"#);
         assert!(is_error_about(b"garbage", of_none) && is_error_about(request, of_one));
-        // Nobody would take these for an answer to what they asked.
+        // A client would not take these for the answer to its request.
         assert!(!is_error_about(request, of_none) && !is_error_about(b"garbage", of_one));
         assert!(!is_error_about(notification, of_none));
         assert!(

@@ -1,4 +1,4 @@
-//! `login`: a link that logs a browser in, once.
+//! `login` prints a link that logs a browser in, once.
 
 use super::client::Client;
 use super::error::CliError;
@@ -28,12 +28,12 @@ impl LoginArguments {
         let name = self.name.or_else(|| user_of(environment));
         let login: LoginBody =
             client.post("/logins", &LoginRequest { name, role: Some(self.role) }).await?;
-        // The link alone: it is opened, copied, piped.
+        // The link stands alone, so that it can be opened, copied and piped.
         if self.form.json { print_json(&login) } else { print_line(&login.url) }
     }
 }
 
-/// Whoever is logged in at this terminal.
+/// Returns the name of the user who is logged in at this terminal.
 pub(super) fn user_of(environment: &Environment) -> Option<String> {
     environment.variable("USER").filter(|user| !user.is_empty()).map(Into::into)
 }

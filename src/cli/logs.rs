@@ -1,5 +1,5 @@
-//! `logs`: what an agent printed. On a terminal, what an agent CLI prints for programs is put into words; elsewhere, and with
-//! `--raw`, it is as it was printed.
+//! `logs` prints the output of an agent. On a terminal it puts an agent CLI's machine-readable
+//! output into words. Elsewhere, and with `--raw`, it prints the output unchanged.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -77,7 +77,7 @@ impl LogsArguments {
         if let Shown::InWords(mut lines) = shown {
             stdout.write_all(in_words(|words| lines.finish(words)).as_bytes())?;
         }
-        // Beside the output, which may go into a program.
+        // The hints go to standard error, because the output may go into a program.
         let launch: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
         for hint in launch.exit_hints {
             eprintln!("agent-coordinator: of the end of this agent: {}", hint_in_words(hint));
@@ -91,16 +91,16 @@ impl LogsArguments {
     }
 }
 
-/// How output is printed.
+/// The form in which output is printed.
 enum Shown {
-    /// What agent CLIs print for programs is put into words.
+    /// Puts the machine-readable output of agent CLIs into words.
     InWords(Lines),
-    /// As it is, as far as a terminal can be shown that.
+    /// Prints the output without the characters that a terminal must not get.
     Printable(ForTerminal),
     AsPrinted,
 }
 
-/// What the lines that `read` hands over say.
+/// Returns the lines that `read` hands over, in words.
 fn in_words(read: impl FnOnce(&mut dyn FnMut(&str))) -> String {
     let mut text = String::new();
     read(&mut |line| {
@@ -109,7 +109,7 @@ fn in_words(read: impl FnOnce(&mut dyn FnMut(&str))) -> String {
     text
 }
 
-/// A line of an agent CLI as the lines a person reads, perhaps none; any other as it is.
+/// Returns a line of an agent CLI as lines for a person, perhaps none. Any other line is unchanged.
 fn readable(line: &str) -> String {
     let Some(facts) = recognise(line, None) else {
         return printable::line(line).into_owned() + "\n";
@@ -132,10 +132,11 @@ fn words(fact: OutputFact) -> Option<String> {
     }
 }
 
-/// Its keeper has cleaned what an agent printed, but the file was in the agent's reach.
+/// Cleans output for a terminal. The keeper has cleaned it already, but the agent could write to
+/// the file.
 #[derive(Default)]
 struct ForTerminal {
-    /// The beginning of a character whose end is in the next piece.
+    /// The first bytes of a character whose end is in the next piece.
     incomplete: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! `metrics`: numbers for monitoring, as the daemon's control socket gives them.
+//! `metrics` prints the metrics for monitoring that the daemon's control socket returns.
 
 use std::io::{self, Write as _};
 

@@ -1,4 +1,4 @@
-//! How answers are printed: tables for people, JSON in snake_case for programs.
+//! Prints answers: tables for people, JSON in snake_case for programs.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -18,7 +18,8 @@ pub(super) struct Form {
     pub(super) json: bool,
 }
 
-/// Prints `answer` as JSON. The keys of the API are in camelCase; here, as in the configuration, they are in snake_case.
+/// Prints `answer` as JSON. The keys of the API are in camelCase. Here they are in snake_case, as
+/// in the configuration.
 pub(super) fn print_json(answer: &impl Serialize) -> Result<(), CliError> {
     let value =
         serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
@@ -27,20 +28,20 @@ pub(super) fn print_json(answer: &impl Serialize) -> Result<(), CliError> {
     print_line(&printable::json(&text))
 }
 
-/// The same on one line, for those who read line by line.
+/// Prints `answer` as JSON on one line, for programs that read line by line.
 pub(super) fn print_json_line(answer: &impl Serialize) -> Result<(), CliError> {
     let value =
         serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))?;
     print_line(&printable::json(&snake_keys(value).to_string()))
 }
 
-/// Whatever stands in it reaches no terminal but as text.
+/// Prints `text`. Control characters in it reach no terminal.
 pub(super) fn print_line(text: &str) -> Result<(), CliError> {
     writeln!(io::stdout(), "{}", printable::lines(text))?;
     Ok(())
 }
 
-/// The same for what a program may want to the letter: only a terminal gets less.
+/// Prints `text` unchanged for a program. A terminal gets it without control characters.
 pub(super) fn print_answer(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() {
         return print_line(text);
@@ -69,7 +70,7 @@ fn snake(key: &str) -> String {
     })
 }
 
-/// A table without lines, as wide as the terminal allows.
+/// Returns a table without lines, as wide as the terminal allows.
 pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -83,22 +84,22 @@ pub(super) fn table(header: &[&str]) -> Table {
     table
 }
 
-/// Prints a table, or what to do when it is empty.
+/// Prints a table, or `when_empty` if the table is empty.
 pub(super) fn print_table(table: &Table, when_empty: &str) -> Result<(), CliError> {
     if table.is_empty() { print_line(when_empty) } else { print_line(&lines(table)) }
 }
 
-/// The table without the blanks that fill its lines.
+/// Returns the table as text, without the blanks that fill its lines.
 pub(super) fn lines(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Other people's text, fit for a terminal and for one line.
+/// Returns foreign text in a form that is safe for a terminal and for one line.
 pub(super) fn plain(text: &str) -> String {
     printable::line(text).into_owned()
 }
 
-/// How long ago, roughly.
+/// Returns the time since `moment`, roughly.
 pub(super) fn ago(moment: Timestamp, now: Timestamp) -> String {
     let seconds = now.since(moment).as_secs();
     match seconds {

@@ -1,4 +1,5 @@
-//! `completions` and `man`: what is made from the command line's own definition.
+//! `completions` and `man`: shell completions and manual pages from the definition of the command
+//! line.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -13,7 +14,7 @@ use super::error::CliError;
 const PROGRAM: &str = "agent-coordinator";
 
 pub(super) fn completions(shell: Shell) -> Result<(), CliError> {
-    // Into memory first: the generator can't say that its reader has gone.
+    // The text is collected first, because the generator panics if its reader has gone.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), PROGRAM, &mut text);
     io::stdout().write_all(&text)?;

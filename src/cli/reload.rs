@@ -1,4 +1,4 @@
-//! `reload`: the daemon reads its configuration again and says what is different.
+//! `reload`: the daemon reads its configuration again and lists the changes.
 
 use super::client::Client;
 use super::error::CliError;

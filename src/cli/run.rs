@@ -10,16 +10,18 @@ use crate::config::{Environment, Loaded, LogConfig};
 use crate::sys;
 use crate::telemetry::{self, LineForm};
 
-/// Threads that serve; a daemon that mostly waits needs few.
+/// The number of worker threads. A daemon that mostly waits needs few.
 const N_WORKERS: usize = 2;
-/// As in the service units. Not more: some programs, agents' tools among them, look at every descriptor they could have.
+/// The limit of open files, as in the service units. It is not higher, because some programs, such
+/// as tools of agents, look at every possible descriptor.
 const DESCRIPTORS: u64 = 65_536;
 
 pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> ExitCode {
-    // Before anything that may wait, and before the first thread that could take a signal.
+    // Signals are unblocked before anything that may wait, and before the first thread that could
+    // take a signal.
     let unblocked = app::unblock();
     sys::machine::keep_heap_small();
-    // First of all: it changes the environment, which is no business for a process with threads.
+    // This changes the environment, so it must come before the process has threads.
     let inherited = Inherited::take();
     let Loaded { config, source } = &loaded;
     let guard = match telemetry::init(
@@ -34,7 +36,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
         }
     };
     raise_descriptor_limit();
-    // What this process knows is not for other processes of its user to read.
+    // Other processes of the same user must not read the memory of this process.
     if let Err(error) = sys::birth::hide_memory() {
         tracing::warn!(%error, "could not keep others out of the memory of the daemon");
     }
@@ -73,7 +75,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
         ))
         .await
     });
-    // Blocking work that still hangs must not keep the process.
+    // Blocking work that still hangs must not keep the process alive.
     runtime.shutdown_background();
     match ending {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
@@ -90,8 +92,9 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     }
 }
 
-/// As many descriptors as it may have, up to [`DESCRIPTORS`]: a thousand agents may wait at once, each on a connection. A login
-/// shell gives a thousand and lets who wants more say so.
+/// Raises the limit of open files to [`DESCRIPTORS`], or to the hard limit. A thousand agents may
+/// wait at once, each on a connection. A login shell gives a soft limit of about a thousand, which
+/// a process may raise.
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         let wanted = hard.min(DESCRIPTORS);

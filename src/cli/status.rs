@@ -1,4 +1,4 @@
-//! `status`: everything at a glance.
+//! `status` prints an overview of the daemon.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
 use crate::rest::routes::status::{CoordinatorBody, InstanceBody, ParkedBody, StatusBody};
 
-/// Between two looks of `--watch`.
+/// The time between two updates of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Clears a terminal and goes to its upper left corner.
+/// Clears a terminal and moves the cursor to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(), CliError> {
@@ -34,10 +34,10 @@ pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(
     }
 }
 
-/// Longest text of a cell; `--json` has the whole of it.
+/// The longest text of a cell, in characters. `--json` has the whole text.
 const MAX_CELL: usize = 90;
 
-/// For a person.
+/// Returns the hint in words for a person.
 pub(super) const fn in_words(hint: ExitHint) -> &'static str {
     match hint {
         ExitHint::OutOfMemory => "out of memory",
@@ -57,7 +57,8 @@ fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
     })
 }
 
-/// Only what a person should know: that what is on disk is not what is in use, and why.
+/// Returns the difference between the configuration on disk and the one in use, with its reason;
+/// `None` if they agree.
 fn of_configuration(standing: &Standing, now: Timestamp) -> Option<String> {
     let rejected = standing.rejected.as_ref().map(|rejected| {
         let since = ago(rejected.since, now);
@@ -71,7 +72,7 @@ fn of_configuration(standing: &Standing, now: Timestamp) -> Option<String> {
     (!told.is_empty()).then(|| told.join("\n"))
 }
 
-/// With whatever is out of the ordinary about it.
+/// Returns the state with remarks about unusual conditions.
 fn state_of(instance: &InstanceBody, now: Timestamp) -> String {
     let remarks = [
         (instance.adopted, "adopted"),
@@ -89,7 +90,8 @@ fn state_of(instance: &InstanceBody, now: Timestamp) -> String {
     }
 }
 
-/// Says what ends a launch whose coordinator is not there: it is gone, or another database was restored.
+/// Returns the line about a launch whose coordinator is away, and how to end that launch. Such a
+/// coordinator is gone, or another database was restored.
 pub(super) fn abandoned_line(launch: &LaunchId, agent: &AgentId, project: &ProjectId) -> String {
     format!(
         "the coordinator of {launch} is not there. If it does not come back, only `stop {agent} {project} --force` ends that \
@@ -97,7 +99,7 @@ pub(super) fn abandoned_line(launch: &LaunchId, agent: &AgentId, project: &Proje
     )
 }
 
-/// Why no agent of a provider starts, and until when.
+/// Returns the line that says why no agent of a provider starts, and until when.
 pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
     let ParkedBody { provider, reason, until, .. } = parked;
     let until = match &parked.tried_by {
@@ -111,7 +113,7 @@ pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
     format!("parked: {provider} ({reason}): {until}")
 }
 
-/// Says that the pause file keeps agents from starting, and how to end that.
+/// Returns the line that the pause file keeps agents from starting, and how to end that.
 pub(super) fn pause_file_line(path: &str) -> String {
     format!(
         "The pause file `{path}` exists: no agent is started, and work of forges is paused. Remove it to go on."

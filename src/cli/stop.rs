@@ -47,9 +47,10 @@ pub(super) struct ResumeArguments {
     provider: Option<String>,
 }
 
-/// After so many looks a person is told what is waited for, and a forced end is insisted on again.
+/// The number of looks until a person is told what the command waits for, and a forced end is
+/// requested again.
 const LOOKS_UNTIL_A_WORD: u32 = 100;
-/// Between two looks at a launch that is being stopped.
+/// The time between two looks at a launch that is being stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl StopArguments {
@@ -127,7 +128,8 @@ impl ResumeArguments {
         let target = TargetRequest { all, agent_id, project_id, purpose, force: false, provider };
         client.post_only("/resume", &target).await?;
         print_line("resumed")?;
-        // That is a trouble of its own, and not undone by the way.
+        // The pause file and parked providers have conditions of their own, which this command does
+        // not end.
         let status: StatusBody = client.get("/status").await?;
         if let Some(path) = &status.pause_file_path {
             print_line(&pause_file_line(path))?;

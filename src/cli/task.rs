@@ -225,7 +225,7 @@ fn outcome_of(execution: &ExecutionBody) -> String {
     format!("{outcome}{}", failure.unwrap_or_default())
 }
 
-/// A task so many levels below the first ones.
+/// Returns the row of a task that is `depth` levels below the first ones.
 fn row(task: &TaskBody, depth: usize) -> [String; 6] {
     [
         format!("{:indent$}{}", "", task.id, indent = 2 * depth),
@@ -237,7 +237,7 @@ fn row(task: &TaskBody, depth: usize) -> [String; 6] {
     ]
 }
 
-/// Each task with its subtasks below it.
+/// Prints each task with its subtasks below it.
 fn print_tree(parent: &TaskId, below: &[TaskBody]) -> Result<(), CliError> {
     let parts = |of: &TaskId, depth: usize| {
         let parts: Vec<_> =
@@ -283,7 +283,7 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
         print_line("")?;
         print_executions(&detail.executions)?;
     }
-    // The newest of each: what a later run didn't say still stands.
+    // Each text is the newest one, because a later execution without it does not replace it.
     let newest = |of: fn(&ExecutionBody) -> Option<&String>| detail.executions.iter().find_map(of);
     for (what, left) in [
         ("progress", newest(|execution| execution.progress.as_ref())),

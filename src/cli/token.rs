@@ -1,4 +1,4 @@
-//! `token`: ways in for scripts are made, listed and taken back.
+//! `token` creates, lists and revokes access tokens for scripts.
 
 use std::time::Duration;
 

@@ -75,7 +75,7 @@ fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
     )
 }
 
-/// What the rule with this reason asks for.
+/// Returns the demand of the rule with this reason.
 const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
     match rule.rule {
         StartReason::Ready => "nothing keeps it",
