@@ -1,12 +1,14 @@
-//! `coordinator_config.yaml`: from what a person wrote to values that the rest of the program trusts.
+//! `coordinator_config.yaml`: turns the text of a person into values that the rest of the program
+//! trusts.
 //!
 //! ```text
-//! file ─ source ─► text ─ tree ─► values with places ─ reader, one file per section ─► Config, or a Report of all problems
+//! file ─ source ─► text ─ tree ─► values with places ─ reader, one file per section ─►
+//! Config, or a Report of all problems
 //! ```
 //!
-//! A setting lives in the file of its section: its meaning, unit and default (`Default`), and its check (`read`). The
-//! environment is an argument, so nothing here asks the process for anything. Knows nothing of what settings are used for.
-//! Called by `cli` and `app`.
+//! A setting lives in the file of its section, with its meaning, unit and default (`Default`), and
+//! its check (`read`). The environment is an argument, so that nothing here asks the process for
+//! anything. This module does not know the use of the settings. `cli` and `app` call it.
 
 mod agents;
 mod backoff;
@@ -83,38 +85,42 @@ pub use stop::Stop;
 pub use store::{Password, PostgresStore, StoreUrl};
 pub use templates::{Template, fill};
 
-/// The name of the configuration file wherever it is looked for.
+/// The name of the configuration file in every folder.
 const FILE_NAME: &str = "coordinator_config.yaml";
-/// Names the file when the command line doesn't.
+/// The variable that names the file if the command line doesn't.
 const FILE_VARIABLE: &str = "AGENT_COORDINATOR_CONFIG";
 
-/// Every setting, checked. All paths are absolute.
+/// All settings, checked. All paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// How often the coordinator looks even if nothing announced a change: the safety net.
+    /// The longest time between two looks of the coordinator if no change is announced.
     pub polling_interval: Duration,
-    /// Agent instances alive at once, those that are starting or ending included; at least 1.
+    /// The number of agent instances that may live at once, including those that start or end; at
+    /// least 1.
     pub max_concurrent: usize,
     pub limits: Limits,
-    /// Holds all that the daemon keeps between two runs.
+    /// The folder of all files that the daemon keeps between two runs.
     pub state_dir: PathBuf,
-    /// Where agents reach the server.
+    /// The socket at which agents reach the server.
     pub mcp_socket: PathBuf,
-    /// Where the command line reaches the daemon: `control.sock` in `state_dir`.
+    /// The socket at which the command line reaches the daemon: `control.sock` in `state_dir`.
     pub control_socket: PathBuf,
-    /// The same for a coordinator without its server: `coordinator.sock` in `state_dir`.
+    /// The socket at which the command line reaches a coordinator without its server:
+    /// `coordinator.sock` in `state_dir`.
     pub coordinator_socket: PathBuf,
-    /// Where a coordinator without its server reaches that; its own MCP socket unless set.
+    /// The address at which a coordinator without its server reaches that server. The default is
+    /// its own MCP socket.
     pub server: ServerAddress,
-    /// Where the server keeps its state.
+    /// The place where the server keeps its state.
     pub store: StoreUrl,
-    /// Where clients reach the server over HTTP.
+    /// The HTTP listener of the server.
     pub http: Http,
-    /// What coordinators must show; without it, one that is made at the first start and kept in `state_dir`.
+    /// The token that coordinators must show. Without it, the first start makes one and keeps it in
+    /// `state_dir`.
     pub coordinator_token: Option<Secret>,
-    /// By `ai_type`. An `ai_type` without an entry is `provider`'s business.
+    /// The providers by `ai_type`. `provider` knows the meaning of an `ai_type` without an entry.
     pub providers: BTreeMap<String, ProviderConfig>,
-    /// For starting agents on behalf of a server elsewhere.
+    /// The credentials of the agents that this coordinator starts for a server on another host.
     pub agents: BTreeMap<AgentId, AgentCredentials>,
     pub session: Session,
     pub start: Start,
@@ -127,20 +133,20 @@ pub struct Config {
     pub shutdown: Shutdown,
     pub log: LogConfig,
     pub output: Output,
-    /// How long the past is kept.
+    /// The time that the past is kept.
     pub retention: Retention,
     /// GitHub and GitLab, whose items become tasks.
     pub forges: Forges,
-    /// Of the texts that agents read.
+    /// The language of the texts that agents read.
     pub language: Language,
     /// A manifest that is applied at each start.
     pub manifest: Option<PathBuf>,
-    /// Variables of the environment from which secret settings were completed.
+    /// The variables of the environment from which secret settings were completed.
     pub secret_variables: BTreeSet<String>,
 }
 
 impl Config {
-    /// All defaults, with everything that is stored below `state_dir`.
+    /// Returns all defaults, with all stored files below `state_dir`.
     pub fn with_state_dir(state_dir: impl Into<PathBuf>) -> Self {
         let Paths { state_dir, mcp_socket, control_socket, coordinator_socket, server, store } =
             Paths::below(state_dir.into());
@@ -185,7 +191,7 @@ impl Config {
         let polling_range = Duration::from_millis(100)..=Duration::from_hours(24);
         let coordinator_token = top.optional("coordinator_token").map(|field| field.secret());
         let max_concurrent = top.integer("max_concurrent", default.max_concurrent, 1..=100_000);
-        // Also one that is wrong is one; that is a problem of its own.
+        // An invalid token counts as given. Its invalidity is a problem of its own.
         let token =
             if coordinator_token.is_some() { http::Token::Given } else { http::Token::Missing };
         let http = Http::read(top.section("http"), token);
@@ -225,39 +231,41 @@ impl Config {
             forges,
             language: top.one_of("language", default.language, &languages),
             manifest: top.optional("manifest").and_then(|field| field.path()),
-            // After all that may note one.
+            // This comes after all fields that may note a variable.
             secret_variables: top.reader().secret_variables(),
         }
     }
 }
 
-/// A configuration and where it is from.
+/// A configuration and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
     pub config: Config,
-    /// The file that was read, absolute; `None` means that there was none and all settings have their defaults.
+    /// The file that was read, absolute. `None` means that there was no file, so that all settings
+    /// have their defaults.
     pub source: Option<PathBuf>,
 }
 
-/// Why there is no configuration (or manifest).
+/// The error for a configuration or a manifest that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file that was named, or that exists, can't be read.
+    /// The file exists or was named, but can't be read.
     #[error("could not read `{}`{}", .path.display(), .named_by.map(|by| format!(", which {by} names")).unwrap_or_default())]
     Unreadable {
         path: PathBuf,
-        /// What named the file, if it was not found by looking in the usual places.
+        /// The option or variable that named the file; `None` if the file was found in a usual
+        /// place.
         named_by: Option<&'static str>,
         #[source]
         source: io::Error,
     },
-    /// It was read and is wrong; the report says all of it.
+    /// The file was read and has problems. The report contains all of them.
     #[error("{0}")]
     Invalid(Report),
 }
 
 impl ConfigError {
-    /// Where what was expected, for a line of a log.
+    /// Returns the error on one line, for a log.
     pub fn on_one_line(&self) -> String {
         match self {
             Self::Unreadable { source, .. } => format!("{self}: {source}"),
@@ -265,7 +273,7 @@ impl ConfigError {
         }
     }
 
-    /// The whole text, with the colours of a terminal.
+    /// Returns the whole text, with the colours of a terminal.
     pub fn colored(&self) -> String {
         match self {
             Self::Unreadable { .. } => self.to_string(),
@@ -274,11 +282,14 @@ impl ConfigError {
     }
 }
 
-/// Finds, reads and checks the configuration: `path` (`--config`), `$AGENT_COORDINATOR_CONFIG`, the working directory, the
-/// user's configuration folder, `/etc`. The first that exists counts; without any, all settings have their defaults.
+/// Finds, reads and checks the configuration. It looks at `path` (`--config`),
+/// `$AGENT_COORDINATOR_CONFIG`, the working directory, the user's configuration folder and `/etc`,
+/// in this order. The first file that exists is used. Without a file, all settings have their
+/// defaults.
 ///
 /// # Errors
-/// A named file that is missing, a file that can't be read, and a file with problems: all of them at once.
+/// Fails if a named file is missing, if a file can't be read, or if it has problems. The report
+/// contains all problems at once.
 pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, ConfigError> {
     if let Some(source) = find(path, environment)? {
         let config = read(&source, environment).map_err(ConfigError::Invalid)?;
@@ -287,23 +298,24 @@ pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, Co
             source: Some(environment.working_directory().join(source.name())),
         });
     }
-    // Also defaults can be wrong: a home folder may be too long for a socket.
+    // Defaults can be wrong, too: a home folder may be too long for a socket.
     let nothing = Source::new("the default settings", environment.working_directory(), "");
     let config = read(&nothing, environment).map_err(ConfigError::Invalid)?;
     Ok(Loaded { config, source: None })
 }
 
-/// Reads the file of `former` again; where there was none, looks for one as at the start.
+/// Reads the file of `former` again. If there was no file, looks for one as at the start.
 ///
 /// # Errors
-/// As [`load`]; also a file that is gone.
+/// Fails like [`load`], and if the file is gone or empty.
 pub fn load_again(former: Option<&Path>, environment: &Environment) -> Result<Loaded, ConfigError> {
     let Some(path) = former else {
         return load(None, environment);
     };
     let source = open(path, None, environment)?;
     if source.text().trim().is_empty() {
-        // All defaults, for the moment that it takes to write a file, would end nothing and start the wrong things.
+        // For the moment that it takes to write a file, all defaults would end nothing and start
+        // the wrong agents.
         let source = io::Error::other(
             "it is empty; a daemon that runs takes that for a file that is still being written",
         );
@@ -313,22 +325,24 @@ pub fn load_again(former: Option<&Path>, environment: &Environment) -> Result<Lo
     Ok(Loaded { config, source: Some(path.to_owned()) })
 }
 
-/// Where a daemon is reached.
+/// The addresses of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
-    /// Of a daemon with a server.
+    /// The socket of a daemon with a server.
     pub control_socket: PathBuf,
-    /// Of a coordinator without one.
+    /// The socket of a coordinator without its server.
     pub coordinator_socket: PathBuf,
-    /// Where MCP is spoken.
+    /// The address of the MCP server.
     pub server: ServerAddress,
 }
 
-/// As [`load`], but only as far as a client of the daemon needs it: a passkey whose variable is set for the daemon alone, or a
-/// mistake that the running daemon doesn't have yet, doesn't keep a person from it; not even one that makes the file no YAML.
+/// Reads the addresses that a client of the daemon needs, from the file that [`load`] would read.
+/// Two things don't keep a client out: a passkey whose variable only the daemon has, and a mistake
+/// in the file that the running daemon doesn't have yet. That holds even for a file that is not
+/// valid YAML.
 ///
 /// # Errors
-/// As [`load`], for the keys that say where things lie.
+/// Fails like [`load`], for the keys of the addresses only.
 pub fn find_daemon(path: Option<&Path>, environment: &Environment) -> Result<Places, ConfigError> {
     let nothing = || Source::new("the default settings", environment.working_directory(), "");
     let source = find(path, environment)?.unwrap_or_else(nothing);
@@ -346,7 +360,7 @@ fn read(source: &Source, environment: &Environment) -> Result<Config, Report> {
     Reader::new(source, environment).read(Config::read).map(|(config, _)| config)
 }
 
-/// The file that counts, read; `None` if there is none.
+/// Returns the text of the file that is used, or `None` if there is none.
 fn find(path: Option<&Path>, environment: &Environment) -> Result<Option<Source>, ConfigError> {
     if let Some(path) = path {
         return open(path, Some("--config"), environment).map(Some);

@@ -71,7 +71,8 @@ impl CallArguments {
         server: &ServerAddress,
     ) -> Result<(), CliError> {
         let arguments = complete(&self.tool, self.parse_arguments()?, environment);
-        // An agent outlives a restart of its server, and so do its words; a person wants to know at once.
+        // An agent outlives a restart of its server, and so must its calls. A person wants to know
+        // at once.
         let patience = if environment.variable("AGENT_LAUNCH_ID").is_some() {
             AGENTS_PATIENCE
         } else {

@@ -14,7 +14,7 @@ use super::error::CliError;
 const PROGRAM: &str = "agent-coordinator";
 
 pub(super) fn completions(shell: Shell) -> Result<(), CliError> {
-    // The text is collected first, because the generator panics if its reader has gone.
+    // The text is collected first, because the generator can't report that its reader has gone.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), PROGRAM, &mut text);
     io::stdout().write_all(&text)?;

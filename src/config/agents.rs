@@ -1,4 +1,4 @@
-//! `agents`: what the coordinator needs to start agents on behalf of a server elsewhere.
+//! `agents`: the credentials for starting agents of a server on another host.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::report::Problem;
 /// Credentials of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCredentials {
-    /// Never empty.
+    /// The passkey, which is never empty.
     pub passkey: Secret,
 }
 
@@ -20,7 +20,8 @@ pub(super) fn read(top: &mut Section<'_, '_>) -> BTreeMap<AgentId, AgentCredenti
         let passkey = section.required("passkey").and_then(|field| {
             let passkey = field.secret()?;
             let is_taken = limits::PASSKEY.take(passkey.reveal());
-            // As its agent's door would say it, where the place is no more known.
+            // The server would refuse the passkey in the same words, but could not name the place
+            // in the file.
             is_taken
                 .map_err(|refusal| {
                     field.note(Problem::new(refusal.to_string(), field.span()).label("here"));

@@ -1,14 +1,14 @@
-//! `backoff`: how long a failing agent waits for its next start.
+//! `backoff`: the waits of a failing agent before its next start.
 
 use std::time::Duration;
 
 use super::growing;
 use super::reader::Section;
 
-/// Waits between a failure and the next start of the same agent in the same project.
+/// The waits between a failure and the next start of the same agent in the same project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure; doubled by each further one.
+    /// The wait after the first failure. Each further failure doubles it.
     pub initial: Duration,
     /// The longest wait; at least `initial`.
     pub max: Duration,

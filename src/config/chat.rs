@@ -1,15 +1,16 @@
-//! `chat`: how agents wait for messages.
+//! `chat`: the limits of chats.
 
 use std::time::Duration;
 
 use super::reader::Section;
 
-/// How agents wait for messages.
+/// The limits of chats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chat {
-    /// How long an agent's question for its next action is held; zero answers at once, as in seed 003.
+    /// The time that the server holds an agent's question for its next action. Zero answers at
+    /// once.
     pub poll_hold: Duration,
-    /// A chat without a message for that long ends.
+    /// The time without a message after which a chat ends.
     pub idle_timeout: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! What a new configuration changes, setting by setting, and when each change counts: pure, so that the log, `status` and
-//! `reload` say the same.
+//! Compares two configurations setting by setting, and says when each change takes effect. It is
+//! pure, so that the log, `status` and `reload` agree.
 //!
-//! Every section is taken apart by name: a setting that is added and not listed here is a compile error, and a test compares
-//! the list with what the reader knows.
+//! Every section is destructured by name. A setting that is added and not listed here is a compile
+//! error, and a test compares the list with the keys of the reader.
 
 mod forges;
 
@@ -88,7 +88,7 @@ pub struct Setting {
 #[derive(Default)]
 struct Changes {
     all: Vec<Change>,
-    /// Also of what is as before.
+    /// Whether unchanged settings are listed, too.
     with_same: bool,
 }
 
@@ -121,12 +121,13 @@ impl Changes {
     }
 }
 
-/// What is different in `new`, in the order of the sections.
+/// Returns the settings that are different in `new`, in the order of the sections.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     compare(old, new, Changes::default())
 }
 
-/// Every setting in use, in the order of the sections; secrets without their values.
+/// Returns every setting in use, in the order of the sections. Secrets are listed without their
+/// values.
 pub fn settings(config: &Config) -> Vec<Setting> {
     let defaults = Config::with_state_dir(&config.state_dir);
     let different: BTreeSet<String> =
@@ -149,7 +150,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         max_concurrent,
         state_dir,
         mcp_socket,
-        // They have no key: they follow `state_dir`.
+        // These have no key of their own. They follow `state_dir`.
         control_socket: _,
         coordinator_socket: _,
         server,
@@ -174,7 +175,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         forges,
         language,
         manifest,
-        // It has no key: the values are compared.
+        // It has no key, because the values themselves are compared.
         secret_variables: _,
     } = old;
     let path = |path: &PathBuf| path.display().to_string();
@@ -216,7 +217,8 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     changes.all
 }
 
-/// `new`, as far as a daemon that was started with `started` can go by it: what only counts after a restart stays as it was.
+/// Returns the part of `new` that a daemon started with `started` can use. Settings that take
+/// effect only after a restart keep their old values.
 pub fn without_restart(new: Config, started: &Config) -> Config {
     let started = started.clone();
     let state_dir = started.state_dir;
@@ -235,7 +237,8 @@ pub fn without_restart(new: Config, started: &Config) -> Config {
     }
 }
 
-/// An entry for another user waits for the restart as a whole: nobody is started by half of it, least of all as the wrong user.
+/// Returns the providers that a running daemon can use. A changed entry for another user waits for
+/// the restart as a whole, because half of it could start agents as the wrong user.
 fn providers_without_restart(
     new: &BTreeMap<String, ProviderConfig>,
     started: &BTreeMap<String, ProviderConfig>,
@@ -246,14 +249,15 @@ fn providers_without_restart(
         if user_of(old) == user_of(new) {
             return new.cloned();
         }
-        // Not the default of this name either: that would be the daemon's own user.
+        // The built-in provider of this name must not take its place, because it would use the
+        // daemon's own user.
         let waiting = || Some(ProviderConfig { waits_for_restart: true, ..new?.clone() });
         old.cloned().or_else(waiting)
     };
     names.into_iter().filter_map(|name| Some((name.clone(), counts(name)?))).collect()
 }
 
-/// The entry of this name that agents are started by.
+/// Returns the entry of this name with which agents are started.
 fn in_use<'a>(
     entries: &'a BTreeMap<String, ProviderConfig>,
     name: &str,
@@ -335,7 +339,7 @@ fn of_provider(
     changes.shown(applies, format!("{setting}.run_as"), (run_as, &new.run_as), user);
 }
 
-/// The keys of a command line, as the file has them.
+/// Returns the keys of a command line with their values, as the file has them.
 fn words_of(command_line: &CommandLine) -> [(&'static str, Option<String>); 7] {
     let (preset, program, model, permissions, telemetry, prompt, passkey_in_prompt) =
         match command_line {
@@ -481,7 +485,7 @@ fn of_starts(changes: &mut Changes, old: (&Start, &Backoff), new: (&Start, &Back
 fn of_ends(changes: &mut Changes, old: (&Stop, &Run, &Notice), new: (&Stop, &Run, &Notice)) {
     let Stop { timeout, leak_grace } = old.0;
     changes.shown(Applies::Now, "stop.timeout", (timeout, &new.0.timeout), duration);
-    // Its keeper takes it with it.
+    // The keeper gets this value at the start of its agent.
     changes.shown(
         Applies::ToNewStarts,
         "stop.leak_grace",

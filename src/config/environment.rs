@@ -1,4 +1,5 @@
-//! The part of the daemon's surroundings that configuration depends on, as a value: nothing in `config` asks the process.
+//! The part of the daemon's environment that configuration depends on, as a value. Therefore
+//! `config` asks the process for nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// That of this process. Variables that are not UTF-8 are left out: nothing of ours can have such a value.
+    /// Returns the environment of this process. It leaves out variables that are not UTF-8, because
+    /// no setting can have such a value.
     pub fn of_process() -> Self {
         Self {
             variables: std::env::vars_os()
@@ -23,7 +25,7 @@ impl Environment {
         }
     }
 
-    /// One made up, for tests.
+    /// Returns a made-up environment, for tests.
     pub fn new<'a>(
         working_directory: impl Into<PathBuf>,
         variables: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -35,33 +37,33 @@ impl Environment {
         Self { variables, working_directory: working_directory.into() }
     }
 
-    /// The value of a variable, also an empty one.
+    /// Returns the value of a variable, even an empty one.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// All of them.
+    /// Returns all variables with their values.
     pub fn variables(&self) -> impl Iterator<Item = (String, String)> + '_ {
         self.variables.iter().map(|(name, value)| (name.clone(), value.clone()))
     }
 
-    /// Where relative paths on the command line start.
+    /// Returns the folder at which relative paths on the command line start.
     pub fn working_directory(&self) -> &Path {
         &self.working_directory
     }
 
-    /// A variable that names an absolute path; the XDG rules ignore others, and so do we.
+    /// Returns the path in a variable if it is absolute. The XDG rules ignore other paths.
     pub(super) fn folder(&self, name: &str) -> Option<PathBuf> {
         self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
-    /// `$XDG_…`, else its usual place below the home folder.
+    /// Returns the folder in `$XDG_…`, else its usual place below the home folder.
     pub(super) fn user_folder(&self, xdg: &str, below_home: &str) -> Option<PathBuf> {
         self.folder(xdg).or_else(|| Some(self.folder("HOME")?.join(below_home)))
     }
 }
 
-// Values may be secrets; the names are what helps.
+// The output omits the values, because they may be secrets.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Environment")

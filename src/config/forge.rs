@@ -1,6 +1,7 @@
-//! `forge`, `github`, `gitlab`, `task_stop`, `pause_resume`: where work comes from besides people and agents, and what ends it.
+//! `forge`, `github`, `gitlab`, `task_stop`, `pause_resume`: the forges whose items become work,
+//! and the conditions that end that work.
 //!
-//! The keys and their defaults are seed 002's. A host of its own is read in [`host`].
+//! docs/forges.md describes the keys. [`host`] reads the section of a host.
 
 mod host;
 
@@ -17,58 +18,62 @@ use super::report::Problem;
 pub use host::{ForgeHost, ForgeToken, WatchedRepository, repositories_path};
 pub(super) use host::{LABEL_KEYS, default_base_url, file_key, repositories_key};
 
-/// Paths of the HTTP listener that are somebody else's, by their first part.
+/// The paths of the HTTP listener that have another use, by their first part.
 const TAKEN_PATHS: [&str; 7] = ["api", "health", "login", "logout", "mcp", "metrics", "ui"];
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// All of it.
+/// The settings of all forges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forges {
-    /// How often hosts are asked for what is new, and for what became of the items that are worked on.
+    /// The time between two polls of a host for new items and for the state of the items that are
+    /// worked on.
     pub poll_interval: Duration,
-    /// Between two writes to a host, at least.
+    /// The shortest time between two writes to a host.
     pub write_interval: Duration,
-    /// At most so many writes to a host within an hour; `None` allows any number. Stops are written in any case.
+    /// The greatest number of writes to a host within an hour; `None` allows any number. Stops are
+    /// written in any case.
     pub writes_per_hour: Option<u32>,
-    /// Everything is read, and what would be written is only logged.
+    /// The daemon reads everything, but only logs its writes.
     pub dry_run: bool,
-    /// The logins of other coordinators' accounts, whose claims on items count. Those of the bot always do.
+    /// The logins of other coordinators' accounts, whose claims on items count. Those of the bot
+    /// always do.
     pub claims_from: BTreeSet<String>,
-    /// `None`: forges are only asked.
+    /// The webhook; `None` means that the daemon only polls.
     pub webhook: Option<Webhook>,
-    /// In the order of the file, GitHub's first. None of their repositories is in another one.
+    /// The hosts in the order of the file, GitHub's first. No repository occurs twice.
     pub hosts: Vec<ForgeHost>,
     pub task_stop: TaskStop,
     pub pause_resume: PauseResume,
 }
 
-/// Where forges say that something changed, so that nobody waits for the next poll.
+/// The endpoint at which forges announce changes, so that the daemon need not wait for the next
+/// poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
-    /// On the HTTP listener; begins with a slash.
+    /// The path on the HTTP listener. It begins with a slash.
     pub path: String,
-    /// What forges sign with (GitHub), or show (GitLab).
+    /// The secret that forges sign with (GitHub) or show (GitLab).
     pub secret: Secret,
 }
 
-/// Ending the work on items that the bot was taken off.
+/// The settings for ending the work on items that the bot was taken off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskStop {
     pub enabled: bool,
-    /// Items are looked at once in so many polls; at least 1.
+    /// The number of polls after which the items are looked at; at least 1.
     pub check_interval: u32,
 }
 
-/// Letting go of all items for a while, by a file.
+/// The settings for pausing the work on all items by a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PauseResume {
     pub enabled: bool,
-    /// While it is there, nothing is worked on.
+    /// The file. While it exists, no item is worked on.
     pub signal_file: PathBuf,
-    /// The file is watched; once in so many polls it is looked for anyway. At least 1.
+    /// The number of polls after which the file is looked for, although it is watched; at least 1.
     pub check_interval: u32,
-    /// What was paused for longer is not resumed; at least 1.
+    /// The number of days after which paused work is not resumed; at least 1.
     pub paused_task_expiry_days: u32,
 }
 
@@ -86,12 +91,13 @@ impl PauseResume {
 }
 
 impl Forges {
-    /// No host, and all defaults.
+    /// Returns the settings without a host, with all defaults.
     pub fn below(state_dir: &Path) -> Self {
         Self {
             poll_interval: Duration::from_secs(30),
             write_interval: Duration::from_secs(1),
-            // GitHub documents 500 an hour for what makes content; the rest is for people with the same account.
+            // GitHub documents 500 an hour for requests that create content. The rest is for people
+            // with the same account.
             writes_per_hour: Some(450),
             dry_run: false,
             claims_from: BTreeSet::new(),
@@ -102,7 +108,8 @@ impl Forges {
         }
     }
 
-    /// The settings for a daemon that goes on with `state_dir` although the file has another one, `former`.
+    /// Returns the settings for a daemon that goes on with `state_dir` although the file has
+    /// another one, `former`.
     pub(super) fn moved(mut self, former: &Path, state_dir: &Path) -> Self {
         if let Ok(rest) = self.pause_resume.signal_file.strip_prefix(former) {
             self.pause_resume.signal_file = state_dir.join(rest);
@@ -193,7 +200,8 @@ impl TaskStop {
 impl PauseResume {
     fn read(mut section: Section<'_, '_>, state_dir: &Path) -> Self {
         let default = Self::below(state_dir);
-        // Not at the folder of the file, as other paths: it is one of the state, and seed 002 writes it so.
+        // Unlike other paths, a relative path does not start at the folder of the file. It is below
+        // `state_dir`, because the file is part of the state.
         let below =
             |field: Field<'_, '_>| Some(state_dir.join(field.word()?).components().collect());
         Self {
@@ -217,7 +225,7 @@ fn switch(section: &mut Section<'_, '_>, key: &'static str, default: bool) -> bo
     section.field(key).and_then(|field| field.boolean()).unwrap_or(default)
 }
 
-/// A number of writes; `None` also for `off`.
+/// Returns a number of writes; `None` for `off` and for an invalid value.
 fn writes_per_hour(field: &Field<'_, '_>) -> Option<u32> {
     let is_sane = |number: &u32| (1..=1_000_000).contains(number);
     let read = |text: &str| match text.trim() {
@@ -227,7 +235,7 @@ fn writes_per_hour(field: &Field<'_, '_>) -> Option<u32> {
     field.parsed("`off` or a whole number from 1 to 1000000", read).flatten()
 }
 
-/// A number from 1 to `most`.
+/// Returns a number from 1 to `most`.
 fn small(section: &mut Section<'_, '_>, key: &'static str, default: u32, most: u16) -> u32 {
     let number = section.field(key).and_then(|field| field.integer(1..=usize::from(most)));
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(default)

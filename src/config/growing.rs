@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::reader::{Field, Section};
 use super::report::Problem;
 
-/// The first wait and the longest, which must not be shorter. `name` is that of the section.
+/// Reads the first and the longest wait. The longest must not be shorter than the first. `name` is
+/// the name of the section.
 pub(super) fn read(
     mut section: Section<'_, '_>,
     name: &str,

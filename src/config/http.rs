@@ -1,4 +1,5 @@
-//! `http`: where the server listens for HTTP, and by which names it is reached there.
+//! `http`: the address at which the server listens for HTTP, and the names by which it is reached
+//! there.
 
 use std::net::SocketAddr;
 
@@ -7,22 +8,24 @@ use crate::domain::host::{HostName, Origin};
 use super::reader::{Field, Section};
 use super::report::Problem;
 
-/// The door for clients that speak HTTP.
+/// The HTTP listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
-    /// `None` is off. Port 0 is chosen once and kept in `state_dir`.
+    /// The address to listen on; `None` is off. A port 0 is chosen once and kept in `state_dir`.
     pub listen: Option<SocketAddr>,
-    /// Whether nobody configured `listen`: if its port is in use, another one is chosen and kept.
+    /// Whether `listen` is the default. If its port is in use, another one is chosen and kept.
     pub is_listen_default: bool,
-    /// Names and addresses, beside loopback and the one that is listened on, that requests may be for.
+    /// The names and addresses that requests may be for, beside loopback and the address of
+    /// `listen`.
     pub allowed_hosts: Vec<HostName>,
-    /// How browsers call the server where a proxy stands before it. One of `https` makes cookies that go no other way.
+    /// The URL at which browsers reach the server through a proxy. With `https`, browsers send the
+    /// cookies only over `https`.
     pub public_url: Option<Origin>,
-    /// Whether agents may use it, and are given its address.
+    /// Whether agents may use the listener and get its address.
     pub agents: bool,
 }
 
-/// Whether the settings have a token that coordinators must show.
+/// Whether the settings contain a token that coordinators must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
     Given,
@@ -42,8 +45,8 @@ impl Default for Http {
 }
 
 impl Http {
-    /// The address that the server will listen on, if the port that it kept last time is `kept` and that port is free. `None` if
-    /// HTTP is off.
+    /// Returns the address that the server will listen on if the port `kept` from the last run is
+    /// free. `None` means that HTTP is off.
     pub fn expected_address(&self, kept: Option<u16>) -> Option<SocketAddr> {
         let mut address = self.listen?;
         if let Some(port) = kept.filter(|_| self.is_listen_default || address.port() == 0) {
@@ -102,7 +105,7 @@ impl Http {
     }
 }
 
-/// An address with its port.
+/// Parses an address with its port.
 fn parse(text: &str) -> Option<SocketAddr> {
     match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}").parse().ok(),

@@ -4,10 +4,11 @@
 
 use super::environment::Environment;
 
-/// Longest completed value, in bytes: a small file with long variables must not become a large configuration.
+/// The longest completed value, in bytes. It keeps a small file with long variables from becoming a
+/// large configuration.
 const MAX_LENGTH: usize = 1024 * 1024;
 
-/// Why a value can't be completed.
+/// The reason why a value can't be completed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InterpolationError {
     #[error("environment variable `{0}` is not set")]
@@ -27,7 +28,7 @@ pub(super) enum InterpolationError {
 }
 
 impl InterpolationError {
-    /// What the person can do about it.
+    /// Returns the remedy.
     pub fn help(&self) -> Option<String> {
         match self {
             Self::Unset(name) => Some(format!(
@@ -39,8 +40,8 @@ impl InterpolationError {
     }
 }
 
-/// `text` with all references replaced. A variable that is set to nothing counts as unset where a default or a message
-/// stands ready, as in a shell.
+/// Returns `text` with all references replaced. As in a shell, an empty variable counts as unset if
+/// the reference has a default or a message.
 pub(super) fn interpolate(
     text: &str,
     environment: &Environment,
@@ -75,7 +76,7 @@ pub(super) fn interpolate(
     Ok(complete)
 }
 
-/// The variables that `text` refers to.
+/// Returns the variables that `text` refers to.
 pub(super) fn variables_of(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -91,7 +92,7 @@ pub(super) fn variables_of(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The name at the beginning of a reference, and what follows it.
+/// Returns the name at the beginning of a reference, and the rest after it.
 fn split_name(reference: &str) -> (&str, &str) {
     let end = reference
         .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))

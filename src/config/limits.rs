@@ -1,39 +1,43 @@
-//! `limits`: how much may run at once, beside `max_concurrent`, what must be free for it, and how much an agent may create.
+//! `limits`: the numbers of agents that may run at once beside `max_concurrent`, the free resources
+//! that a start needs, and the number of tasks that an agent may create.
 
 use super::reader::{Field, Section};
 use super::report::Problem;
 use crate::domain::creation::CreationLimits;
 
-/// Limits of what runs at once and of what it creates. What runs beyond a limit that was lowered goes on.
+/// The limits of running agents and of their creations. If a limit is lowered, agents beyond it run
+/// on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Agents alive at once in one project; `None`: any number.
+    /// The number of agents that may live at once in one project; `None` allows any number.
     pub per_project: Option<usize>,
-    /// The same of one agent, in all its projects.
+    /// The number of instances of one agent in all its projects; `None` allows any number.
     pub per_agent: Option<usize>,
-    /// The same of one provider (`ai_type`).
+    /// The number of agents of one provider (`ai_type`); `None` allows any number.
     pub per_provider: Option<usize>,
-    /// Of `max_concurrent`, so many are kept free for chats; less than that.
+    /// The number of slots of `max_concurrent` that are kept free for chats. It is less than
+    /// `max_concurrent`.
     pub chat_reserve: usize,
-    /// Nothing is started while less is free on the file system of `state_dir`, in bytes; `None`: however little that is.
+    /// The free space on the file system of `state_dir` that a start needs, in bytes; `None` needs
+    /// none.
     pub min_free_disk: Option<u64>,
-    /// The same of memory.
+    /// The free memory that a start needs, in bytes; `None` needs none.
     pub min_free_memory: Option<u64>,
     pub agent: AgentLimits,
     pub creation: CreationLimits,
 }
 
-/// What the whole tree of one agent may use. Kept where the daemon has a control group with the controllers for it; unlimited
-/// where `None`.
+/// The limits of the whole process tree of one agent; `None` is unlimited. They hold if the daemon
+/// has a control group with the controllers for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AgentLimits {
-    /// In bytes. Beyond it, the kernel ends processes of the tree.
+    /// The memory in bytes. Beyond it, the kernel ends processes of the tree.
     pub memory: Option<u64>,
-    /// Processes and threads. Beyond it, no more are made.
+    /// The number of processes and threads. Beyond it, no more can be created.
     pub processes: Option<u64>,
 }
 
-/// Enough for the outputs of a fleet until somebody makes room.
+/// The default, which is enough for the outputs of a fleet until a person frees space.
 const MIN_FREE_DISK: u64 = 1 << 30;
 
 impl Default for Limits {

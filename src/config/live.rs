@@ -1,6 +1,8 @@
-//! The configuration of a daemon that runs, and how the file stands to it: the last good one counts, whatever is written there.
+//! The configuration of a running daemon, and its relation to the file. The last valid
+//! configuration stays in use, whatever the file contains.
 //!
-//! Pure: `app` reads files and hands out what counts; `rest` and the command line show the [`Standing`].
+//! This module is pure: `app` reads files and distributes the configuration. `rest` and the command
+//! line show the [`Standing`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,24 +63,24 @@ pub struct Reloaded {
 }
 
 impl Reloaded {
-    /// Whether anything was different this time.
+    /// Returns whether this reload changed anything.
     pub fn is_news(&self) -> bool {
         self.at == self.since
     }
 }
 
-/// What counts, and what was read last.
+/// The configuration in use, and the one that was read last.
 #[derive(Debug)]
 pub struct Live {
     in_use: Config,
     read: Config,
-    /// When that was read.
+    /// The changes of the last read that had any.
     changes: Vec<Change>,
     standing: Standing,
 }
 
 impl Live {
-    /// As it is at the start, when all of it counts.
+    /// Returns the state at the start, when the whole configuration is in use.
     pub fn new(loaded: Loaded, now: Timestamp) -> Self {
         let Loaded { config, source } = loaded;
         let standing = Standing {
@@ -91,7 +93,7 @@ impl Live {
         Self { in_use: config.clone(), read: config, changes: Vec::new(), standing }
     }
 
-    /// What counts.
+    /// Returns the configuration in use.
     pub const fn in_use(&self) -> &Config {
         &self.in_use
     }
@@ -100,12 +102,13 @@ impl Live {
         &self.standing
     }
 
-    /// What would count if `new` was taken.
+    /// Returns the configuration that would be in use after `new` is taken.
     pub fn preview(&self, new: &Config) -> Config {
         without_restart(new.clone(), &self.in_use)
     }
 
-    /// A good file, that was carried out as far as it can be. Taking the same again changes nothing.
+    /// Takes a valid file whose settings were applied as far as possible without a restart. Taking
+    /// the same file again changes nothing.
     pub fn take(&mut self, loaded: Loaded, now: Timestamp) -> Reloaded {
         let Loaded { config, source } = loaded;
         let changes = diff(&self.read, &config);
@@ -127,7 +130,7 @@ impl Live {
         Reloaded { file: source, at: now, since, changes: self.changes.clone(), waiting }
     }
 
-    /// A file that can't be used: what is in use stays so.
+    /// Notes a file that can't be used. The configuration in use stays.
     pub fn reject(&mut self, problem: String, now: Timestamp) {
         let since = self.standing.rejected.take().map_or(now, |rejected| rejected.since);
         self.standing.rejected = Some(Rejected { since, problem });

@@ -1,4 +1,4 @@
-//! `log`: what the daemon logs, how and where to.
+//! `log`: the level, the form and the destination of the daemon's log.
 
 use std::path::PathBuf;
 
@@ -17,14 +17,14 @@ pub enum LogFormat {
     Text,
 }
 
-/// What is logged, in which form, and where to.
+/// The level, the form and the destination of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
-    /// A level, or directives of `tracing_subscriber::EnvFilter`; they are valid.
+    /// A level, or valid directives of `tracing_subscriber::EnvFilter`.
     pub level: String,
-    /// See [`LogConfig::is_json`].
+    /// The form; see [`LogConfig::is_json`].
     pub format: LogFormat,
-    /// Appended to; standard error without it.
+    /// The file that lines are appended to; `None` means standard error.
     pub file: Option<PathBuf>,
 }
 
@@ -35,7 +35,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Whether lines are JSON, given whether they would go to a terminal.
+    /// Returns whether lines are JSON, given whether they would go to a terminal.
     pub fn is_json(&self, is_terminal: bool) -> bool {
         match self.format {
             LogFormat::Auto => !is_terminal || self.file.is_some(),
@@ -61,7 +61,8 @@ impl LogConfig {
     }
 }
 
-/// A bare word is a target for `EnvFilter`: `inof` would silently mean "everything of the target `inof`".
+/// Returns whether `text` is a valid filter. `EnvFilter` takes a bare word for a target: `inof`
+/// would silently mean "everything of the target `inof`".
 fn is_filter(text: &str) -> bool {
     const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
     let is_known = |part: &str| {

@@ -1,7 +1,8 @@
-//! The manifest of `apply`: agents, projects and tasks as a person lists them.
+//! The manifest of `apply`: agents, projects and tasks in a file.
 //!
-//! Checks what the file alone can tell: shapes, ids, duplicates, cycles. Whether a reference leads anywhere depends on what
-//! the store already has; whoever knows that points back into the file with [`Manifest::report`].
+//! This module checks only the file: shapes, ids, duplicates, cycles. Whether a reference has a
+//! target depends on the content of the store. The caller that knows the store reports such
+//! problems with [`Manifest::report`].
 
 mod cycles;
 
@@ -21,7 +22,7 @@ use super::tree::Span;
 use super::{ConfigError, open};
 use cycles::Cycle;
 
-/// Tasks of a circle that a message names.
+/// The number of tasks of a circle that a message names.
 const MAX_SHOWN_TASKS: usize = 8;
 
 /// A place in a manifest.
@@ -44,40 +45,41 @@ pub struct Manifest {
     pub agents: Vec<AgentEntry>,
     pub projects: Vec<ProjectEntry>,
     pub tasks: Vec<TaskEntry>,
-    /// Variables of the environment from which passkeys were completed.
+    /// The variables of the environment from which passkeys were completed.
     pub secret_variables: BTreeSet<String>,
     /// The text that places refer to.
     file: Transcript,
 }
 
-/// An agent as the manifest lists it.
+/// An agent in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentEntry {
     pub id: Located<AgentId>,
-    /// The id where the file gives none.
+    /// The name. The default is the id.
     pub name: String,
-    /// `claude` where the file gives none (seed 004).
+    /// The provider. The default is `claude`.
     pub ai_type: String,
-    /// Prose, as it is written: a `${…}` in it stays. So do names, titles and descriptions.
+    /// The prompt as it is written: a `${…}` in it stays. The same holds for names, titles and
+    /// descriptions.
     pub system_prompt: String,
-    /// `None` leaves what the store has.
+    /// The passkey; `None` leaves the one in the store.
     pub passkey: Option<Secret>,
     pub status: AgentStatus,
 }
 
-/// A project as the manifest lists it.
+/// A project in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectEntry {
     pub id: Located<ProjectId>,
-    /// The id where the file gives none.
+    /// The name. The default is the id.
     pub name: String,
-    /// Absolute; whether it exists is not checked.
+    /// The working directory, absolute. Its existence is not checked.
     pub working_directory: Located<PathBuf>,
     pub agents: Vec<Located<AgentId>>,
     pub status: ProjectStatus,
 }
 
-/// A task as the manifest lists it.
+/// A task in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskEntry {
     pub id: Located<TaskId>,
@@ -85,7 +87,8 @@ pub struct TaskEntry {
     pub title: String,
     pub description: String,
     pub assignee: Option<Located<AgentId>>,
-    /// For a task that does not exist yet; its place is the id's where the file gives none.
+    /// The status of a task that does not exist yet. Without one in the file, its place is that of
+    /// the id.
     pub status: Located<TaskStatus>,
     pub parent: Option<Located<TaskId>>,
     pub dependencies: Vec<Located<TaskId>>,
@@ -95,7 +98,7 @@ pub struct TaskEntry {
 /// Reads the manifest at `path`.
 ///
 /// # Errors
-/// A file that can't be read, and one with problems: all of them at once.
+/// Fails if the file can't be read or has problems. The report contains all problems at once.
 pub fn load(path: &Path, environment: &Environment) -> Result<Manifest, ConfigError> {
     parse(&open(path, None, environment)?, environment).map_err(ConfigError::Invalid)
 }
@@ -113,15 +116,16 @@ fn parse(source: &Source, environment: &Environment) -> Result<Manifest, Report>
 }
 
 impl Manifest {
-    /// What is wrong at some places of this file, as one report like those of the parser.
+    /// Returns a report of problems at places of this file, in the form of the parser's reports.
     pub fn report(&self, problems: impl IntoIterator<Item = (Location, String)>) -> Report {
         let problem =
             |(at, message): (Location, String)| Problem::new(message, at.span()).label("here");
         self.file.report(problems.into_iter().map(problem).collect())
     }
 
-    /// The place of a key of an entry, of an element of the list it holds, or of the entry itself; `section` is `agents`,
-    /// `projects` or `tasks`. The beginning of the file for what it doesn't have.
+    /// Returns the place of a key of an entry, of an element of its list, or of the entry itself.
+    /// `section` is `agents`, `projects` or `tasks`. If the file does not contain it, returns the
+    /// beginning of the file.
     pub fn locate(
         &self,
         section: &str,
@@ -148,7 +152,7 @@ impl Manifest {
         place.unwrap_or(Location { start: 0, end: 0 })
     }
 
-    /// What is wrong at one place of this file.
+    /// Returns a report of one problem at a place of this file.
     pub fn problem_at(&self, at: Location, message: impl Into<String>) -> Report {
         self.report([(at, message.into())])
     }
@@ -293,7 +297,8 @@ fn located_list<T: FromStr>(field: Field<'_, '_>) -> Vec<Located<T>> {
     field.list().iter().filter_map(located).collect()
 }
 
-/// Tasks that wait for themselves, each circle once. References to tasks that are not in the file lead out of it.
+/// Notes tasks that wait for themselves, each circle once. References to tasks outside the file
+/// can't close a circle.
 fn note_cycles(reader: &Reader<'_>, tasks: &[TaskEntry]) {
     let graph = |edges: fn(&TaskEntry) -> Vec<&Located<TaskId>>| {
         tasks.iter().map(|task| (&task.id.value, edges(task))).collect::<BTreeMap<_, _>>()

@@ -1,13 +1,13 @@
-//! `notice`: what agents are told while they work.
+//! `notice`: the deadline after a notice to an agent.
 
 use std::time::Duration;
 
 use super::reader::Section;
 
-/// Patience with agents that were told that their work was changed.
+/// The deadline for agents that were told that their work changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// An agent that was told to end its session and doesn't is stopped after this.
+    /// An agent that was told to end its session is stopped after this time if it ignores that.
     pub grace: Duration,
 }
 

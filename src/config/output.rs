@@ -1,13 +1,13 @@
-//! `output`: how much of what agents print is kept.
+//! `output`: the limits of the stored output of agents.
 
 use super::reader::Section;
 
 /// Limits of the output logs of one launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Size at which an output log is rotated, in bytes.
+    /// The size at which an output log is rotated, in bytes.
     pub max_file: u64,
-    /// Files kept per launch, the current one included.
+    /// The number of files kept per launch, including the current one.
     pub files: usize,
 }
 

@@ -1,14 +1,15 @@
-//! `parking`: how long a provider waits whose account failed.
+//! `parking`: the waits of a provider whose account failed.
 
 use std::time::Duration;
 
 use super::growing;
 use super::reader::Section;
 
-/// Waits of all agents of a provider whose login or quota failed, where the failure doesn't say when it is over.
+/// The waits of all agents of a provider whose login or quota failed, if the failure does not say
+/// when it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parking {
-    /// After the first failure; doubled by each further one.
+    /// The wait after the first failure. Each further failure doubles it.
     pub initial: Duration,
     /// The longest wait; at least `initial`.
     pub max: Duration,

@@ -1,4 +1,4 @@
-//! `state_dir`, `mcp_socket_path`, `server`: where things lie.
+//! `state_dir`, `mcp_socket_path`, `server`, `store.url`: the places of files and sockets.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::tree::Span;
 
 use crate::sys::sockets::MAX_PATH as MAX_SOCKET_PATH;
 
-/// The state folder where nothing says otherwise.
+/// The state folder if there is neither a setting nor an environment variable for it.
 const SYSTEM_STATE_DIR: &str = "/var/lib/agent-coordinator";
 
-/// The keys that say where a daemon is reached.
+/// The keys of the addresses of a daemon.
 pub(super) const KEYS: [&str; 3] = ["state_dir", "mcp_socket_path", "server"];
 
 /// All places, absolute.
@@ -31,7 +31,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// The defaults, which all lie in the state folder.
+    /// Returns the defaults, which are all in the state folder.
     pub fn below(state_dir: PathBuf) -> Self {
         let mcp_socket = state_dir.join("mcp.sock");
         Self {
@@ -59,7 +59,7 @@ impl Paths {
         let server = top.field("server").and_then(|field| read_server(&field, reader));
         let store = StoreUrl::read(top.section("store"));
 
-        // The longer of the two in `state_dir`.
+        // This is the longer one of the two sockets in `state_dir`.
         check_socket(
             reader,
             "control socket",
@@ -83,9 +83,9 @@ impl Paths {
     }
 }
 
-/// `$STATE_DIRECTORY` (systemd), else the user's state folder, else the system's.
+/// Returns `$STATE_DIRECTORY` (systemd), else the user's state folder, else the system's.
 pub(super) fn default_state_dir(environment: &Environment) -> PathBuf {
-    // systemd lists several folders with colons between them; ours is the first.
+    // systemd separates several folders by colons. The daemon's is the first.
     let systemd =
         environment.variable("STATE_DIRECTORY").and_then(|folders| folders.split(':').next());
     if let Some(folder) = systemd.map(Path::new).filter(|folder| folder.is_absolute()) {
@@ -97,7 +97,7 @@ pub(super) fn default_state_dir(environment: &Environment) -> PathBuf {
     }
 }
 
-/// A relative path starts at the folder of the file, as everywhere.
+/// Reads `server`. A relative path starts at the folder of the file, as in all settings.
 fn read_server(field: &Field<'_, '_>, reader: &Reader<'_>) -> Option<ServerAddress> {
     let what = "`unix:` and the path of its socket, or the URL of its MCP endpoint, such as `https://host/mcp`";
     let address = field.parsed(what, |text| text.parse().ok())?;

@@ -1,4 +1,4 @@
-//! `ai_providers`: how to start each kind of agent.
+//! `ai_providers`: the ways to start each kind of agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,8 +9,9 @@ use super::reader::{Field, Section};
 use super::report::Problem;
 use super::templates::{self, Template};
 
-/// Variables that every agent gets from the daemon; a `*` at the end stands for any rest. What is not here and not named in
-/// the configuration stays with the daemon: its environment may hold other programs' secrets.
+/// The variables that every agent gets from the daemon. A `*` at the end stands for any rest. All
+/// other variables stay with the daemon unless the configuration names them, because they may be
+/// other programs' secrets.
 const ALWAYS_PASSED: [&str; 24] = [
     "PATH",
     "HOME",
@@ -40,16 +41,17 @@ const ALWAYS_PASSED: [&str; 24] = [
 
 const PRESET_PROMPT: &str = "the prompt of a preset travels on standard input";
 
-/// How the prompt travels to the agent.
+/// The way of the prompt to the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptVia {
-    /// `-p <prompt>` behind the other arguments (seed 004), unless one of them holds `{prompt}`.
+    /// The prompt follows the other arguments as `-p <prompt>`, unless one of them contains
+    /// `{prompt}`.
     Argument,
-    /// On standard input.
+    /// The prompt goes to standard input.
     Stdin,
 }
 
-/// Built-in ways to start an agent CLI; `provider` knows what each of them is.
+/// The built-in ways to start an agent CLI. `provider` knows their details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     Claude,
@@ -61,7 +63,8 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// Each with its name, which is also the `ai_type` it stands for without an entry.
+    /// All presets with their names. A name is also the `ai_type` for which the preset is used
+    /// without an entry.
     pub const ALL: [(&'static str, Self); 6] = [
         ("claude", Self::Claude),
         ("codex", Self::Codex),
@@ -72,68 +75,74 @@ impl Preset {
     ];
 }
 
-/// What an agent may do without asking; nobody is there to be asked.
+/// The permissions of an agent. It can't ask for more, because no person watches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permissions {
-    /// Edit and run commands in its project.
+    /// The agent may edit files and run commands in its project.
     Project,
-    /// Anything its user may.
+    /// The agent may do anything that its user may.
     Bypass,
 }
 
-/// Whether an agent CLI reports on its use and looks for updates.
+/// Whether an agent CLI sends telemetry and looks for updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Telemetry {
-    /// The preset turns both off, as far as the CLI can be told.
+    /// The preset turns both off, as far as the CLI has settings for them.
     Off,
-    /// The preset says nothing about it: the CLI's own settings decide.
+    /// The preset sets neither, so that the CLI's own settings decide.
     On,
 }
 
-/// What is executed.
+/// The command line of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandLine {
-    /// The entry's own program, in seed 004's shape.
+    /// A program of the entry's own.
     Own {
-        /// Name of a program on the `PATH`, or a path.
+        /// The name of a program on the `PATH`, or a path.
         program: String,
         prompt: PromptVia,
-        /// Puts the passkey into a prompt that travels by argument, where every user of the machine can read it (seed 004).
+        /// Puts the passkey into a prompt that travels as an argument. Every user of the machine
+        /// can read it there.
         passkey_in_prompt: bool,
     },
-    /// A built-in one.
+    /// A built-in command line.
     Preset {
         preset: Preset,
-        /// Instead of the preset's own program.
+        /// The program in place of the preset's own.
         program: Option<String>,
-        /// Instead of the model that the CLI takes by itself.
+        /// The model in place of the CLI's default.
         model: Option<String>,
         permissions: Permissions,
         telemetry: Telemetry,
     },
 }
 
-/// How agents of one `ai_type` are started.
+/// The settings for starting agents of one `ai_type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderConfig {
     pub command_line: CommandLine,
-    /// Complete but for templates: variables and `~/` are replaced. Behind those of a preset.
+    /// The arguments, with variables and `~/` replaced, but not yet the templates. They follow
+    /// those of a preset.
     pub cli_args: Vec<String>,
-    /// Set in the agent, over whatever is passed on. May hold templates.
+    /// The variables that are set in the agent. They override passed variables and may contain
+    /// templates.
     pub environment: BTreeMap<String, Secret>,
-    /// Which of the daemon's variables it gets.
+    /// The daemon's variables that the agent gets.
     pub pass_environment: PassEnvironment,
-    /// A program and its arguments that start the command line; templates are not replaced yet. Empty: nothing does.
+    /// A program and its arguments that start the command line, with templates not replaced yet. If
+    /// empty, there is no such program.
     pub wrap: Vec<String>,
-    /// The user of this machine that its agents run as; the daemon's own without it.
+    /// The user of this machine that its agents run as. Without it, they run as the daemon's own
+    /// user.
     pub run_as: Option<String>,
-    /// It was added to a daemon that runs, for another user, whom nothing lets in before a restart. Until then nobody is started
-    /// by it, and by nothing else in its place.
+    /// Whether the entry waits for a restart of the daemon. Such an entry was added to a running
+    /// daemon for another user, whom the daemon admits only after a restart. Until then no agent of
+    /// this name is started, neither by it nor by another entry.
     pub waits_for_restart: bool,
 }
 
 impl ProviderConfig {
-    /// What an entry with nothing but `cli_command` means.
+    /// Returns the settings of an entry with only `cli_command`.
     pub fn new(cli_command: impl Into<String>) -> Self {
         let program = cli_command.into();
         Self::of(CommandLine::Own {
@@ -143,7 +152,7 @@ impl ProviderConfig {
         })
     }
 
-    /// What an entry with nothing but `preset` means.
+    /// Returns the settings of an entry with only `preset`.
     pub fn of_preset(preset: Preset) -> Self {
         Self::of(CommandLine::Preset {
             preset,
@@ -241,15 +250,15 @@ pub(super) fn read(top: &mut Section<'_, '_>) -> BTreeMap<String, ProviderConfig
         .collect()
 }
 
-/// Which variables of the daemon an agent gets, beside the usual ones.
+/// The variables of the daemon that an agent gets beside the usual ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PassEnvironment {
-    /// Names; a `*` at the end stands for any rest, alone for everything.
+    /// The names. A `*` at the end stands for any rest, and alone for everything.
     names: BTreeSet<String>,
 }
 
 impl PassEnvironment {
-    /// Whether the daemon's variable `name` is passed on.
+    /// Returns whether the daemon's variable `name` is passed on.
     pub fn passes(&self, name: &str) -> bool {
         let mut patterns = ALWAYS_PASSED.into_iter().chain(self.names.iter().map(String::as_str));
         patterns.any(|pattern| match pattern.strip_suffix('*') {
@@ -299,7 +308,8 @@ fn read_argument(field: &Field<'_, '_>, is_preset: bool) -> Option<String> {
     Some(argument)
 }
 
-/// The first is a program; none of them may hold the prompt, which is not for others to read.
+/// Reads `wrap`. The first item is a program. No item may contain the prompt, because other users
+/// can read arguments.
 fn read_wrap(field: Field<'_, '_>) -> Vec<String> {
     let items = field.list();
     let read_one = |(i, item): (usize, &Field<'_, '_>)| match i {
@@ -309,9 +319,10 @@ fn read_wrap(field: Field<'_, '_>) -> Vec<String> {
     items.iter().enumerate().filter_map(read_one).collect()
 }
 
-/// A text in which templates may stand.
+/// Reads a text that may contain templates.
 fn read_template(field: &Field<'_, '_>) -> Option<String> {
-    // As it is written: what a variable holds is nobody's misspelling.
+    // The check uses the text of the file, because a value of a variable is not a misspelt
+    // template.
     let written = field.verbatim()?;
     if let Some((word, meant)) = templates::find_misspelt(&written) {
         let problem = Problem::new(format!("unknown template `{{{word}}}`"), field.span());
@@ -320,7 +331,8 @@ fn read_template(field: &Field<'_, '_>) -> Option<String> {
     field.text()
 }
 
-/// A bare name is looked up in the `PATH`; a relative path starts at the folder of the file, like all others in it.
+/// Reads a command. A bare name is looked up in the `PATH`. A relative path starts at the folder of
+/// the file, like all paths in it.
 fn read_command(field: &Field<'_, '_>) -> Option<String> {
     let command = field.word()?;
     if !command.contains('/') || Path::new(&command).is_absolute() {

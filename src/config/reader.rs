@@ -1,7 +1,9 @@
-//! How a section is read: each key once, each mistake noted, and on with the default, so that one run finds all of them.
+//! Reads sections. Each key is read once. A mistake is noted and the default takes its place, so
+//! that one run finds all mistakes.
 //!
-//! [`Section`] notes unknown and duplicate keys by itself; [`Field`] checks one value. Neither ever puts a completed value
-//! (one that may hold what a variable held) into a message, only what is written in the file.
+//! [`Section`] notes unknown and duplicate keys by itself. [`Field`] checks one value. Neither puts
+//! a completed value into a message, because it may contain the value of a variable. Messages
+//! repeat only the text of the file.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,20 +24,21 @@ use super::source::{Source, holds_credentials, is_secret_name};
 use super::tree::{self, Entry, Node, Span, Value};
 use super::units;
 
-/// Longest text of the file that a message repeats, in characters.
+/// The longest text of the file that a message repeats, in characters.
 const MAX_QUOTED: usize = 60;
 
-/// Unknown keys of a section for which a nearest one is searched: more are another kind of file.
+/// The number of unknown keys of a section for which a nearest key is searched. A file with more is
+/// probably another kind of file.
 const MAX_NEAREST: usize = 100;
 
-/// What all sections of one file share.
+/// The state that all sections of one file share.
 pub(super) struct Reader<'a> {
     source: &'a Source,
     environment: &'a Environment,
     problems: RefCell<Vec<Problem>>,
-    /// Every key that was asked for, with its section: what there is to configure.
+    /// All keys that were asked for, with their sections. They are the keys that can be configured.
     known: RefCell<BTreeSet<String>>,
-    /// Variables in the values of secret settings.
+    /// The variables in the values of secret settings.
     secret_variables: RefCell<BTreeSet<String>>,
 }
 
@@ -50,10 +53,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the whole file by `read`, which gets its top level. Beside the value stands what later reports may show.
+    /// Reads the whole file by `read`, which gets its top level. Returns the value, and the
+    /// transcript that later reports may show.
     ///
     /// # Errors
-    /// The report of all that was noted; the value is then only what stood in for it.
+    /// Returns the report of all noted problems. The value is then only a substitute.
     pub fn read<T>(
         &self,
         read: impl FnOnce(Section<'_, 'a>) -> T,
@@ -64,16 +68,16 @@ impl<'a> Reader<'a> {
         if problems.is_empty() { Ok((value, transcript)) } else { Err(transcript.report(problems)) }
     }
 
-    /// Reads only what `read` asks for; what is wrong elsewhere is somebody else's business.
+    /// Reads only the keys that `read` asks for. Problems elsewhere in the file are ignored.
     ///
     /// # Errors
-    /// A file that can't be parsed, and problems of what was asked for.
+    /// Fails if the file can't be parsed, or if one of these keys has a problem.
     pub fn peek<T>(&self, read: impl FnOnce(&mut Section<'_, 'a>) -> T) -> Result<T, Report> {
         let (root, transcript) = self.parse()?;
         let mut top = Section::new(self, String::new(), Some(root));
         self.problems.take();
         let value = read(&mut top);
-        // Before the section notes the keys that nobody asked for.
+        // The problems are taken before the section notes its unread keys.
         let problems = self.problems.take();
         if problems.is_empty() { Ok(value) } else { Err(transcript.report(problems)) }
     }
@@ -101,27 +105,30 @@ impl<'a> Reader<'a> {
         self.environment
     }
 
-    /// The variables in the values of secret settings so far.
+    /// Returns the variables in the values of secret settings so far.
     pub fn secret_variables(&self) -> BTreeSet<String> {
         self.secret_variables.borrow().clone()
     }
 
-    /// The keys that were asked for, `section.key`; `*` stands for a name that people choose.
+    /// Returns the keys that were asked for, as `section.key`. `*` stands for a name that people
+    /// choose.
     #[cfg(test)]
     pub fn known_keys(&self) -> BTreeSet<String> {
         self.known.borrow().clone()
     }
 }
 
-/// A mapping with fixed keys. Keys that nobody asked for are noted when it is dropped, so that no section can forget to.
+/// A mapping with fixed keys. Its drop notes the keys that were not asked for, so that no section
+/// can forget to.
 pub(super) struct Section<'r, 'a> {
     reader: &'r Reader<'a>,
-    /// As in messages: `session`, `ai_providers.claude`; empty at the top.
+    /// The path as messages name it: `session`, `ai_providers.claude`; empty at the top.
     path: String,
-    /// The same with `*` for names that people choose.
+    /// The path with `*` for names that people choose.
     pattern: String,
     span: Option<Span>,
-    /// Whether it is what it should be; where something else stands, that alone is the problem.
+    /// Whether the value is a mapping or is missing. If it is not, that is the only problem that is
+    /// noted.
     is_mapping: bool,
     entries: Vec<Entry>,
     asked: Vec<&'static str>,
@@ -141,7 +148,7 @@ impl<'r, 'a> Section<'r, 'a> {
         self.reader
     }
 
-    /// As messages name it.
+    /// Returns the path as messages name it.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -150,12 +157,12 @@ impl<'r, 'a> Section<'r, 'a> {
         self.span.clone()
     }
 
-    /// Whether it is what it should be, or not there; anything else is noted already.
+    /// Returns whether the value is a mapping or is missing. Any other value is noted already.
     pub const fn is_mapping(&self) -> bool {
         self.is_mapping
     }
 
-    /// The value of `key`, if it is there and not empty.
+    /// Returns the value of `key`, if it is there and not empty.
     pub fn field(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
         let path = join(&self.path, key);
         self.reader.known.borrow_mut().insert(join(&self.pattern, key));
@@ -172,14 +179,16 @@ impl<'r, 'a> Section<'r, 'a> {
         Some(Field { reader: self.reader, path, node: entry.value })
     }
 
-    /// As [`Section::field`], for a key whose default is "none": there, no value is a value.
+    /// Returns the field like [`Section::field`], for a key whose default is "none". For such a key
+    /// an empty value is valid.
     pub fn optional(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
         self.entries
             .retain(|entry| entry.key != key || !matches!(entry.value.value, Value::Nothing));
         self.field(key)
     }
 
-    /// As [`Section::field`], for a key without a default.
+    /// Returns the field like [`Section::field`], and notes a missing key. For a key without a
+    /// default.
     pub fn required(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
         if self.is_mapping && !self.entries.iter().any(|entry| entry.key == key) {
             let problem =
@@ -189,19 +198,19 @@ impl<'r, 'a> Section<'r, 'a> {
         self.field(key)
     }
 
-    /// A section below this one; empty when it is not there or has nothing in it.
+    /// Returns a section below this one. It is empty if it is missing or has no keys.
     pub fn section(&mut self, key: &'static str) -> Section<'r, 'a> {
         let node = self.take(key);
         self.below(key, join(&self.path, key), node)
     }
 
-    /// The same; `None` when it is not there or has nothing in it.
+    /// Returns a section below this one, or `None` if it is missing or has no keys.
     pub fn optional_section(&mut self, key: &'static str) -> Option<Section<'r, 'a>> {
         let node = self.take(key).filter(|node| !matches!(node.value, Value::Nothing))?;
         Some(self.below(key, join(&self.path, key), Some(node)))
     }
 
-    /// One such section, or a list of them.
+    /// Returns one section or a list of sections.
     pub fn sections(&mut self, key: &'static str) -> Vec<Section<'r, 'a>> {
         let path = join(&self.path, key);
         match self.take(key) {
@@ -228,7 +237,8 @@ impl<'r, 'a> Section<'r, 'a> {
         section
     }
 
-    /// The sections of a mapping whose keys are names that people choose, in the order of the file.
+    /// Returns the sections of a mapping whose keys are names that people choose, in the order of
+    /// the file.
     pub fn named_sections(&mut self, key: &'static str) -> Vec<(Name, Section<'r, 'a>)> {
         self.asked.push(key);
         let Some(at) = self.entries.iter().position(|entry| entry.key == key) else {
@@ -241,7 +251,7 @@ impl<'r, 'a> Section<'r, 'a> {
             .map(|entry| {
                 let name = Name { text: entry.key, span: entry.key_span };
                 let path = join(&path, &quotable(&name.text));
-                // The key, not the value: an empty section has no place of its own.
+                // The place is that of the key, because an empty section has no place of its own.
                 let mut section = Self::new(self.reader, path, Some(entry.value));
                 section.span = Some(name.span.clone());
                 section.pattern.clone_from(&pattern);
@@ -304,7 +314,7 @@ impl Drop for Section<'_, '_> {
     }
 }
 
-/// A name that a person chose as a key, and where it stands.
+/// A name that a person chose as a key, and its place.
 #[derive(Debug, Clone)]
 pub(super) struct Name {
     pub text: String,
@@ -312,7 +322,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// The name as an id; notes why it is none.
+    /// Returns the name as an id. Notes why it is not one.
     pub fn id<T: FromStr<Err: Display>>(&self, reader: &Reader<'_>) -> Option<T> {
         self.text
             .parse()
@@ -337,7 +347,8 @@ impl<'r, 'a> Field<'r, 'a> {
         self.reader.note(problem);
     }
 
-    /// Notes that something else was expected here. What is written is repeated if it is a text that is no secret.
+    /// Notes that another value was expected here. The message repeats the text of the file unless
+    /// it is a secret.
     pub fn expected(&self, what: &str) {
         self.reader.note(self.problem(what));
     }
@@ -356,12 +367,13 @@ impl<'r, 'a> Field<'r, 'a> {
         Problem::new(message, self.span()).label("here")
     }
 
-    /// The key alone: a section called `tokenizer` has no secrets.
+    /// Returns the key alone, because a section called `tokenizer` has no secrets.
     fn name(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or(&self.path)
     }
 
-    /// Exactly what is written: for prose, in which `${…}` may be meant for someone else.
+    /// Returns exactly the text of the file. This is for prose, in which a `${…}` may be meant for
+    /// another program.
     pub fn verbatim(&self) -> Option<String> {
         match &self.node.value {
             Value::Text(text) => Some(text.clone()),
@@ -372,12 +384,12 @@ impl<'r, 'a> Field<'r, 'a> {
         }
     }
 
-    /// The completed text: variables and `~/` replaced.
+    /// Returns the completed text, with variables and `~/` replaced.
     pub fn text(&self) -> Option<String> {
         self.complete(&self.verbatim()?)
     }
 
-    /// A text that is not empty.
+    /// Returns the completed text if it is not empty.
     pub fn word(&self) -> Option<String> {
         let text = self.text()?;
         if text.is_empty() {
@@ -388,7 +400,7 @@ impl<'r, 'a> Field<'r, 'a> {
         Some(text)
     }
 
-    /// `text` of this field with variables and `~/` replaced.
+    /// Returns `text` of this field with variables and `~/` replaced.
     pub fn complete(&self, text: &str) -> Option<String> {
         match interpolate(text, self.reader.environment) {
             Ok(text) if text.contains('\0') => {
@@ -410,7 +422,7 @@ impl<'r, 'a> Field<'r, 'a> {
         }
     }
 
-    /// A text that no message will show.
+    /// Returns the text as a secret, which no message will show.
     pub fn secret(&self) -> Option<Secret> {
         self.note_secret_variables();
         self.word().map(Secret::new)
@@ -430,7 +442,7 @@ impl<'r, 'a> Field<'r, 'a> {
         })
     }
 
-    /// The same; `None` also for `off`.
+    /// Returns a duration; `None` for `off` and for an invalid value.
     pub fn duration_or_off(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let what = format!("`off` or {}", units::any_duration(&range));
         self.parsed(&what, |text| match text {
@@ -442,7 +454,7 @@ impl<'r, 'a> Field<'r, 'a> {
         .flatten()
     }
 
-    /// As [`Field::duration_or_off`], or `auto`.
+    /// Returns a duration, `off` or `auto`.
     pub fn duration_off_or_auto<T: Copy>(
         &self,
         range: RangeInclusive<Duration>,
@@ -465,7 +477,7 @@ impl<'r, 'a> Field<'r, 'a> {
         self.parsed(&what, |text| units::parse_size(text).filter(|size| range.contains(size)))
     }
 
-    /// The same; `None` also for `off`.
+    /// Returns a size; `None` for `off` and for an invalid value.
     pub fn size_or_off(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let (least, most) = (units::show_size(*range.start()), units::show_size(*range.end()));
         let what = format!(
@@ -487,7 +499,7 @@ impl<'r, 'a> Field<'r, 'a> {
         self.one_of(&[("true", true), ("false", false)])
     }
 
-    /// One of a few words.
+    /// Returns the value of one of a few words.
     pub fn one_of<T: Copy>(&self, words: &[(&'static str, T)]) -> Option<T> {
         let names: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
         let what = match names.split_last() {
@@ -508,7 +520,8 @@ impl<'r, 'a> Field<'r, 'a> {
         found
     }
 
-    /// The completed text through `parse`; notes that `what` was expected when there is none.
+    /// Returns the result of `parse` on the completed text. If there is none, notes that `what` was
+    /// expected.
     pub fn parsed<T>(&self, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let parsed = parse(&self.scalar(what)?);
         if parsed.is_none() {
@@ -525,14 +538,14 @@ impl<'r, 'a> Field<'r, 'a> {
         self.complete(text)
     }
 
-    /// An id, after its own rules.
+    /// Returns the text as an id.
     pub fn id<T: FromStr>(&self) -> Option<T> {
         self.parsed("an id (1 to 64 of letters, digits, `.`, `_`, `-`)", |text| text.parse().ok())
     }
 
-    /// A path; a relative one starts at the folder of the file.
+    /// Returns a path. A relative one starts at the folder of the file.
     pub fn path(&self) -> Option<PathBuf> {
-        // Through its components, so that `./x` does not leave a `.` in logs and answers.
+        // The components are joined again, so that `./x` does not leave a `.` in logs and answers.
         Some(self.reader.source.folder().join(self.word()?).components().collect())
     }
 
@@ -540,7 +553,7 @@ impl<'r, 'a> Field<'r, 'a> {
         matches!(self.node.value, Value::List(_))
     }
 
-    /// The items of a list, each as a field of its own.
+    /// Returns the items of a list, each as a field of its own.
     pub fn list(self) -> Vec<Field<'r, 'a>> {
         let Value::List(items) = self.node.value else {
             self.expected("a list");
@@ -554,7 +567,7 @@ impl<'r, 'a> Field<'r, 'a> {
             .collect()
     }
 
-    /// The values of a mapping whose keys are names that people choose.
+    /// Returns the values of a mapping whose keys are names that people choose.
     pub fn named(self) -> Vec<(Name, Field<'r, 'a>)> {
         let Self { reader, path, node } = self;
         mapping(reader, &path, node)
@@ -568,8 +581,9 @@ impl<'r, 'a> Field<'r, 'a> {
     }
 }
 
-/// The entries of a mapping, each key once; notes duplicates and what is no mapping. Nothing is an empty mapping: that is
-/// what a section with all its keys commented out looks like.
+/// Returns the entries of a mapping, each key once. Notes duplicates and a value that is not a
+/// mapping. An empty value is an empty mapping, because a section with all its keys commented out
+/// looks like that.
 fn mapping(reader: &Reader<'_>, path: &str, node: Node) -> Vec<Entry> {
     let whole = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
     let what = match node.value {
@@ -602,8 +616,9 @@ fn mapping(reader: &Reader<'_>, path: &str, node: Node) -> Vec<Entry> {
     Vec::new()
 }
 
-/// The places of all values that had better not be shown: below a key that looks like a secret's, in an agent's
-/// environment, where a passkey was put directly under its agent, and URLs with a password.
+/// Collects the places of all values that should not be shown. These are values below a key that
+/// looks like a secret's, values in an agent's environment, a passkey directly under its agent, and
+/// URLs with a password.
 fn find_secrets(node: &Node, is_secret: bool, secrets: &mut Vec<Span>) {
     match &node.value {
         Value::Nothing => {}
@@ -614,7 +629,8 @@ fn find_secrets(node: &Node, is_secret: bool, secrets: &mut Vec<Span>) {
         Value::List(items) => items.iter().for_each(|item| find_secrets(item, is_secret, secrets)),
         Value::Mapping(entries) => {
             for Entry { key, value, .. } in entries {
-                // People may call a whole agent `monkey`; only one value, or what is surely one, is hidden by its name.
+                // People may call a whole agent `monkey`. Therefore a name hides only a single
+                // value, not a mapping.
                 let is_named_so = is_secret_name(key) && !matches!(value.value, Value::Mapping(_));
                 let is_secret =
                     is_secret || is_named_so || matches!(key.as_str(), "environment" | "passkey");
@@ -633,7 +649,7 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// `text` as a message may repeat it: short, on one line, without control characters.
+/// Returns `text` as a message may repeat it: short, on one line, without control characters.
 fn quotable(text: &str) -> String {
     let mut quoted: String = text.chars().take(MAX_QUOTED).flat_map(shown).collect();
     if text.chars().nth(MAX_QUOTED).is_some() {
@@ -642,7 +658,7 @@ fn quotable(text: &str) -> String {
     quoted
 }
 
-/// A message that may repeat something of the file, without control characters.
+/// Returns a message without control characters. It may repeat a text of the file.
 fn clean(message: &impl Display) -> String {
     message.to_string().chars().flat_map(shown).collect()
 }

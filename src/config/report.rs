@@ -1,4 +1,5 @@
-//! What is wrong with a file, all at once, as a person reads it: place, message, the lines themselves, and what to do.
+//! A report of all problems of a file for a person: the place, the message, the lines of the file,
+//! and a remedy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,23 +12,23 @@ use miette::{
 use super::source::Source;
 use super::tree::Span;
 
-/// Problems shown in full; the others are counted.
+/// The number of problems that are shown in full. The others are counted.
 const MAX_SHOWN: usize = 50;
-/// The same for a line of a log.
+/// The number of problems in a line of a log.
 const MAX_ON_ONE_LINE: usize = 3;
-/// Longer lines are cut around the place in question, in bytes.
+/// The longest line in a report, in bytes. Longer lines are cut around the place in question.
 const MAX_LINE: usize = 160;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
-    /// What was expected and what is there; without the place.
+    /// The expected and the found value, without the place.
     pub message: String,
-    /// Where; `None` when it is not in the file.
+    /// The place; `None` if it is not in the file.
     pub span: Option<Span>,
-    /// Stands at the place.
+    /// The label at the place.
     pub label: Option<String>,
-    /// What to do.
+    /// The remedy.
     pub help: Option<String>,
 }
 
@@ -45,7 +46,7 @@ impl Problem {
     }
 }
 
-/// A file as reports may show it: its name and its text, with secrets masked.
+/// The name of a file and its text with secrets masked, for reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Transcript {
     name: String,
@@ -53,7 +54,7 @@ pub(super) struct Transcript {
 }
 
 impl Transcript {
-    /// `secrets` are the places of the text that must not be shown.
+    /// Makes a transcript. `secrets` are the places of the text that must not be shown.
     pub fn new(source: &Source, secrets: &[Span]) -> Self {
         Self { name: source.name().to_owned(), text: source.masked(secrets).into() }
     }
@@ -63,7 +64,7 @@ impl Transcript {
         Report { file: self.clone(), problems }
     }
 
-    /// Line and column, both from 1, the latter in characters.
+    /// Returns line and column, both from 1. The column counts characters.
     fn place_of(&self, offset: usize) -> (usize, usize) {
         let before = &self.text[..offset];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -71,7 +72,7 @@ impl Transcript {
     }
 }
 
-/// All that is wrong with one file. `Display` is the whole text, without colours; secrets are masked in it.
+/// All problems of one file. `Display` is the whole text without colours. Secrets are masked in it.
 #[derive(Debug, Clone)]
 pub struct Report {
     file: Transcript,
@@ -79,7 +80,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report about a file as a whole, such as its size.
+    /// Returns a report about a file as a whole, such as its size.
     pub(super) fn about(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             file: Transcript { name: name.into(), text: "".into() },
@@ -87,19 +88,19 @@ impl Report {
         }
     }
 
-    /// How many problems there are.
+    /// Returns the number of problems.
     pub fn n_problems(&self) -> usize {
         self.problems.len()
     }
 
-    /// The whole text, with the colours of a terminal.
+    /// Returns the whole text, with the colours of a terminal.
     pub fn colored(&self) -> String {
         let mut text = String::new();
         self.render(&mut text, GraphicalTheme::unicode()).expect("writing to a String can't fail");
         text
     }
 
-    /// The first problems, each with its place and what to do, on one line.
+    /// Returns the first problems on one line, each with its place and its remedy.
     pub fn on_one_line(&self) -> String {
         let mut lines: Vec<String> = self
             .problems
@@ -153,10 +154,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// A problem as miette wants it.
+/// A problem in the form that miette needs.
 #[derive(Debug)]
 struct Shown<'a> {
-    /// `file:line:column: message`, to be grepped like a compiler's.
+    /// The heading `file:line:column: message`, which can be searched like a compiler's.
     heading: String,
     problem: &'a Problem,
     excerpt: Option<Excerpt>,
@@ -203,11 +204,12 @@ impl miette::Diagnostic for Shown<'_> {
     }
 }
 
-/// The lines around a problem: at most one before and one after, none of them long. A file may have one line of a megabyte.
+/// The lines around a problem: at most one before and one after. Long lines are cut, because a file
+/// may have one line of a megabyte.
 #[derive(Debug)]
 struct Excerpt {
     text: String,
-    /// Number of its first line in the file, from 0.
+    /// The number of the first line in the file, from 0.
     first_line: usize,
     /// The place in `text`, within one line.
     span: Span,
@@ -245,7 +247,7 @@ impl Excerpt {
     }
 }
 
-/// `line`, cut to what surrounds `at`, and where `at` is then.
+/// Returns the part of `line` around `at`, and the offset of `at` in that part.
 fn cut_around(line: &str, at: usize) -> (String, usize) {
     if line.len() <= MAX_LINE {
         return (line.to_owned(), at.min(line.len()));

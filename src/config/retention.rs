@@ -1,4 +1,4 @@
-//! `retention`: how long the past is kept.
+//! `retention`: the time that the past is kept.
 
 use std::time::Duration;
 

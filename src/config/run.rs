@@ -8,15 +8,16 @@ use crate::domain::plan::silence::SilenceLimits;
 /// Limits of a running agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// How long an agent has to end by itself after it reported its result or logged out.
+    /// The time that an agent has to end by itself after it reported its result or logged out.
     pub linger: Duration,
-    /// An agent whose process runs for longer is ended; `None`: it may run as long as it likes.
+    /// The longest run of an agent's process. A longer one is ended; `None` is unlimited.
     pub max_runtime: Option<Duration>,
-    /// An agent that neither called nor printed anything for this long is ended.
+    /// The time without a call and without output after which an agent is ended.
     pub silence_timeout: SilenceLimits,
 }
 
-/// Agents whose output is a stream of events print at least this often, unless they run a command.
+/// The default for agents whose output is a stream of events. They print more often than this
+/// unless they run a command.
 const OF_STREAMS: Duration = Duration::from_mins(30);
 
 impl Default for Run {
@@ -29,7 +30,7 @@ impl Default for Run {
 impl Run {
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
         let range = Duration::ZERO..=Duration::from_hours(24);
-        // What `humantime` calls a year.
+        // This is the length of a year in `humantime`.
         let most = Duration::from_hours(8_766);
         let limits = || Duration::from_secs(1)..=most;
         let max_runtime =

@@ -1,4 +1,5 @@
-//! The secrets of the configuration: what agents must not be given, and what must not stand in stored or sent text.
+//! The secrets of the configuration. Agents must not get them, and stored or sent text must not
+//! contain them.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +10,24 @@ use crate::domain::Secret;
 use crate::domain::forge::ForgeKind;
 use crate::domain::redact::is_long_enough;
 
-/// Ends of names of variables that hold a login.
+/// The ends of the names of variables that hold a login.
 const LOGIN_VARIABLES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSKEY", "CREDENTIAL"];
 
 /// Secrets, each with the setting that holds it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
-    /// Agents must not have these.
+    /// The secrets that agents must not have.
     own: Vec<(String, Secret)>,
-    /// A provider gives these to its agents.
+    /// The secrets that a provider gives to its agents.
     given: Vec<(String, Secret)>,
-    /// Paths of files that hold a secret.
+    /// The paths of files that hold a secret.
     files: Vec<Secret>,
-    /// Variables from which a secret setting was completed.
+    /// The variables from which a secret setting was completed.
     variables: BTreeSet<String>,
 }
 
 impl Secrets {
-    /// Those of the configuration file itself.
+    /// Returns the secrets of the configuration file itself.
     pub fn of(config: &Config) -> Self {
         let mut secrets = Self { variables: config.secret_variables.clone(), ..Self::default() };
         if let Some(token) = &config.coordinator_token {
@@ -65,7 +66,7 @@ impl Secrets {
         }
         for (name, provider) in &config.providers {
             for (variable, value) in &provider.environment {
-                // A template or a path is no secret.
+                // A template or a path is not a secret.
                 let is_login = is_login(variable)
                     && !value.reveal().contains('{')
                     && !value.reveal().starts_with('/');
@@ -80,12 +81,12 @@ impl Secrets {
         secrets
     }
 
-    /// Adds one that `setting` holds.
+    /// Adds the secret that `setting` holds.
     pub fn add(&mut self, setting: impl Into<String>, secret: Secret) {
         self.own.push((setting.into(), secret));
     }
 
-    /// Adds those of the manifest.
+    /// Adds the secrets of the manifest.
     pub fn add_manifest(&mut self, manifest: &Manifest) {
         for agent in &manifest.agents {
             if let Some(passkey) = &agent.passkey {
@@ -95,23 +96,23 @@ impl Secrets {
         self.variables.extend(manifest.secret_variables.iter().cloned());
     }
 
-    /// What must not stand in a variable that agents get.
+    /// Returns the values that a variable of an agent must not contain.
     pub fn withheld(&self) -> Vec<Secret> {
         self.own.iter().map(|(_, secret)| secret).chain(&self.files).cloned().collect()
     }
 
-    /// Variables that agents must not get, whatever stands in them.
+    /// Returns the variables that agents must not get, whatever their values are.
     pub const fn variables(&self) -> &BTreeSet<String> {
         &self.variables
     }
 
-    /// What is taken out of stored and sent text.
+    /// Returns the secrets that are removed from stored and sent text.
     pub fn redacted(&self) -> Vec<Secret> {
         let all = self.own.iter().chain(&self.given).map(|(_, secret)| secret);
         all.filter(|secret| is_long_enough(secret.reveal())).cloned().collect()
     }
 
-    /// The settings whose secrets are too short to be taken out of text.
+    /// Returns the settings whose secrets are too short to be removed from text.
     pub fn too_short(&self) -> impl Iterator<Item = &str> {
         let short = self.own.iter().filter(|(_, secret)| !is_long_enough(secret.reveal()));
         short.map(|(setting, _)| setting.as_str())

@@ -1,18 +1,19 @@
-//! `session`: how long a session may live.
+//! `session`: the limits of a session's life.
 
 use std::time::Duration;
 
 use super::reader::{Field, Section};
 use super::report::Problem;
 
-/// Limits of sessions (seed 004 "タイムアウト設定").
+/// The limits of sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Ends a session without a process of ours when it made no call for this long.
+    /// The time without a call after which a session without a process of ours ends.
     pub default_timeout: Duration,
-    /// Ends any session, its process first, this long after it began; at least `default_timeout`.
+    /// The longest life of a session, from its beginning. Its process ends first. At least
+    /// `default_timeout`.
     pub max_timeout: Duration,
-    /// How often expired sessions are looked for.
+    /// The time between two searches for expired sessions.
     pub cleanup_interval: Duration,
 }
 
@@ -30,7 +31,7 @@ impl Session {
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
         let default = Self::default();
         let second = Duration::from_secs(1);
-        // What `humantime` calls a year.
+        // This is the length of a year in `humantime`.
         let most = Duration::from_hours(8_766);
         let (default_timeout, max_timeout) =
             (section.field("default_timeout"), section.field("max_timeout"));

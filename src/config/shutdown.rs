@@ -1,22 +1,22 @@
-//! `shutdown`: what becomes of running agents when the daemon is told to end.
+//! `shutdown`: the treatment of running agents when the daemon ends.
 
 use super::reader::Section;
 
-/// The fate of running agents at the daemon's end.
+/// The treatment of running agents at the daemon's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtShutdown {
-    /// They run on under their keepers, and the next daemon adopts them.
+    /// The agents run on under their keepers, and the next daemon adopts them.
     Keep,
-    /// They are ended, with a chance to report.
+    /// The agents are ended, with a chance to report.
     Stop,
 }
 
-/// What becomes of running agents, by the signal that ends the daemon.
+/// The treatment of running agents, by the signal that ends the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shutdown {
-    /// On SIGTERM, as service managers send it.
+    /// On SIGTERM, which service managers send.
     pub sigterm: AtShutdown,
-    /// On SIGINT: Ctrl-C in a terminal.
+    /// On SIGINT, which Ctrl-C in a terminal sends.
     pub sigint: AtShutdown,
 }
 

@@ -1,4 +1,5 @@
-//! The text of a file that people wrote: reading it within limits, finding lines and columns, and hiding what is secret in it.
+//! The text of a file that people wrote. This module reads it within limits, finds lines and
+//! columns, and hides secrets in it.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -7,36 +8,36 @@ use crate::domain::printable::is_unprintable;
 
 use super::tree::Span;
 
-/// Largest file that is read. Ours have a few KiB.
+/// The size of the largest file that is read, in bytes. Usual files have a few KiB.
 pub(super) const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Longest reference to a variable that masking leaves readable, in bytes.
+/// The length of the longest reference to a variable that masking leaves readable, in bytes.
 const MAX_REFERENCE: usize = 200;
 
-/// A text and where it came from.
+/// A text and its origin.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
-    /// As the person named it, for diagnostics.
+    /// The name as the person gave it, for diagnostics.
     name: String,
-    /// Relative paths in the text start here; absolute.
+    /// The folder at which relative paths in the text start; absolute.
     folder: PathBuf,
-    /// Without a byte order mark.
+    /// The text without a byte order mark.
     text: String,
-    /// Where each line begins.
+    /// The offsets at which the lines begin.
     lines: Vec<usize>,
 }
 
-/// Why a file is no text of ours.
+/// The reason why a file can't be read as a text.
 #[derive(Debug)]
 pub(super) enum Unreadable {
     Io(io::Error),
     TooLarge,
-    /// Not UTF-8 from this byte on; the text before it is in the source.
+    /// The file is not UTF-8 from this byte on. The source contains the text before it.
     NotText(Source, usize),
 }
 
 impl Source {
-    /// `name` is for diagnostics, `folder` is where relative paths start.
+    /// Makes a source. `name` is for diagnostics; relative paths start at `folder`.
     pub fn new(name: impl Into<String>, folder: impl Into<PathBuf>, text: &str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
         let lines =
@@ -44,12 +45,13 @@ impl Source {
         Self { name: name.into(), folder: folder.into(), text, lines }
     }
 
-    /// Reads `path`; a relative one starts at `working_directory`.
+    /// Reads `path`. A relative one starts at `working_directory`.
     pub fn read(path: &Path, working_directory: &Path) -> Result<Self, Unreadable> {
         let full = working_directory.join(path);
         let mut bytes = Vec::new();
         let file = std::fs::File::open(&full).map_err(Unreadable::Io)?;
-        // One byte more than allowed tells a file that is too large from one that just fits, also for a pipe.
+        // One byte more than allowed tells a file that is too large from one that just fits. This
+        // also works for a pipe.
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(Unreadable::Io)?;
         if bytes.len() as u64 > MAX_BYTES {
             return Err(Unreadable::TooLarge);
@@ -67,7 +69,8 @@ impl Source {
         }
     }
 
-    /// What is left of a text that is no YAML where only these keys matter: their own lines at the top level.
+    /// Returns a source with only the top-level lines of these keys. It salvages a file that is not
+    /// valid YAML, for a reader that needs only these keys.
     pub fn only_lines_of(&self, keys: &[&str]) -> Self {
         let is_of = |line: &str| {
             line.split_once(':').is_some_and(|(key, _)| keys.contains(&key.trim_end()))
@@ -88,12 +91,13 @@ impl Source {
         &self.text
     }
 
-    /// The line of a byte, from 1.
+    /// Returns the line of a byte, from 1.
     pub fn line_of(&self, offset: usize) -> usize {
         self.lines.partition_point(|start| *start <= offset)
     }
 
-    /// Byte offset of a line and a column, both from 1; the end of the line or text when there is no such place.
+    /// Returns the byte offset of a line and a column, both from 1. If there is no such place,
+    /// returns the end of the line or of the text.
     pub fn offset_of(&self, line: usize, column: usize) -> usize {
         let Some(start) = line.checked_sub(1).and_then(|i| self.lines.get(i)) else {
             return self.text.len();
@@ -102,7 +106,8 @@ impl Source {
         start + text.char_indices().nth(column.saturating_sub(1)).map_or(text.len(), |(at, _)| at)
     }
 
-    /// The text for diagnostics: same bytes in the same places, but secrets and control characters replaced.
+    /// Returns the text for diagnostics. The bytes keep their places, but secrets and control
+    /// characters are replaced.
     pub fn masked(&self, secrets: &[Span]) -> String {
         let mut text = self.text.clone().into_bytes();
         for span in secrets {
@@ -116,8 +121,8 @@ impl Source {
         String::from_utf8(text).expect("whole characters were replaced by ASCII")
     }
 
-    /// What to hide in a text that is no YAML, so that nothing tells keys from values: the rest of each line after a key
-    /// that looks like a secret's.
+    /// Returns the parts to hide in a text that is not valid YAML, in which keys and values can't
+    /// be told apart. For each key that looks like a secret's, that is the rest of its line.
     pub fn guess_secrets(&self) -> Vec<Span> {
         let mut secrets = Vec::new();
         let mut start = 0;
@@ -136,7 +141,7 @@ impl Source {
     }
 }
 
-/// Whether a value of this name had better not be shown.
+/// Returns whether a value of this name should not be shown.
 pub(super) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_switch = name.ends_with("passkey_in_prompt");
@@ -146,12 +151,13 @@ pub(super) fn is_secret_name(name: &str) -> bool {
             .any(|word| name.contains(word))
 }
 
-/// Whether a text is a URL with a user name or password in it.
+/// Returns whether a text is a URL that contains a user name or a password.
 pub(super) fn holds_credentials(text: &str) -> bool {
     text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'))
 }
 
-/// Replaces `span` by asterisks, except for references like `${NAME}`, which say where the secret comes from.
+/// Replaces `span` by asterisks. References such as `${NAME}` stay, because they say where the
+/// secret comes from.
 fn mask(text: &str, span: Span, masked: &mut [u8]) {
     let mut at = span.start;
     while at < span.end {
@@ -167,7 +173,8 @@ fn mask(text: &str, span: Span, masked: &mut [u8]) {
     }
 }
 
-/// Length of a `${NAME}` at the beginning of `text`; what stands behind a `:` in it is not part of that.
+/// Returns the length of a `${NAME}` at the beginning of `text`. Text after a `:` in it is not part
+/// of that.
 fn reference_at(text: &str) -> Option<usize> {
     let name = text.strip_prefix("${")?;
     let length = name.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();

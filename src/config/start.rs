@@ -1,4 +1,4 @@
-//! `start`: how long a start may take.
+//! `start`: the limits of a start.
 
 use std::time::Duration;
 
@@ -7,11 +7,13 @@ use super::reader::Section;
 /// Limits of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// An agent must have authenticated this long after its start was claimed, else it is ended.
+    /// The time from the claim of a start to its authentication. An agent that takes longer is
+    /// ended.
     pub timeout: Duration,
-    /// So many failures within `interval` suspend an agent in a project until a person resumes it; 0: any number.
+    /// The number of failures within `interval` that suspend an agent in a project until a person
+    /// resumes it; 0 allows any number.
     pub limit: usize,
-    /// The time in which failures are counted; a run that lasts this long was stable.
+    /// The time in which failures are counted. A run that lasts this long was stable.
     pub interval: Duration,
 }
 

@@ -1,15 +1,15 @@
-//! `stop`: how long the steps of ending an agent take.
+//! `stop`: the deadlines of the steps that end an agent.
 
 use std::time::Duration;
 
 use super::reader::Section;
 
-/// Patience of the stop ladder.
+/// The deadlines of the steps that end an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stop {
-    /// From SIGTERM to SIGKILL.
+    /// The time from SIGTERM to SIGKILL.
     pub timeout: Duration,
-    /// From SIGTERM to SIGKILL for processes that an agent left behind when it ended.
+    /// The time from SIGTERM to SIGKILL for processes that an agent left behind when it ended.
     pub leak_grace: Duration,
 }
 

@@ -1,24 +1,27 @@
-//! Words in braces that stand for something of a launch: `{mcp_socket}`, `{agent_id}`. Where they are found in a text, and which
-//! word was probably meant to be one. What each becomes is `provider`'s business.
+//! Templates: words in braces that stand for a value of a launch, such as `{mcp_socket}` and
+//! `{agent_id}`. This module finds them in a text, and finds words that were probably meant to be
+//! one. `provider` supplies the values.
 //!
-//! A text in braces that is none of these words, nor nearly one, is left as it is: JSON and shell patterns need no quoting.
+//! A text in braces that is neither a template nor nearly one stays unchanged. Therefore JSON and
+//! shell patterns need no quoting.
 
 use crate::domain::nearest::nearest;
 
-/// What a word in braces stands for.
+/// The value that a word in braces stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Template {
     /// The server's MCP endpoint over HTTP.
     McpUrl,
     /// The server's MCP socket.
     McpSocket,
-    /// This program, which `mcp` makes a bridge between standard input and output and the server.
+    /// This program. Its `mcp` command is a bridge between standard input and output and the
+    /// server.
     Bridge,
     AgentId,
     ProjectId,
     WorkingDirectory,
     LaunchId,
-    /// What the agent is to do.
+    /// The text that tells the agent its work.
     Prompt,
 }
 
@@ -38,16 +41,13 @@ impl Template {
         Self::ALL.iter().find(|(each, _)| *each == name).map(|(_, template)| *template)
     }
 
-    /// Whether `text` holds this one.
+    /// Returns whether `text` contains this template.
     pub fn is_in(self, text: &str) -> bool {
         words(text).any(|word| Self::find(word) == Some(self))
     }
 }
 
-/// `text` with each template replaced by its value. What a value holds is not looked at again.
-///
-/// # Errors
-/// The first error of `value`.
+/// Returns `text` with each template replaced by its value. Templates in a value are not replaced.
 pub fn fill<E>(
     text: &str,
     mut value: impl FnMut(Template) -> Result<String, E>,
@@ -66,7 +66,7 @@ pub fn fill<E>(
     Ok(filled)
 }
 
-/// A word in braces that is nearly a template, and the one it was probably meant to be.
+/// Returns a word in braces that is nearly a template, and the template that was probably meant.
 pub(super) fn find_misspelt(text: &str) -> Option<(&str, &'static str)> {
     let names = Template::ALL.map(|(name, _)| name);
     let mut unknown = words(text).filter(|word| Template::find(word).is_none());
@@ -82,7 +82,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What is before the first word in braces, the word, and what is behind it. A word is made of `a` to `z` and `_`.
+/// Returns the text before the first word in braces, the word, and the text after it. A word
+/// consists of `a` to `z` and `_`.
 fn split_at_word(text: &str) -> Option<(&str, &str, &str)> {
     text.match_indices('{').find_map(|(at, _)| {
         let rest = &text[at + 1..];

@@ -1,7 +1,8 @@
-//! YAML text as a small tree in which everything knows where it stands.
+//! YAML text as a small tree in which every value knows its place.
 //!
-//! Reading into typed structures would stop at the first mistake; a tree lets the sections look at every value and report all
-//! of them. Limits keep hostile files (deep nesting, alias bombs) from costing time, memory or stack. Knows no key.
+//! Reading into typed structures would stop at the first mistake. A tree lets the sections look at
+//! every value and report all mistakes. Limits keep hostile files (deep nesting, alias bombs) from
+//! costing time, memory or stack. This module knows no key.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,16 +13,16 @@ use serde_saphyr::{Location, Spanned};
 
 use super::source::Source;
 
-/// Deepest nesting of lists and mappings. Our keys need five.
+/// The deepest nesting of lists and mappings. The known keys need five levels.
 const MAX_DEPTH: usize = 24;
 const MAX_NODES: usize = 100_000;
-/// Parser events that aliases may repeat in all; a service file that repeats itself more wants another tool.
+/// The number of parser events that aliases may repeat in all. A configuration never needs more.
 const MAX_REPEATED: usize = 10_000;
 
-/// A place in the source: a range of bytes.
+/// A place in the source, as a range of bytes.
 pub(super) type Span = Range<usize>;
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub value: Value,
@@ -30,12 +31,12 @@ pub(super) struct Node {
 
 #[derive(Debug, Clone)]
 pub(super) enum Value {
-    /// Nothing after the colon, `null`, or `~`.
+    /// An empty value, `null` or `~`.
     Nothing,
-    /// As written, without quotes and escapes: `007` stays `007`.
+    /// A text as written, without quotes and escapes: `007` stays `007`.
     Text(String),
     List(Vec<Node>),
-    /// In the order of the file; a key may occur more than once.
+    /// The entries in the order of the file. A key may occur more than once.
     Mapping(Vec<Entry>),
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Entry {
     pub value: Node,
 }
 
-/// Why a text is no YAML that we read; with the place, if there is one.
+/// The reason why a text is not YAML that this module reads, with the place if there is one.
 #[derive(Debug)]
 pub(super) struct NotYaml {
     pub message: String,
@@ -54,7 +55,7 @@ pub(super) struct NotYaml {
     pub help: Option<String>,
 }
 
-/// Reads the one document of `source`. A file without any is [`Value::Nothing`].
+/// Reads the one document of `source`. A file without a document is [`Value::Nothing`].
 pub(super) fn parse(source: &Source) -> Result<Node, NotYaml> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -78,7 +79,7 @@ pub(super) fn parse(source: &Source) -> Result<Node, NotYaml> {
 fn not_yaml(error: &serde_saphyr::Error, source: &Source) -> NotYaml {
     let span = error.location().map(|location| span_of(location, source));
     let text = error.to_string();
-    // The place is told by us, the same way for all problems.
+    // The report names the place in the same form for all problems.
     let text = text.split(" at line ").next().unwrap_or(&text);
     let (message, help) = if matches!(error, serde_saphyr::Error::MultipleDocuments { .. }) {
         ("expected one YAML document, found a second".to_owned(), None)
@@ -101,10 +102,11 @@ fn not_yaml(error: &serde_saphyr::Error, source: &Source) -> NotYaml {
     NotYaml { message, span, help }
 }
 
-/// What serde hands over. Plain numbers and booleans come without their spelling, which the source still has.
+/// A value as serde returns it. Plain numbers and booleans come without their spelling, which is
+/// still in the source.
 enum Raw {
     Nothing,
-    /// A plain scalar that looks like something else than text.
+    /// A plain scalar that does not look like a text.
     Plain,
     Text(String),
     List(Vec<Spanned<Raw>>),
@@ -140,7 +142,7 @@ fn build(raw: Spanned<Raw>, source: &Source) -> Result<Node, NotYaml> {
     Ok(Node { value, span })
 }
 
-/// The bytes of `location`, within the text whatever the parser says.
+/// Returns the bytes of `location`. They are within the text, whatever the parser says.
 fn span_of(location: Location, source: &Source) -> Span {
     let span = location.span();
     let text = source.text();
@@ -235,7 +237,7 @@ impl<'de> Visitor<'de> for RawVisitor {
 mod tests {
     use super::*;
 
-    /// The tree in a compact form, each text with what its place covers.
+    /// Returns the tree in a compact form, each text with the part of the source at its place.
     fn show(node: &Node, source: &Source) -> String {
         let covered = |span: &Span| source.text()[span.clone()].trim_end().to_owned();
         match &node.value {

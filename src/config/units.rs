@@ -1,9 +1,9 @@
-//! Durations and sizes as people write them.
+//! Durations and sizes in the forms that people write.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// `10`, `2.5` (seconds), `10s`, `1h 30m`, `250ms`.
+/// Returns a duration such as `10`, `2.5` (seconds), `10s`, `1h 30m` or `250ms`.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     if is_decimal(text) {
@@ -12,7 +12,8 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     humantime::parse_duration(text).ok()
 }
 
-/// `1048576` (bytes), `64 KiB`, `10MiB`, `1.5 GiB`; `kB`, `MB` and `GB` count by thousands.
+/// Returns a size such as `1048576` (bytes), `64 KiB`, `10MiB` or `1.5 GiB`, in bytes. `kB`, `MB`
+/// and `GB` count by thousands.
 pub(super) fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -34,7 +35,7 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(factor);
     }
-    // A fraction: in thousandths, which is finer than anyone writes and has no rounding of its own.
+    // A fraction is counted in thousandths. That is finer than people write, and needs no rounding.
     let (whole, fraction) = number.split_once('.')?;
     let thousandths: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
     let whole: u64 = whole.parse().ok()?;
@@ -42,10 +43,10 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
 }
 
 const DAY: u64 = 24 * 60 * 60;
-/// What `humantime` calls a year.
+/// The length of a year in `humantime`, in seconds.
 const YEAR: u64 = 8_766 * 60 * 60;
 
-/// A duration as the messages name it: in days, as people write it, and not in months.
+/// Returns a duration as the messages name it: in days, as people write it, and not in months.
 pub(super) fn show_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let days = seconds / DAY;
@@ -58,13 +59,13 @@ pub(super) fn show_duration(duration: Duration) -> String {
     }
 }
 
-/// Any duration in `range`, as the messages ask for it.
+/// Returns the words with which messages ask for a duration in `range`.
 pub(super) fn any_duration(range: &RangeInclusive<Duration>) -> String {
     let (least, most) = (show_duration(*range.start()), show_duration(*range.end()));
     format!("a duration from {least} to {most}, such as 10 (seconds), 10s, 1h 30m")
 }
 
-/// A size as the messages name it.
+/// Returns a size as the messages name it.
 pub(super) fn show_size(bytes: u64) -> String {
     for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes >= 1 << shift && bytes.is_multiple_of(1 << shift) {
@@ -74,7 +75,8 @@ pub(super) fn show_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// Digits with at most one point between them: no sign, exponent, infinity.
+/// Returns whether the text consists of digits with at most one point between them. A sign, an
+/// exponent and infinity are not decimal.
 fn is_decimal(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     [whole, fraction]

@@ -1,4 +1,5 @@
-//! What is different of forges. A host that is in one of the two files only is compared with one that has all defaults.
+//! Compares the forges of two configurations. A host that only one file contains is compared with a
+//! host that has all defaults.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::config::{
 use crate::domain::Secret;
 use crate::domain::forge::{ForgeKind, LabelNames};
 
-/// A part that changes is started again with what is new.
+/// A part whose settings change is started again with the new ones.
 const NOW: Applies = Applies::Now;
 
 pub(super) fn compare(
@@ -63,7 +64,8 @@ pub(super) fn compare(
         pause_resume;
     let new = &new.pause_resume;
     changes.shown(NOW, "pause_resume.enabled", (enabled, &new.enabled), bool::to_string);
-    // As it is written: it moves with `state_dir`, which is a change of its own.
+    // The file is compared as it is written. It moves with `state_dir`, which is a change of its
+    // own.
     let (old_file, new_file) = (below(old_dir, signal_file), below(new_dir, &new.signal_file));
     changes.shown(NOW, "pause_resume.signal_file", (&old_file, &new_file), |file| {
         file.display().to_string()
@@ -92,7 +94,7 @@ fn of_hosts(changes: &mut Changes, kind: ForgeKind, old: &[ForgeHost], new: &[Fo
     }
 }
 
-/// Stands for one that is not there.
+/// Returns a stand-in for a host that the other file does not contain.
 fn blank(kind: ForgeKind) -> ForgeHost {
     ForgeHost {
         kind,
@@ -143,7 +145,7 @@ fn of_host(changes: &mut Changes, section: &str, old: &ForgeHost, new: &ForgeHos
             (&old_project, &new_project),
             |text| or_none(text.as_ref()),
         );
-        // By the key that there is now, or was.
+        // The key is the one of the new file or the old one.
         let is_list = |host: &ForgeHost| {
             let watched = host.repositories.iter().find(|watched| watched.name == *name);
             watched.is_some_and(|watched| watched.agents.len() > 1)

@@ -1,4 +1,5 @@
-//! A host of `github` or `gitlab`: how it is reached, whom it knows as the bot, and which repositories are watched there.
+//! A host of `github` or `gitlab`: its address, the account of the bot, and the repositories that
+//! are watched there.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,13 +13,13 @@ use crate::domain::forge::{ForgeKind, LabelNames};
 use crate::domain::printable::is_unprintable;
 use crate::domain::{AgentId, ProjectId, Secret};
 
-/// A forge at one address, with one token. Several may have the same address.
+/// A forge at one address, with one token. Several hosts may have the same address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForgeHost {
     pub kind: ForgeKind,
-    /// Of the API at GitHub, of the whole at GitLab; without a slash at the end.
+    /// The URL of the API at GitHub, or of the whole site at GitLab; without a slash at the end.
     pub base_url: String,
-    /// The same without its scheme: which host it is.
+    /// The URL without its scheme. It identifies the host.
     pub host: String,
     pub token: ForgeToken,
     /// The login of the account that people assign.
@@ -27,26 +28,28 @@ pub struct ForgeHost {
     pub repositories: Vec<WatchedRepository>,
 }
 
-/// Where the token of a host is.
+/// The place of a host's token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ForgeToken {
     Given(Secret),
-    /// It is read when it is needed.
+    /// The token is read from the file when it is needed.
     File(PathBuf),
 }
 
 /// A repository whose items become tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedRepository {
-    /// `owner/name`; at GitLab the path of a project, or its number.
+    /// The name as `owner/name`; at GitLab the path of a project, or its number.
     pub name: String,
-    /// Gets the tasks.
+    /// The project that gets the tasks.
     pub project: ProjectId,
-    /// The next one that is free takes the next item; each works on one at a time. At least one, none twice.
+    /// The agents. A free agent takes the next item, and works on one item at a time. There is at
+    /// least one, and none twice.
     pub agents: Vec<AgentId>,
 }
 
-/// The key in the file, the default of `base_url`, the key of the repositories, and how one is named.
+/// Returns the key in the file, the default of `base_url`, the key of the repositories, and the
+/// form of a repository's name.
 const fn words(kind: ForgeKind) -> (&'static str, &'static str, &'static str, &'static str) {
     match kind {
         ForgeKind::GitHub => ("github", "https://api.github.com", "repositories", "`owner/name`"),
@@ -59,22 +62,22 @@ const fn words(kind: ForgeKind) -> (&'static str, &'static str, &'static str, &'
     }
 }
 
-/// The key of its hosts.
+/// Returns the key of the hosts of this kind.
 pub const fn file_key(kind: ForgeKind) -> &'static str {
     words(kind).0
 }
 
-/// The key of a host's repositories.
+/// Returns the key of a host's repositories.
 pub const fn repositories_key(kind: ForgeKind) -> &'static str {
     words(kind).2
 }
 
-/// Returns where the repositories stand in the file: `github.repositories`.
+/// Returns the path of the repositories in the file: `github.repositories`.
 pub fn repositories_path(kind: ForgeKind) -> String {
     format!("{}.{}", file_key(kind), repositories_key(kind))
 }
 
-/// Where a host is that doesn't say it.
+/// Returns the address of a host without `base_url`.
 pub const fn default_base_url(kind: ForgeKind) -> &'static str {
     words(kind).1
 }
@@ -90,7 +93,7 @@ pub const LABEL_KEYS: [&str; 7] = [
     "blocked_label",
 ];
 
-/// Repositories of all hosts so far.
+/// The repositories of all hosts so far.
 type Watched = BTreeSet<(ForgeKind, String, String)>;
 
 pub fn read_all(top: &mut Section<'_, '_>) -> Vec<ForgeHost> {
@@ -118,7 +121,7 @@ fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) ->
     let host =
         base_url.as_deref().and_then(|url| url.split_once("://")).map(|(_, host)| host.to_owned());
     let repositories = section.named_sections(repositories_key(kind)).into_iter();
-    // Of a host whose address is wrong, they are read all the same, for their own mistakes.
+    // The repositories are read for their own mistakes even if the address of the host is wrong.
     let place = host.as_deref();
     let repositories: Vec<_> = repositories
         .map(|(name, section)| read_repository(kind, place, &name, section, watched))
@@ -157,7 +160,7 @@ fn read_base_url(kind: ForgeKind, section: &str, field: &Field<'_, '_>) -> Optio
         ForgeKind::GitHub if is_page => {
             "leave it out for github.com: the API is at https://api.github.com"
         }
-        // The client adds it.
+        // The client adds the `/api/v4`.
         ForgeKind::GitLab => {
             let root = text.strip_suffix("/api/v4").unwrap_or(&text);
             return Some(root.trim_end_matches('/').to_owned());
@@ -176,7 +179,7 @@ fn read_token(section: &mut Section<'_, '_>) -> Option<ForgeToken> {
             given.note_secret_variables();
             let is_token =
                 |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-            // A variable that was filled from a file often ends with its line.
+            // A variable that was filled from a file often ends with a line feed.
             let token = given.parsed("letters, digits and signs without spaces", |text| {
                 Some(text.trim()).filter(|text| is_token(text)).map(Secret::new)
             });
@@ -227,7 +230,8 @@ fn read_labels(kind: ForgeKind, section: &mut Section<'_, '_>) -> LabelNames {
     }
     for (i, (label, field)) in read.iter().enumerate() {
         let twin = read[..i].iter().position(|(other, _)| is_same(other, label));
-        // The later of the two that stands in the file: a default is nobody's mistake.
+        // The problem is noted at the later one of the two labels that the file contains, because a
+        // default can't be the mistake.
         let place = field.as_ref().or_else(|| read[twin?].1.as_ref());
         if let (Some(twin), Some(place)) = (twin, place) {
             let message = format!(
@@ -273,7 +277,7 @@ fn read_repository(
     Some(WatchedRepository { name: name.text.clone(), project: project?, agents: agents? })
 }
 
-/// The agents of a repository: `agents`, or `agent` if there is only one.
+/// Returns the agents of a repository: `agents`, or `agent` if there is only one.
 fn read_agents(section: &mut Section<'_, '_>) -> Option<Vec<AgentId>> {
     let path = section.path().to_owned();
     let list = match (section.optional("agent"), section.optional("agents")) {

@@ -1,4 +1,5 @@
-//! Circles among the references of tasks. Knows no meaning of a reference; used by the manifest for parents and dependencies.
+//! Finds circles among the references of tasks. It does not know the meaning of a reference. The
+//! manifest uses it for parents and dependencies.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +7,17 @@ use crate::domain::TaskId;
 
 use super::{Located, Location};
 
-/// More circles than these help nobody, and a hostile file has very many.
+/// The limit of reported circles. More would not help a reader, and a hostile file can have very
+/// many.
 const MAX_CYCLES: usize = 20;
 
-/// Where each task refers to.
+/// The references of each task.
 pub(super) type Graph<'a> = BTreeMap<&'a TaskId, Vec<&'a Located<TaskId>>>;
 
 /// Tasks that refer to one another in a circle.
 #[derive(Debug)]
 pub(super) struct Cycle<'a> {
-    /// In the order of the references; the last one refers to the first.
+    /// The tasks in the order of the references. The last one refers to the first.
     pub tasks: Vec<&'a TaskId>,
     /// The reference that closes the circle.
     pub closed_at: Location,
@@ -27,7 +29,8 @@ enum Mark {
     Done,
 }
 
-/// At least one circle of each knot, none twice, up to a limit. Depth first with a stack of its own: a file may chain thousands of tasks.
+/// Returns circles up to a limit: at least one of each set of entangled circles, and none twice.
+/// The search is depth first with its own stack, because a file may chain thousands of tasks.
 pub(super) fn find<'a>(graph: &Graph<'a>) -> Vec<Cycle<'a>> {
     let mut marks: BTreeMap<&TaskId, Mark> = BTreeMap::new();
     let mut cycles = Vec::new();
@@ -35,7 +38,7 @@ pub(super) fn find<'a>(graph: &Graph<'a>) -> Vec<Cycle<'a>> {
         if marks.contains_key(start) {
             continue;
         }
-        // Each task on the way with the number of its references that were followed.
+        // Each task on the way, with the number of its references that were followed.
         let mut way: Vec<(&'a TaskId, usize)> = vec![(start, 0)];
         marks.insert(start, Mark::OnTheWay);
         while let Some((task, n_followed)) = way.last_mut() {
