@@ -1,7 +1,8 @@
-//! The people's door: REST on the control socket, which the command line speaks, and over HTTP for those who log in (`auth`).
-//! JSON in camelCase, errors as problem+json (RFC 9457), one file per resource.
+//! REST for people and their scripts: on the control socket, which the command line uses, and over
+//! HTTP for those who log in (`auth`). JSON is in camelCase, and errors are problem+json (RFC
+//! 9457). Each resource has a file of its own.
 //!
-//! The rules are in `service` and `domain`; here is only their form.
+//! The rules are in `service` and `domain`. This module contains only their form.
 
 mod answers;
 mod api;
@@ -36,17 +37,17 @@ use crate::http::{self, Limits};
 use crate::service::Service;
 use crate::service::throttle::Throttle;
 
-/// What every route needs.
+/// The state that every route needs.
 #[derive(Clone)]
 pub struct RestState {
     pub service: Arc<Service>,
-    /// Where the server listens for HTTP, for those who ask.
+    /// The address at which the server listens for HTTP.
     pub http: Option<SocketAddr>,
-    /// How browsers call it, where that isn't by its address: behind a proxy.
+    /// The origin by which browsers reach the server if it is behind a proxy.
     pub public_origin: Option<Origin>,
-    /// Who guesses at tokens, cookies and links.
+    /// The limit for guesses at tokens, cookies and links.
     pub guesses: Arc<Throttle>,
-    /// How it is configured, and where that is read again.
+    /// The configuration in use, and the requests to read it again.
     pub configuration: ConfigurationDoor,
     /// Ends streams that would never end by themselves.
     pub closing: CancellationToken,
@@ -59,7 +60,8 @@ impl FromRef<RestState> for ConfigurationDoor {
 }
 
 impl RestState {
-    /// Where a browser finds the server's pages; without a path. `None` where it doesn't listen for HTTP.
+    /// Returns the URL of the server's pages for a browser, without a path. `None` if the server
+    /// does not listen for HTTP.
     pub(crate) fn page_url(&self) -> Option<String> {
         self.http.map(|address| {
             self.public_origin
@@ -69,7 +71,7 @@ impl RestState {
     }
 }
 
-/// What everybody may ask: whether the server lives, whether it is ready, and how to log in.
+/// Returns the routes that need no login: liveness, readiness and the login itself.
 fn open(state: RestState) -> Router {
     Router::new()
         .nest("/api", routes::health())
@@ -79,7 +81,7 @@ fn open(state: RestState) -> Router {
         .with_state(state)
 }
 
-/// All else, under `/api` and, for the seeds' clients, without it.
+/// Returns all other routes, under `/api` and, for the seeds' clients, without it.
 fn closed(state: RestState) -> Router {
     let answers = from_fn_with_state(answers::Answers::default(), answers::bounded);
     Router::new()
@@ -90,7 +92,7 @@ fn closed(state: RestState) -> Router {
         .route_layer(answers)
 }
 
-/// All routes, for a listener that lets in nobody but operators.
+/// Returns all routes, for a listener that admits only operators.
 pub fn router(state: RestState) -> Router {
     Router::new()
         .merge(open(state.clone()))
@@ -100,18 +102,18 @@ pub fn router(state: RestState) -> Router {
         .layer(CatchPanicLayer::custom(http::problem::panicked))
 }
 
-/// All routes, for a listener that anybody can reach: most of them for those who show that they may. Without an answer for other
-/// paths.
+/// Returns all routes for a listener that any client can reach. Most of them need a token or a
+/// cookie. Other paths have no answer here.
 pub fn network_router(state: &RestState) -> Router {
     open(state.clone()).merge(auth::authenticated(closed(state.clone()), state))
 }
 
-/// `router`, and before it the door for webhooks, wherever that is configured to be.
+/// Returns `router` with the endpoint for webhooks before it, at its configured path.
 pub fn with_webhooks(router: Router, door: WebhookDoor) -> Router {
     router.layer(from_fn_with_state(door, webhook::take))
 }
 
-/// The routes of a coordinator without its server.
+/// Returns the routes of a coordinator without its server.
 pub fn coordinator_router(state: CoordinatorState) -> Router {
     Router::new()
         .nest("/api", routes::coordinator::routes().fallback(routes::coordinator::ask_the_server))
@@ -121,10 +123,11 @@ pub fn coordinator_router(state: CoordinatorState) -> Router {
         .with_state(state)
 }
 
-/// Most people and scripts at the same time, where descriptors allow it.
+/// The most connections at the same time, if the limit of descriptors allows it.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Serves `router` on the control socket until `cancel`; requests that are being answered are finished.
+/// Serves `router` on the control socket until `cancel`. Requests that are being answered are
+/// finished.
 pub async fn serve_control(listener: UnixListener, router: Router, cancel: CancellationToken) {
     let router = router.layer(axum::middleware::from_fn(guard::operators_only));
     let limits = Limits::of(http::share_of_descriptors(16, MAX_CONNECTIONS));

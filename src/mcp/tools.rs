@@ -1,4 +1,4 @@
-//! The tools: one file each, one line each here.
+//! The list of the tools. Each tool has a file of its own and one line here.
 
 mod authenticate;
 mod chat_message;
@@ -49,7 +49,7 @@ use super::envelope::{CallError, Incoming, Who};
 use crate::service::{Service, ServiceError};
 use crate::telemetry::counters;
 
-/// The list.
+/// Returns all tools in the order of the list.
 pub(super) fn all() -> Tools {
     Tools::of([
         Tool::of::<health_check::HealthCheck>(),
@@ -76,7 +76,7 @@ pub(super) fn all() -> Tools {
         Tool::of::<respond_chat::RespondChat>(),
         Tool::of::<report_completed::ReportCompleted>(),
         Tool::of::<logout::Logout>(),
-        // Deprecated: after what takes their place.
+        // Deprecated tools come after their successors.
         Tool::of::<list_managed_agents::ListManagedAgents>(),
         Tool::of::<get_pending_tasks::GetPendingTasks>(),
         Tool::of::<report_execution_start::ReportExecutionStart>(),
@@ -86,27 +86,29 @@ pub(super) fn all() -> Tools {
     ])
 }
 
-/// What a call does to the world, as clients are told.
+/// The effect of a call, as clients are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Reads,
-    /// Repeating it changes nothing further.
+    /// A repetition of the call changes nothing further.
     ChangesOnce,
     Changes,
 }
 
-/// One tool: its words, its shapes, its call.
+/// One tool: its texts, its schemas and its call.
 pub(super) trait ToolSpec {
     const NAME: &'static str;
-    /// What a model reads when it chooses.
+    /// The description by which a model chooses the tool.
     const TEXT: &'static str;
     const EFFECT: Effect;
-    /// Whether it may wait for something to happen. Then the call is dropped, at any await, when its client cancels it or goes.
-    /// Any other is carried out to its end, whoever is there to hear of it.
+    /// Whether the call may wait for an event. Such a call is dropped, at any await, when its
+    /// client cancels it or goes away. Any other call is carried out to its end, even if its client
+    /// is gone.
     const WAITS: bool = false;
-    /// Whether it deals with what its caller was told: its answer doesn't tell once more.
+    /// Whether the call itself handles the notices of its caller. Then its answer does not mention
+    /// them again.
     const IS_ABOUT_NOTICES: bool = false;
-    /// Arguments that older clients send, and that its schema does not have.
+    /// Arguments that older clients send, and that the schema of the tool does not have.
     const OLDER_ARGUMENTS: &'static [&'static str] = &[];
     type Who: Who;
     type Input: DeserializeOwned + JsonSchema + Send;
@@ -119,7 +121,7 @@ pub(super) trait ToolSpec {
     ) -> impl Future<Output = Result<Self::Output, ServiceError>> + Send;
 }
 
-/// The answer of tools that have nothing to say but that it is done.
+/// The answer of tools that only confirm success.
 #[derive(Serialize)]
 pub(super) struct Done {
     success: bool,
@@ -133,17 +135,17 @@ impl Done {
 #[derive(serde::Deserialize, JsonSchema)]
 pub(super) struct NoInput {}
 
-/// What came of a call.
+/// The result of a call.
 pub(super) struct Called {
     pub(super) result: Result<JsonObject, CallError>,
-    /// Whether the caller is to be told that there is something for it to read.
+    /// Whether the caller is to be told that it has unread notices.
     pub(super) is_notified: bool,
 }
 
-/// What the envelope needs to know of a tool.
+/// The part of a tool that the envelope needs.
 pub(super) struct Entry {
     pub(super) name: &'static str,
-    /// [`ToolSpec::WAITS`].
+    /// See [`ToolSpec::WAITS`].
     pub(super) waits: bool,
     pub(super) call: for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Called>,
     /// The schema of its arguments.
@@ -155,7 +157,7 @@ impl Entry {
         &self.schema
     }
 
-    /// Tells a caller with wrong arguments which ones the tool takes.
+    /// Returns a text for a caller with wrong arguments that names the arguments of the tool.
     pub(super) fn arguments_hint(&self) -> String {
         let required =
             self.schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -226,7 +228,7 @@ impl Tools {
 }
 
 async fn run<T: ToolSpec>(incoming: &Incoming<'_>) -> Called {
-    // What finding out needs is not held while the call waits.
+    // The boxed future of `find` is freed before the call waits.
     match Box::pin(T::Who::find(incoming)).await {
         Ok(who) => {
             let has_notices = who.has_notices();
@@ -244,7 +246,8 @@ async fn run_for<T: ToolSpec>(
     who: T::Who,
 ) -> Result<JsonObject, CallError> {
     check_names::<T>(incoming, &who)?;
-    // Clients fill in what a model leaves out: an argument that is null is not there.
+    // Some clients fill in the arguments that a model leaves out. Therefore a null argument counts
+    // as missing.
     let given = incoming.arguments.iter().filter(|(_, value)| !value.is_null());
     let input = Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect());
     let input = serde_path_to_error::deserialize(input)
@@ -256,7 +259,8 @@ async fn run_for<T: ToolSpec>(
     }
 }
 
-/// Refuses arguments that the tool does not know, or counts them, and refuses those that name another agent or project.
+/// Refuses or counts arguments that the tool does not know, and refuses those that name another
+/// agent or project.
 fn check_names<T: ToolSpec>(incoming: &Incoming<'_>, who: &T::Who) -> Result<(), CallError> {
     let Incoming { arguments, schema, .. } = incoming;
     let problem = match T::Who::UNKNOWN {
@@ -274,7 +278,7 @@ fn check_names<T: ToolSpec>(incoming: &Incoming<'_>, who: &T::Who) -> Result<(),
     problem.or_else(foreign).map_or(Ok(()), |problem| Err(CallError::Arguments(problem)))
 }
 
-/// Names the argument and what was expected.
+/// Returns a text that names the argument and what was expected.
 fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     match error.path().to_string().as_str() {
         "." => format!("arguments: {}", error.inner()),
@@ -282,9 +286,9 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     }
 }
 
-/// The schema of a tool's arguments, those that say who calls among them.
+/// Returns the schema of a tool's arguments, including those that identify the caller.
 fn input_schema<T: ToolSpec>() -> JsonObject {
-    // Some clients take no references, no formats of their own, and no null for a text that may be left out.
+    // Some clients don't accept references, special formats, or null for an optional text.
     let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
     let Value::Object(mut schema) =
         settings.into_generator().into_root_schema_for::<T::Input>().to_value()
@@ -294,7 +298,7 @@ fn input_schema<T: ToolSpec>() -> JsonObject {
     simplify(&mut schema);
     schema.remove("$schema");
     schema.remove("title");
-    // The words are in the tool's own description; these would be the type's.
+    // The tool has a description of its own. This one would be the type's.
     schema.remove("description");
     for argument in T::Who::ARGUMENTS {
         let properties = schema.entry("properties").or_insert_with(|| json!({}));
@@ -312,7 +316,7 @@ fn input_schema<T: ToolSpec>() -> JsonObject {
     schema
 }
 
-/// Says of the objects of a schema that they have no other properties.
+/// Adds to the objects of a schema that they have no other properties.
 fn close(schema: &mut JsonObject) {
     if let Some(items) = schema.get_mut("items").and_then(Value::as_object_mut) {
         close(items);
@@ -323,7 +327,8 @@ fn close(schema: &mut JsonObject) {
     }
 }
 
-/// Takes from the arguments of a schema, and from those within them, what some clients don't take.
+/// Removes from the arguments of a schema, and from nested ones, the parts that some clients don't
+/// accept.
 fn simplify(schema: &mut JsonObject) {
     if let Some(items) = schema.get_mut("items").and_then(Value::as_object_mut) {
         simplify(items);

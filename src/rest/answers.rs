@@ -1,5 +1,5 @@
-//! How much of the answers to one operator may be in memory before it is read. A client that asks for long lists again and again, and
-//! reads none, waits for its own answers and for nobody else's.
+//! Limits the answers to one operator that are in memory before they are read. A client that
+//! requests long lists again and again, and reads none, waits only for its own answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,21 +17,22 @@ use super::auth::Operator;
 use super::problem::Problem;
 use crate::domain::CredentialId;
 
-/// KiB of the answers to one operator.
+/// The limit for the answers to one operator, in KiB.
 const MOST: u32 = 32 * 1024;
-/// KiB that are kept free for an answer while it is made: its size is not known yet.
+/// The room that is reserved for an answer while it is made, because its size is not known yet, in
+/// KiB.
 const RESERVED: u32 = 4 * 1024;
-/// KiB of an answer that is not counted.
+/// The size up to which an answer is not counted, in KiB.
 const SMALL: u32 = 64;
-/// How long a question waits for its turn.
+/// The longest time that a request waits for its turn.
 const WAIT: Duration = Duration::from_secs(10);
-/// When a client that waited in vain may ask again, in seconds.
+/// The time after which a client that waited in vain may ask again, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
 
-/// Who asks: the credential, or the user on the control socket.
+/// The client: its credential, or the user on the control socket.
 type Asker = (String, Option<CredentialId>);
 
-/// What each operator may still be answered, in KiB.
+/// The room for further answers to each operator, in KiB.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answers(Arc<Mutex<HashMap<Asker, Weak<Semaphore>>>>);
 
@@ -49,7 +50,7 @@ impl Answers {
     }
 }
 
-/// Answers a question when there is room for its answer.
+/// Answers a request when there is room for its answer.
 pub(super) async fn bounded(
     State(answers): State<Answers>,
     request: Request,
@@ -95,7 +96,7 @@ fn busy() -> Response {
     response
 }
 
-/// An answer, which has its room until the last of it is sent.
+/// An answer, which holds its room until its last byte is sent.
 struct Held {
     bytes: Bytes,
     _room: OwnedSemaphorePermit,

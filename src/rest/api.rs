@@ -1,5 +1,5 @@
-//! Routes with their descriptions: whoever registers a route says what it takes and gives, in the types that it really takes and
-//! gives, and `/openapi.json` is made of that. There is no other way to register one.
+//! Routes with their descriptions. The registration of a route names the types that it takes and
+//! gives. `/openapi.json` is made of these types. There is no other way to register a route.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use super::RestState;
 use super::auth::COOKIE;
 use crate::domain::id::PATTERN;
 
-/// Routes, and what is known of them.
+/// Routes with their descriptions.
 #[derive(Default)]
 pub(super) struct Api {
     router: Router<RestState>,
@@ -33,7 +33,7 @@ struct Operation {
 
 type Described = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a route takes and gives.
+/// The description of a route.
 #[derive(Clone)]
 pub(super) struct About {
     summary: &'static str,
@@ -44,7 +44,7 @@ pub(super) struct About {
     access: Access,
 }
 
-/// Who may ask.
+/// The clients that may use a route.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Operators,
@@ -55,11 +55,11 @@ enum Access {
 enum Given {
     Nothing,
     Json(Described),
-    /// Something else, of this type.
+    /// Another content of this media type.
     Text(&'static str),
 }
 
-/// A description; without anything more, of a route that takes nothing and gives nothing.
+/// Returns the description of a route that takes nothing and gives nothing.
 pub(super) fn about(summary: &'static str) -> About {
     let (gives, status) = (Given::Nothing, StatusCode::NO_CONTENT);
     About { summary, query: None, takes: None, gives, status, access: Access::Operators }
@@ -82,12 +82,12 @@ impl About {
         }
     }
 
-    /// As [`About::gives`], for what was made.
+    /// Like [`About::gives`], for a route that creates the resource.
     pub(super) fn makes<T: JsonSchema>(self) -> Self {
         Self { status: StatusCode::CREATED, ..self.gives::<T>() }
     }
 
-    /// Needs no token.
+    /// Marks a route that needs no token.
     pub(super) fn for_everybody(self) -> Self {
         Self { access: Access::Everybody, ..self }
     }
@@ -116,7 +116,7 @@ impl Api {
 
     methods!(get, post, put, patch, delete);
 
-    /// A route whose handler has layers of its own; `route` must answer `method` and no other.
+    /// Adds a route whose handler has layers of its own. `route` must answer only `method`.
     pub(super) fn route(
         mut self,
         method: &'static str,
@@ -135,7 +135,7 @@ impl Api {
         self
     }
 
-    /// The same routes, also below `prefix`.
+    /// Adds the same routes below `prefix`.
     pub(super) fn also_below(mut self, prefix: &'static str) -> Self {
         self.router = self.router.clone().nest(prefix, self.router);
         let below = self.operations.iter().cloned();
@@ -147,15 +147,15 @@ impl Api {
         self
     }
 
-    /// Without the descriptions, for doors of their own.
+    /// Returns the routes without the descriptions, for another listener.
     pub(super) fn into_router(self) -> Router<RestState> {
         self.router
     }
 
-    /// With `/openapi.json`, which describes them all, and what stands beside them.
+    /// Returns the routes with `/openapi.json`, which describes them and the routes of `beside`.
     pub(super) fn described_with(self, beside: &Self) -> Router<RestState> {
         let summary = "What there is to ask for, as OpenAPI 3.1";
-        // Described as all others, before it can be there.
+        // It is described like all others, although it does not exist yet.
         let mut api = self;
         api.operations.extend(beside.operations.iter().cloned());
         api.operations.push(Operation {
@@ -163,7 +163,8 @@ impl Api {
             path: "/openapi.json".to_owned(),
             about: about(summary).gives_text("application/json"),
         });
-        // Made when it is first asked for: that takes megabytes, and most daemons are never asked.
+        // The document is made when it is first requested. That takes megabytes, and most daemons
+        // never need it.
         let (operations, document) = (api.operations, OnceLock::new());
         let document = Arc::new(move || -> Bytes {
             document.get_or_init(|| Bytes::from(describe(&operations).to_string())).clone()
@@ -173,9 +174,10 @@ impl Api {
     }
 }
 
-/// The document about `operations`.
+/// Returns the document about `operations`.
 fn describe(operations: &[Operation]) -> Value {
-    // What is given is described once, by its name; what is taken stands where it is taken, for its defaults need not be given.
+    // The types that routes give are described once, by their names. The types that routes take are
+    // inlined, because their fields with defaults are optional.
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut given = SchemaGenerator::new(
         settings.with(|settings| settings.definitions_path = "/components/schemas".into()),
@@ -259,7 +261,8 @@ fn describe_one(
     described
 }
 
-/// Returns whether an object without fields is as `schema` says. A body that is left out is such an object.
+/// Returns whether an object without fields matches `schema`. A body that is left out is such an
+/// object.
 fn takes_empty_object(schema: &Value) -> bool {
     let has_no = |word: &str| schema[word].as_array().is_none_or(Vec::is_empty);
     has_no("required")
@@ -267,7 +270,7 @@ fn takes_empty_object(schema: &Value) -> bool {
             || schema["anyOf"].as_array().into_iter().flatten().any(takes_empty_object))
 }
 
-/// How people and scripts show who they are (`auth`).
+/// Returns the ways to authenticate (`auth`).
 fn security_schemes() -> Value {
     json!({
         "token": { "type": "http", "scheme": "bearer", "description": "agent-coordinator token create makes one" },
@@ -280,18 +283,18 @@ fn security_schemes() -> Value {
     })
 }
 
-/// The parameters of a path, in their order.
+/// Returns the parameters of a path, in their order.
 fn names_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// `patch_tasks_id`, of `PATCH /tasks/{id}`.
+/// Returns an id such as `patch_tasks_id` for `PATCH /tasks/{id}`.
 fn operation_id(Operation { method, path, .. }: &Operation) -> String {
     let path = path.replace(['{', '}'], "").replace(['/', '-', '.'], "_");
     format!("{method}{path}")
 }
 
-/// RFC 9457, with what we add.
+/// Returns the schema of a problem: RFC 9457 with further members.
 fn problem() -> Value {
     let place = json!({
         "type": "object",

@@ -1,8 +1,11 @@
-//! Who asks: every request of a person or a script comes with an [`Operator`], or gets no further. On the control socket the
-//! kernel says who it is (`guard`); over the network a token or a cookie does.
+//! Authentication. Every request of a person or a script gets an [`Operator`] or is refused. On the
+//! control socket the kernel identifies the user (`guard`). Over the network a token or a cookie
+//! does.
 //!
-//! Here is also what a browser must not be made to do for somebody else: a cookie is sent with whatever request a page makes, so
-//! one that could change something must say that it comes from this very server. A token isn't, and needn't.
+//! This module also refuses requests that another site makes a browser send. A browser adds the
+//! cookie to every request of any page. Therefore a request that could change something must prove
+//! that it comes from this server. A browser does not add a token by itself, so that a request with
+//! a token need not prove that.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,26 +35,26 @@ use crate::service::throttle::{Admission, Attempt, Guesser};
 
 pub use crate::domain::credential::Role;
 
-/// What a browser keeps its secret in.
+/// The cookie in which a browser keeps its secret.
 pub(super) const COOKIE: &str = "agent_coordinator_session";
 
-/// Who asks, and what they may do. A handler that takes it as an argument gets it.
+/// The operator of a request, with its role. A handler takes it as an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operator {
-    /// As people call them; `local:<uid>` on the control socket.
+    /// The name of the operator; `local:<uid>` on the control socket.
     pub name: String,
     pub role: Role,
-    /// By which they came in; `None` on the control socket.
+    /// The credential of the login; `None` on the control socket.
     pub credential: Option<CredentialId>,
 }
 
 impl Operator {
-    /// Whoever is at the other end of the control socket.
+    /// Returns the operator for the user at the other end of the control socket.
     pub(super) fn local(uid: u32) -> Self {
         Self { name: format!("local:{uid}"), role: Role::Operator, credential: None }
     }
 
-    /// A viewer may only look.
+    /// Checks that the role allows the method. A viewer may only read.
     pub(super) fn check(&self, method: &Method) -> Result<(), Problem> {
         if self.role == Role::Operator || method.is_safe() {
             return Ok(());
@@ -77,7 +80,7 @@ impl<S: Sync> FromRequestParts<S> for Operator {
     }
 }
 
-/// [`Operator`] where there is one, for pages that are shown to anybody.
+/// The [`Operator`] if there is one, for pages that need no login.
 pub struct MaybeOperator(pub Option<Operator>);
 
 impl<S: Sync> FromRequestParts<S> for MaybeOperator {
@@ -88,14 +91,15 @@ impl<S: Sync> FromRequestParts<S> for MaybeOperator {
     }
 }
 
-/// `router` for those who show a token or a cookie. What isn't one of its routes is nobody's secret.
+/// Returns `router` for requests with a valid token or cookie. Paths that are not its routes need
+/// no protection.
 pub(super) fn authenticated(router: Router, state: &RestState) -> Router {
     router.route_layer(from_fn_with_state(state.clone(), authenticate))
 }
 
-/// Carries a request out in the name of `operator`, who may do so.
+/// Carries out a request for `operator`, whose permission was checked.
 pub(super) async fn run_for(operator: Operator, mut request: Request, next: Next) -> Response {
-    // Nothing behind this can print them.
+    // Without these headers, no later code can log the secrets.
     request.headers_mut().remove(header::AUTHORIZATION);
     forget_cookie(request.headers_mut());
     let actor = Actor { name: operator.name.clone(), credential: operator.credential.clone() };
@@ -120,7 +124,8 @@ async fn authenticate(
             return Redirect::to("/login").into_response();
         }
         Err(problem) => {
-            // Whoever shows nothing, or asks as fast as they can, shall not fill the log.
+            // Requests without a credential, and requests that come too fast, must not fill the
+            // log.
             if problem.status == StatusCode::FORBIDDEN {
                 let route = request.uri().path();
                 tracing::info!(%peer, route, reason = %problem.code, "HTTP request refused");
@@ -136,7 +141,7 @@ async fn authenticate(
     }
 }
 
-/// `response`, which ends, where it is a stream, when its reader may come in no more.
+/// Returns `response`. A stream ends when the credential of its reader ends.
 fn while_good(response: Response, service: Arc<Service>, credential: CredentialId) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;
@@ -171,7 +176,7 @@ async fn operator_of(
 /// Admits the check of a token, cookie or link.
 ///
 /// # Errors
-/// `too_many_attempts`, if this peer guesses.
+/// Returns `too_many_attempts` if this peer guesses.
 pub(super) async fn attempt(
     state: &RestState,
     peer: &Peer,
@@ -182,7 +187,7 @@ pub(super) async fn attempt(
     attempt.await.ok_or_else(|| Refusal::TooManyAttempts.into())
 }
 
-/// Returns the answer to a wrong secret, after a while.
+/// Returns the answer to a wrong secret, after a delay.
 pub(super) async fn hold_back(attempt: Attempt, peer: &Peer, problem: Problem) -> Problem {
     match attempt.failed(None, Instant::now()) {
         Some(delay) => {
@@ -210,7 +215,7 @@ fn refused(problem: Problem) -> Response {
     response
 }
 
-/// The token of `Authorization`, which may be there once.
+/// Returns the token of `Authorization`. The header may occur once.
 fn bearer_of(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
     let Some(value) = only_header(headers, &header::AUTHORIZATION)? else {
         return Ok(None);
@@ -225,7 +230,7 @@ fn bearer_of(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
     }
 }
 
-/// The first cookie of our name.
+/// Returns the first cookie with the name [`COOKIE`].
 pub(super) fn cookie_of(headers: &HeaderMap) -> Option<Secret> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs =
@@ -235,7 +240,7 @@ pub(super) fn cookie_of(headers: &HeaderMap) -> Option<Secret> {
         .map(|(_, value)| Secret::new(value))
 }
 
-/// Takes our cookie away, and leaves the others.
+/// Removes the cookie [`COOKIE`], and keeps the others.
 fn forget_cookie(headers: &mut HeaderMap) {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).map(str::trim);
@@ -247,7 +252,7 @@ fn forget_cookie(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a browser made this request for a page of this server, and not for one of somebody else.
+/// Checks that a browser made this request for a page of this server, not for one of another site.
 pub(super) fn check_origin(headers: &HeaderMap, public: Option<&Origin>) -> Result<(), Problem> {
     let from_elsewhere = |found: &str| {
         let detail = format!(
@@ -272,7 +277,7 @@ pub(super) fn check_origin(headers: &HeaderMap, public: Option<&Origin>) -> Resu
 
 const SEC_FETCH_SITE: header::HeaderName = header::HeaderName::from_static("sec-fetch-site");
 
-/// Whether a person looks at a page, who is better shown where to log in.
+/// Returns whether a browser requests a page. A person is then shown the login.
 fn is_for_page(request: &Request) -> bool {
     let accept = request
         .headers()
@@ -281,7 +286,8 @@ fn is_for_page(request: &Request) -> bool {
         .unwrap_or_default();
     let path = request.uri().path();
     let is_api = path == "/api" || path.starts_with("/api/");
-    // A script of a page that isn't logged in any more says so, and shows no login in the middle of it.
+    // A script of a page that isn't logged in any more reports that, and must not show a login
+    // inside the page.
     let is_part = request.headers().contains_key("hx-request");
     request.method() == Method::GET && accept.contains("text/html") && !is_api && !is_part
 }

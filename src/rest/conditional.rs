@@ -1,5 +1,5 @@
-//! What is asked for again and again: an answer that is as before is not sent again (`ETag`, `If-None-Match`), and a change is only
-//! made to what its asker has seen (`If-Match`).
+//! Conditional requests. An answer that did not change is not sent again (`ETag`, `If-None-Match`).
+//! A change is only made to the revision that its client has seen (`If-Match`).
 
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -12,11 +12,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
 
-/// The revision of the one thing that an answer shows: an extension of it, and part of its tag.
+/// The revision of the one resource that an answer shows. It is an extension of the answer, and
+/// part of its tag.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Revision(pub(super) i64);
 
-/// Tags whatever is JSON, and leaves out what its asker has.
+/// Adds a tag to JSON answers, and leaves out a body that the client has.
 pub(super) async fn tagged(request: Request, next: Next) -> Response {
     if request.method() != Method::GET {
         return next.run(request).await;
@@ -53,14 +54,14 @@ pub(super) async fn tagged(request: Request, next: Next) -> Response {
     (head, Body::from(bytes)).into_response()
 }
 
-/// Whether `known` names `tag`, be it weak or not.
+/// Returns whether `known` names `tag`, weak or not.
 fn names(known: &HeaderValue, tag: &str) -> bool {
     let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
     let known = known.to_str().unwrap_or_default();
     known.trim() == "*" || known.split(',').any(|one| strong(one) == strong(tag))
 }
 
-/// What the asker of a change has seen of the thing: `None` if it doesn't say.
+/// The revision of the resource that the client of a change has seen; `None` if it does not say.
 pub(super) struct Seen(pub(super) Option<i64>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Seen {
@@ -71,7 +72,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Seen {
     }
 }
 
-/// A tag that we can't have made is of no revision: nothing is at -1.
+/// Returns the revision in `If-Match`. A tag that this server can't have made gives -1, which no
+/// resource has.
 fn seen(headers: &HeaderMap) -> Option<i64> {
     let tag = headers.get(header::IF_MATCH)?.to_str().unwrap_or_default().trim();
     if tag == "*" {

@@ -1,4 +1,4 @@
-//! Reading requests: path, query and body, with problems that name the place.
+//! Reads requests: path, query and body. Problems name the place.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for InQuery<T> {
     }
 }
 
-/// A JSON body. An empty one is an empty object.
+/// A JSON body. An empty body is an empty object.
 pub(super) struct InBody<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for InBody<T> {
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for InBody<T> {
             Problem::new(rejection.status(), "unreadable_body", rejection.body_text())
         })?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        // Lists are looked at too: a struct would be taken from a list of its fields.
+        // Serde would take a list of the fields for a struct, so lists are refused here.
         if !text.trim_ascii_start().starts_with(b"{")
             && serde_json::from_slice::<IgnoredAny>(text).is_ok()
         {
@@ -88,7 +88,7 @@ pub(super) fn whole_number<'de, D: Deserializer<'de>>(
         .ok_or_else(|| D::Error::custom(format!("expected a whole number, not {number}")))
 }
 
-/// What is wrong with a body at a place of it; the empty path is the whole.
+/// Returns the problem of a body at a place in it. The empty path is the whole body.
 fn invalid_body(path: String, message: &dyn Display) -> Problem {
     let message = message.to_string();
     let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
@@ -113,7 +113,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for InForm<T> {
     }
 }
 
-/// What a field of a form says; nothing if it was left empty.
+/// Returns the value of a form's field; `None` if it was left empty.
 pub(super) fn given<T: FromStr<Err: Display>>(
     field: &str,
     text: &str,
@@ -122,7 +122,7 @@ pub(super) fn given<T: FromStr<Err: Display>>(
     if text.is_empty() { Ok(None) } else { parsed(field, text).map(Some) }
 }
 
-/// What a field of a form says.
+/// Returns the value of a form's field.
 pub(super) fn parsed<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Problem> {
     text.parse().map_err(|error| {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_form", format!("{field}: {error}"))

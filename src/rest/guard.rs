@@ -1,4 +1,4 @@
-//! Who may use the control socket: people and their scripts, never an agent.
+//! Admits people and their scripts to the control socket, and refuses agents.
 
 use axum::extract::Request;
 use axum::extract::connect_info::ConnectInfo;
@@ -11,7 +11,7 @@ use super::auth::{self, Operator};
 use super::problem::Problem;
 use crate::peer::{LocalPeer, PeerKind};
 
-/// The other end of a control connection; `None` if the kernel didn't tell.
+/// The other end of a control connection; `None` if the kernel did not identify it.
 #[derive(Debug, Clone)]
 pub(super) struct ControlPeer(Option<LocalPeer>);
 

@@ -1,5 +1,5 @@
-//! Logging in and out with a browser. A link that is only looked at (by a chat program that previews it, say) is used up by
-//! nobody: its page has a button, and the button uses it.
+//! Logging in and out with a browser. A GET of a link, such as a chat program's preview, does not
+//! use it up. The page has a button, and the button uses the link.
 
 use std::convert::Infallible;
 
@@ -24,7 +24,7 @@ use crate::peer::Peer;
 use crate::service::ServiceError;
 use crate::service::audit::{self, Actor};
 
-/// A form with one link is far shorter.
+/// The longest form, in bytes. A form with one link is far shorter.
 const MAX_FORM: usize = 4096;
 
 #[derive(Deserialize)]
@@ -33,11 +33,12 @@ struct LinkForm {
     link: String,
 }
 
-/// Open to everybody.
+/// Returns the routes, which need no login.
 pub(super) fn routes() -> Router<RestState> {
     let routes =
         Router::new().route("/login", get(show).post(log_in)).route("/logout", post(log_out));
-    // The sender has shown nothing yet. A form that is a little too long gets the page.
+    // The sender has shown nothing yet, so the body is limited. A form that is a little too long
+    // gets the page.
     routes.layer(DefaultBodyLimit::max(4 * MAX_FORM))
 }
 
@@ -73,14 +74,14 @@ async fn log_in(
     }
 }
 
-/// The cookie to set.
+/// Logs the browser in and returns the cookie to set.
 async fn try_log_in(
     state: &RestState,
     peer: &NetworkPeer,
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<HeaderValue, Problem> {
-    // Nobody is logged in by a page of somebody else's, as somebody else.
+    // Another site's page must not log a person in under another name.
     check_origin(headers, state.public_origin.as_ref())?;
     let link = link_of(body).ok_or_else(|| {
         Problem::new(
@@ -99,11 +100,11 @@ async fn try_log_in(
     Ok(cookie(made.secret.reveal(), COOKIE_LIFE.as_secs(), state))
 }
 
-/// Who asks, where that is over the network.
+/// The peer, if the request came over the network.
 struct NetworkPeer(Option<Peer>);
 
 impl NetworkPeer {
-    /// Runs the check of a link. A wrong one that came over the network is answered after a while.
+    /// Runs the check of a link. The answer to a wrong link over the network is delayed.
     async fn checked<T>(
         &self,
         state: &RestState,
@@ -137,7 +138,7 @@ impl<S: Sync> FromRequestParts<S> for NetworkPeer {
 
 fn link_of(body: &[u8]) -> Option<Secret> {
     let form = std::str::from_utf8(body).ok().filter(|form| form.len() <= MAX_FORM)?;
-    // A form in a body is written as a query is.
+    // A form in a body has the syntax of a query.
     let uri: Uri = format!("/?{form}").parse().ok()?;
     let Query(LinkForm { link }) = Query::try_from_uri(&uri).ok()?;
     (!link.is_empty()).then(|| Secret::new(link))
@@ -161,7 +162,7 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
                 tracing::info!(who = %gone.name, credential_id = %gone.id, "logged out");
             }
             Ok(None) => {}
-            // It would still be good: nobody is told that it isn't.
+            // The cookie is still valid then, so the answer must not claim that it is not.
             Err(error) => return login_page(&headers, Says::Refused(error.into())),
         }
     }

@@ -1,5 +1,5 @@
-//! Long lists in parts: `limit` and `cursor`, which is the id of the last one of the part before. Where there is more, the header
-//! `Link` has the address of the next part.
+//! Long lists in parts, by `limit` and `cursor`. The cursor is the id of the last item of the part
+//! before. If there is more, the header `Link` has the address of the next part.
 
 use axum::Json;
 use axum::extract::RawQuery;
@@ -9,15 +9,15 @@ use serde::Serialize;
 
 use super::problem::Problem;
 
-/// Things in a part whose asker names no number.
+/// The number of items in a part if the request names no number.
 pub(super) const DEFAULT_LIMIT: usize = 100;
-/// Most things in a part.
+/// The greatest number of items in a part.
 pub(super) const MAX_LIMIT: usize = 1000;
 
-/// The number of things in a part.
+/// Returns the number of items in a part.
 ///
 /// # Errors
-/// For a number that is none.
+/// Fails if the number is out of range.
 pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(DEFAULT_LIMIT);
     if (1..=MAX_LIMIT).contains(&limit) {
@@ -36,7 +36,7 @@ pub(super) struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// Of `items`, which are one more than `limit` if there is more.
+    /// Makes a part of `items`, which are one more than `limit` if there is more.
     pub(super) fn of(
         mut items: Vec<T>,
         limit: usize,
@@ -49,10 +49,11 @@ impl<T> Page<T> {
         Self { items, next, query }
     }
 
-    /// Of a whole list; all of it, if neither `limit` nor `cursor` is given.
+    /// Makes a part of a whole list. It contains everything if neither `limit` nor `cursor` is
+    /// given.
     ///
     /// # Errors
-    /// For a limit that is none, and a cursor that isn't in the list.
+    /// Fails if the limit is out of range, or if the cursor is not in the list.
     pub(super) fn cut(
         mut items: Vec<T>,
         limit: Option<usize>,
@@ -95,7 +96,8 @@ impl<T: Serialize> IntoResponse for Page<T> {
     }
 }
 
-/// The same query with another cursor. Cursors are ids: there is nothing in them to escape.
+/// Returns the link with the same query and another cursor. Cursors are ids, which need no
+/// escaping.
 fn link_of(query: Option<&str>, cursor: &str) -> Option<HeaderValue> {
     let kept = query
         .unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What becomes of refusals and faults: a problem each.
+//! Turns refusals and faults into problems.
 
 use axum::http::StatusCode;
 

@@ -1,5 +1,5 @@
-//! The routes: one file per resource, one line each here. What a route sends and takes is a type in its file; the command line
-//! reads the same types.
+//! The routes. Each resource has a file of its own and one line here. The file defines the types
+//! that a route sends and takes. The command line reads the same types.
 
 pub mod activity;
 pub mod agents;
@@ -30,12 +30,12 @@ use axum::Router;
 use super::api::Api;
 use super::{RestState, conditional};
 
-/// Those for whoever asks.
+/// Returns the routes that need no login.
 pub(super) fn health() -> Router<RestState> {
     status::health().into_router()
 }
 
-/// All of them, and `/openapi.json`, which describes them.
+/// Returns all routes, and `/openapi.json`, which describes them.
 pub(super) fn all() -> Router<RestState> {
     api().described_with(&status::health()).layer(axum::middleware::from_fn(conditional::tagged))
 }

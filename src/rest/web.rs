@@ -1,8 +1,9 @@
-//! The page: what people look at, served by the daemon itself. Whole pages are under `/ui`, parts of them that are shown anew when
-//! something changes under `/ui/parts`, what a person does under `/ui/do`.
+//! The web pages of the daemon. Whole pages are under `/ui`. Parts that are shown anew after a
+//! change are under `/ui/parts`. Actions of people are under `/ui/do`.
 //!
-//! A page is made here from what `service` says (templates in `templates/`, checked when this is built); in the browser htmx
-//! fetches its parts, and `assets/app.js` says when: it listens to one stream of events. Nothing is decided here or there.
+//! A page is made here from the data of `service`. Its templates are in `templates/` and checked at
+//! compile time. In the browser, htmx fetches the parts. `assets/app.js` tells htmx when: it
+//! listens to one stream of events. Neither of them decides anything.
 
 mod agents;
 mod assets;
@@ -31,12 +32,12 @@ pub(super) use login::{Says, login_page};
 
 use super::RestState;
 
-/// What the pages need beside themselves: nobody's secret.
+/// Returns the files that pages need beside themselves. They contain no secret.
 pub(super) fn open() -> Router<RestState> {
     assets::routes().merge(settings::open_routes()).layer(CompressionLayer::new())
 }
 
-/// All pages.
+/// Returns all pages.
 pub(super) fn router() -> Router<RestState> {
     let pages = Router::new()
         .route("/", get(async || Redirect::to(HOME)))

@@ -1,8 +1,10 @@
-//! Webhooks of forges: a signed word that something has changed, upon which forges are asked at once. Nothing else is taken from
-//! them: what is so, the forge says when it is asked.
+//! Webhooks of forges. A webhook is a signed message that something has changed, upon which the
+//! forge is asked at once. Nothing else of its content is used: the facts come from the forge's
+//! answer.
 //!
-//! Anybody can send a request here. What the head of a request shows is checked before its body is read, only a few bodies are read
-//! at the same time, and the signature is computed while a body comes: no more of it is kept than names a repository.
+//! Any client can send a request here. Therefore the head of a request is checked before its body
+//! is read, and only a few bodies are read at the same time. The signature is computed while a body
+//! comes, and only a body that is short enough to be parsed is kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,25 +28,26 @@ use crate::http::body::{too_large, too_slow, unreadable};
 use crate::http::problem::method_not_allowed;
 use crate::nudge::Nudges;
 
-/// GitHub's longest. What is longer is no webhook.
+/// The longest body, in bytes: GitHub's limit. A longer body is not a webhook.
 const MAX_BODY: usize = 25 * 1024 * 1024;
-/// So much of a body is kept until its signature is known. Of a longer one only the signature counts, and all forges are asked.
+/// The number of bytes of a body that are kept until its signature is known. Of a longer body only
+/// the signature counts, and all forges are asked.
 const MAX_KEPT: usize = 256 * 1024;
-/// Bodies of senders that may be anybody, read at the same time.
+/// The number of bodies of unauthenticated senders that are read at the same time.
 const N_SLOTS: usize = 8;
-/// How long a request waits for one of them.
+/// The longest time that a request waits for a slot.
 const SLOT_WAIT: Duration = Duration::from_secs(5);
-/// How long a body may take.
+/// The longest time that a body may take.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// When a sender that found no slot may come again, in seconds.
+/// The time after which a sender that found no slot may come again, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
 
-/// Where webhooks come in, and who is woken by them.
+/// The endpoint of webhooks, and the forge workers that they wake.
 #[derive(Clone)]
 pub struct WebhookDoor {
-    /// What counts now.
+    /// The settings in use.
     forges: watch::Receiver<Forges>,
-    /// By the repository, in lower case.
+    /// The wake-ups by the name of the repository, in lower case.
     pokes: Nudges<String>,
     slots: Arc<Semaphore>,
 }
@@ -55,7 +58,7 @@ impl WebhookDoor {
     }
 }
 
-/// Takes what is for the path of webhooks, and hands on everything else.
+/// Takes requests for the path of webhooks, and passes on all others.
 pub(super) async fn take(
     State(door): State<WebhookDoor>,
     request: Request,
@@ -72,7 +75,7 @@ pub(super) async fn take(
     let (parts, body) = request.into_parts();
     match names_of(&webhook, &parts.headers, body, &door.slots).await {
         Ok(names) => {
-            // Of a repository that nobody knows, perhaps because it has another name by now: whoever it is.
+            // If no repository has the name, perhaps because it was renamed, all are woken.
             if door.pokes.wake_where(|name| names.contains(name)) == 0 {
                 door.pokes.wake_where(|_| true);
             }
@@ -90,10 +93,10 @@ pub(super) async fn take(
     }
 }
 
-/// How the repository may be called that a webhook is about.
+/// Returns the names of the repository that a webhook is about.
 ///
 /// # Errors
-/// When it is not a webhook with the right signature.
+/// Fails if the request is not a webhook with the right signature.
 async fn names_of(
     webhook: &Webhook,
     headers: &HeaderMap,
@@ -102,7 +105,7 @@ async fn names_of(
 ) -> Result<Vec<String>, Problem> {
     let proof = checked_head(webhook, headers)?;
     let (_slot, mut mac) = match &proof {
-        // It has shown the secret already.
+        // The sender has shown the secret already.
         Proof::Shown => (None, None),
         Proof::Signature(_) => {
             let slot = timeout(SLOT_WAIT, slots.acquire())
@@ -116,22 +119,23 @@ async fn names_of(
     let update = |data: &[u8]| mac.iter_mut().for_each(|mac| mac.update(data));
     let kept = timeout(BODY_TIME, read(body, update)).await.unwrap_or_else(|_| Err(too_slow()))?;
     if let (Proof::Signature(signature), Some(mac)) = (proof, mac) {
-        // Compared in a time that tells nothing.
+        // The comparison takes a time that reveals nothing.
         mac.verify_slice(&signature).map_err(|_| not_signed())?;
     }
     Ok(kept.map(|body| names_in(&body)).unwrap_or_default())
 }
 
-/// How the sender of a webhook shows that it knows the secret.
+/// The proof that the sender of a webhook knows the secret.
 #[derive(Debug, PartialEq, Eq)]
 enum Proof {
-    /// By saying it (GitLab).
+    /// The sender shows the secret (GitLab).
     Shown,
-    /// By signing the body (GitHub).
+    /// The sender signs the body (GitHub).
     Signature([u8; 32]),
 }
 
-/// What the head of a webhook says; its body is not worth reading without it.
+/// Checks the head of a webhook, without which the body need not be read, and returns the proof in
+/// it.
 fn checked_head(webhook: &Webhook, headers: &HeaderMap) -> Result<Proof, Problem> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let proof = match (text("x-gitlab-token"), text("x-hub-signature-256").and_then(signature_of)) {
@@ -173,7 +177,8 @@ fn busy() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_webhooks", detail)
 }
 
-/// Reads a body to its end, and shows each part of it to `update`. Returns it; `None` if it is longer than [`MAX_KEPT`].
+/// Reads a body to its end, and passes each part of it to `update`. Returns the body, or `None` if
+/// it is longer than [`MAX_KEPT`].
 async fn read(mut body: Body, mut update: impl FnMut(&[u8])) -> Result<Option<Vec<u8>>, Problem> {
     let (mut kept, mut n_read) = (Some(Vec::new()), 0);
     while let Some(frame) = body.frame().await {
@@ -193,7 +198,8 @@ async fn read(mut body: Body, mut update: impl FnMut(&[u8])) -> Result<Option<Ve
     Ok(kept)
 }
 
-/// As much of a payload as names its repository: GitHub's `repository`, GitLab's `project` by its path and its number.
+/// The part of a payload that names its repository: GitHub's `repository`, or GitLab's `project` by
+/// its path and its number.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Payload {
@@ -214,7 +220,7 @@ struct Project {
     id: Option<u64>,
 }
 
-/// In lower case.
+/// Returns the names of the repository in the payload, in lower case.
 fn names_in(body: &[u8]) -> Vec<String> {
     let Payload { repository, project } = serde_json::from_slice(body).unwrap_or_default();
     let names = [repository.full_name, project.path_with_namespace].into_iter().flatten();
@@ -225,7 +231,7 @@ fn mac_of(secret: &Secret) -> Option<Hmac<Sha256>> {
     Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).ok()
 }
 
-/// The bytes of GitHub's `sha256=` and 64 digits.
+/// Returns the bytes of GitHub's `sha256=` and 64 digits.
 fn signature_of(header: &str) -> Option<[u8; 32]> {
     let digits = header.strip_prefix("sha256=")?.as_bytes();
     if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -257,7 +263,7 @@ mod tests {
         Webhook { path: "/webhooks/forge".to_owned(), secret: Secret::new(SECRET) }
     }
 
-    /// A head that is right for [`BODY`], with other headers in the place of its own.
+    /// Returns a head that is right for [`BODY`], with `others` in place of its own headers.
     fn head(others: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let usual = [
@@ -271,7 +277,7 @@ mod tests {
         headers
     }
 
-    /// The code of the refusal; empty for what is taken.
+    /// Returns the code of the refusal; empty for an accepted webhook.
     async fn outcome(headers: &HeaderMap, body: Body) -> String {
         let slots = Semaphore::new(1);
         names_of(&webhook(), headers, body, &slots)
@@ -379,7 +385,7 @@ mod tests {
         )
         .await;
         assert_eq!(names.unwrap(), ["ann/site"]);
-        // Without a length in its head.
+        // This body has no length in its head.
         let endless = || {
             Body::from_stream(stream::repeat_with(|| {
                 Ok::<_, Infallible>(Bytes::from(vec![b' '; 1 << 20]))

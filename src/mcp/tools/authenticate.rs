@@ -1,4 +1,4 @@
-//! `authenticate` (seed 004): an agent proves who it is and gets its session.
+//! `authenticate`: an agent proves its identity and gets its session.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub(in crate::mcp) struct Input {
 pub(in crate::mcp) struct Output {
     success: bool,
     session_token: String,
-    /// Seconds.
+    /// The remaining time in seconds.
     expires_in: u64,
     agent_name: String,
     project_name: String,
@@ -52,7 +52,7 @@ impl ToolSpec for Authenticate {
     type Output = Output;
 
     async fn call(service: &Service, who: Newcomer, input: Input) -> Result<Output, ServiceError> {
-        // Whatever can't be an id is the id of nobody.
+        // A text that can't be an id matches no agent.
         let agent: AgentId = input.agent_id.parse().map_err(|_| Refusal::InvalidCredentials)?;
         let passkey = Secret::new(input.passkey);
         let (project, opened) = if let Some(project) = input.project_id {

@@ -1,4 +1,4 @@
-//! A message of a chat, as agents read it.
+//! A message of a chat in the form that agents read.
 
 use serde::Serialize;
 

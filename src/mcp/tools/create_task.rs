@@ -1,4 +1,5 @@
-//! `create_task`: a part of the agent's work, for itself or another agent, or something for later.
+//! `create_task`: an agent creates a part of its work for itself or another agent, or a task for
+//! later.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +45,7 @@ pub(in crate::mcp) struct Output {
     instruction: &'static str,
 }
 
-/// A task that was made.
+/// A task that was created.
 #[derive(Serialize)]
 pub(super) struct NewTask {
     id: TaskId,

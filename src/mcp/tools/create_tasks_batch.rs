@@ -1,4 +1,4 @@
-//! `create_tasks_batch`: several tasks that may name one another, all of them or none.
+//! `create_tasks_batch`: creates several tasks that may refer to one another; all of them or none.
 
 use std::collections::BTreeMap;
 

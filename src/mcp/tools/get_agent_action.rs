@@ -1,5 +1,5 @@
-//! `get_agent_action`: what a coordinator is to do about an agent in a project, in one word. The decision is that of
-//! `should_start`.
+//! `get_agent_action`: tells a coordinator in one word what to do about an agent in a project. It
+//! decides like `should_start`.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +23,10 @@ pub(in crate::mcp) struct Input {
 
 #[derive(Serialize)]
 pub(in crate::mcp) struct Output {
-    /// start, stop or hold.
+    /// One of start, stop, hold.
     action: &'static str,
-    /// With stop: why its end is wanted. Else the word that `should_start` has for it.
+    /// With stop, the reason of the wanted end. Otherwise, the reason in the words of
+    /// `should_start`.
     reason: &'static str,
     purpose: Purpose,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,10 +35,10 @@ pub(in crate::mcp) struct Output {
     start: Option<Start>,
 }
 
-/// What comes with a start.
+/// The fields that only a start has.
 #[derive(Serialize)]
 struct Start {
-    /// The agent's ai_type: which CLI to start.
+    /// The agent's ai_type, which tells the CLI to start.
     provider: String,
     start_deadline: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! `get_my_task` (seed 004): what the agent is to work on.
+//! `get_my_task`: returns the task of the agent.
 
 use serde::Serialize;
 
@@ -26,10 +26,10 @@ struct Task {
     title: String,
     description: String,
     working_directory: std::path::PathBuf,
-    /// What your last run on it saved or reported, and how it ended.
+    /// The notes and the result of the agent's last run on the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Run>,
-    /// What the previous assignee left.
+    /// The notes of the previous assignee.
     #[serde(skip_serializing_if = "Option::is_none")]
     handoff: Option<Run>,
 }

@@ -1,4 +1,4 @@
-//! `get_my_task_progress` (seed 001): how far the agent's tasks have come. Facts only, and no side effect.
+//! `get_my_task_progress`: returns the progress of the agent's tasks. It has no side effect.
 
 use serde::Serialize;
 

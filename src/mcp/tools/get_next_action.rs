@@ -1,4 +1,4 @@
-//! `get_next_action` (seeds 001 and 003): what an agent is to do next, held until there is something to do.
+//! `get_next_action`: tells an agent its next action. The call is held until there is one.
 
 use std::time::Duration;
 
@@ -31,16 +31,16 @@ pub(in crate::mcp) struct Output {
     success: bool,
     action: &'static str,
     instruction: &'static str,
-    /// With work and execute_subtask.
+    /// The task, with work and execute_subtask.
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<Task>,
-    /// With get_pending_messages: the messages.
+    /// The messages, with get_pending_messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     messages: Vec<ChatMessage>,
-    /// With an action to wait: seconds until the next question.
+    /// The seconds until the next question, with an action to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_seconds: Option<u64>,
-    /// With an action to wait: the `turn` of the next question.
+    /// The `turn` of the next question, with an action to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! `get_notifications` (seed 000): what an agent was told about changes of its work.
+//! `get_notifications`: returns the notices about changes of an agent's work.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! `get_pending_messages` (seed 003): what people said that the agent of a chat hasn't answered.
+//! `get_pending_messages`: returns the messages of people that the agent of a chat has not
+//! answered.
 
 use serde::Serialize;
 
@@ -13,7 +14,7 @@ pub(in crate::mcp) struct GetPendingMessages;
 pub(in crate::mcp) struct Output {
     success: bool,
     pending_messages: Vec<ChatMessage>,
-    /// What was said before.
+    /// The messages before these.
     context_messages: Vec<ChatMessage>,
     instruction: &'static str,
 }

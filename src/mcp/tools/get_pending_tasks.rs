@@ -1,4 +1,4 @@
-//! `get_pending_tasks`, deprecated (seed 004): all that the agent could work on.
+//! `get_pending_tasks`, deprecated: lists all tasks that the agent could work on.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! `health_check` (seed 004): is the server there, and does its store answer?
+//! `health_check`: checks that the server is running and that its store answers.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub(in crate::mcp) struct Output {
     status: &'static str,
     version: &'static str,
     timestamp: Timestamp,
-    /// The counts are not for everybody who can connect.
+    /// The counts are missing for a caller without a valid token.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_count: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

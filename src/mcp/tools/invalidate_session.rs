@@ -1,5 +1,6 @@
-//! `invalidate_session`, deprecated: what an older coordinator calls when the process of its agent has ended, before there was
-//! `report_process_exit`. Without it the agent's launch would stay open until its session has been idle for long.
+//! `invalidate_session`, deprecated: the report of an older coordinator that the process of its
+//! agent has ended. `report_process_exit` replaces it. Without this report, the agent's launch
+//! would stay open until its session has been idle for long.
 
 use serde::Deserialize;
 
@@ -41,11 +42,11 @@ impl ToolSpec for InvalidateSession {
             service.find_launch_to_report(&agent_id, &project_id, None, who.id.as_ref()).await;
         let launch = match found {
             Ok(launch) => launch,
-            // Its agent was refused or has reported: there is no session to end.
+            // The agent was refused or has reported, so that there is no session to end.
             Err(ServiceError::Refused(Refusal::NoOpenLaunch { .. })) => return Ok(Done::DONE),
             Err(error) => return Err(error),
         };
-        // It does not say how the process ended.
+        // The call does not contain the exit status of the process.
         let end = ProcessEnd::Exited(ExitStatus { exit_code: None, signal: None });
         let report = ProcessReport::Ended { end, at: service.time() };
         service.launches.report_process(&launch, &[report]).await?;

@@ -1,4 +1,4 @@
-//! `list_active_projects_with_agents` (seed 004): who may work where.
+//! `list_active_projects_with_agents`: lists the active projects with their active agents.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub(in crate::mcp) struct Input {
 pub(in crate::mcp) struct Output {
     success: bool,
     projects: Vec<Project>,
-    /// Where the next answer begins; only when a limit cut this one.
+    /// The cursor of the next answer, if a limit cut this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<ProjectId>,
 }
@@ -49,7 +49,8 @@ impl ToolSpec for ListActiveProjectsWithAgents {
 
     async fn call(service: &Service, _: Coordinator, input: Input) -> Result<Output, ServiceError> {
         let projects = service.catalog.active_projects().await?;
-        // Projects come by id, so the last id is a cursor that survives changes between two pages.
+        // Projects come by id, so that the last id is a cursor that survives changes between two
+        // pages.
         let mut rest = projects
             .into_iter()
             .filter(|project| input.cursor.as_ref().is_none_or(|after| project.id > *after))

@@ -1,4 +1,4 @@
-//! `list_managed_agents`, deprecated (seed 004): the agents, not by project.
+//! `list_managed_agents`, deprecated: lists the agents, not grouped by project.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! `list_stop_requests`: which launches of a coordinator are to be ended.
+//! `list_stop_requests`: lists the launches that a coordinator is to end.
 
 use std::time::Duration;
 

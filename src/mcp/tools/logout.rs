@@ -1,4 +1,4 @@
-//! `logout`: the agent ends its session without a report.
+//! `logout`: an agent ends its session without a report.
 
 use serde::Serialize;
 

@@ -1,5 +1,6 @@
-//! `register_execution_log_file`, deprecated: an older coordinator tells where it keeps what an agent printed. The path is of its
-//! own machine and nothing here reads it; the end of the output comes with `report_process_exit`.
+//! `register_execution_log_file`, deprecated: an older coordinator names the file of an agent's
+//! output. The path belongs to its own machine, and the server does not read it. The end of the
+//! output comes with `report_process_exit`.
 
 use super::{Done, Effect, NoInput, ToolSpec};
 use crate::mcp::deprecated::Deprecated;

@@ -1,4 +1,5 @@
-//! `report_activity`: what the output of an agent tells, while it runs and once more before its end.
+//! `report_activity`: a coordinator reports facts from the output of an agent, while the agent runs
+//! and once more before its end.
 
 use serde::Deserialize;
 

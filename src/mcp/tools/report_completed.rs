@@ -1,4 +1,4 @@
-//! `report_completed` (seed 004): the agent's last word on its task.
+//! `report_completed`: an agent's final report on its task.
 
 use serde::{Deserialize, Serialize};
 

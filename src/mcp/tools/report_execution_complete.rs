@@ -1,4 +1,4 @@
-//! `report_execution_complete`, deprecated (seed 004): the agent's last word, as an exit code.
+//! `report_execution_complete`, deprecated: an agent's final report in the form of an exit code.
 
 use serde::{Deserialize, Serialize};
 

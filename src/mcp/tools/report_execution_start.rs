@@ -1,4 +1,5 @@
-//! `report_execution_start`, deprecated (seed 004): the agent begins with a task; `get_my_task` records it by itself.
+//! `report_execution_start`, deprecated: an agent begins with a task. `get_my_task` records that by
+//! itself.
 
 use serde::{Deserialize, Serialize};
 

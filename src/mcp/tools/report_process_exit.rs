@@ -1,4 +1,4 @@
-//! `report_process_exit`: how the process of a launch went.
+//! `report_process_exit`: a coordinator reports the end of the process of a launch.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! `report_process_started`: a claimed launch has its process.
+//! `report_process_started`: a coordinator reports the process of a claimed launch.
 
 use serde::Deserialize;
 
@@ -42,7 +42,8 @@ pub(in crate::mcp) struct Input {
 }
 
 impl Input {
-    /// The shim, if all is known of it: without it the server knows no process as one of this launch.
+    /// Returns the shim if all its fields are known. Without it, the server recognises no process
+    /// as part of this launch.
     fn shim(&self) -> Option<ShimIdentity> {
         Some(ShimIdentity {
             pid: self.shim_pid?,

@@ -1,5 +1,5 @@
-//! `report_process_stopping`: a coordinator ends a launch for a reason of its own. Said before the end, so that the end is judged
-//! by its reason.
+//! `report_process_stopping`: a coordinator ends a launch for a reason of its own. It reports that
+//! before the end, so that the end is judged by its reason.
 
 use serde::Deserialize;
 

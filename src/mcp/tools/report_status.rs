@@ -1,4 +1,4 @@
-//! `report_status`: how things stand with a coordinator, for everyone who looks at its server.
+//! `report_status`: a coordinator reports its state, which the server shows to people.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,7 +46,7 @@ struct Counted {
     found_by_poll_only: u64,
 }
 
-/// From an object only: a struct would be taken from a list of its fields.
+/// Reads the counters from an object only. Serde would also take a list of the fields for a struct.
 fn counted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Counted, D::Error> {
     let object = serde_json::Map::deserialize(deserializer)?;
     Counted::deserialize(serde_json::Value::Object(object)).map_err(D::Error::custom)
@@ -76,7 +76,7 @@ impl ToolSpec for ReportStatus {
         service.coordinators.report(CoordinatorStatus {
             coordinator: who.0,
             at: service.time(),
-            // How long agents may stay is for their coordinator to know.
+            // Only the coordinator needs to know how long agents may linger.
             limits: Limits::of(input.max_concurrent, Duration::ZERO),
             instances: input.instances,
             deferred: input.deferred,

@@ -1,4 +1,4 @@
-//! `respond_chat` (seed 003): the agent of a chat says something.
+//! `respond_chat`: the agent of a chat writes a message.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! `save_context`: what an agent keeps of its work on the way.
+//! `save_context`: an agent saves notes about its work while it works.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! `should_start` (seed 004): is this agent to be started in this project? Yes reserves the start.
+//! `should_start`: decides whether this agent should start in this project. The answer "true"
+//! reserves the start.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,10 +39,10 @@ pub(in crate::mcp) struct Output {
     start: Option<Start>,
 }
 
-/// What comes with a yes.
+/// The fields that only a positive answer has.
 #[derive(Serialize)]
 struct Start {
-    /// Where, if the caller didn't say.
+    /// The project, if the caller did not name one.
     #[serde(skip_serializing_if = "Option::is_none")]
     project_id: Option<ProjectId>,
     ai_type: String,

@@ -1,4 +1,4 @@
-//! `update_task_status` (seed 001): moves a task and says what comes next.
+//! `update_task_status`: moves a task and returns the next step.
 
 use serde::{Deserialize, Serialize};
 

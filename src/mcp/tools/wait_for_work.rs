@@ -1,4 +1,4 @@
-//! `wait_for_work`: the nudge of a coordinator on the other side of a connection, with all that it plans from.
+//! `wait_for_work`: a remote coordinator waits for changes and gets all facts for its plan.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::service::{Service, ServiceError, Work};
 
 pub(in crate::mcp) struct WaitForWork;
 
-/// Longest wait, in seconds; clients and proxies between them lose patience after a minute.
+/// The longest wait, in seconds. Clients and proxies between them give up after a minute.
 const MAX_WAIT: u64 = 55;
 
 #[derive(Deserialize, schemars::JsonSchema)]
@@ -36,14 +36,14 @@ pub(in crate::mcp) struct Output {
     stop_requests: Vec<StopRequest>,
 }
 
-/// A launch of the asking coordinator that is to be ended.
+/// A launch of the calling coordinator that is to be ended.
 #[derive(Serialize)]
 pub(super) struct StopRequest {
     launch_id: LaunchId,
     #[serde(flatten)]
     key: InstanceKey,
     reason: StopReason,
-    /// How long it may still go by itself before its processes are ended.
+    /// The time that it may still take to end by itself, before its processes are ended.
     grace_seconds: u64,
 }
 

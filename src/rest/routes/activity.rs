@@ -1,4 +1,4 @@
-//! What an agent did and took, as launches and executions show it.
+//! The activity and the usage of an agent, as launches and executions show them.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ impl From<Failure> for FailureBody {
 }
 
 impl UsageBody {
-    /// `None` where nothing is known of it.
+    /// Returns `None` if nothing is known of the usage.
     pub fn of(usage: Usage) -> Option<Self> {
         (!usage.is_none()).then(|| Self {
             turns: usage.turns,

@@ -116,7 +116,7 @@ async fn set(
     Ok(Json(AgentBody { passkey: shown, ..agent.into() }))
 }
 
-/// The edit, and the passkey to show if one was generated.
+/// Returns the edit, and the passkey to show if one was generated.
 fn edit_of(state: &RestState, request: &AgentRequest) -> (AgentEdit, Option<String>) {
     let generated = request.generate_passkey.then(|| state.service.catalog.new_passkey());
     let shown = generated.as_ref().map(|passkey| passkey.reveal().to_owned());

@@ -1,4 +1,4 @@
-//! `/assignments` and `/projects/{project}/agents/{agent}`: who works where.
+//! `/assignments` and `/projects/{project}/agents/{agent}`: the agents of the projects.
 
 use axum::Json;
 use axum::extract::State;
@@ -65,7 +65,7 @@ async fn assign(
     Ok(Json(AssignmentBody { project_id: project, agent_id: agent }))
 }
 
-/// Who works there is told to end. Repeating it changes nothing.
+/// Removes an assignment. A running agent is told to end. Repeating the call changes nothing.
 async fn unassign(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,

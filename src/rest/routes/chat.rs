@@ -1,4 +1,5 @@
-//! `/projects/{id}/chat`, `/projects/{id}/agent-sessions`, `/projects/{id}/agents/{id}/chat` (seed 003): people talk with agents.
+//! `/projects/{id}/chat`, `/projects/{id}/agent-sessions`, `/projects/{id}/agents/{id}/chat`:
+//! people talk with agents.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

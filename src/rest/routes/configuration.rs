@@ -1,4 +1,4 @@
-//! `/reload`: the configuration is read again, and how it stands is told.
+//! `/reload`: the configuration is read again, and its state is returned.
 
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
@@ -11,24 +11,24 @@ use crate::rest::Problem;
 use crate::rest::api::{Api, about};
 use crate::service::audit;
 
-/// The code of the problem for a file that is wrong.
+/// The code of the problem for a file with mistakes.
 pub const INVALID_CONFIGURATION: &str = "invalid_configuration";
-/// More than so many who ask at once wait at the door.
+/// The number of requests that are queued. Further ones wait for a place.
 const INBOX: usize = 8;
 
-/// Asked of the owner of the configuration, who answers when it is done.
+/// A request to the owner of the configuration, which answers it when the reload is done.
 pub type ReloadRequest = oneshot::Sender<Result<Reloaded, ReloadRefused>>;
 
-/// Why what is on disk is not in use.
+/// The reason why the file on disk is not in use.
 #[derive(Debug, Clone)]
 pub struct ReloadRefused {
-    /// All that is wrong, as `check` says it.
+    /// All problems, as `check` reports them.
     pub report: String,
-    /// What has to be mended is a file.
+    /// Whether the file must be corrected.
     pub is_about_file: bool,
 }
 
-/// Where the owner of the configuration is asked.
+/// A handle to the owner of the configuration.
 #[derive(Debug, Clone)]
 pub struct ConfigurationDoor {
     standing: watch::Receiver<Standing>,
@@ -36,7 +36,7 @@ pub struct ConfigurationDoor {
 }
 
 impl ConfigurationDoor {
-    /// With what its owner tells by, and hears by.
+    /// Makes a handle, with the sender and the receiver of the owner.
     pub fn new(
         standing: Standing,
     ) -> (Self, watch::Sender<Standing>, mpsc::Receiver<ReloadRequest>) {
@@ -45,7 +45,7 @@ impl ConfigurationDoor {
         (Self { standing, requests }, tells, hears)
     }
 
-    /// How the file stands to what is in use.
+    /// Returns the relation of the file to the configuration in use.
     pub fn standing(&self) -> Standing {
         self.standing.borrow().clone()
     }
@@ -59,7 +59,7 @@ where
     Router::new().route("/reload", post(reload))
 }
 
-/// The same of the server, described.
+/// Returns the same routes for the server, with descriptions.
 pub(super) fn described_routes() -> Api {
     Api::new().post("/reload", reload, about("Reads the configuration again").gives::<Reloaded>())
 }

@@ -1,4 +1,5 @@
-//! The routes of a coordinator without its server: what runs here, and what it printed. Everything else is the server's.
+//! The routes of a coordinator without its server: its launches and their output. The server has
+//! all other routes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,26 +26,26 @@ use crate::rest::Problem;
 use crate::rest::extract::{InPath, InQuery};
 use crate::service::{CoordinatorStatus, CoordinatorView, read_output};
 
-/// A coordinator as it is seen at one moment.
+/// The state of a coordinator at one moment.
 #[derive(Debug, Clone)]
 pub struct CoordinatorLook {
     pub status: CoordinatorStatus,
-    /// Where its server is.
+    /// The address of its server.
     pub server: String,
-    /// What the last call to the server failed with.
+    /// The error of the last call to the server.
     pub problem: Option<String>,
 }
 
-/// What these routes need.
+/// The state that these routes need.
 #[derive(Clone)]
 pub struct CoordinatorState {
-    /// Looks at the coordinator.
+    /// Returns the current state of the coordinator.
     pub look: Arc<dyn Fn() -> CoordinatorLook + Send + Sync>,
-    /// How it is configured, and where that is read again.
+    /// The configuration in use, and the requests to read it again.
     pub configuration: ConfigurationDoor,
-    /// Where the output of its agents is.
+    /// The folder with the output of its agents.
     pub state_dir: PathBuf,
-    /// For all who follow that output.
+    /// The watched folders of the output, shared by all followers.
     pub output_folders: SharedFolders,
     /// Ends streams that would never end by themselves.
     pub closing: CancellationToken,
@@ -130,7 +131,8 @@ impl From<&Instance> for LaunchBody {
                 .to_owned(),
             task_id: None,
             pid,
-            // Made when its process was wanted; the server knows the moment of the claim.
+            // The record was made when the process was wanted. Only the server knows the moment of
+            // the claim.
             claimed_at: started_at.unwrap_or_else(|| Timestamp::from_millis(0)),
             started_at,
             authenticated_at: None,
@@ -156,7 +158,7 @@ pub(in crate::rest) fn routes() -> Router<CoordinatorState> {
         .merge(configuration::routes())
 }
 
-/// Somebody took the coordinator for the server.
+/// Answers a request that the server should have got.
 pub(in crate::rest) async fn ask_the_server(
     State(state): State<CoordinatorState>,
     uri: Uri,
@@ -201,7 +203,7 @@ async fn list(
             && query.project.as_ref().is_none_or(|project| *project == key.project)
             && query.purpose.is_none_or(|purpose| purpose == key.purpose)
     });
-    // Their ids grow with time.
+    // The ids grow with time.
     let mut wanted: Vec<LaunchBody> = wanted.map(LaunchBody::from).collect();
     wanted.sort_by(|a, b| b.launch_id.cmp(&a.launch_id));
     wanted.truncate(query.limit.unwrap_or(usize::MAX));

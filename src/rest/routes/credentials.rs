@@ -1,4 +1,4 @@
-//! `/logins` and `/tokens`: ways in for people and scripts.
+//! `/logins` and `/tokens`: the credentials of people and scripts.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! `/events`: what happens, as server-sent events.
+//! `/events`: events as server-sent events when they happen.
 //!
-//! Each event has its number as id; a client that comes back with the last one it has seen misses nothing. Those that belong to no
-//! number (`status`, `reset`) carry nothing: they say that there is something to ask for.
+//! Each event has its number as id. A client that reconnects with the last id that it has seen
+//! misses nothing. Messages without a number (`status`, `reset`) have no content: they tell the
+//! client to request the state again.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -101,15 +102,17 @@ impl From<Event> for EventBody {
     }
 }
 
-/// Most who follow at one door, where descriptors allow it; what else people ask must find a place beside them.
+/// The most followers on one listener, if the limit of descriptors allows it. It leaves room for
+/// other requests.
 const MAX_FOLLOWERS: usize = 240;
-/// Most followers of output on one route. Each has files open besides its connection.
+/// The most followers of output on one route. Each has files open besides its connection.
 const MAX_OUTPUT_FOLLOWERS: usize = 120;
-/// Without an event, something is sent this often: who is gone is noticed by it, and proxies keep what isn't silent.
+/// The time without an event after which a comment is sent. It detects clients that are gone, and
+/// keeps proxies from closing the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// After a lost connection, browsers come back so soon, in milliseconds.
+/// The time after which a browser reconnects, in milliseconds.
 const RETRY: u32 = 1000;
-/// Of a header that clients repeat as they got it.
+/// The header in which clients repeat the last id.
 const LAST_EVENT_ID: &str = "last-event-id";
 
 /// The places for followers.
@@ -117,12 +120,12 @@ const LAST_EVENT_ID: &str = "last-event-id";
 pub(in crate::rest) struct Places(Arc<Semaphore>);
 
 impl Places {
-    /// Those of one door.
+    /// Returns the places of one listener.
     pub(in crate::rest) fn of_door() -> Self {
         Self(Arc::new(Semaphore::new(share_of_descriptors(20, MAX_FOLLOWERS))))
     }
 
-    /// Those of one route to the output of launches.
+    /// Returns the places of one route to the output of launches.
     pub(super) fn of_output() -> Self {
         Self(Arc::new(Semaphore::new(share_of_descriptors(80, MAX_OUTPUT_FOLLOWERS))))
     }
@@ -130,7 +133,7 @@ impl Places {
     /// Takes a place for a follower of `what`, until the result is dropped.
     ///
     /// # Errors
-    /// If all places are taken.
+    /// Fails if all places are taken.
     pub(super) fn take(self, what: &str) -> Result<OwnedSemaphorePermit, Problem> {
         self.0.try_acquire_owned().map_err(|_| {
             let detail =
@@ -162,10 +165,11 @@ async fn follow(
     stream(&state, places, after, &headers, move |news| query.text_of(news)).await
 }
 
-/// The answer to somebody who follows: what `text_of` makes of the news after `after`, or after what the client says it has seen.
+/// Returns the stream for a follower. It contains the texts that `text_of` makes of the news after
+/// `after`, or after the last id that the client has seen.
 ///
 /// # Errors
-/// When there is no place for another, and when the client has seen what can't be.
+/// Fails if there is no free place, or if the client's last id is invalid.
 pub(in crate::rest) async fn stream(
     state: &RestState,
     places: Places,
@@ -181,7 +185,7 @@ pub(in crate::rest) async fn stream(
     let follower = state.service.events.follow(after).await?;
     let mut greeting = format!("retry: {RETRY}\n");
     if after.is_none() {
-        // Who is cut off before anything happens comes back with it.
+        // A client that is cut off before the first event reconnects with this id.
         let _ = writeln!(greeting, "id: {}", follower.position());
     }
     greeting.push('\n');
@@ -201,7 +205,7 @@ pub(in crate::rest) async fn stream(
     Ok((headers, Body::from_stream(stream)).into_response())
 }
 
-/// Asks proxies that heed it to pass on what comes as it comes.
+/// Tells proxies that heed it not to buffer the stream.
 const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
 
 fn last_event_id(value: &[u8]) -> Result<i64, Problem> {
@@ -212,7 +216,7 @@ fn last_event_id(value: &[u8]) -> Result<i64, Problem> {
     })
 }
 
-/// One client's view of what happens.
+/// The stream of one client.
 struct Stream {
     follower: Follower,
     text_of: Box<dyn Fn(&News) -> String + Send>,
@@ -221,7 +225,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// The next piece of text; ends when the store fails, so that the client comes back.
+    /// Returns the next piece of text. The stream ends when the store fails, so that the client
+    /// reconnects.
     async fn next(mut self) -> Option<(Result<String, ServiceError>, Self)> {
         loop {
             if let Some(text) = self.ready.pop_front() {

@@ -1,4 +1,4 @@
-//! `/executions`: the work of launches on tasks, with what it took and what came of it.
+//! `/executions`: the work of launches on tasks, with its usage and its result.
 
 use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct ExecutionItem {
     pub execution: ExecutionBody,
 }
 
-/// Which executions to list, the newest first.
+/// The filter of the list of executions, the newest first.
 pub type ExecutionQuery = HistoryQuery<ExecutionId>;
 
 impl From<Execution> for ExecutionItem {

@@ -1,4 +1,5 @@
-//! `/forge`: the forges that are watched, and the items that are worked on, with what is still owed for them.
+//! `/forge`: the watched forges, and the items that are worked on, with the writes that are still
+//! pending for them.
 
 use std::collections::BTreeSet;
 
@@ -124,13 +125,13 @@ pub struct ForgeItemQuery {
 }
 
 impl ForgeItemBody {
-    /// Whether a browser may follow its link: what a forge says is not trusted so far.
+    /// Returns whether a browser may follow the link. A text of a forge is not trusted that far.
     pub fn has_safe_url(&self) -> bool {
         is_safe_link(&self.url)
     }
 }
 
-/// Whether a link is one to a web page.
+/// Returns whether a link leads to a web page.
 pub fn is_safe_link(url: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://")
 }
@@ -153,7 +154,7 @@ impl From<ForgeStatus> for ForgeBody {
     }
 }
 
-/// The agent of a repository that has only one.
+/// Returns the agent of a repository that has only one.
 fn only(agents: &[AgentId]) -> Option<AgentId> {
     match agents {
         [only] => Some(only.clone()),
@@ -187,7 +188,7 @@ impl From<RepositoryStatus> for RepositoryBody {
     }
 }
 
-/// One that waits, without its position.
+/// Describes a waiting item, without its position.
 impl From<WaitingItem> for ForgeItemBody {
     fn from(item: WaitingItem) -> Self {
         let WaitingItem { key, title, url, since, project, agents } = item;
@@ -233,7 +234,7 @@ impl From<ForgeItem> for ForgeItemBody {
             project_id: item.project,
             task_id: Some(item.task),
             n_attempts: item.n_attempts,
-            // What is over is not tried again.
+            // A closed item is not tried again.
             retry_at: item.retry_at.filter(|_| item.ended_at.is_none()),
             last_error: item.last_error,
             created_at: item.created_at,
@@ -281,9 +282,10 @@ async fn items(
     Ok(Page::of(items, limit, raw, cursor))
 }
 
-/// Those for which there is something to do, then those that wait, in the order of their turns.
+/// Returns the items that are worked on, then the waiting ones in the order of their turns.
 async fn open_items(service: &Service) -> Result<Vec<ForgeItemBody>, Problem> {
-    // Before the others: what is claimed meanwhile is shown once, as that.
+    // The waiting items are read first. An item that is claimed meanwhile is shown once, as a
+    // claimed one.
     let waiting = service.forges.waiting_items();
     let open = service.forge_items.open().await?;
     let claimed: BTreeSet<ItemKey> = open.iter().map(|item| item.key.clone()).collect();

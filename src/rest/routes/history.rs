@@ -1,4 +1,4 @@
-//! What is asked of the lists of what agents leave behind them.
+//! The query of the lists of past events of agents.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,8 @@ impl<Id> Default for HistoryQuery<Id> {
 }
 
 impl<Id> HistoryQuery<Id> {
-    /// What to read, one row more than is shown, and how many are shown.
+    /// Returns the filter, with a limit of one row more than is shown, and the number of rows to
+    /// show.
     pub(super) fn into_filter(self) -> Result<(HistoryFilter<Id>, usize), Problem> {
         let limit = limit_of(self.limit)?;
         let filter = HistoryFilter {

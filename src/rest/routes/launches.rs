@@ -1,4 +1,4 @@
-//! `/launches`: what ran and runs, and what it printed.
+//! `/launches`: past and running launches, and their output.
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -149,7 +149,7 @@ async fn list(
         purpose: query.purpose,
         only_ended: false,
         after: query.cursor,
-        // One more says whether there is more.
+        // One more row shows whether there is more.
         limit: limit + 1,
     };
     let mut launches = state
@@ -174,7 +174,7 @@ async fn show(
     Ok(Json(launch))
 }
 
-/// As far as the folders of the launches are on this machine, and not tidied away.
+/// Adds the exit hints of the launches whose folders are still on this machine.
 pub(super) async fn add_exit_hints(state: &RestState, launches: &mut [LaunchBody]) {
     let exited =
         launches.iter().filter(|launch| launch.exit_code.is_some() || launch.signal.is_some());
@@ -188,7 +188,7 @@ pub(super) async fn add_exit_hints(state: &RestState, launches: &mut [LaunchBody
     }
 }
 
-/// Plain text, as the agent printed it, secrets taken out.
+/// Returns the output as plain text, as the agent printed it, without secrets.
 async fn output(
     State(state): State<RestState>,
     Extension(places): Extension<Places>,
@@ -210,14 +210,15 @@ async fn output(
     Ok(as_text(output, place, state.closing.clone()))
 }
 
-/// Says that an output is not the whole of it.
+/// The header that marks an incomplete output.
 pub const OUTPUT_IS: &str = "output-is";
 /// The value of [`OUTPUT_IS`] for the end of an output on another host.
 pub const TAIL: &str = "tail";
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Output as it is sent, until its client is gone or the daemon closes. A follower keeps its place as long.
+/// Returns output as a stream that ends when its client is gone or the daemon closes. A follower
+/// keeps its place until then.
 pub(super) fn as_text(
     output: impl Stream<Item = std::io::Result<Vec<u8>>> + Send + 'static,
     place: Option<OwnedSemaphorePermit>,

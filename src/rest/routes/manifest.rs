@@ -1,4 +1,4 @@
-//! `/apply`: agents, projects and tasks in one go.
+//! `/apply`: agents, projects and tasks in one request.
 
 use axum::Json;
 use axum::extract::State;

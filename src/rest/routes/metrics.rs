@@ -1,4 +1,4 @@
-//! `/metrics`: numbers for monitoring, in Prometheus' text form.
+//! `/metrics`: metrics for monitoring, in Prometheus' text form.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {
     Ok(describe(&StatusBody::from(view), &coordinators, &totals))
 }
 
-/// What a coordinator counts, as a metric.
+/// A counter of a coordinator, as a metric.
 struct Counted {
     name: &'static str,
     help: &'static str,
@@ -63,7 +63,7 @@ const OF_COORDINATORS: [Counted; 5] = [
     },
 ];
 
-/// What this process has counted, what each coordinator has, and how things stand.
+/// Returns the counters of this process and of each coordinator, and the current state.
 pub(super) fn describe(
     status: &StatusBody,
     coordinators: &[CoordinatorStatus],

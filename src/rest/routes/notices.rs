@@ -1,4 +1,4 @@
-//! `/notices`: what agents were told while they worked.
+//! `/notices`: the notices to working agents.
 
 use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct NoticeBody {
     pub settled_at: Option<Timestamp>,
 }
 
-/// Which notices to list, the newest first.
+/// The filter of the list of notices, the newest first.
 pub type NoticeQuery = HistoryQuery<NoticeId>;
 
 impl From<Notice> for NoticeBody {

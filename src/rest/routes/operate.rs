@@ -1,4 +1,4 @@
-//! `/stop`, `/resume`, `/pause`, `/drain` and `/refresh`: what people do to running agents.
+//! `/stop`, `/resume`, `/pause`, `/drain` and `/refresh`: actions of people on running agents.
 
 use axum::Json;
 use axum::extract::State;
@@ -46,7 +46,7 @@ struct StopRequest(TargetRequest);
 #[schemars(transform = of_resume)]
 struct ResumeRequest(TargetRequest);
 
-/// Describes what `StopTarget::try_from` takes.
+/// Describes the values that `StopTarget::try_from` takes.
 fn targets() -> [Value; 2] {
     let all = json!({
         "title": "All",
@@ -76,7 +76,7 @@ fn of_stop(schema: &mut Schema) {
     schema.insert("anyOf".to_owned(), targets().to_vec().into());
 }
 
-/// As [`of_stop`], and what [`resume`] takes besides.
+/// Does the same as [`of_stop`] for the values that only [`resume`] takes.
 fn of_resume(schema: &mut Schema) {
     let provider = json!({
         "title": "Provider",
@@ -126,7 +126,7 @@ impl TryFrom<TargetRequest> for StopTarget {
     }
 }
 
-/// Whom it concerns, in the fields of a log line.
+/// Returns a span with the target, for log lines.
 fn span_of(target: &StopTarget) -> tracing::Span {
     match target {
         StopTarget::All => tracing::info_span!("operate", all = true),

@@ -1,4 +1,4 @@
-//! `/sessions`: who is or was logged in, and an end by force.
+//! `/sessions`: the open and the past sessions, and a forced end of one.
 
 use axum::Json;
 use axum::extract::{RawQuery, State};

@@ -1,4 +1,5 @@
-//! `/settings`: what is in use. The configuration is a file: whoever wants it otherwise changes that, and it is read again.
+//! `/settings`: the settings in use. The configuration is a file, so a person changes that file,
+//! and it is read again.
 
 use axum::Json;
 use axum::extract::State;

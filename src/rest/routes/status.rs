@@ -1,4 +1,4 @@
-//! `/status`: everything at a glance; `/health/live` and `/health/ready`.
+//! `/status`: an overview; `/health/live` and `/health/ready`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -183,7 +183,7 @@ pub struct ParkedBody {
 }
 
 impl ParkedBody {
-    /// `None` for an account that works.
+    /// Returns `None` for an account that works.
     pub(super) fn of(account: Account) -> Option<Self> {
         let Parked { class, since, until, n_failures, probe } = account.parked?;
         let tried_by = probe.map(|probe| probe.launch);
@@ -209,7 +209,8 @@ impl From<StatusView> for StatusBody {
             until: None,
             detail: None,
         });
-        // A person holds the pair for both purposes; one line says it, unless work waits and says it already.
+        // A person holds the pair for both purposes. One line is enough, and none is needed if
+        // waiting work shows it already.
         let held: Vec<DeferredBody> = held
             .filter(|held| held.purpose == Purpose::Task || !is_held_for_tasks(&view.held, held))
             .filter(|held| !deferred.iter().any(|other| is_same_key(held, other)))
@@ -261,7 +262,8 @@ impl From<StatusView> for StatusBody {
     }
 }
 
-/// What waits, once each, however many coordinators said so: one that has no passkey for an agent says the least.
+/// Returns the waiting starts, each once, although several coordinators may report one. The report
+/// of a coordinator without a passkey for the agent has the lowest rank.
 fn all_deferred(view: &StatusView) -> Vec<&Deferred> {
     let mut all: Vec<&Deferred> = view
         .coordinators
@@ -353,7 +355,7 @@ async fn live() -> &'static str {
     "ok\n"
 }
 
-/// Whether calls would be answered: the store does, and the server isn't on its way out.
+/// Checks whether the server would answer calls: its store answers, and it is not stopping.
 async fn ready(State(state): State<RestState>) -> Result<&'static str, Problem> {
     if state.closing.is_cancelled() {
         return Err(Problem::new(

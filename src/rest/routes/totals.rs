@@ -60,7 +60,7 @@ impl From<&Totals> for TotalsBody {
     }
 }
 
-/// Adds up what `group` puts together.
+/// Returns the sums of the totals by the group.
 fn grouped<'a, G: Ord + 'a>(
     totals: &'a Totals,
     group: fn(&TotalKey) -> &G,

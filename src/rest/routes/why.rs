@@ -1,4 +1,5 @@
-//! `/projects/{project}/agents/{agent}/why`: each rule that lets a pair start or keeps it from starting.
+//! `/projects/{project}/agents/{agent}/why`: the rules that let a pair start or keep it from
+//! starting.
 
 use axum::Json;
 use axum::extract::State;
@@ -61,7 +62,8 @@ impl From<Why> for WhyBody {
         {
             paused.detail = Some(format!("the pause file `{}` exists; remove it", path.display()));
         }
-        // The server's own reasons are told by its rules, and may have changed since a coordinator repeated them.
+        // The rules already contain the server's own reasons, which may have changed since a
+        // coordinator repeated them.
         let before = rules.len();
         if let Some(Deferred { reason, until, detail, also, .. }) = why.deferred {
             let first = RuleBody { rule: reason, keeps: true, until, detail };

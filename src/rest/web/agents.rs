@@ -1,4 +1,5 @@
-//! Agents: where each is and what it does now, making and editing one, why one doesn't start.
+//! The pages of agents: their current work, the forms to make and edit one, and the reasons why one
+//! does not start.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ struct AgentRow {
     ai_type: String,
     is_active: bool,
     instances: Vec<InstanceRow>,
-    /// Where it is assigned and doesn't run.
+    /// The projects that it is assigned to and does not run in.
     projects: Vec<ProjectName>,
 }
 
@@ -54,7 +55,7 @@ struct ProjectName {
 #[template(path = "agent_form.html")]
 struct AgentForm {
     frame: Frame,
-    /// Of one that is to be made, nothing.
+    /// The agent; `None` if it is to be made.
     agent: Option<ShownAgent>,
     kinds: Vec<String>,
 }
@@ -228,7 +229,7 @@ async fn edit(
     }))
 }
 
-/// Those that agents have, and the built-in ones.
+/// Returns the kinds of the existing agents and the built-in ones.
 async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
     let mut kinds: Vec<String> =
         state.service.catalog.agents().await?.into_iter().map(|agent| agent.ai_type).collect();
@@ -238,7 +239,8 @@ async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
     Ok(kinds)
 }
 
-/// Who makes an agent on the page gets a passkey for it: the page has no other moment to show one.
+/// Makes an agent with a new passkey. The page shows the passkey now, because it has no other
+/// moment for it.
 async fn make(
     frame: Frame,
     State(state): State<RestState>,

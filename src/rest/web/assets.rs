@@ -1,4 +1,5 @@
-//! What a browser needs beside the pages: embedded, and named by its content, so that it is fetched once and never outdated.
+//! The files that a browser needs beside the pages. They are embedded and named by their content,
+//! so that a browser fetches each once and never uses an outdated one.
 
 use std::sync::LazyLock;
 
@@ -32,7 +33,7 @@ const fn script(name: &'static str, content: &'static str) -> Asset {
     Asset { name, kind: "text/javascript; charset=utf-8", content }
 }
 
-/// Where each is.
+/// The path of each file.
 #[derive(Debug)]
 pub(super) struct Assets {
     pub(super) css: String,

@@ -1,4 +1,5 @@
-//! The task board of a project: a column for each state, and beside it a panel for a task or a chat.
+//! The task board of a project. It has a column for each state, and beside it a panel for a task or
+//! a chat.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
 use crate::service::TaskFilter;
 
-/// Cards of a column that are shown at once; who wants to see more asks for it.
+/// The number of cards of a column that are shown at once. A reader can ask for more.
 const MAX_CARDS: usize = 100;
 
 #[derive(Template)]
@@ -24,10 +25,10 @@ const MAX_CARDS: usize = 100;
 struct BoardPage {
     frame: Frame,
     project: Project,
-    /// All that are active, and this one.
+    /// All active projects, and this one.
     projects: Vec<Project>,
     members: Vec<Face>,
-    /// Those whom a person stopped here.
+    /// The agents that a person stopped here.
     held: Vec<AgentId>,
     paused_since: Option<When>,
     columns: Vec<Column>,
@@ -69,7 +70,7 @@ struct CardsPart {
 struct ChangedCardsPart {
     frame: Frame,
     cards: Vec<Card>,
-    /// How many tasks there are in each state, as JSON.
+    /// The number of tasks in each state, as JSON.
     counts: String,
 }
 
@@ -77,11 +78,11 @@ struct Column {
     status: TaskStatus,
     n_tasks: usize,
     cards: Vec<Card>,
-    /// Where the next cards begin, if not all are shown.
+    /// The index of the next cards, if not all are shown.
     more: Option<usize>,
 }
 
-/// What the panel of a board begins with.
+/// The content that the panel of a board begins with.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PanelQuery {
@@ -172,7 +173,8 @@ async fn avatars(
     }))
 }
 
-/// Those of a project whom a person stopped, and since when nobody is started at all.
+/// Returns the agents of a project that a person stopped, and the time since which no agent is
+/// started at all.
 async fn who_may_not_start(
     state: &RestState,
     project: &ProjectId,
@@ -194,7 +196,7 @@ async fn column(
     Ok(rendered(&CardsPart { frame, project, status, cards, more }))
 }
 
-/// The cards of tasks that changed; those that are not in the project are left out.
+/// Returns the cards of tasks that changed. Tasks of other projects are left out.
 async fn cards(
     frame: Frame,
     State(state): State<RestState>,
@@ -203,7 +205,8 @@ async fn cards(
 ) -> Result<Response, Problem> {
     let board = Board::read(&state, &project).await?;
     let ids: BTreeSet<&str> = query.ids.split(',').collect();
-    // Also those that say something of them: what they are part of, and what waits for them.
+    // The cards of the parents and of the dependents show something about these tasks, so they are
+    // included.
     let parents: BTreeSet<&TaskId> = board
         .tasks
         .iter()
@@ -224,9 +227,9 @@ async fn cards(
     Ok(rendered(&ChangedCardsPart { frame, cards: cards.collect(), counts }))
 }
 
-/// All that a board is made of.
+/// The data of a board.
 struct Board {
-    /// Of the project, by their order in their columns.
+    /// The tasks of the project, in the order of their columns.
     tasks: Vec<Task>,
     statuses: BTreeMap<TaskId, (TaskStatus, usize)>,
     parts: BTreeMap<TaskId, Vec<TaskStatus>>,
@@ -268,7 +271,7 @@ impl Board {
         TaskStatus::ALL.iter().copied().map(column).collect()
     }
 
-    /// The cards of a column from one on, and where the next ones begin.
+    /// Returns the cards of a column from index `from`, and the index of the next ones.
     fn cards(&self, status: TaskStatus, from: usize) -> (Vec<Card>, Option<usize>) {
         let to = from.saturating_add(MAX_CARDS);
         let cards =

@@ -1,7 +1,8 @@
-//! The chat panel (seed 003): what was said, whether the agent listens, and a place to say something.
+//! The chat panel: the messages, whether the agent listens, and a field for a message.
 //!
-//! What is said goes through `/api` like everybody's messages, under an id that the panel chooses, so that saying it again says it
-//! once; what is answered is fetched after the last message that the panel has, in the order of the server.
+//! Messages go through `/api` like those of every client, under an id that the panel chooses.
+//! Therefore a repeated request writes the message once. The panel fetches answers after the last
+//! message that it has, in the order of the server.
 
 use askama::Template;
 use axum::Router;
@@ -21,7 +22,7 @@ use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
 use crate::service::ChatPage;
 
-/// Messages that are fetched at once.
+/// The number of messages that are fetched at once.
 const PAGE: usize = 50;
 
 #[derive(Template)]
@@ -69,12 +70,12 @@ impl From<Message> for ShownMessage {
     }
 }
 
-/// Whether the agent of a chat listens.
+/// The state of the agent of a chat.
 struct Standing {
     is_ready: bool,
-    /// It isn't there, and nothing brings it: the next message does.
+    /// Whether the agent is not there and no start is wanted. The next message starts it.
     is_gone: bool,
-    /// What it waits for that takes longer than a start.
+    /// The condition that delays its start for longer than usual.
     waits_for: Option<String>,
     /// Whether a message is accepted now. A chat that waits accepts it for later.
     may_say: bool,
@@ -110,7 +111,7 @@ async fn panel(
     let found =
         state.service.chats.conversation(&agent, &project.id, &page, Duration::ZERO).await?;
     let standing = Standing::of(&frame, &state, &agent, &project.id).await?;
-    // Who opens the panel brings the agent.
+    // An open panel makes the server start the agent, so the agent will come.
     let is_coming = standing.is_gone && frame.may_change();
     let standing =
         if is_coming { Standing { is_gone: false, may_say: false, ..standing } } else { standing };

@@ -1,4 +1,5 @@
-//! The coordinator: what runs, what waits and why, and the switches for all of it.
+//! The page of the coordinator: the running and the waiting launches, the reasons, and the switches
+//! for all of them.
 
 use askama::Template;
 use axum::Router;
@@ -31,7 +32,7 @@ struct CoordinatorPart {
     overview: Overview,
 }
 
-/// Everything at a glance.
+/// The content of the overview.
 struct Overview {
     paused_since: Option<When>,
     is_somebody_there: bool,

@@ -1,5 +1,5 @@
-//! Problems as people see them: a page where a page was asked for. What a script of the page asked for stays as it is; it shows the
-//! words of the problem.
+//! Shows problems to people as a page, if a page was requested. The answer to a script of a page
+//! stays unchanged; the script shows the text of the problem.
 
 use askama::Template;
 use axum::body::to_bytes;
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::look::{Frame, rendered};
 use crate::rest::Problem;
 
-/// More than any problem has.
+/// The longest body of a problem, in bytes. Every problem is shorter.
 const MAX_PROBLEM: usize = 256 * 1024;
 
 #[derive(Template)]
@@ -53,7 +53,7 @@ pub(super) async fn as_pages(request: Request, next: Next) -> Response {
     (status, rendered(&ErrorPage { frame, status: status.as_u16(), detail, hint })).into_response()
 }
 
-/// A browser that goes somewhere, no script of a page.
+/// Returns whether a browser navigates, in contrast to a script of a page.
 fn wants_page(headers: &HeaderMap) -> bool {
     let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
     accepts.is_some_and(|accepts| accepts.contains("text/html"))

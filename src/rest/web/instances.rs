@@ -1,4 +1,4 @@
-//! Launches that are open, as the pages of agents and of the coordinator list them.
+//! Open launches in the form in which the pages of agents and of the coordinator list them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, TaskId};
 use crate::rest::routes::status::InstanceBody;
 use crate::rest::{Problem, RestState};
 
-/// A launch that is open.
+/// An open launch.
 pub(super) struct InstanceRow {
     pub(super) launch: LaunchId,
     pub(super) agent: AgentId,
@@ -21,14 +21,14 @@ pub(super) struct InstanceRow {
     pub(super) is_adopted: bool,
     pub(super) is_suspended: bool,
     pub(super) is_unkillable: bool,
-    /// Since when it has been silent for long, as `status` shows it.
+    /// The time since which it has been silent for long, as `status` shows it.
     pub(super) silent_since: Option<When>,
     pub(super) reason: Option<String>,
     pub(super) task: Option<TaskId>,
     pub(super) last_line: Option<String>,
 }
 
-/// What is open, with the names of projects and what the processes take.
+/// Returns the open launches, with the names of projects and the memory of the processes.
 pub(super) async fn instance_rows(
     state: &RestState,
     instances: Vec<InstanceBody>,

@@ -1,4 +1,4 @@
-//! Launches: what ran and runs, and the life of one with its output.
+//! The pages of launches: the list, and the life of one launch with its output.
 
 use askama::Template;
 use axum::Router;
@@ -14,7 +14,7 @@ use crate::rest::routes::launches::LaunchQuery;
 use crate::rest::{Problem, RestState};
 use crate::service::LaunchFilter;
 
-/// Launches in the list.
+/// The number of launches in the list.
 const MAX_LAUNCHES: usize = 100;
 
 #[derive(Template)]
@@ -22,7 +22,7 @@ const MAX_LAUNCHES: usize = 100;
 struct LaunchesPage {
     frame: Frame,
     launches: Vec<LaunchRow>,
-    /// What narrows the list, as in the address.
+    /// The filter of the list, in the form of the query string.
     query: String,
 }
 
@@ -66,10 +66,10 @@ struct ShownLaunch {
     timeline: Vec<Moment>,
 }
 
-/// A station in the life of a launch.
+/// A stage in the life of a launch.
 struct Moment {
     what: &'static str,
-    /// `None`: it hasn't come to that.
+    /// The time; `None` if the launch has not reached the stage.
     at: Option<When>,
     detail: Option<String>,
 }
@@ -167,7 +167,7 @@ impl ShownLaunch {
     }
 }
 
-/// What a launch has lived through, and what is still before it.
+/// Returns the stages that a launch has passed, and those still to come.
 fn timeline(frame: &Frame, launch: &Launch) -> Vec<Moment> {
     let w = frame.w;
     let moment = |what, at: Option<_>, detail| Moment { what, at: at.map(When), detail };

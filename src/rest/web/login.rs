@@ -1,4 +1,4 @@
-//! The page of a login. What a login is, and who may, is `rest::login`'s.
+//! The page of a login. `rest::login` contains the login itself and its checks.
 
 use askama::Template;
 use axum::http::{HeaderMap, StatusCode};
@@ -8,13 +8,13 @@ use super::look::{Frame, rendered};
 use crate::domain::credential::Role;
 use crate::rest::Problem;
 
-/// What it says.
+/// The content of the page.
 pub(in crate::rest) enum Says {
-    /// How one gets a link.
+    /// The instructions for getting a link.
     HowTo,
-    /// That this link is good.
+    /// The confirmation that this link is valid.
     Ready { link: String, name: String, role: Role },
-    /// Why it isn't, or the login failed.
+    /// The reason why the link is invalid or the login failed.
     Refused(Problem),
 }
 

@@ -1,4 +1,4 @@
-//! The frame that all pages have, and how it looks to whoever asks.
+//! The frame that all pages have, and its form for the reader.
 
 use askama::Template;
 use axum::extract::FromRequestParts;
@@ -13,7 +13,7 @@ use crate::domain::Language;
 use crate::rest::auth::{Operator, Role};
 use crate::rest::{Problem, RestState};
 
-/// The language that was chosen on the page.
+/// The cookie of the language that was chosen on the page.
 pub(super) const LANGUAGE_COOKIE: &str = "agent_coordinator_language";
 
 /// The places that the navigation names.
@@ -26,16 +26,17 @@ pub(super) enum Place {
     Settings,
 }
 
-/// What is the same on all pages for one asker.
+/// The part that is the same on all pages of one reader.
 #[derive(Debug, Clone)]
 pub(super) struct Frame {
     /// The texts.
     pub(super) w: &'static Words,
     pub(super) assets: &'static Assets,
     pub(super) place: Place,
-    /// The page shows what was before it, at least: what comes after it is news.
+    /// The number of the newest event before the page was read. The page shows at least its
+    /// effects; later events are news.
     pub(super) newest_event: i64,
-    /// Who asks.
+    /// The operator who reads the page, if logged in.
     pub(super) operator: Option<Operator>,
 }
 
@@ -75,14 +76,14 @@ impl FromRequestParts<RestState> for Frame {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &RestState) -> Result<Self, Problem> {
-        // Before anything that is shown is read.
+        // This comes before the content of the page is read.
         let newest_event = state.service.events.newest().await?;
         let operator = parts.extensions.get().cloned();
         Ok(Self { newest_event, operator, ..Self::of(&parts.headers) })
     }
 }
 
-/// What was chosen, else what the browser prefers of the two.
+/// Returns the chosen language, else the one of the two that the browser prefers.
 fn language_of(headers: &HeaderMap) -> Language {
     let chosen = cookie(headers, LANGUAGE_COOKIE).and_then(|language| language.parse().ok());
     let preferred = || {
@@ -102,7 +103,7 @@ fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     cookies.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
-/// A page, or a part of one.
+/// Returns a page or a part of one.
 pub(super) fn rendered(template: &impl Template) -> Response {
     match template.render() {
         Ok(html) => Html(html).into_response(),
@@ -114,7 +115,7 @@ pub(super) fn rendered(template: &impl Template) -> Response {
     }
 }
 
-/// Sends the browser elsewhere, whether htmx asked or a form without it.
+/// Sends the browser to another page, whether htmx or a plain form sent the request.
 pub(super) fn go_to(path: &str) -> Response {
     ([("hx-redirect", path)], StatusCode::NO_CONTENT).into_response()
 }

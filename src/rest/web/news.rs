@@ -1,5 +1,5 @@
-//! What a page hears: of what happened only which parts of it to ask for again. One stream per page, which also says that the chat
-//! panel of the page is open.
+//! The event stream of a page. It only tells the page which of its parts to request again. There is
+//! one stream per page, which also tells the server that the chat panel of the page is open.
 
 use std::fmt::Write as _;
 
@@ -22,12 +22,12 @@ use crate::service::News;
 #[serde(deny_unknown_fields)]
 struct NewsQuery {
     after: Option<i64>,
-    /// `<project>/<agent>`: the panel that is open.
+    /// The open panel, as `<project>/<agent>`.
     #[serde(default)]
     chat: String,
 }
 
-/// A part of the page that something new is for.
+/// A part of the page that has changed.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 #[serde(tag = "topic", rename_all = "snake_case")]
 enum Item<'a> {
@@ -35,11 +35,11 @@ enum Item<'a> {
     Task { task: &'a TaskId },
     /// A chat.
     Chat,
-    /// Who works where.
+    /// The assignments and the launches.
     Work,
-    /// What a coordinator counts and measures.
+    /// The counters and measurements of a coordinator.
     Status,
-    /// All of it.
+    /// The whole page.
     Reset,
 }
 
@@ -69,7 +69,7 @@ async fn follow(
         .split_once('/')
         .map(|(project, agent)| (given("chat", project), given("chat", agent)));
     let attendance = match chat {
-        // Who may only look keeps nobody awake.
+        // A viewer's open panel keeps no agent awake.
         Some((project, agent)) if operator.role == Role::Operator && is_own_page(&headers) => {
             let (project, agent): (Option<ProjectId>, Option<AgentId>) = (project?, agent?);
             project
@@ -85,7 +85,8 @@ async fn follow(
     stream(&state, places, query.after, &headers, text_of).await
 }
 
-/// Whether a page of this server asks, where its browser says so: a picture in a page of somebody else's opens no panel.
+/// Returns whether the request comes from a page of this server, as far as its browser says so. A
+/// picture in another site's page must not open a panel.
 fn is_own_page(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin")
 }

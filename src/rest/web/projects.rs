@@ -1,4 +1,4 @@
-//! Projects: which there are, making and editing one, who is assigned to it.
+//! The pages of projects: the list, the forms to make and edit one, and the assigned agents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ struct ProjectTile {
 #[template(path = "project_form.html")]
 struct ProjectForm {
     frame: Frame,
-    /// Of one that is to be made, nothing.
+    /// The project; `None` if it is to be made.
     project: Option<Project>,
     members: Vec<Face>,
     others: Vec<Face>,
@@ -92,7 +92,7 @@ impl ProjectForm {
     }
 }
 
-/// What the form of a project says.
+/// The fields of the form of a project.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProjectFields {

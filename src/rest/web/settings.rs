@@ -1,4 +1,4 @@
-//! The configuration as it stands, and what a reader sets for this page alone.
+//! The page of the configuration in use, and the settings of a reader for these pages alone.
 
 use askama::Template;
 use axum::Router;
@@ -34,7 +34,8 @@ pub(super) fn routes() -> Router<RestState> {
     Router::new().route("/ui/settings", get(page))
 }
 
-/// For viewers, and whoever is about to log in, too: it changes nothing but their own browser.
+/// Returns the routes that need no login. Viewers may use them, too, because they change only the
+/// own browser.
 pub(super) fn open_routes() -> Router<RestState> {
     Router::new().route("/ui/do/language", post(choose_language))
 }
@@ -45,7 +46,7 @@ async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, 
     Ok(rendered(&SettingsPage { frame: frame.at(Place::Settings), standing, version }))
 }
 
-/// Kept by the browser; back to where it was chosen.
+/// Stores the language in a cookie of the browser, and redirects to the page where it was chosen.
 async fn choose_language(headers: HeaderMap, InForm(fields): InForm<LanguageFields>) -> Response {
     let cookie =
         format!("{LANGUAGE_COOKIE}={}; Path=/; Max-Age=31536000; SameSite=Strict", fields.language);
@@ -53,7 +54,8 @@ async fn choose_language(headers: HeaderMap, InForm(fields): InForm<LanguageFiel
     let came_from = came_from.and_then(|url| url.to_str().ok()?.parse::<axum::http::Uri>().ok());
     let path =
         came_from.as_ref().and_then(|url| url.path_and_query()).map_or(HOME, |path| path.as_str());
-    // Another site's address would be a path of ours, too; what begins with two slashes would be another site.
+    // The path of another site's URL would be taken for a path of this server, and a path that
+    // begins with two slashes would be another site.
     let path = if path.starts_with("/ui") { path } else { HOME };
     ([(header::SET_COOKIE, cookie.as_str()), (header::LOCATION, path)], StatusCode::SEE_OTHER)
         .into_response()

@@ -1,4 +1,4 @@
-//! Things as pages show them.
+//! Values in the form in which pages show them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,10 +19,10 @@ impl fmt::Display for When {
     }
 }
 
-/// It has no text of anybody.
+/// Safe, because it contains only a timestamp.
 impl askama::filters::HtmlSafe for When {}
 
-/// How long something took, in its two largest units.
+/// A duration, in its two largest units.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Took(pub(super) Duration);
 
@@ -38,21 +38,21 @@ impl fmt::Display for Took {
     }
 }
 
-/// An amount of money, from millionths of a US dollar.
+/// Returns the cost in US dollars; `None` if there is none.
 pub(super) fn cost_of(usage: Usage) -> Option<String> {
     let cents = usage.cost_usd_micros.div_ceil(10_000);
     (cents > 0).then(|| format!("$ {}.{:02}", cents / 100, cents % 100))
 }
 
-/// An agent by its initials, in a colour of its own.
+/// An agent by its initials, with a colour.
 #[derive(Debug, Clone)]
 pub(super) struct Face {
     pub(super) id: AgentId,
     pub(super) name: String,
     pub(super) initials: String,
-    /// One of twelve.
+    /// One of twelve colours.
     pub(super) hue: u8,
-    /// Whether a process of it runs.
+    /// Whether a process of the agent runs.
     pub(super) is_live: bool,
 }
 
@@ -77,7 +77,7 @@ impl Face {
     }
 }
 
-/// The faces of these agents; of one that is unknown, its id.
+/// The faces of agents. An unknown agent is shown by its id.
 pub(super) struct Faces {
     agents: BTreeMap<AgentId, Agent>,
     live: BTreeSet<AgentId>,
@@ -112,16 +112,17 @@ pub(super) struct Card {
     pub(super) parent: Option<String>,
     pub(super) n_parts: usize,
     pub(super) n_parts_done: usize,
-    /// Dependencies that are not finished.
+    /// The number of dependencies that are not finished.
     pub(super) n_waits_for: usize,
     pub(super) blocked_reason: Option<String>,
-    /// Its place in its column: cards are in the order of these texts.
+    /// The sort key in its column: cards are in the order of these texts.
     pub(super) order: String,
     /// The statuses that a person may move it to, separated by spaces.
     pub(super) leads_to: String,
 }
 
-/// Where a task stands in its column: the most urgent first, then whichever waits longest; of what is closed, the newest.
+/// Returns the sort key of a task in its column. The most urgent comes first, then the one that
+/// waits longest. Among closed tasks, the newest comes first.
 pub(super) fn order_of(task: &Task) -> String {
     let since = task.status_since.as_millis().clamp(0, MAX_MILLIS);
     let (rank, since) = match task.status {
@@ -135,7 +136,7 @@ pub(super) fn order_of(task: &Task) -> String {
 
 const MAX_MILLIS: i64 = 999_999_999_999_999;
 
-/// Where a person may move a task.
+/// Returns the statuses to which a person may move a task.
 pub(super) fn leads_to(status: TaskStatus) -> Vec<TaskStatus> {
     TaskStatus::ALL.iter().copied().filter(|to| status.leads_people_to(*to)).collect()
 }
@@ -168,7 +169,7 @@ impl From<&Launch> for LaunchRow {
     }
 }
 
-/// Bytes for people.
+/// Returns a number of bytes in the form for people.
 pub(super) fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     match bytes {

@@ -1,4 +1,4 @@
-//! A task in the panel beside the board, and what a person does to it.
+//! A task in the panel beside the board, and the changes that a person makes to it.
 
 use askama::Template;
 use axum::Router;
@@ -55,7 +55,7 @@ struct ShownTask {
     priority: Priority,
     assignee: Option<Face>,
     blocked_reason: Option<String>,
-    /// The item of a forge that it was made of: how it is called, and where it is.
+    /// The name and the URL of the forge item that the task was made from.
     source: Option<(String, Option<String>)>,
     parent: Option<(TaskId, String)>,
     dependencies: Vec<Task>,
@@ -78,7 +78,7 @@ impl ShownTask {
     }
 }
 
-/// What one launch did for a task.
+/// The work of one launch on a task.
 struct Work {
     launch: LaunchId,
     agent: AgentId,
@@ -124,7 +124,7 @@ struct NewTaskFields {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskFields {
-    /// As the form saw it.
+    /// The revision that the form showed.
     revision: i64,
     title: String,
     description: String,
@@ -151,7 +151,7 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/do/tasks/{id}/status", post(set_status))
 }
 
-/// A task is shown beside its board.
+/// Redirects to the board of the task, with the task in the panel.
 async fn page(
     State(state): State<RestState>,
     InPath(id): InPath<TaskId>,

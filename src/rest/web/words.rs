@@ -1,4 +1,4 @@
-//! What the pages say, in English and Japanese, side by side so that neither is forgotten.
+//! The texts of the pages in English and Japanese, side by side so that neither is forgotten.
 
 use crate::domain::pair::StartReason;
 use crate::domain::{Language, Priority, TaskStatus};
@@ -252,7 +252,7 @@ impl Words {
         }
     }
 
-    /// Of a launch, by the word of its state.
+    /// Returns the text for the state of a launch.
     pub(super) fn of_state<'a>(&'a self, state: &'a str) -> &'a str {
         match state {
             "starting" => self.starting,
@@ -264,7 +264,7 @@ impl Words {
         }
     }
 
-    /// How a forge is.
+    /// Returns the text for the health of a forge.
     pub(super) fn of_forge_health(&self, health: &str) -> &'static str {
         let (english, japanese) = match health {
             "ok" => ("answers", "正常"),
@@ -276,7 +276,7 @@ impl Words {
         self.language.either(english, japanese)
     }
 
-    /// How far the work on an item of a forge is.
+    /// Returns the text for the state of the work on an item of a forge.
     pub(super) fn of_item_state(&self, state: &str) -> &'static str {
         let (english, japanese) = match state {
             "waiting" => ("waiting", "待機中"),
@@ -295,7 +295,7 @@ impl Words {
         self.language.either(english, japanese)
     }
 
-    /// Why a pair does or doesn't start, in a sentence.
+    /// Returns a sentence for the reason why a pair does or does not start.
     pub(super) const fn of_start_reason(&self, reason: StartReason) -> &'static str {
         let (english, japanese) = match reason {
             StartReason::Ready => ("it is ready to start", "起動できます"),
