@@ -1,9 +1,11 @@
-//! Control groups (cgroup v2): whether one was delegated to this daemon, and one child of it per launch, so that the kernel
-//! can end a whole tree at once and limit what it uses.
+//! Control groups (cgroup v2). If the service manager delegated a group to this daemon, each launch
+//! gets a child of it. Through that child the kernel can end a whole process tree at once and limit
+//! its resources.
 //!
-//! Only ever makes, fills, kills and removes groups below the one that was delegated, with names of this installation. Where
-//! none was, agents are kept without. Knows nothing of launches beyond a name. Called by `process`, which finds and sweeps,
-//! and by the keeper, which makes the group of its agent, and stays outside of it.
+//! This module makes, fills, kills and removes only groups below the delegated one, with names of
+//! this installation. Without a delegated group, agents run without groups. It knows nothing of
+//! launches beyond a name. `process` calls it to find and sweep groups. The keeper calls it to make
+//! the group of its agent, and stays outside that group.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -15,9 +17,9 @@ mod place;
 use place::{Facts, Seen, own_path};
 pub use place::{NotDelegated, Place};
 
-/// Where the kernel shows control groups.
+/// The folder in which the kernel shows control groups.
 pub const MOUNT: &str = "/sys/fs/cgroup";
-/// Attributes by which systemd marks what it delegated; the second is for root only.
+/// The attributes by which systemd marks a delegated group. The second is for root only.
 const MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
 const PROCS: &str = "cgroup.procs";
 const KILL: &str = "cgroup.kill";
@@ -28,28 +30,28 @@ const NAME_BEGINS: &str = "agent-";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegated {
     dir: PathBuf,
-    /// `memory.max` of a child counts.
+    /// Whether `memory.max` of a child has an effect.
     pub has_memory: bool,
-    /// `pids.max` of a child counts.
+    /// Whether `pids.max` of a child has an effect.
     pub has_pids: bool,
 }
 
-/// What the tree of one agent may use at most; unlimited where `None`.
+/// The limits of the process tree of one agent; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// In bytes.
+    /// The memory in bytes.
     pub memory: Option<u64>,
     pub processes: Option<u64>,
 }
 
-/// Looks below `mount` for a group that was delegated to the process whose `/proc/<pid>/cgroup` is `membership`, and turns on
-/// in it what limits need, where that is possible.
+/// Looks below `mount` for a group that was delegated to the process whose `/proc/<pid>/cgroup` is
+/// `membership`. Turns on the controllers in it that limits need, if that is possible.
 ///
 /// # Errors
-/// Why there is none: a fact about the machine, for the log.
+/// Returns the reason why there is none: a fact about the machine, for the log.
 pub fn find(mount: &Path, membership: &str) -> Result<Delegated, NotDelegated> {
     let is_hierarchy = |dir: &PathBuf| dir.join("cgroup.controllers").exists();
-    // The second is where it is beside the first version (systemd's hybrid mode).
+    // The second is the place beside the first version of the hierarchy (systemd's hybrid mode).
     let root = [mount.to_owned(), mount.join("unified")].into_iter().find(is_hierarchy);
     let root = root.ok_or(NotDelegated::NoHierarchy)?;
     let path = own_path(membership).ok_or(NotDelegated::NoHierarchy)?;
@@ -67,7 +69,8 @@ pub fn find(mount: &Path, membership: &str) -> Result<Delegated, NotDelegated> {
             turn_on(parent);
             parent.to_owned()
         }
-        // With processes in it, a group can't have controllers for its children: that it has some already is all there is.
+        // A group that contains processes can't give further controllers to its children, so only
+        // those that are already on can be used.
         (Place::Below | Place::Beside, _) => own,
     };
     let turned_on = std::fs::read_to_string(dir.join(SUBTREE_CONTROL)).unwrap_or_default();
@@ -94,7 +97,7 @@ fn is_writable(dir: &Path) -> bool {
     may_write(dir) && may_write(&dir.join(PROCS))
 }
 
-/// One by one: that one of them is missing says nothing about the other.
+/// The controllers are turned on one by one, because one may be missing without the other.
 fn turn_on(dir: &Path) {
     let present = std::fs::read_to_string(dir.join("cgroup.controllers")).unwrap_or_default();
     let missing = |controller: &&str| {
@@ -119,12 +122,12 @@ impl Delegated {
         &self.dir
     }
 
-    /// The group of a launch of this installation, whether it exists or not.
+    /// Returns the group of a launch of this installation, whether it exists or not.
     pub fn group_of(&self, installation_id: &str, launch: &str) -> PathBuf {
         self.dir.join(format!("{}{launch}", names_begin(installation_id)))
     }
 
-    /// Which of `limits` nothing keeps here.
+    /// Returns the names of those `limits` that have no effect here.
     pub fn not_kept(&self, limits: Limits) -> Vec<&'static str> {
         let memory = limits.memory.filter(|_| !self.has_memory).map(|_| "limits.memory_per_agent");
         let processes =
@@ -132,7 +135,7 @@ impl Delegated {
         memory.into_iter().chain(processes).collect()
     }
 
-    /// `limits` as far as the controllers are there.
+    /// Returns those `limits` whose controllers are there.
     pub fn kept(&self, limits: Limits) -> Limits {
         Limits {
             memory: limits.memory.filter(|_| self.has_memory),
@@ -140,7 +143,8 @@ impl Delegated {
         }
     }
 
-    /// Ends and removes the groups of this installation whose launch is none of `live`; returns how many there were.
+    /// Ends and removes the groups of this installation whose launch is not in `live`. Returns
+    /// their number.
     pub fn sweep(&self, installation_id: &str, live: &BTreeSet<String>) -> usize {
         let begin = names_begin(installation_id);
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
@@ -151,12 +155,15 @@ impl Delegated {
     }
 }
 
-/// The place of the state directory, which `installation_id` ends with, tells two daemons in one group apart.
+/// Returns the beginning of the names of this installation's groups. It contains the end of
+/// `installation_id`, which stands for the place of the state directory. Therefore two daemons in
+/// one group have different names.
 fn names_begin(installation_id: &str) -> String {
     format!("{NAME_BEGINS}{}-", installation_id.rsplit('-').next().unwrap_or_default())
 }
 
-/// Whether `group` is one that this installation made for `launch`: a copied state directory names those of the original.
+/// Returns whether this installation made `group` for `launch`. A copied state directory names the
+/// groups of the original.
 pub fn is_group_of(group: &Path, installation_id: &str, launch: &str) -> bool {
     group.file_name().and_then(|name| name.to_str())
         == Some(&format!("{}{launch}", names_begin(installation_id)))
@@ -169,15 +176,15 @@ pub struct Group {
 }
 
 impl Group {
-    /// One that exists, or did.
+    /// Returns a group that exists or existed.
     pub const fn at(dir: PathBuf) -> Self {
         Self { dir }
     }
 
-    /// Makes it, empty, with its limits.
+    /// Makes an empty group with its limits.
     ///
     /// # Errors
-    /// When it can't be made, or a limit can't be set. Nothing is left of it then.
+    /// Fails if the group can't be made or a limit can't be set. Nothing is left of it then.
     pub fn create(dir: &Path, limits: Limits) -> io::Result<Self> {
         let group = Self::at(dir.to_owned());
         match std::fs::create_dir(dir) {
@@ -194,7 +201,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Whoever writes a pid into this moves that process into the group.
+    /// Opens the file that moves a process into the group when its pid is written there.
     pub fn entrance(&self) -> io::Result<File> {
         self.open(PROCS)
     }
@@ -204,23 +211,26 @@ impl Group {
         pids.split_ascii_whitespace().any(|text| text.parse() == Ok(pid))
     }
 
-    /// KILL to everything in it at once, whatever is forked meanwhile. Without effect before Linux 5.14.
+    /// Sends KILL to all processes of the group at once, including those that are being forked. It
+    /// has no effect before Linux 5.14.
     pub fn kill(&self) {
         let _ = self.write(KILL, "1");
     }
 
-    /// How many of its processes were killed for want of memory; `None` without the controller.
+    /// Returns the number of its processes that were killed for lack of memory; `None` without the
+    /// controller.
     pub fn n_oom_kills(&self) -> Option<u32> {
         let events = std::fs::read_to_string(self.dir.join("memory.events")).ok()?;
         events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     }
 
-    /// Removes it if nothing is in it; one with processes stays as it is.
+    /// Removes the group if it has no processes.
     pub fn remove(&self) {
         let _ = std::fs::remove_dir(&self.dir);
     }
 
-    /// Kills what is in it and removes it, as far as that is possible at once: the dead may take a moment to be gone.
+    /// Kills the processes of the group and removes it, as far as that is possible at once. Dead
+    /// processes may take a moment to disappear.
     pub fn end(&self) {
         if !self.dir.exists() {
             return;
@@ -245,7 +255,8 @@ impl Group {
     }
 
     fn open(&self, file: &str) -> io::Result<File> {
-        // The kernel has made its files by now and lets nobody make others; in the plain folder of a test they are made here.
+        // The kernel has made the files of a group by now, and refuses to make others. In the plain
+        // folder of a test this makes them.
         OpenOptions::new().write(true).create(true).truncate(false).open(self.dir.join(file))
     }
 }

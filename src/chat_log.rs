@@ -1,10 +1,12 @@
-//! The mirror of a chat in its project's working directory: `.ai-pm/agents/<agent id>/chat.jsonl` (seed 003).
+//! The mirror of a chat in its project's working directory: `.ai-pm/agents/<agent id>/chat.jsonl`.
 //!
-//! The store is the truth, and the file is appended to: what is missing is added, a torn last line of ours is mended, lines that
-//! people added are left alone. The working directory is never made. Agents can change everything in it and put something else in its
-//! place: its path is resolved once, and from then on no symbolic link is followed, neither on the way to it nor beneath it. Files of an
-//! agent that runs as another user are made and opened with that user's rights. Blocking; the caller is the only writer. Called
-//! by `service`.
+//! The store has the authoritative messages, and the file only grows. Missing messages are added,
+//! an incomplete last line of the daemon is completed, and lines that people added are left alone.
+//! The working directory is never made. Agents can change everything in it and replace it.
+//! Therefore its path is resolved once, and from then on no symbolic link is followed, neither on
+//! the way to it nor beneath it. Files of an agent that runs as another user are made and opened
+//! with that user's rights. All functions block. The caller is the only writer. `service` calls
+//! this module.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -22,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{AgentId, FileOwner, Message, RunAs, Timestamp};
 use crate::sys;
 
-/// Below a working directory; the agent's own folder is in it.
+/// The folders below a working directory. The agent's own folder is in the last one.
 const FOLDERS: [&str; 2] = [".ai-pm", "agents"];
 const FILE: &str = "chat.jsonl";
 /// The size of a piece that is read at once, in bytes.
@@ -30,7 +32,7 @@ const CHUNK: usize = 64 * 1024;
 /// The search for our lines passes over at most this many bytes of other content.
 const MAX_FOREIGN: u64 = 64 * 1024 * 1024;
 
-/// A line, its keys in the order of the seed.
+/// A line with its keys in a fixed order, which the clients of the older system expect.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
@@ -41,13 +43,14 @@ struct Line<'a> {
     visible: bool,
 }
 
-/// What is read of a line: whose it is.
+/// The part of a line that is read: its id.
 #[derive(Deserialize)]
 struct Named {
     id: String,
 }
 
-/// Why a mirror is behind. The messages are in the store, and the next try adds them.
+/// The reason why a mirror is behind. The messages are in the store, and the next attempt adds
+/// them.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatLogError {
     #[error("could not {action} `{}`", .path.display())]
@@ -76,7 +79,8 @@ pub enum ChatLogError {
     },
 }
 
-/// Returns the path without symbolic links, as far as it exists; what comes after that is taken as it is.
+/// Returns the path without symbolic links. The part of the path that does not exist stays
+/// unchanged.
 pub fn resolve(path: &Path) -> PathBuf {
     let resolved = path.ancestors().find_map(|above| {
         let rest = path.strip_prefix(above).ok()?;
@@ -93,21 +97,24 @@ pub struct ChatLog {
     file: File,
 }
 
-/// The length of a mirror after the last write. Another one means that somebody else wrote, or that a write was cut short.
+/// The length of a mirror after the last write. Another length means that another program wrote, or
+/// that a write was cut short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Length(u64);
 
 impl ChatLog {
-    /// Where the mirror of the chats of `agent` in this working directory is.
+    /// Returns the path of the mirror of the chats of `agent` in this working directory.
     pub fn path(working_directory: &Path, agent: &AgentId) -> PathBuf {
         let folder =
             FOLDERS.iter().fold(working_directory.to_owned(), |folder, name| folder.join(name));
         folder.join(agent.as_str()).join(FILE)
     }
 
-    /// Opens the mirror and makes it, with its folders, if there is none; `None` if there is no working directory.
+    /// Opens the mirror. Makes it with its folders if there is none. Returns `None` if there is no
+    /// working directory.
     ///
-    /// `working_directory` comes from [`resolve`]. With an owner that is another user, a thread that has that user's rights does it.
+    /// `working_directory` comes from [`resolve`]. If the owner is another user, a thread with that
+    /// user's rights opens the mirror.
     pub fn open(
         working_directory: &Path,
         agent: &AgentId,
@@ -127,7 +134,8 @@ impl ChatLog {
         }
     }
 
-    /// On a thread of its own: one that has taken another user's rights must do nothing else.
+    /// Opens the mirror on a thread of its own, because a thread that has taken another user's
+    /// rights must do nothing else.
     fn open_as(
         user: &RunAs,
         working_directory: &Path,
@@ -160,7 +168,7 @@ impl ChatLog {
             folder = open_folder(&folder, name, &path)?;
         }
         path.push(FILE);
-        // Non-blocking: a pipe in its place would wait for a reader.
+        // The open is non-blocking, because a pipe in its place would wait for a reader.
         let flags = OFlags::RDWR
             | OFlags::APPEND
             | OFlags::CREATE
@@ -197,9 +205,11 @@ impl ChatLog {
         Ok(())
     }
 
-    /// Mends the end and adds those of `messages`, which are all there are, that are missing.
+    /// Completes the last line and adds the missing ones of `messages`, which are all messages of
+    /// the chat.
     ///
-    /// Reads from the end, in pieces, until all are found or `MAX_FOREIGN` bytes more than they take together were read.
+    /// It reads from the end, in pieces. It stops when all are found, or when it has read
+    /// `MAX_FOREIGN` bytes more than the messages take together.
     pub fn repair(&mut self, messages: &[Message]) -> Result<(), ChatLogError> {
         let found = self.look_for(messages).map_err(|error| failed("read", &self.path, error))?;
         let missing: Vec<Message> = messages
@@ -226,7 +236,8 @@ impl ChatLog {
         let length = self.file.metadata()?.len();
         let mut missing: HashSet<&str> =
             messages.iter().map(|message| message.id.as_str()).collect();
-        // One after the other: they aren't all made at the same time.
+        // The lines are made one after the other, so that they are not all in memory at the same
+        // time.
         let lengths = || messages.iter().map(|message| line_of(message).len());
         let most = lengths().fold(MAX_FOREIGN, |most, length| most.saturating_add(length as u64));
         let longest = lengths().max().unwrap_or_default();
@@ -247,7 +258,7 @@ impl ChatLog {
     }
 }
 
-/// What is in a file.
+/// The content of a file.
 struct Found<'a> {
     /// The ids of messages that are not in it.
     missing: HashSet<&'a str>,
@@ -266,7 +277,8 @@ struct LineFromEnd {
     text: Option<Vec<u8>>,
 }
 
-/// Reads lines from the end of a file, the last one first: what comes after the last line end is the first, even if that is nothing.
+/// Reads lines from the end of a file, the last one first. The text after the last line end is the
+/// first, even if it is empty.
 struct LinesFromEnd<'a> {
     file: &'a File,
     /// The range that is not read yet, in bytes from the start of the file.
@@ -284,13 +296,13 @@ impl<'a> LinesFromEnd<'a> {
         Self { file, unread, longest, chunk: Vec::new(), is_over: false }
     }
 
-    /// The line before the last one; `None` at the start.
+    /// Returns the line before the last one; `None` at the start.
     fn next(&mut self) -> io::Result<Option<LineFromEnd>> {
         if self.is_over {
             return Ok(None);
         }
         let mut length = 0;
-        // Backwards.
+        // The text is collected backwards.
         let mut text = Some(Vec::new());
         loop {
             if self.chunk.is_empty() {

@@ -1,15 +1,19 @@
-//! The moments between the steps of a launch, and of a start of the daemon, at which a test lets the daemon die, to see that the
-//! next one mends what is left, or hang, to see that somebody notices, or stop and go on later, to see what it does with what it knew.
+//! The moments between the steps of a launch, and of a start of the daemon, at which a test
+//! disturbs the daemon. The daemon dies there, to show that the next one repairs the rest. Or it
+//! hangs, to show that this is noticed. Or it stops and goes on later, to show its behaviour with
+//! outdated knowledge.
 //!
-//! In builds with `debug_assertions` only; in all others [`reach`] is nothing. Knows no step: whoever has just taken one says
-//! so, in the daemon and in its keepers.
+//! This module works only in builds with `debug_assertions`. In all others [`reach`] does nothing.
+//! It knows no step: the code that has just taken a step calls it, in the daemon and in its
+//! keepers.
 
 #[cfg(debug_assertions)]
 use std::ffi::CString;
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A moment, named by the step just taken. Those of a start of the daemon come first, those of the keeper after `Spawned`.
+/// A moment, named by the step just taken. The moments of a start of the daemon come first. Those
+/// of the keeper follow `Spawned`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
     LockMended,
@@ -58,8 +62,10 @@ pub enum CrashPoint {
     ItemSettled,
 }
 
-/// Which point it is: its name, and after an `@` who dies there. Nothing or a pid is the daemon, `keeper` the keeper itself; with
-/// `hang` nobody dies, and whoever comes there never goes on; with `stop` it stops as by SIGSTOP, the first time it comes there.
+/// The variable with the name of the point, and after an `@` the process that dies there. No word
+/// or a pid means the daemon, and `keeper` means the keeper itself. With `hang` no process dies,
+/// and a thread that reaches the point never goes on. With `stop` the process stops as by SIGSTOP,
+/// the first time that it reaches the point.
 #[cfg(debug_assertions)]
 pub const VARIABLE: &str = "AGENT_COORDINATOR_CRASH_AT";
 #[cfg(debug_assertions)]
@@ -69,7 +75,7 @@ const HANG: &str = "hang";
 #[cfg(debug_assertions)]
 const STOP: &str = "stop";
 
-/// The end of the daemon, without a last word, if it was told to die at `point`.
+/// Kills the daemon at once if it was told to die at `point`.
 #[cfg(debug_assertions)]
 pub fn reach(point: CrashPoint) {
     use rustix::process::{Signal, getpid, getppid, kill_process};
@@ -87,13 +93,14 @@ pub fn reach(point: CrashPoint) {
         STOP => {
             static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
             if !HAS_STOPPED.swap(true, Ordering::Relaxed) {
-                // To this thread: one that is sent to the process may stop it when this thread is further.
+                // The signal goes to this thread. A signal to the process might stop it only when
+                // this thread has gone on.
                 let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
             }
             return;
         }
         KEEPER => Some(getpid()),
-        // Of nobody else: a keeper whose daemon is gone has another parent.
+        // This protects other processes, because a keeper whose daemon is gone has another parent.
         daemon => getppid().filter(|parent| parent.as_raw_nonzero().to_string() == daemon),
     };
     if let Some(victim) = victim {
@@ -101,11 +108,12 @@ pub fn reach(point: CrashPoint) {
     }
 }
 
-/// No test, no end.
+/// Does nothing without a test.
 #[cfg(not(debug_assertions))]
 pub const fn reach(_: CrashPoint) {}
 
-/// What a keeper's environment needs, so that the daemon, or it, dies at one of the keeper's own points.
+/// Returns the variables that a keeper needs, so that the daemon or the keeper dies at one of the
+/// keeper's own points.
 #[cfg(debug_assertions)]
 pub fn environment_of_keeper() -> Vec<CString> {
     let Ok(mut wanted) = std::env::var(VARIABLE) else {
@@ -117,7 +125,7 @@ pub fn environment_of_keeper() -> Vec<CString> {
     CString::new(format!("{VARIABLE}={wanted}")).into_iter().collect()
 }
 
-/// Nothing.
+/// Returns nothing.
 #[cfg(not(debug_assertions))]
 pub const fn environment_of_keeper() -> Vec<std::ffi::CString> {
     Vec::new()

@@ -1,5 +1,6 @@
-//! What is decided, and nothing else: plain values in, values out. No clock, no files, no sockets, no environment, no
-//! `async`. Everything else in this crate fetches facts, calls the domain, and carries the decision out.
+//! The decisions, as plain functions of values: no clock, no files, no sockets, no environment, no
+//! `async`. All other code in this crate fetches facts, calls the domain, and carries the decision
+//! out.
 
 pub mod account;
 pub mod activity;

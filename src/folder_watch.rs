@@ -1,4 +1,5 @@
-//! Hears what happens in folders: what a keeper writes is seen at once, and costs nothing while nothing happens.
+//! Watches folders for changes. The daemon sees the files that a keeper writes at once, without
+//! cost while nothing happens.
 
 pub mod shared;
 
@@ -12,51 +13,53 @@ use tokio::io::unix::AsyncFd;
 pub use crate::sys::folders::WatchId;
 use crate::sys::folders::Watcher;
 
-/// The watched folders; clones are the same ones.
+/// The watched folders. Clones share them.
 #[derive(Clone)]
 pub struct Folders(Arc<AsyncFd<Watcher>>);
 
-/// What happened since the last look.
+/// The changes since the last look.
 pub enum Seen {
-    /// In these folders a file was replaced; a folder may be named more than once.
+    /// A file was replaced in these folders. A folder may be named more than once.
     Folders(Vec<WatchId>),
-    /// Too much: anything may have happened anywhere.
+    /// There were too many changes, so that any folder may have changed.
     Anything,
 }
 
 impl Folders {
-    /// Must be called within a tokio runtime.
+    /// Makes a watcher. Must be called within a tokio runtime.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: a watcher owns its descriptor, which is open and the same for as long as it lives.
+        // SAFETY: a watcher owns its descriptor, which stays open and the same for the watcher's
+        // whole life.
         let registered =
             unsafe { AsyncFd::register_with_interest(Watcher::new()?, Interest::READABLE) };
         Ok(Self(Arc::new(registered.map_err(io::Error::from)?)))
     }
 
-    /// Hears that files of `dir` are replaced by renaming. What happened before this is not seen: read the folder once
-    /// afterwards.
+    /// Watches `dir` for files that are replaced by renaming. It does not see earlier changes, so
+    /// read the folder once afterwards.
     pub fn watch_records(&self, dir: &Path) -> io::Result<WatchId> {
         self.0.get_ref().watch_records(dir)
     }
 
-    /// Hears that files of `dir` grow, come, are replaced, or that the folder itself goes. What happened before this is not
-    /// seen.
+    /// Watches `dir` for files that grow, appear or are replaced, and for the removal of the folder
+    /// itself. It does not see earlier changes.
     pub fn watch_all(&self, dir: &Path) -> io::Result<WatchId> {
         self.0.get_ref().watch_all(dir)
     }
 
-    /// Hears that files of `dir` were written, come, are replaced or go: for whoever wants to know when one is complete. What
-    /// happened before this is not seen.
+    /// Watches `dir` for files that were written, appear, are replaced or disappear, for a caller
+    /// that waits until one is complete. It does not see earlier changes.
     pub fn watch_files(&self, dir: &Path) -> io::Result<WatchId> {
         self.0.get_ref().watch_files(dir)
     }
 
-    /// A folder that is gone is not watched any more in any case.
+    /// Ends the watch of a folder. A removed folder is not watched any more in any case.
     pub fn unwatch(&self, id: WatchId) {
         self.0.get_ref().unwatch(id);
     }
 
-    /// Waits until something happens. Cancel-safe: an event is only taken by the call that returns it.
+    /// Waits until something happens. Cancel-safe: an event is only taken by the call that returns
+    /// it.
     pub async fn seen(&self) -> io::Result<Seen> {
         loop {
             let mut ready = self.0.readable().await?;

@@ -1,19 +1,22 @@
-//! agent-coordinator: a daemon that runs fleets of AI coding agents the way an init system runs services.
+//! agent-coordinator: a daemon that runs fleets of AI coding agents the way an init system runs
+//! services.
 //!
-//! # The plan of the house
-//! A row may use the rows below it, nothing beside or above; `tests/it/layering.rs` enforces this table.
+//! # The layers
+//! A row may use the rows below it, and neither its own row nor those above.
+//! `tests/it/layering.rs` enforces this table.
 //!
 //! ```text
 //! main                                  branches into the shim before anything else
 //! cli                                   the commands
 //! app                                   composition, start order, shutdown order
-//! coordinator   mcp   rest   forge      front doors and drivers; they don't know one another
-//! service                               use cases, one file each; who may do what
+//! coordinator   mcp   rest   forge      interfaces and drivers; they don't know one another
+//! service                               use cases and permissions, one file each
 //! rows                                  the entities of the store, one file each
 //! store  process  provider  chat_log    adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
-//! config  telemetry  nudge  peer  http  mcp_client  folder_watch  instance_dir  cgroup  crash_point    leaves
-//! sys  postgres_url                     the operating system, in two versions; the URL of a database
+//! config  telemetry  nudge  peer  http  mcp_client
+//! folder_watch  instance_dir  cgroup  crash_point      leaves
+//! sys                                   the operating system, in two versions
 //! domain                                pure decisions
 //! ```
 

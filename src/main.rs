@@ -1,4 +1,4 @@
-//! The binary: a keeper of one agent, before anything else, or the command line.
+//! The binary. It becomes the keeper of one agent, before anything else, or runs the command line.
 
 use std::env::args_os;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use agent_coordinator::{cli, shim};
 
 fn main() -> ExitCode {
-    // First of all: a shim has no arguments to parse, no runtime and no log.
+    // This comes first, because a shim has no arguments to parse, no runtime and no log.
     if shim::is_wanted(&mut args_os()) {
         shim::main(args_os());
     }

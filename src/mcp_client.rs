@@ -1,7 +1,7 @@
-//! A client of an MCP server, over its Unix socket or its URL: connecting, and calling its tools.
+//! A client of an MCP server over its Unix socket or its URL. It connects, and calls tools.
 //!
-//! Every wait here has an end. A connection that failed is not mended: its owner makes another. Knows no tool. Called by
-//! `coordinator` and `cli`.
+//! Every wait here has a deadline. A failed connection is not repaired: its owner makes another
+//! one. This module knows no tool. `coordinator` and `cli` call it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,15 +22,17 @@ use tokio::net::UnixStream;
 
 use crate::domain::{Secret, ServerAddress};
 
-/// For the connection, the handshake and the list of tools together.
+/// The deadline for the connection, the handshake and the list of tools together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// For a TCP connection alone.
+/// The deadline for a TCP connection alone.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Shorter than servers keep idle connections: a request on one that is just being closed is lost.
+/// The idle time after which a connection is closed. It is shorter than that of servers, because a
+/// request on a connection that is just being closed is lost.
 const POOL_IDLE: Duration = Duration::from_secs(10);
-/// The longest line of a server on a socket, in bytes; over HTTP the library has the same limit for a body.
+/// The longest line of a server on a socket, in bytes. The library has the same limit for a body
+/// over HTTP.
 const MAX_LINE: usize = 16 * 1024 * 1024;
-/// Requests on their way at the same time over HTTP.
+/// The number of requests on their way at the same time over HTTP.
 const MAX_REQUESTS: usize = 32;
 
 /// A connection to a server.
@@ -40,7 +42,7 @@ pub struct McpClient {
     tools: BTreeMap<String, Vec<String>>,
 }
 
-/// No connection came to be.
+/// The error for a connection that could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("could not connect to the server at {address}")]
 pub struct ConnectError {
@@ -52,26 +54,27 @@ pub struct ConnectError {
 /// A call without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The tool's own answer: no.
+    /// The tool refused the call.
     #[error("{tool}: {message}")]
     Refused { tool: String, code: String, message: String },
-    /// No answer, and nobody knows whether the call was carried out.
+    /// No answer came. It is not known whether the call was carried out.
     #[error("no answer to {tool}")]
     Lost {
         tool: String,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An answer that isn't what the tool answers.
+    /// The answer does not have the form of the tool's answers.
     #[error("the answer to {tool} is not understood: {problem}")]
     NotUnderstood { tool: String, problem: String },
 }
 
 impl McpClient {
-    /// Connects, shakes hands and learns the tools. `token` travels as a bearer token over HTTP, and not at all over a socket.
+    /// Connects, does the handshake and learns the tools. `token` is sent as a bearer token over
+    /// HTTP, and not at all over a socket.
     ///
     /// # Errors
-    /// [`ConnectError`], after at most ten seconds.
+    /// Returns [`ConnectError`], after at most ten seconds.
     pub async fn connect(
         address: &ServerAddress,
         token: Option<&Secret>,
@@ -116,20 +119,21 @@ impl McpClient {
         Ok(Self { running, tools })
     }
 
-    /// Whether the server has this tool.
+    /// Returns whether the server has this tool.
     pub fn offers(&self, tool: &str) -> bool {
         self.tools.contains_key(tool)
     }
 
-    /// Whether the server's tool has this argument.
+    /// Returns whether the server's tool has this argument.
     pub fn takes(&self, tool: &str, argument: &str) -> bool {
         self.tools.get(tool).is_some_and(|arguments| arguments.iter().any(|each| each == argument))
     }
 
-    /// Calls a tool. Cancel-safe for this side only: the server may carry out what was sent.
+    /// Calls a tool. It is cancel-safe on this side only: the server may carry out a request that
+    /// was sent.
     ///
     /// # Errors
-    /// [`CallError`]; `Lost` after `patience`.
+    /// Returns [`CallError`], which is `Lost` after `patience`.
     pub async fn call<T: DeserializeOwned>(
         &self,
         tool: &str,
@@ -152,7 +156,7 @@ impl McpClient {
             Ok(Ok(result)) => result,
         };
         let is_error = result.is_error.unwrap_or(false);
-        // Servers of the seeds' time answer with text alone.
+        // Servers of the older system answer with text alone.
         let answer = result.structured_content.or_else(|| {
             let text = result.content.first()?.as_text()?;
             serde_json::from_str(&text.text).ok().or_else(|| Some(Value::String(text.text.clone())))
@@ -170,7 +174,7 @@ impl McpClient {
         })
     }
 
-    /// Whether the connection is over; further calls are lost.
+    /// Returns whether the connection is over. Further calls are lost then.
     pub fn is_closed(&self) -> bool {
         self.running.is_closed()
     }
@@ -178,7 +182,8 @@ impl McpClient {
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The failure of the transport itself, where the library's words around it say only which of its types were at work.
+/// Returns the failure of the transport itself, without the library's text around it, which only
+/// names its own types.
 fn without_internals(error: AnyError) -> AnyError {
     match error.downcast::<ClientInitializeError>().map(|error| *error) {
         Ok(ClientInitializeError::TransportError { error, .. }) => match error.error.downcast_ref()
@@ -191,7 +196,8 @@ fn without_internals(error: AnyError) -> AnyError {
     }
 }
 
-/// The words of the innermost cause: refused, unknown host, a certificate that isn't trusted.
+/// Returns the text of the innermost cause, such as a refused connection, an unknown host or an
+/// untrusted certificate.
 fn root_of(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
@@ -200,10 +206,10 @@ fn root_of(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// Ends a stream whose line has no end: the library reads a line of any length into memory.
+/// Ends a stream with an endless line, because the library reads a line of any length into memory.
 struct CappedLines<R> {
     inner: R,
-    /// Bytes since the last end of a line.
+    /// The number of bytes since the last line end.
     n_bytes: usize,
 }
 
@@ -236,12 +242,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for CappedLines<R> {
     }
 }
 
-/// HTTP and HTTPS, with the certificates of the machine.
+/// Returns a client for HTTP and HTTPS with the certificates of the machine.
 ///
 /// # Errors
-/// When these can't be read.
+/// Fails if the certificates can't be read.
 pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
-    // Nothing else in this program brings one; a second time changes nothing.
+    // No other code in this program installs a provider. A second call changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .connect_timeout(TCP_TIMEOUT)

@@ -1,7 +1,9 @@
-//! A wake-up without data. Whoever changed something calls [`Nudge::wake`]; whoever waits looks at the world again.
+//! A wake-up without data. The code that changed something calls [`Nudge::wake`]. The code that
+//! waits looks at the world again.
 //!
-//! A wake-up between two waits is not lost, and many are one: what was changed is read, not sent. Wake-ups are counted, so that
-//! somebody who can't keep listening can ask whether there was one since. [`sleep_until`] is the wake-up that nobody has to send.
+//! A wake-up between two waits is not lost, and several count as one, because the changes are read
+//! and not sent. Wake-ups are counted, so that code that can't keep listening can ask whether there
+//! was one in the meantime. [`sleep_until`] is a wake-up by time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Returns at `at`, without one never. Cancel-safe.
+/// Returns at `at`, or never without a time. Cancel-safe.
 pub async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -35,12 +37,13 @@ impl Nudge {
         self.0.send_modify(|n_wakeups| *n_wakeups += 1);
     }
 
-    /// How often it was woken. Read before looking at the world, it says later whether there is news.
+    /// Returns the number of wake-ups. A caller that reads it before it looks at the world can
+    /// check later whether there is news.
     pub fn n_wakeups(&self) -> u64 {
         *self.0.borrow()
     }
 
-    /// A listener that hears each wake-up from now on.
+    /// Returns a listener for each wake-up from now on.
     pub fn listen(&self) -> Wakeups {
         Wakeups(self.0.subscribe())
     }
@@ -53,7 +56,8 @@ impl Default for Nudge {
 }
 
 impl Wakeups {
-    /// Returns when something was woken since the last return; never, once all nudges are gone.
+    /// Returns when there was a wake-up since the last return. Never returns once all nudges are
+    /// gone.
     ///
     /// Cancel-safe: a wake-up is only taken by the call that returns.
     pub async fn woken(&mut self) {
@@ -62,17 +66,18 @@ impl Wakeups {
         }
     }
 
-    /// Whether [`Wakeups::woken`] would return at once.
+    /// Returns whether [`Wakeups::woken`] would return at once.
     pub fn is_pending(&self) -> bool {
         self.0.has_changed().unwrap_or(false)
     }
 }
 
-/// Nudges by what they are about, for many who each wait for one thing. Those that nobody listens to cost nothing.
+/// Nudges by key, for many listeners that each wait for one thing. Keys without a listener cost
+/// nothing.
 #[derive(Debug)]
 pub struct Nudges<K: Eq + Hash>(Arc<Mutex<HashMap<K, Nudge>>>);
 
-/// Hears the wake-ups of one key; on its end the key is forgotten, if it was the last.
+/// The listener for the wake-ups of one key. Its drop forgets the key if it was the last listener.
 #[derive(Debug)]
 pub struct Listener<K: Eq + Hash> {
     key: K,
@@ -81,7 +86,7 @@ pub struct Listener<K: Eq + Hash> {
 }
 
 impl<K: Eq + Hash + Clone> Nudges<K> {
-    /// Hears each wake-up of `key` from now on.
+    /// Returns a listener for each wake-up of `key` from now on.
     pub fn listen(&self, key: K) -> Listener<K> {
         let wakeups = self.lock().entry(key.clone()).or_default().listen();
         Listener { key, wakeups, nudges: self.clone() }
@@ -93,7 +98,7 @@ impl<K: Eq + Hash + Clone> Nudges<K> {
         }
     }
 
-    /// Wakes those listened-to keys that are meant; how many these are.
+    /// Wakes the matching keys that have listeners. Returns their number.
     pub fn wake_where(&self, is_meant: impl Fn(&K) -> bool) -> usize {
         self.lock().iter().filter(|(key, _)| is_meant(key)).map(|(_, nudge)| nudge.wake()).count()
     }
@@ -118,7 +123,7 @@ impl<K: Eq + Hash> Clone for Nudges<K> {
 }
 
 impl<K: Eq + Hash> Listener<K> {
-    /// As [`Wakeups::woken`]; cancel-safe.
+    /// Does the same as [`Wakeups::woken`]. Cancel-safe.
     pub async fn woken(&mut self) {
         self.wakeups.woken().await;
     }
@@ -127,7 +132,7 @@ impl<K: Eq + Hash> Listener<K> {
 impl<K: Eq + Hash> Drop for Listener<K> {
     fn drop(&mut self) {
         let mut nudges = self.nudges.lock();
-        // This one is still counted.
+        // The count still includes this listener.
         if nudges.get(&self.key).is_some_and(|nudge| nudge.0.receiver_count() <= 1) {
             nudges.remove(&self.key);
         }

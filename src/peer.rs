@@ -1,7 +1,9 @@
-//! Who is at the other end of a connection. On a Unix socket, a process of the daemon's own user is a person's or a script's,
-//! unless one of its ancestors is a keeper of agents: then it is an agent, and has no operator's or coordinator's rights
-//! (supervision.md, "Security with one uid"). Of other users, only agents come in that run as them by the
-//! configuration (`run_as`). Over the network nobody is anything before it shows a token.
+//! Identifies the other end of a connection.
+//!
+//! On a Unix socket, a process of the daemon's own user belongs to a person or a script, unless one
+//! of its ancestors is a keeper of agents. Then it is an agent, and has no rights of an operator or
+//! a coordinator. Of other users, only agents are admitted that run as them by the configuration
+//! (`run_as`). Over the network, a client has no rights before it shows a token.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,12 +24,13 @@ use crate::sys::{orphans, peers, processes};
 pub enum Peer {
     /// A process of this machine, on a Unix socket.
     Local(LocalPeer),
-    /// Anyone who reaches the address that is listened on, loopback or not: known by what it shows only.
+    /// A client that reaches the listening address, loopback or not. It is known only by the
+    /// credentials that it shows.
     Network(SocketAddr),
 }
 
 impl Peer {
-    /// What its process may be trusted with; nothing is known of that over the network.
+    /// Returns the trust in the process. Nothing is known of a process over the network.
     pub fn kind(&self) -> Option<&PeerKind> {
         match self {
             Self::Local(peer) => Some(&peer.kind),
@@ -36,7 +39,7 @@ impl Peer {
     }
 }
 
-/// For logs.
+/// The form for logs.
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -46,14 +49,15 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What the process at the other end of a Unix socket may be trusted with.
+/// The trust in the process at the other end of a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerKind {
     /// The daemon's own user or root, outside every agent.
     Operator,
-    /// A process below a keeper, or one that can't be told from such.
+    /// A process below a keeper, or one that can't be told from such a process.
     Agent {
-        /// The launch whose shim it is below, if a coordinator has reported which process that shim is.
+        /// The launch whose shim is an ancestor of it, if a coordinator has reported the process of
+        /// that shim.
         launch: Option<LaunchId>,
     },
     /// Another user.
@@ -69,7 +73,7 @@ pub struct LocalPeer {
     pub lineage: Lineage,
 }
 
-/// What shows whose agent a process is.
+/// The processes that show to which agent a process belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lineage {
     /// The process first, then its ancestors.
@@ -93,7 +97,8 @@ impl Lineage {
     }
 }
 
-/// Users of agents that are not the daemon's own (`run_as`). Of the process, as its sockets are.
+/// The users of agents that are not the daemon's own (`run_as`). They belong to the whole process,
+/// like its sockets.
 static ADMITTED: RwLock<BTreeSet<u32>> = RwLock::new(BTreeSet::new());
 
 /// This process and its name.
@@ -106,7 +111,8 @@ static OWN: LazyLock<(ProcessId, Vec<u8>)> = LazyLock::new(|| {
 /// Coordinators that connected to this process.
 static COORDINATORS: RwLock<BTreeSet<ProcessId>> = RwLock::new(BTreeSet::new());
 
-/// From now on, processes of these users are agents where they are below a keeper; anything else of them stays a stranger.
+/// Makes processes of these users agents from now on if they are below a keeper. Their other
+/// processes stay strangers.
 pub fn admit_agents_of(uids: impl IntoIterator<Item = u32>) {
     *ADMITTED.write().unwrap_or_else(PoisonError::into_inner) = uids.into_iter().collect();
 }
@@ -115,14 +121,15 @@ fn is_admitted(uid: u32) -> bool {
     ADMITTED.read().unwrap_or_else(PoisonError::into_inner).contains(&uid)
 }
 
-/// At most so many looks at processes for one connection. A chain that takes more is not a usual tree of processes.
+/// The greatest number of looks at processes for one connection. A chain that takes more is not a
+/// usual tree of processes.
 const MAX_LOOKS: usize = 4096;
 
 impl LocalPeer {
     /// Looks at the other end of a connected Unix socket.
     ///
     /// # Errors
-    /// When the kernel doesn't tell; treat that as a stranger.
+    /// Fails if the kernel doesn't identify it. Treat that as a stranger.
     pub fn of(socket: &impl AsFd) -> std::io::Result<Self> {
         let (pid, uid) = peers::credentials(socket)?;
         let user = if uid == Uid::effective().as_raw() || uid == 0 {
@@ -136,8 +143,9 @@ impl LocalPeer {
         Ok(Self { kind, pid, uid, lineage })
     }
 
-    /// The same peer as an agent of the launch that `find` names for one of its ancestors; `None` if it is no agent, or of a launch
-    /// that nobody reported. Asked for each call: an agent may connect before its coordinator reports the start.
+    /// Returns the same peer as an agent of the launch that `find` names for one of its ancestors.
+    /// Returns `None` if it is not an agent, or if its launch was not reported. Each call asks
+    /// again, because an agent may connect before its coordinator reports the start.
     pub fn with_launch(&self, find: impl FnOnce(&[ProcessId]) -> Option<LaunchId>) -> Option<Self> {
         match self.kind {
             PeerKind::Agent { .. } => {
@@ -148,13 +156,15 @@ impl LocalPeer {
         }
     }
 
-    /// The process and its ancestors, if it is an agent of a launch that nobody reported when it was looked at, and these are all.
+    /// Returns the process and its ancestors, if it is an agent whose launch was not reported when
+    /// it was looked at, and if these are all ancestors.
     pub fn ancestors_of_unknown_agent(&self) -> Option<&[ProcessId]> {
         let is_unknown_agent = matches!(self.kind, PeerKind::Agent { launch: None });
         (is_unknown_agent && self.lineage.is_whole).then_some(&*self.lineage.processes)
     }
 
-    /// From now on, what is below this process is an agent: it is a coordinator, to which the children of a killed shim fall.
+    /// Makes the processes below this one agents from now on. This one is a coordinator, which
+    /// inherits the children of a killed shim.
     pub fn note_as_coordinator(&self) {
         let Some(&process) = self.lineage.processes.first() else {
             return;
@@ -183,12 +193,14 @@ fn look(pid: i32, user: PeerUser) -> (PeerKind, Lineage) {
     (kind, Lineage::of(&ancestry))
 }
 
-/// Walks up from `pid`. What ends meanwhile is looked at again; a chain that cannot be followed has an unknown top.
+/// Walks up from `pid`. If a process ends meanwhile, it looks again. A chain that cannot be
+/// followed has an unknown top.
 fn ancestry_of(pid: i32) -> Ancestry {
     let (mut ancestry, mut next) = (Ancestry::UNKNOWN, pid);
     for _ in 0..MAX_LOOKS {
         let sight = peers::look(next);
-        // After the look at the parent: if it still is the parent, the look was not at another process with its pid.
+        // This comes after the look at the parent. If the parent is still the same, the look was
+        // not at another process with its pid.
         if let Some(child) = ancestry.chain.last() {
             match peers::look(child.id.pid) {
                 Sight::Seen { start_ticks, parent: 0, .. }
@@ -243,7 +255,8 @@ fn ancestor(pid: i32, start_ticks: u64, name: Vec<u8>) -> Ancestor {
     ancestor
 }
 
-/// Whether a process is ours or root's, as all keepers on this machine are.
+/// Returns whether a process belongs to the daemon's user or to root, as all keepers on this
+/// machine do.
 fn is_of_daemons_user(pid: i32) -> bool {
     processes::user(pid).is_some_and(|uid| uid == 0 || uid == Uid::current().as_raw())
 }

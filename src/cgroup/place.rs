@@ -1,6 +1,6 @@
-//! Where a daemon may make control groups, decided from what is seen.
+//! Decides from facts where a daemon may make control groups.
 
-/// Why agents get no control groups.
+/// The reason why agents get no control groups.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotDelegated {
     #[error("this machine shows no cgroup v2 hierarchy")]
@@ -17,19 +17,20 @@ pub enum NotDelegated {
     NotWritable { path: String },
 }
 
-/// Where the groups of agents go.
+/// The place of the agents' groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Into the daemon's own group.
+    /// In the daemon's own group.
     Below,
-    /// Beside the daemon's own group, in the one above (`DelegateSubgroup=`): only such a group can limit its children.
+    /// Beside the daemon's own group, in the one above (`DelegateSubgroup=`). Only such a group can
+    /// limit its children.
     Beside,
 }
 
-/// What is seen of the daemon's own group and the one above.
+/// The facts about the daemon's own group and the one above.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
-    /// Of the own group, from the root of the hierarchy as this process sees it.
+    /// The path of the own group, from the root of the hierarchy as this process sees it.
     pub path: &'a str,
     pub is_superuser: bool,
     pub is_machine_root: bool,
@@ -37,34 +38,37 @@ pub(super) struct Facts<'a> {
     pub parent: Seen,
 }
 
-/// One group.
+/// The facts about one group.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
-    /// The service manager says that it keeps its hands off.
+    /// Whether the service manager has marked the group as delegated.
     pub is_marked: bool,
     pub is_writable: bool,
 }
 
-/// The path of a process in the second version's hierarchy, from its `/proc/<pid>/cgroup`.
+/// Returns the path of a process in the hierarchy of the second version, from its
+/// `/proc/<pid>/cgroup`.
 pub(super) fn own_path(membership: &str) -> Option<&str> {
     membership.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
-/// A mark of the service manager counts most. Without one, the root of a container is the container's, and what an ordinary
-/// user may write is that user's, unless its name shows that a service manager tends it. Root may write everywhere: that
-/// means nothing.
+/// Returns the place of the groups. A mark of the service manager has the highest rank. Without
+/// one, the root group of a container belongs to the container. A group that an ordinary user may
+/// write belongs to that user, unless its name shows that a service manager uses it. Write
+/// permission of root means nothing, because root may write everywhere.
 pub(super) fn decide(facts: &Facts<'_>) -> Result<Place, NotDelegated> {
     let path = || facts.path.to_owned();
     if facts.is_machine_root {
         return Err(NotDelegated::MachineRoot);
     }
-    // Of a process that came from outside of this namespace.
+    // The path of a process from outside this namespace begins like this.
     if facts.path.starts_with("/..") {
         return Err(NotDelegated::OutOfSight { path: path() });
     }
     let is_tended =
         [".service", ".scope", ".slice"].iter().any(|suffix| facts.path.ends_with(suffix));
-    // A unit directly below a delegated group has a marked parent, too: that is its manager's, for groups of the manager.
+    // A unit directly below a delegated group has a marked parent, too. That parent belongs to the
+    // unit's manager, for the groups of the manager.
     if facts.parent.is_marked && facts.parent.is_writable && !is_tended {
         return Ok(Place::Beside);
     }

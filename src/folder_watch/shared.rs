@@ -1,8 +1,9 @@
-//! Folders with many followers, who share one [`Folders`]. The number of watchers of a user is small (inotify(7):
-//! `max_user_instances`), and a follower must not keep another daemon of the user from starting.
+//! Folders with many followers that share one [`Folders`]. The number of watchers of a user is
+//! small (inotify(7): `max_user_instances`), and a follower must not keep another daemon of the
+//! user from starting.
 //!
-//! A folder may have several followers. The kernel gives its watch one id for all of them, so the followers are counted, and
-//! the last one that leaves ends the watch.
+//! A folder may have several followers. The kernel gives its watch one id for all of them.
+//! Therefore the followers are counted, and the last one that leaves ends the watch.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +15,8 @@ use tokio::task::JoinSet;
 
 use super::{Folders, Seen, WatchId};
 
-/// The shared watcher. It is made for the first follower and kept from then on. Clones are the same one.
+/// The shared watcher. It is made for the first follower and kept from then on. Clones are the same
+/// one.
 #[derive(Clone, Default)]
 pub struct SharedFolders(Arc<Mutex<Option<Current>>>);
 
@@ -32,7 +34,7 @@ struct SharedWatcher {
 #[derive(Default)]
 struct Followed {
     folders: HashMap<WatchId, Followers>,
-    /// The watcher failed: it takes no more followers.
+    /// Whether the watcher failed. It takes no more followers then.
     has_failed: bool,
 }
 
@@ -49,11 +51,11 @@ pub struct FollowedFolder {
 }
 
 impl SharedFolders {
-    /// Follows `dir`: its files grow, come, are replaced, or the folder itself goes. What happened before this is not seen.
-    /// Must be called within a tokio runtime.
+    /// Follows `dir`: files that grow, appear or are replaced, and the removal of the folder
+    /// itself. It does not see earlier changes. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If the folder can't be watched.
+    /// Fails if the folder can't be watched.
     pub fn follow(&self, dir: &Path) -> io::Result<FollowedFolder> {
         let mut current = lock(&self.0);
         if let Some(Current { watcher, .. }) = &*current
@@ -73,7 +75,8 @@ impl SharedFolders {
 impl SharedWatcher {
     /// Returns `None` if the watcher has failed.
     fn follow(self: &Arc<Self>, dir: &Path) -> io::Result<Option<FollowedFolder>> {
-        // Held over both steps: neither news nor the end of another follower comes between them.
+        // The lock is held over both steps, so that neither news nor the end of another follower
+        // comes between them.
         let mut followed = lock(&self.followed);
         if followed.has_failed {
             return Ok(None);
@@ -179,7 +182,7 @@ mod tests {
             "nothing happened in the other folder"
         );
         drop(first);
-        // What is left of the first change.
+        // This consumes the rest of the first change.
         while second.stirred().now_or_never().is_some() {}
         std::fs::write(one.path().join("another"), "a").unwrap();
         assert!(is_heard(&mut second).await, "its watch stays while it follows");

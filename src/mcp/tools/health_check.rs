@@ -14,7 +14,7 @@ pub(in crate::mcp) struct Output {
     status: &'static str,
     version: &'static str,
     timestamp: Timestamp,
-    /// The counts are missing for a caller without a valid token.
+    /// The counts are only for known callers.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_count: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
