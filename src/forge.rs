@@ -1,4 +1,4 @@
-//! Forges: GitHub and GitLab issues become work, and unassigning the bot stops it (seed 002).
+//! Forges: GitHub and GitLab issues become work, and unassigning the bot stops it.
 //!
 //! ```text
 //!  Forge (GitHub, GitLab)

@@ -121,7 +121,7 @@ pub enum CommandError {
 
 impl Providers {
     /// Returns the provider that starts `ai_type`, with its name: its entry, else the preset of
-    /// this name, else `claude`'s (seed 004).
+    /// this name, else `claude`'s.
     pub fn find(&self, ai_type: &str) -> (&str, Cow<'_, ProviderConfig>) {
         let find = |ai_type: &str| {
             let entry = self

@@ -46,7 +46,7 @@ pub struct RemoteConfig {
     /// The token that it presents to the server.
     pub token: Token,
     pub coordinator: CoordinatorId,
-    /// The passkeys of the agents that it starts. It does not start other agents (seed 004).
+    /// The passkeys of the agents that it starts. It does not start other agents.
     pub passkeys: BTreeMap<AgentId, Secret>,
     /// The start timeout for a server that names no deadline.
     pub start_timeout: Duration,

@@ -27,10 +27,11 @@ words! {
     }
 }
 
-/// The provider of an agent whose definition names none (seed 004).
+/// The provider of an agent whose definition names none.
 pub const DEFAULT_AI_TYPE: &str = "claude";
 
-/// An agent definition (seed 004: system_prompt and ai_type live here, not with the coordinator).
+/// An agent definition. The server keeps the system prompt and the `ai_type`; a coordinator does
+/// not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
     pub id: AgentId,

@@ -51,11 +51,11 @@ pub fn is_limited(proof: &Proof) -> bool {
     !matches!(proof, Proof::Ticket(launch) if launch.authenticated_at.is_none())
 }
 
-/// Decides about an `authenticate` call (seed 004; contract.md "Passkey and ticket").
+/// Decides about an `authenticate` call by a passkey or a ticket.
 ///
 /// # Errors
-/// Returns the refusals of seed 004 and contract.md, in that order. An agent learns what is wrong
-/// with the project only after it has proven its identity.
+/// Returns the first refusal in this order: the credentials, the project, the assignment, the
+/// state. An agent learns what is wrong with the project only after it has proven its identity.
 pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     let agent = match (&facts.proof, facts.agent) {
         (Proof::None, _) | (_, None) => return Err(Refusal::InvalidCredentials),

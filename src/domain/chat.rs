@@ -1,4 +1,4 @@
-//! The chat between people and one agent in one project (seed 003).
+//! The chat between people and one agent in one project.
 //!
 //! Messages are in the order of their numbers, which the store gives. Whether a message is unread
 //! is decided by its number, never by time.
@@ -41,7 +41,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns the identifier of the sender in the form of seed 003.
+    /// Returns the identifier of the sender as clients see it: `user`, `system`, or the id of the
+    /// agent.
     pub fn sender_id(&self) -> &str {
         match self.sender {
             Sender::System | Sender::User => self.sender.as_str(),

@@ -1,4 +1,4 @@
-//! Work that people assign and withdraw at a forge (seed 002): the facts of an item at the forge,
+//! Work that people assign and withdraw at a forge: the facts of an item at the forge,
 //! and their meaning.
 //!
 //! An item is an issue, pull request or merge request. It becomes a task when the bot is assigned

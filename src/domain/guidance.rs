@@ -31,7 +31,7 @@ impl Guidance {
         Self(language)
     }
 
-    /// Returns the text after `authenticate` (seed 004 for a task).
+    /// Returns the text after `authenticate`.
     pub const fn authenticated(self, purpose: Purpose) -> &'static str {
         match purpose {
             Purpose::Task => self.0.either(
@@ -45,7 +45,7 @@ impl Guidance {
         }
     }
 
-    /// Returns the text of the hidden message that opens a chat (seed 003).
+    /// Returns the text of the hidden message that opens a chat.
     pub const fn chat_started(self) -> &'static str {
         self.0.either("Session started", "セッション開始")
     }
@@ -72,7 +72,7 @@ impl Guidance {
         }
     }
 
-    /// Returns the text after `get_my_task` with a task (seed 004).
+    /// Returns the text after `get_my_task` with a task.
     pub const fn task_given(self) -> &'static str {
         self.0.either(
             "When the task is finished, call report_completed.",
@@ -80,7 +80,7 @@ impl Guidance {
         )
     }
 
-    /// Returns the text after `get_my_task` without a task (seed 004).
+    /// Returns the text after `get_my_task` without a task.
     pub const fn no_task(self) -> &'static str {
         self.0.either(
             "There is no task for you at present. Call logout and exit.",
@@ -88,7 +88,7 @@ impl Guidance {
         )
     }
 
-    /// Returns the text after `report_completed` (seed 004 for success).
+    /// Returns the text after `report_completed`.
     pub const fn reported(self, result: ReportResult) -> &'static str {
         match result {
             ReportResult::Success => self.0.either(
@@ -102,7 +102,7 @@ impl Guidance {
         }
     }
 
-    /// Returns the text after `update_task_status` to done, while other work remains (seed 001).
+    /// Returns the text after `update_task_status` to done, while other work remains.
     pub const fn work_remains(self) -> &'static str {
         self.0.either(
             "Check the state of your remaining tasks with get_my_task_progress and go on with the work that is needed.",
@@ -110,7 +110,7 @@ impl Guidance {
         )
     }
 
-    /// Returns the text after `update_task_status` to done, if no work remains (seed 001).
+    /// Returns the text after `update_task_status` to done, if no work remains.
     pub const fn all_work_done(self) -> &'static str {
         self.0.either(
             "All tasks assigned to you are finished. Call report_completed.",
@@ -141,7 +141,7 @@ impl Guidance {
     }
 
     /// Returns the text that goes with every answer while the agent has a notice that it was not
-    /// told yet (seed 000).
+    /// told yet.
     pub const fn notification(self) -> &'static str {
         self.0.either(
             "There is a notification. Call get_notifications and read it.",
@@ -149,7 +149,7 @@ impl Guidance {
         )
     }
 
-    /// Returns the text of a notice (seed 000 for blocked).
+    /// Returns the text of a notice.
     pub const fn notice(self, action: NoticeAction) -> &'static str {
         use NoticeAction as N;
         match action {
@@ -183,7 +183,7 @@ impl Guidance {
         }
     }
 
-    /// Returns what a notice asks its agent to do (seed 000 for blocked).
+    /// Returns the text that tells the agent of a notice what to do.
     pub const fn notice_instruction(
         self,
         action: NoticeAction,
@@ -205,8 +205,7 @@ impl Guidance {
         }
     }
 
-    /// Returns the text after `get_next_action` in a task session (seed 001 for work and
-    /// execute_subtask).
+    /// Returns the text after `get_next_action` in a task session.
     pub const fn next_of_task(self, step: &TaskStep) -> &'static str {
         match step {
             TaskStep::GetNotifications => self.notification(),
@@ -261,8 +260,8 @@ impl Guidance {
     }
 
     /// Returns the text that goes with an action that is to wait. The agent asks again at once if
-    /// the question was held (0), else after 5 seconds (seed 003). Both texts ask for the turn,
-    /// because some CLIs end an agent that makes the same call several times in a row.
+    /// the question was held (0), else after 5 seconds. Both texts ask for the turn, because some
+    /// CLIs end an agent that makes the same call several times in a row.
     pub const fn wait(self, pause_seconds: u64) -> &'static str {
         if pause_seconds == 0 {
             self.0.either(
@@ -289,9 +288,9 @@ impl Guidance {
         self.0.either("Steps", "手順")
     }
 
-    /// Returns the prompt that an agent CLI is started with (seed 004). Without `passkey` it names
-    /// the variable that holds the passkey, because an argument list is readable by every user of
-    /// the machine.
+    /// Returns the prompt that an agent CLI is started with. Without `passkey` it names the
+    /// variable that holds the passkey, because an argument list is readable by every user of the
+    /// machine.
     pub fn prompt(
         self,
         key: &InstanceKey,

@@ -1,9 +1,9 @@
 //! The ids of agents, projects, tasks, launches and other things. They are parsed once at the edge
 //! and trusted afterwards.
 //!
-//! All kinds have one grammar: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}` (contract.md, "Rules for every MCP
-//! tool"). Therefore an id is safe as a file name, a YAML key, a URL segment and a log field. A
-//! clone only counts a reference, because every look at a fleet clones hundreds of ids.
+//! All kinds have one grammar: `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`. Therefore an id is safe as a file
+//! name, a YAML key, a URL segment and a log field. A clone only counts a reference, because every
+//! look at a fleet clones hundreds of ids.
 
 use std::fmt;
 use std::str::FromStr;
@@ -106,9 +106,9 @@ macro_rules! ids {
 }
 
 ids! {
-    /// An agent as people define it (seed 004: Agent).
+    /// An agent as people define it.
     AgentId, "agent id", "agt_";
-    /// A project with its working directory (seed 004: Project).
+    /// A project with its working directory.
     ProjectId, "project id", "prj_";
     /// A task of a project.
     TaskId, "task id", "tsk_";
@@ -119,15 +119,15 @@ ids! {
     SessionId, "session id", "ses_";
     /// The work of one launch on one task.
     ExecutionId, "execution id", "exe_";
-    /// A notice that tells an agent about a change of its work (seed 000).
+    /// A notice that tells an agent about a change of its work.
     NoticeId, "notice id", "ntf_";
-    /// One message of a chat (seed 003).
+    /// One message of a chat.
     MessageId, "message id", "msg_";
     /// A coordinator, as named in its state directory.
     CoordinatorId, "coordinator id", "crd_";
     /// A credential of people or scripts: a login link, a cookie, or a token.
     CredentialId, "credential id", "key_";
-    /// The work on one item of a forge, and the name of its folder (seed 002: uuid).
+    /// The work on one item of a forge, and the name of its folder. It is a UUID.
     ItemId, "forge item id", "";
 }
 

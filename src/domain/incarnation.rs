@@ -1,6 +1,6 @@
-//! Decides which start of a coordinator is valid (supervision.md: a newer incarnation fences the
-//! older). Two starts with one name are a restart, or a copy of the machine that kept its name. If
-//! both continued, each would take the other's agents for lost and start them again.
+//! Decides which start of a coordinator is valid: a newer incarnation fences off the older one. Two
+//! starts with one name are a restart, or a copy of the machine that kept its name. If both
+//! continued, each would take the other's agents for lost and start them again.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,4 @@
-//! The unit of management: one agent in one project for one purpose (seed 004 "管理単位", with the
-//! purpose of seed 003).
+//! The unit of management: one agent in one project for one purpose.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
 //! Notices tell an agent that its work was changed by another person or agent while it was working
-//! on it (seed 000).
+//! on it.
 //!
 //! A notice belongs to one launch. It is unread, then read, then settled. It is settled by the
 //! agent's report, by the end of its launch, or because its reason is gone. An agent that leaves a

@@ -1,5 +1,4 @@
-//! Fills in what older clients do not send (seed 004, "後方互換性"): the project and the launch that
-//! they mean.
+//! Fills in the project and the launch that older clients mean but do not send (docs/migration.md).
 
 use super::agent::ProjectStatus;
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId};

@@ -31,8 +31,8 @@ pub struct PairRecord {
     pub suspended_since: Option<Timestamp>,
     /// True if it is suspended because it cannot work as it is configured.
     pub is_misconfigured: bool,
-    /// The time when a start was first wanted although no task needs it (seed 003,
-    /// PendingAgentPurpose). The wish ends when the agent authenticates, not when a start fails.
+    /// The time when a start was first wanted although no task needs it. The wish ends when the
+    /// agent authenticates, not when a start fails.
     pub wanted_since: Option<Timestamp>,
     /// The number of the last chat message that its agent has answered; 0 before the first one.
     pub read_up_to: i64,

@@ -235,7 +235,8 @@ fn merge(from: &Path, to: &Path) -> Result<(), ContextError> {
     fs::remove_dir(from).map_err(ContextError::write(from))
 }
 
-/// Returns the key of an item in the form of seed 002.
+/// Returns the key of an item as the files of a context contain it: with the owner, the repository
+/// and the number.
 fn task_key(key: &ItemKey) -> Value {
     let ItemKey { forge, host: _, repository, kind, number } = key;
     let in_github = |word: &str| {

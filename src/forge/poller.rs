@@ -164,7 +164,7 @@ impl Poller {
                         "{error}; its items are worked on as before, and `forge check` tells more"
                     ));
                 }
-                // As of a project that has no merge requests.
+                // A project without merge requests answers like this.
                 Err(Unanswered::Failed(error @ ForgeError::Forbidden { .. })) => {
                     problem = Some(format!("{error}; `forge check` tells more"));
                 }

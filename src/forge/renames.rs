@@ -161,8 +161,9 @@ impl Seat {
         repository.eq_ignore_ascii_case(name) || self.name_of(repository).eq_ignore_ascii_case(name)
     }
 
-    /// Learns the present names of repositories that have items and are not in the configuration: a
-    /// person may have written the new name of one there. What does not answer stays unknown.
+    /// Learns the present names of repositories that have items and are not in the configuration,
+    /// because a person may have written a new name there. The name of a repository that does not
+    /// answer stays unknown.
     pub(super) async fn learn_names(&self, forge: &dyn Forge, items: &[ForgeItem]) {
         let names = items.iter().filter(|item| self.has(item)).map(|item| &item.key.repository);
         let unknown: BTreeSet<&String> = names.filter(|name| !self.watches(name)).collect();

@@ -1,4 +1,4 @@
-//! Older forms of calls (seed 004, "後方互換性"). They are answered, and the log names the replacement
+//! Older forms of calls (docs/migration.md). They are answered, and the log names the replacement
 //! once.
 
 use std::sync::atomic::{AtomicBool, Ordering};

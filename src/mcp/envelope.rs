@@ -121,7 +121,7 @@ pub(super) trait Who: Sized + Send {
         None
     }
 
-    /// Returns whether the caller has unsettled notices (seed 000).
+    /// Returns whether the caller has unsettled notices.
     fn has_notices(&self) -> bool {
         self.caller().is_some_and(|caller| caller.launch.n_notices > 0)
     }
@@ -459,7 +459,8 @@ impl Incoming<'_> {
         caller.is_ok_and(|caller| caller.launch.n_notices > 0)
     }
 
-    /// Returns the token of a session; seed 004's overview calls it `token`.
+    /// Returns the token of a session. Some older clients call the argument `token`
+    /// (docs/migration.md).
     pub(super) fn session_token(&self) -> Result<Secret, CallError> {
         let token = self
             .text("session_token")?

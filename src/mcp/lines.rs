@@ -1,10 +1,10 @@
-//! Newline-delimited JSON-RPC over a stream, with clear answers to lines that are none: too long,
-//! not UTF-8, not JSON, not a request. The connection goes on after them, until there are too many.
-//! A peer that sends faster than it is answered, or doesn't read its answers, waits. One that says
-//! no more still gets its answers; for one that is gone, nothing goes on waiting.
+//! Newline-delimited JSON-RPC over a stream. Invalid lines get clear answers: too long, not UTF-8,
+//! not JSON, not a request. The connection continues after them, until there are too many. A peer
+//! that sends faster than it is answered, or does not read its answers, waits. A peer that has
+//! stopped sending still gets its answers. If a peer is gone, its waiting calls end.
 //!
-//! A line that has begun must end within [`MAX_LINE_TIME`]. What all lines and requests of a client
-//! hold is limited as well (`admission`).
+//! A line that has begun must end within [`MAX_LINE_TIME`]. The lines and requests of a client
+//! together are limited as well (`admission`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ const MAX_LINE_TIME: Duration = Duration::from_secs(10);
 /// that it is gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What the end of the input is to a runtime: on macOS also input that nobody has read yet, and
-/// then one looks all the time.
+/// The interest with which a runtime reports the end of the input. On macOS it also reports unread
+/// input, and then the check repeats at intervals.
 #[cfg(target_os = "linux")]
 const END: Interest = Interest::PRIORITY;
 #[cfg(target_os = "macos")]
@@ -145,7 +145,7 @@ impl LineTransport {
     async fn read_line(&mut self) -> Option<Next> {
         loop {
             let available = tokio::select! {
-                // What came in time counts, however late it is read.
+                // Input that came in time counts, however late it is read.
                 biased;
                 available = self.reader.fill_buf() => available.ok()?,
                 () = sleep_until(self.begun_at.map(|begun_at| begun_at + MAX_LINE_TIME)) => {

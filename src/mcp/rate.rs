@@ -1,7 +1,8 @@
-//! How often one agent may call: a token bucket for each. An agent in a loop is told to wait; the
-//! others don't notice it.
+//! Limits the calls of each agent with a token bucket. An agent in a loop is told to wait, and the
+//! others are not affected.
 //!
-//! A call counts when it begins: one that waits counts once. Refusing costs no look into the store.
+//! A call counts when it begins: one that waits counts once. A refusal costs no look into the
+//! store.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -233,14 +233,14 @@ impl ServerHandler for Connection {
         Ok(ListToolsResult::with_all_items(self.server.tools.definitions().to_vec()))
     }
 
-    /// What the library takes for no request that it knows: an unknown method, or a known one with
+    /// Answers requests that the library does not recognise: an unknown method, or a known one with
     /// other params.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // The newest revision has none.
+        // The newest revision has no handshake.
         let has_handshake = context
             .meta
             .protocol_version()
@@ -260,7 +260,7 @@ impl ServerHandler for Connection {
         Err(ErrorData::invalid_params(problem, None))
     }
 
-    // What isn't declared isn't there; the library would answer these with empty lists.
+    // The server does not declare these capabilities. The library would answer with empty lists.
 
     async fn list_prompts(
         &self,

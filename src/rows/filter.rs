@@ -62,7 +62,8 @@ impl<'a> Filter<'a> {
         tx.rows(name, &format!("{start} WHERE {} {rest}", self.joined()), &self.args, read)
     }
 
-    /// Returns at most `limit` entities, the newest first by the column `at`, that come after the row `after`.
+    /// Returns at most `limit` entities, the newest first by the column `at`, that come after the
+    /// row `after`.
     pub(super) fn newest<E: Entity>(
         mut self,
         tx: &mut Read<'_>,

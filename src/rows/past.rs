@@ -23,7 +23,8 @@ const NEWEST_WORK: &str = "\
         WHERE o.task_id = e.task_id AND (o.started_at, o.id) > (e.started_at, e.id)) \
     ORDER BY e.task_id";
 
-/// Returns launches that ended before `before` and come after `after`, by their end, then id, at most `limit`.
+/// Returns at most `limit` launches that ended before `before` and come after `after`, by their
+/// end, then id.
 pub fn launches(
     tx: &mut Read<'_>,
     before: Timestamp,

@@ -60,8 +60,8 @@ pub enum Wake {
 }
 
 impl Context {
-    /// A transaction at `now`, in the name of `actor`. `unique` is a text that no other transaction has; ids begin
-    /// with it.
+    /// Makes the context of a transaction at `now`, in the name of `actor`. `unique` is a text that
+    /// no other transaction has. Ids begin with it.
     pub fn new(now: Timestamp, unique: String, actor: Option<Actor>) -> Self {
         let (events, row_events, n_ids) = (Vec::new(), Vec::new(), Vec::new());
         Self { now, unique, n_ids, actor, events, row_events, wakes: BTreeSet::new() }
@@ -74,7 +74,8 @@ impl Transaction<'_> {
         self.context.now
     }
 
-    /// Makes an id. The first of each kind is the text of the transaction, the next ones have a number, too.
+    /// Makes an id. The first of each kind is the text of the transaction; the next ones have a
+    /// number, too.
     pub fn new_id<T: FromStr>(&mut self, prefix: &'static str) -> T {
         let Context { unique, n_ids, .. } = &mut self.context;
         let place = n_ids.iter().position(|(known, _)| *known == prefix);
@@ -95,10 +96,10 @@ impl Transaction<'_> {
         self.context.events.push(event);
     }
 
-    /// Adds the event with which a row tells of itself. It is left out if the use case has a more exact one: an event
-    /// that names the same task, or tells of a provider.
+    /// Adds the event of a row. It is left out if the use case has a more exact one: an event that
+    /// names the same task, or is about a provider.
     ///
-    /// A row that is written twice tells the same only once.
+    /// A row that is written twice adds the event only once.
     pub(super) fn row_event(&mut self, event: NewEvent) {
         if !self.context.row_events.contains(&event) {
             self.context.row_events.push(event);

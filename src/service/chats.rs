@@ -1,4 +1,4 @@
-//! Chats (seed 003): the messages between people and agents, for each agent in a project.
+//! Chats: the messages between people and agents, for each agent in a project.
 
 pub(super) mod agents;
 pub(super) mod attendance;

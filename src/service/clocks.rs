@@ -33,7 +33,7 @@ pub(super) enum Subject {
 pub(super) struct Clocks {
     world: Arc<dyn World>,
     began: Instant,
-    /// When age was first asked for.
+    /// The moment when an age was first asked for.
     first: OnceLock<Moment>,
     cleanup: Mutex<Stopwatches<Subject>>,
     overdue: Mutex<Stopwatches<Subject>>,

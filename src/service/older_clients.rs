@@ -1,5 +1,4 @@
-//! The requests of older clients of the seeds' system, in their own form (seed 004, "後方互換性";
-//! docs/migration.md).
+//! The requests of older clients of the seeds' system, in their own form (docs/migration.md).
 //!
 //! They come without a project, without a launch id, or in two calls that are one call now. Each
 //! ends in the use case that replaced it.

@@ -18,7 +18,7 @@ fn report(text: &str) -> String {
     report
 }
 
-/// contract.md, "Manifest", in which a `[]` means that there is nothing to wait for.
+/// A complete example, in which a `[]` means that there is nothing to wait for.
 const CONTRACT: &str = r#"
 agents:
   agt_developer: { name: frontend-dev, ai_type: claude, system_prompt: "be ${KIND}", passkey: "${DEV_PASSKEY}" }

@@ -1,5 +1,5 @@
 //! The one predicate that decides whether an item is work for the bot. It is the same for the
-//! start, the resumption and the stop of the work (seed 002 §3).
+//! start, the resumption and the stop of the work.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,8 @@
 //! Decides how the end or progress of a task changes its item. The functions are pure and return
 //! the same result however often they are called.
 //!
-//! A stop follows the order of the pending actions (seed 002 §4, with the labels before the
-//! comment). First the process tree of the agent ends, then the context is saved. Labels, the
-//! comment and the move of the folder follow.
+//! A stop follows the order of the pending actions. First the process tree of the agent ends, then
+//! the context is saved. Labels, the comment and the move of the folder follow.
 
 use super::item::{ForgeItem, ItemEnd, ItemState, Owed, Place, Standing};
 use super::labels::LabelState;

@@ -75,7 +75,7 @@ impl Texts {
         format!("{title}\n\n{text}\n\n{time}{reason}{}\n\n{again}", self.report(work))
     }
 
-    /// Returns the comment that the work on it was stopped (seed 002 §4.2).
+    /// Returns the comment that the work on it was stopped.
     pub fn stopped(self, cause: StopCause, work: Option<&Execution>, at: Timestamp) -> String {
         let title = self.0.either("## ⛔ Task stopped", "## ⛔ タスク停止");
         let text = match cause {

@@ -35,7 +35,7 @@ pub enum StopReason {
     RunMaximum,
     /// It neither called nor printed anything for `run.silence_timeout`.
     Silence,
-    /// The bot was taken off the item of a forge that it worked on (seed 002).
+    /// The bot was taken off the item of a forge that it worked on.
     Unassigned,
     /// The item that it worked on was closed.
     Closed,

@@ -1,4 +1,4 @@
-//! The active projects with their active agents (seed 004, step 2).
+//! The active projects with their active agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Chat (seed 003), the agents' half: unread messages, their hand-out, and answers.
+//! Chat, the agents' half: unread messages, their hand-out, and answers.
 //!
 //! A message is unread until its agent answers it. It is handed out to a session when any answer
 //! contains it.

@@ -1,5 +1,5 @@
 //! Keeps the mirrors of all chats up to date: `chat.jsonl`, if the working directory of the project
-//! exists (seed 003).
+//! exists.
 //!
 //! One task writes all mirrors, in the order of the store, which is the truth. A mirror that cannot
 //! be written stays behind until it can, and messages do not fail because of it. An agent with one

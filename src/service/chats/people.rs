@@ -1,7 +1,7 @@
-//! Chat (seed 003), the people's half: opening and closing a chat, writing and reading messages.
+//! Chat, the people's half: opening and closing a chat, writing and reading messages.
 //!
-//! A wish for a chat (seed 003's PendingAgentPurpose) is kept with the key. It begins when a person
-//! opens the chat, or writes a message while no agent listens. It ends when the agent comes.
+//! A wish for a chat is kept with the key. It begins when a person opens the chat, or writes a
+//! message while no agent listens. It ends when the agent comes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! `should_start` and the claim behind it: one transaction, made before any process exists. A true
 //! answer reserves the start, so that neither a second coordinator nor the next poll starts a twin
-//! (contract.md, deviations).
+//! (docs/migration.md, should_start).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

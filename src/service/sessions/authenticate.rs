@@ -1,5 +1,5 @@
-//! `authenticate`: an agent proves who it is and gets a session on its launch (seed 004;
-//! contract.md "Passkey and ticket").
+//! `authenticate`: an agent proves its identity by its passkey or by the ticket of its launch, and
+//! gets a session on that launch.
 
 use std::time::Duration;
 

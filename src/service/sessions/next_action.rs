@@ -39,7 +39,7 @@ pub struct NextAction {
 /// The time after which an agent gets a message again, if it asks for the next action without
 /// having answered.
 const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);
-/// The pause of an agent between two questions that are not held (seed 003).
+/// The pause of an agent between two questions that are not held.
 pub(in crate::service) const PAUSE_BETWEEN_POLLS: Duration = Duration::from_secs(5);
 
 /// The result of one look at the store.

@@ -1,4 +1,4 @@
-//! Notices (seed 000): a change of work sends notices to the agents that do it, in the same
+//! Notices: a change of work sends notices to the agents that do it, in the same
 //! transaction.
 
 use crate::domain::launch::LaunchEvent;

@@ -1,5 +1,4 @@
-//! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task
-//! (contract.md).
+//! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task.
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::{LaunchEvent, ReportResult};

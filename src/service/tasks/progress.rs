@@ -1,4 +1,4 @@
-//! `get_my_task_progress` (seed 001): the progress of an agent's tasks. It only reads.
+//! `get_my_task_progress`: the progress of an agent's tasks. It only reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! `update_task_status`: an agent moves a task, and learns the next step (seed 001).
+//! `update_task_status`: an agent moves a task, and learns the next step.
 
 use crate::domain::id::TaskId;
 use crate::domain::launch::ReportResult;
