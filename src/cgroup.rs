@@ -30,9 +30,9 @@ const NAME_BEGINS: &str = "agent-";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegated {
     dir: PathBuf,
-    /// Whether `memory.max` of a child has an effect.
+    /// True if `memory.max` of a child has an effect.
     pub has_memory: bool,
-    /// Whether `pids.max` of a child has an effect.
+    /// True if `pids.max` of a child has an effect.
     pub has_pids: bool,
 }
 

@@ -78,7 +78,7 @@ pub struct LocalPeer {
 pub struct Lineage {
     /// The process first, then its ancestors.
     processes: Arc<[ProcessId]>,
-    /// Whether these are all of its ancestors.
+    /// True if these are all of its ancestors.
     is_whole: bool,
     /// The last of them that looks like a shim.
     pub outermost_shim: Option<ProcessId>,

@@ -1,9 +1,9 @@
-//! From a launch to a command line, purely: what is started for an `ai_type`, with which words,
-//! environment and prompt. And from what it prints to facts ([`output`]).
+//! Turns a launch into a command line: the program for an `ai_type`, its arguments, environment and
+//! prompt. Turns the output of that program into facts ([`output`]). All of this is pure.
 //!
-//! Knows the configuration of providers and nothing of processes. Called by `coordinator`, and by
-//! `cli check` to show what would be started. A provider is an entry of the configuration, a preset
-//! (one file each), or an entry on top of a preset.
+//! This module knows the configuration of providers and nothing of processes. `coordinator` calls
+//! it, and so does `cli check`, which shows the commands that would be started. A provider is an
+//! entry of the configuration, a preset (one file each), or an entry on top of a preset.
 
 mod claude;
 mod codex;

@@ -41,7 +41,7 @@ pub(super) struct Facts<'a> {
 /// The facts about one group.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
-    /// Whether the service manager has marked the group as delegated.
+    /// True if the service manager has marked the group as delegated.
     pub is_marked: bool,
     pub is_writable: bool,
 }

@@ -1,6 +1,7 @@
 use super::*;
 
-/// A hierarchy of plain files with the group of a daemon in it, and what `/proc/self/cgroup` would say there.
+/// A hierarchy of plain files with the group of a daemon in it, and the content of
+/// `/proc/self/cgroup` there.
 struct Fake(tempfile::TempDir);
 
 const MEMBERSHIP: &str = "0::/unit.service/daemon\n";
@@ -23,7 +24,7 @@ impl Fake {
         Self(root)
     }
 
-    /// As systemd does it. `false` where the file system has no such attributes.
+    /// Marks a group like systemd. Returns `false` if the file system has no such attributes.
     fn mark(&self, group: &str) -> bool {
         let dir = self.0.path().join(group);
         rustix::fs::setxattr(dir, MARKS[0], b"1", rustix::fs::XattrFlags::empty()).is_ok()

@@ -17,7 +17,7 @@ fn opened(directory: &Path) -> ChatLog {
         .expect("there is a working directory")
 }
 
-/// All lines of a file that has this content, the last one first.
+/// Returns all lines of a file with this content, the last one first.
 fn lines(content: &[u8], longest: usize) -> Vec<(u64, Option<String>)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
@@ -103,7 +103,8 @@ fn a_huge_file_is_read_from_its_end_and_not_as_a_whole() {
     fs::File::options().write(true).open(&path).unwrap().set_len(1 << 42).unwrap();
     opened(&directory).repair(&messages).unwrap();
     let length = fs::metadata(&path).unwrap().len();
-    // Lines before the hole count as missing and are written again; the next repair finds them at the end.
+    // Lines before the hole count as missing and are written again. The next repair finds them at
+    // the end.
     opened(&directory).repair(&messages).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), length);
     let file = opened(&directory).file;

@@ -88,7 +88,7 @@ pub struct Setting {
 #[derive(Default)]
 struct Changes {
     all: Vec<Change>,
-    /// Whether unchanged settings are listed, too.
+    /// True if unchanged settings are listed, too.
     with_same: bool,
 }
 

@@ -13,7 +13,7 @@ use super::report::Problem;
 pub struct Http {
     /// The address to listen on; `None` is off. A port 0 is chosen once and kept in `state_dir`.
     pub listen: Option<SocketAddr>,
-    /// Whether `listen` is the default. If its port is in use, another one is chosen and kept.
+    /// True if `listen` is the default. If its port is in use, another one is chosen and kept.
     pub is_listen_default: bool,
     /// The names and addresses that requests may be for, beside loopback and the address of
     /// `listen`.
@@ -21,11 +21,11 @@ pub struct Http {
     /// The URL at which browsers reach the server through a proxy. With `https`, browsers send the
     /// cookies only over `https`.
     pub public_url: Option<Origin>,
-    /// Whether agents may use the listener and get its address.
+    /// True if agents may use the listener and get its address.
     pub agents: bool,
 }
 
-/// Whether the settings contain a token that coordinators must show.
+/// The presence of a token that coordinators must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
     Given,

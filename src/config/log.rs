@@ -13,7 +13,7 @@ pub enum LogFormat {
     Auto,
     /// One JSON object per line.
     Json,
-    /// For people.
+    /// Text for people.
     Text,
 }
 

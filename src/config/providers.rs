@@ -84,7 +84,7 @@ pub enum Permissions {
     Bypass,
 }
 
-/// Whether an agent CLI sends telemetry and looks for updates.
+/// The telemetry of an agent CLI and its search for updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Telemetry {
     /// The preset turns both off, as far as the CLI has settings for them.
@@ -135,7 +135,7 @@ pub struct ProviderConfig {
     /// The user of this machine that its agents run as. Without it, they run as the daemon's own
     /// user.
     pub run_as: Option<String>,
-    /// Whether the entry waits for a restart of the daemon. Such an entry was added to a running
+    /// True if the entry waits for a restart of the daemon. Such an entry was added to a running
     /// daemon for another user, whom the daemon admits only after a restart. Until then no agent of
     /// this name is started, neither by it nor by another entry.
     pub waits_for_restart: bool,

@@ -127,7 +127,7 @@ pub(super) struct Section<'r, 'a> {
     /// The path with `*` for names that people choose.
     pattern: String,
     span: Option<Span>,
-    /// Whether the value is a mapping or is missing. If it is not, that is the only problem that is
+    /// True if the value is a mapping or is missing. If it is not, that is the only problem that is
     /// noted.
     is_mapping: bool,
     entries: Vec<Entry>,

@@ -14,9 +14,9 @@ pub enum AtShutdown {
 /// The treatment of running agents, by the signal that ends the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shutdown {
-    /// On SIGTERM, which service managers send.
+    /// The treatment on SIGTERM, which service managers send.
     pub sigterm: AtShutdown,
-    /// On SIGINT, which Ctrl-C in a terminal sends.
+    /// The treatment on SIGINT, which Ctrl-C in a terminal sends.
     pub sigint: AtShutdown,
 }
 

@@ -461,7 +461,8 @@ fn the_state_folder_follows_the_surroundings() {
 
 const EXAMPLE: &str = include_str!("../../config/coordinator_config.yaml");
 
-/// The example with all its settings live: a `#` right before a key, a brace or a bracket hides a setting.
+/// The example with all its settings enabled. A `#` right before a key, a brace or a bracket hides
+/// a setting.
 fn example_with_all_settings() -> String {
     let live = |line: &str| {
         let text = line.trim_start();

@@ -108,7 +108,7 @@ pub struct Comment {
     pub created_at: String,
 }
 
-/// For tests: an issue, and facts that a forge may tell of it.
+/// An issue for tests, with facts that a forge may report of it.
 #[cfg(test)]
 impl ItemKey {
     pub(crate) fn example() -> Self {

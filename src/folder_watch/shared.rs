@@ -34,7 +34,7 @@ struct SharedWatcher {
 #[derive(Default)]
 struct Followed {
     folders: HashMap<WatchId, Followers>,
-    /// Whether the watcher failed. It takes no more followers then.
+    /// True if the watcher failed. It takes no more followers then.
     has_failed: bool,
 }
 

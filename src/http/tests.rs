@@ -1,4 +1,4 @@
-//! One connection at a time, on a paused clock.
+//! Tests of one connection at a time, on a paused clock.
 
 use std::convert::Infallible;
 
@@ -19,11 +19,11 @@ const ANSWER: Duration = Duration::from_secs(30);
 const ALMOST: Duration = Duration::from_secs(29);
 /// More than what a connection keeps for its client in these tests.
 const LARGE: usize = 4 * 1024 * 1024;
-/// What a slow reader reads within the limit.
+/// The bytes that a slow reader reads within the limit.
 const PART: usize = 512 * 1024;
 const HOUR: Duration = Duration::from_hours(1);
 
-/// As much as is taken.
+/// Returns a stream without an end.
 fn endless() -> impl futures::Stream<Item = Result<&'static str, Infallible>> {
     futures::stream::repeat_with(|| Ok("still here"))
 }
@@ -35,12 +35,12 @@ struct Bed {
     cancel: CancellationToken,
     connection: JoinHandle<()>,
     requests: TaskTracker,
-    /// What became of the requests to `/slow` and `/heedful`.
+    /// The fate of the requests to `/slow` and `/heedful`.
     done: mpsc::UnboundedReceiver<&'static str>,
     began: Instant,
 }
 
-/// Says when it is dropped.
+/// Sends a text when it is dropped.
 struct Dropped(mpsc::UnboundedSender<&'static str>);
 
 impl Drop for Dropped {
@@ -88,7 +88,7 @@ impl Bed {
         self.client.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// What comes until this much of it has come.
+    /// Reads until the text ends with `end`, and returns it.
     async fn receive(&mut self, end: &str) -> String {
         let mut came = Vec::new();
         while !came.ends_with(end.as_bytes()) {
@@ -184,7 +184,7 @@ async fn a_body_that_does_not_end_is_told() {
 async fn an_answer_may_take_its_time() {
     let mut bed = Bed::new().await;
     bed.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    // Nobody is sent away for a newcomer in the middle of that.
+    // No client is sent away for a new one in the middle of that.
     bed.crowd.make_room();
     bed.receive("\r\n\r\n").await;
     assert_eq!(bed.began.elapsed(), HOUR);
@@ -286,7 +286,7 @@ async fn who_does_not_read_what_never_ends_is_closed() {
     bed.send("GET /endless HTTP/1.1\r\nhost: x\r\n\r\n").await;
     bed.receive("still here").await;
     tokio::time::sleep(ALMOST).await;
-    // As much as was under way, and with it time anew.
+    // The client reads the bytes that were under way, and gets more time by that.
     bed.client.read_exact(&mut vec![0; 1024 * 1024]).await.unwrap();
     tokio::time::sleep(ALMOST).await;
     assert!(!bed.connection.is_finished());

@@ -70,7 +70,7 @@ pub struct Started {
     /// identifies the process until the next boot.
     pub start_ticks: u64,
     pub started_at: Timestamp,
-    /// The same moment on the clock by which runs are measured.
+    /// The moment on the clock by which runs are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_monotonic_ms: Option<MonotonicInstant>,
 }

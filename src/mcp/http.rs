@@ -70,8 +70,8 @@ struct Door {
 /// Returns the router of `/mcp`. Its listener must name the caller: `ConnectInfo<Peer>`.
 pub fn router(server: &McpServer) -> Router {
     let service = |form: Form| {
-        // Without sessions, a client that goes leaves nothing behind, and a restart loses nothing.
-        // The host and the length of a request are checked before.
+        // There are no sessions, so that a client that goes leaves nothing behind and a restart
+        // loses nothing. The host and the length of a request are checked before.
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(form != Form::Stream)

@@ -34,8 +34,8 @@ use crate::sys::sockets::ONLY_HANG_UP;
 /// speak this protocol.
 const MAX_BAD_LINES: u32 = 16;
 
-/// So many requests of a connection are answered at the same time, and so many answers wait to be
-/// read; what comes after them stays in the socket. The library itself takes whatever comes.
+/// The number of requests of a connection that are answered at the same time, and of answers that
+/// wait to be read. Further lines stay in the socket. The library itself has no such limit.
 const MAX_IN_FLIGHT: usize = 64;
 
 /// The longest time from the first byte of a line to its end. After that, the connection closes.

@@ -14,10 +14,10 @@ use super::envelope::Sender;
 
 /// The time within which most calls end.
 const FIRST_PROGRESS: Duration = Duration::from_secs(2);
-/// Clients that are told of progress wait for more; most give up a call of which they have heard
-/// nothing for a minute.
+/// The time between two progress messages. A client that gets them waits for more. Most clients
+/// give up a call after a minute without any.
 const PROGRESS: Duration = Duration::from_secs(15);
-/// For a client that doesn't read: it is told next time.
+/// The time for sending one message to a client that does not read. The client gets the next one.
 const SENDING: Duration = Duration::from_secs(1);
 
 /// The client that waits for the answer to one call.

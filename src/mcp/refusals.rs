@@ -102,7 +102,7 @@ impl RefusalsOf {
     }
 }
 
-/// For logs.
+/// The form for logs.
 impl fmt::Display for RefusalsOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -101,11 +101,11 @@ pub(super) trait ToolSpec {
     /// The description by which a model chooses the tool.
     const TEXT: &'static str;
     const EFFECT: Effect;
-    /// Whether the call may wait for an event. Such a call is dropped, at any await, when its
+    /// True if the call may wait for an event. Such a call is dropped, at any await, when its
     /// client cancels it or goes away. Any other call is carried out to its end, even if its client
     /// is gone.
     const WAITS: bool = false;
-    /// Whether the call itself handles the notices of its caller. Then its answer does not mention
+    /// True if the call itself handles the notices of its caller. Then its answer does not mention
     /// them again.
     const IS_ABOUT_NOTICES: bool = false;
     /// Arguments that older clients send, and that the schema of the tool does not have.
@@ -138,7 +138,7 @@ pub(super) struct NoInput {}
 /// The result of a call.
 pub(super) struct Called {
     pub(super) result: Result<JsonObject, CallError>,
-    /// Whether the caller is to be told that it has unread notices.
+    /// True if the caller is to be told that it has unread notices.
     pub(super) is_notified: bool,
 }
 

@@ -257,7 +257,7 @@ fn a_preset_with_everything_an_entry_can_say() {
     }
 }
 
-/// What in a command turns telemetry and updates off, one thing per line.
+/// Returns the parts of a command that turn telemetry and updates off, one per line.
 fn quiet_parts(command: &CommandSpec) -> Vec<String> {
     const PARTS: [&str; 7] = [
         "telemetry",
@@ -300,7 +300,7 @@ fn the_entrys_environment_goes_over_what_turns_telemetry_off() {
     assert_eq!(variable(&command, "QWEN_USAGE_STATISTICS_ENABLED"), Some("true"));
 }
 
-/// Where gemini's own files are, and which kind of login its settings name.
+/// Returns the folder of gemini's own files, and the kind of login that its settings name.
 #[test]
 fn gemini_keeps_the_login_of_its_user() {
     let check = |variables: &[(&str, &str)], folder: &str, login: &str| {
@@ -344,7 +344,8 @@ fn gemini_lets_an_agent_repeat_a_call_as_often_as_it_waits() {
     assert_eq!(settings["model"]["disableLoopDetection"], true);
 }
 
-/// `--skip-trust` would come too late: gemini has read the settings of the project by then, and left them out.
+/// `--skip-trust` would come too late: gemini has read the settings of the project by then, and
+/// left them out.
 #[test]
 fn gemini_trusts_its_project_before_it_reads_settings() {
     let command = self::command(&providers([]), "gemini");

@@ -55,7 +55,7 @@ pub enum Wake {
     Forges,
     /// The loop that settles items of forges, because of this task.
     ForgeTask(TaskId),
-    /// The same loop, because of a launch.
+    /// The loop that settles items of forges, because of a launch.
     ForgeLaunches,
 }
 

@@ -151,7 +151,7 @@ enum Taken {
 pub struct Attempt {
     throttle: Arc<Throttle>,
     guesser: Guesser,
-    /// `None` for a passkey: anyone may try the same passkey for another agent.
+    /// `None` for a passkey, because a caller may try the same passkey for another agent.
     secret: Option<TokenHash>,
     is_remembered: bool,
     has_slot: bool,

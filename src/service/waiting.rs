@@ -32,7 +32,7 @@ pub(super) struct Waiting {
     pub(super) credentials: Nudges<CredentialId>,
     /// The loop that sends events to followers.
     pub(super) events: Nudge,
-    /// The same loop, when a coordinator has reported another status.
+    /// The loop that sends events, when a coordinator has reported another status.
     pub(super) reports: Nudge,
 }
 

@@ -26,7 +26,7 @@ use crate::domain::redact::Redactor;
 pub enum LineForm {
     /// One object per line: timestamp, level, target, message, then all fields by name.
     Json,
-    /// For people: time, level, message, `name=value`.
+    /// Text for people: time, level, message, `name=value`.
     Text,
     /// The form of `Text`, with colours.
     ColoredText,
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// What `log` writes, without the timestamp, which differs.
+    /// Returns the output of `log` without the timestamp, which differs.
     fn lines(form: LineForm, log: impl FnOnce()) -> String {
         let memory = Memory::default();
         let writer = memory.clone();

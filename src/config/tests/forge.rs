@@ -13,7 +13,7 @@ fn watched(name: &str, project: &str, agent: &str) -> WatchedRepository {
     WatchedRepository { name: name.to_owned(), project: project.parse().expect("an id"), agents }
 }
 
-/// What `EVERY_SETTING` says.
+/// Returns the settings in `EVERY_SETTING`.
 pub(super) fn every_setting() -> Forges {
     let github = ForgeHost {
         kind: ForgeKind::GitHub,

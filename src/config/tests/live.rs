@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::Timestamp;
 
-/// What a reload of `new` says after a start with `old`.
+/// Returns the texts of a reload of `new` after a start with `old`.
 #[track_caller]
 fn changes(old: &str, new: &str) -> Vec<String> {
     let say = |change: &Change| format!("{change} ({})", change.applies.as_str());
@@ -68,16 +68,14 @@ fn every_key_that_is_known_is_compared() {
     let (config, _) = reader.read(Config::read).expect("a valid file");
     let is_of_entry =
         |setting: &str| NAMED.iter().any(|named| setting.starts_with(&format!("{named}.")));
-    // Of the two, a host has one.
-    let is_other_token = |setting: &str| {
-        matches!(setting, "github.token_file" | "gitlab.token" | "store.password_file")
-    };
+    // A host has one of the two.
+    let is_other_token = |setting: &str| matches!(setting, "github.token_file" | "gitlab.token");
     let known: BTreeSet<_> = reader
         .known_keys()
         .into_iter()
         .filter(|key| !is_of_entry(key) && !is_other_token(key))
         .collect();
-    // Those that have their default there.
+    // The settings that have their default there.
     let session = Session { default_timeout: Duration::from_secs(1), ..Session::default() };
     let shutdown = Shutdown { sigterm: AtShutdown::Stop, sigint: AtShutdown::Keep };
     let other = Config { session, shutdown, ..defaults() };
@@ -105,7 +103,7 @@ fn what_needs_a_restart_waits_and_the_rest_counts() {
     let again = live
         .take(loaded(&EVERY_SETTING.replace("max_concurrent: 12", "max_concurrent: 13")), at(2));
     assert_eq!((again.changes.len(), &again.waiting, again.is_news()), (1, &left, true));
-    // Whoever asks later is told the same.
+    // A later request gets the same answer.
     let later = live
         .take(loaded(&EVERY_SETTING.replace("max_concurrent: 12", "max_concurrent: 13")), at(9));
     assert_eq!((&later.changes, later.since, later.is_news()), (&again.changes, at(2), false));
@@ -180,6 +178,6 @@ fn a_daemon_is_found_although_its_file_is_no_yaml() {
     let socket = folder.path().join("here/control.sock");
     assert_eq!(find("state_dir: here\nagents: [\n").expect("a place"), socket);
     assert_eq!(find("agents: [\nstate_dir : 'here' # there\n").expect("a place"), socket);
-    // What is YAML, and wrong in just this, is no place.
+    // A file that is valid YAML, but wrong in one of these keys, names no place.
     assert!(find("state_dir: [here]\n").is_err());
 }

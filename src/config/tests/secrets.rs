@@ -1,4 +1,4 @@
-//! Which secrets a configuration holds, and which of them are long enough to be taken out of text.
+//! The secrets of a configuration, and those that are long enough to be removed from text.
 
 use super::*;
 

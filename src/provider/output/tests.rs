@@ -10,7 +10,7 @@ macro_rules! printed {
     };
 }
 
-/// What every family prints of a task that is done.
+/// The output of every CLI about a task that is done.
 const DONE: [(&str, &str); 6] = [
     ("claude", printed!("claude")),
     ("codex", printed!("codex")),
@@ -79,7 +79,7 @@ fn each_family_is_told_by_its_lines() {
     }
 }
 
-/// Without the marks, which are numbers nobody reads.
+/// The text is shown without the marks, which are numbers.
 fn shown(fact: &OutputFact) -> String {
     match fact {
         OutputFact::Did(text) => format!("did {text}"),
@@ -118,7 +118,7 @@ fn each_family_tells_its_trouble() {
     check_trouble(printed!("copilot_overload"), Overload, None);
 }
 
-/// What codex 0.169.0 printed for a quota that ends in 90 minutes, and in three days.
+/// The output of codex 0.169.0 for a quota that ends in 90 minutes, and in three days.
 #[test]
 fn codex_names_the_end_of_a_quota_in_local_time() {
     let printed = |end: &str| {

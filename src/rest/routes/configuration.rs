@@ -24,7 +24,7 @@ pub type ReloadRequest = oneshot::Sender<Result<Reloaded, ReloadRefused>>;
 pub struct ReloadRefused {
     /// All problems, as `check` reports them.
     pub report: String,
-    /// Whether the file must be corrected.
+    /// True if the file must be corrected.
     pub is_about_file: bool,
 }
 

@@ -73,11 +73,11 @@ impl From<Message> for ShownMessage {
 /// The state of the agent of a chat.
 struct Standing {
     is_ready: bool,
-    /// Whether the agent is not there and no start is wanted. The next message starts it.
+    /// True if the agent is not there and no start is wanted. The next message starts it.
     is_gone: bool,
     /// The condition that delays its start for longer than usual.
     waits_for: Option<String>,
-    /// Whether a message is accepted now. A chat that waits accepts it for later.
+    /// True if a message is accepted now. A chat that waits accepts it for later.
     may_say: bool,
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Face {
     pub(super) initials: String,
     /// One of twelve colours.
     pub(super) hue: u8,
-    /// Whether a process of the agent runs.
+    /// True if a process of the agent runs.
     pub(super) is_live: bool,
 }
 

@@ -31,7 +31,7 @@ pub(in crate::service) struct Activity(Mutex<HashMap<SessionId, Seen>>);
 #[derive(Debug)]
 struct Seen {
     at: Timestamp,
-    /// The same moment, by the clock for measuring.
+    /// The moment on the clock for measuring.
     began: Instant,
     /// The end of the call, if it was held, else its beginning.
     steady: Instant,

@@ -69,7 +69,8 @@ impl Patient {
 fn failures_are_answered_later_and_later_and_a_success_ends_it() {
     let mut patient = Patient::new();
     check_delays(&[50, 100, 200, 400, 800, 1600, 2000, 2000], || patient.fail(&ANN, "agt"));
-    // Whoever fails for the same agent, and whomever the same one fails for.
+    // The delay also holds for another caller with the same agent, and for the same caller with
+    // another agent.
     check_delays(&[2000], || patient.fail(&BOB, "agt"));
     check_delays(&[2000], || patient.fail(&ANN, "agt_other"));
     try_passkey(&patient.throttle, &ANN, patient.now).unwrap().succeeded(Some("agt"));
