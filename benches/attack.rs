@@ -1,7 +1,9 @@
-//! What one hostile agent and unsigned webhooks cost the daemon, and how soon another agent is answered meanwhile.
+//! Measures the cost of one hostile agent and of unsigned webhooks for the daemon, and the time in
+//! which another agent is answered meanwhile.
 //!
-//! One launch opens thousands of idle connections and hundreds of unfinished lines on the MCP socket. Sixty clients send
-//! webhooks of the largest size without a valid signature. Another launch measures its own calls, each on a new connection.
+//! One launch opens thousands of idle connections and hundreds of unfinished lines on the MCP
+//! socket. Sixty clients send webhooks of the largest size without a valid signature. Another
+//! launch measures its own calls, each on a new connection.
 
 mod support;
 
@@ -22,7 +24,7 @@ const N_UNFINISHED: usize = 500;
 const N_WEBHOOKS: usize = 60;
 /// GitHub's largest webhook.
 const WEBHOOK_SIZE: usize = 25 * 1024 * 1024;
-/// Calls of the other agent that are measured.
+/// The number of measured calls of the other agent.
 const N_CALLS: usize = 300;
 /// The daemon writes an answer or closes the connection within this time.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
@@ -76,13 +78,14 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The next round of calls of the agent that measures.
+/// Returns the times of the next round of calls of the agent that measures.
 fn times(pipe: &mut Pipe) -> Result<Times> {
     pipe.clear()?;
     (0..N_CALLS).map(|_| pipe.next()).collect()
 }
 
-/// Clients that send large webhooks with a wrong signature, as far as the daemon takes them.
+/// Returns clients that have sent large webhooks with a wrong signature, as far as the daemon takes
+/// them.
 fn webhooks(bed: &Bed) -> Result<Vec<TcpStream>> {
     let url = bed.address(Link::Http)?.to_string();
     let address =
@@ -99,7 +102,8 @@ fn webhooks(bed: &Bed) -> Result<Vec<TcpStream>> {
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         stream.set_read_timeout(Some(WRITE_TIMEOUT))?;
         stream.write_all(head.as_bytes())?;
-        // All but the last mebibyte: a daemon that buffers the body then holds it and waits.
+        // The client sends all but the last mebibyte. A daemon that buffers the body then holds it
+        // and waits.
         let is_taken = (1..WEBHOOK_SIZE / body.len()).all(|_| stream.write_all(&body).is_ok());
         if !is_taken {
             let mut answer = [0; 12];

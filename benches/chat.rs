@@ -1,4 +1,5 @@
-//! How soon a waiting agent hears of a message, what a waiting agent costs, and what it costs to be told of a notice.
+//! Measures the time until a waiting agent gets a message, the cost of a waiting agent, and the
+//! cost of a notice.
 
 mod support;
 
@@ -16,14 +17,15 @@ use support::clients::{Control, Mcp, PATIENCE};
 use support::figures::{Figure, Target, Times, print};
 use support::proc::memory;
 
-/// Agents that wait, each on a connection of its own.
+/// The number of agents that wait, each on a connection of its own.
 const N_WAITING: usize = 1_000;
 const N_MESSAGES: usize = 2_000;
-/// Agents that work, half of which are told of something.
+/// The number of working agents. Half of them get a notice.
 const N_WORKING: usize = 60;
-/// Of each of them: as many as the server takes from one agent at once, less what it called before.
+/// The number of calls of each of them. It is the number that the server takes from one agent at
+/// once, less the calls before.
 const N_CALLS: usize = 90;
-/// Nobody's wait ends by itself.
+/// With these settings no wait ends by itself.
 const SETTINGS: &str = "chat: { poll_hold: 5m, idle_timeout: 1d }";
 
 fn main() -> Result<()> {
@@ -62,11 +64,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What was measured with many who wait.
+/// The measurements with many waiting agents.
 struct Waited {
-    /// From before a message is posted until the question of its agent is answered.
+    /// The time from before a message is posted until the question of its agent is answered.
     times: Times,
-    /// The floor: until the post itself is answered, which it is when the message is in the store.
+    /// The floor: the time until the post itself is answered. The message is in the store then.
     appended: Times,
     kib_each: f64,
 }
@@ -95,7 +97,8 @@ fn waiting(link: Link) -> Result<Waited> {
     for agent in &mut agents {
         agent.ask("get_next_action", json!({}))?;
     }
-    // Answered after all that came before it was looked at, on this connection; the others are given some more time.
+    // This call is answered after the earlier ones on this connection were looked at. The other
+    // connections get some more time.
     coordinator.call("health_check", &json!({}))?;
     let listening = control.get("/projects/prj/agent-sessions")?["agentSessions"].clone();
     ensure!(
@@ -107,7 +110,7 @@ fn waiting(link: Link) -> Result<Waited> {
     let kib_each = (memory(bed.pid(), "VmRSS")? - before) * 1024.0 / N_WAITING as f64;
     let (mut times, mut appended) = (Times::default(), Times::default());
     for n in 0..N_MESSAGES {
-        // Everybody's turn, not in the order in which they came.
+        // The agents take turns, but not in the order in which they came.
         let turn = n * 389 % N_WAITING;
         let began = Instant::now();
         post(&mut control, turn)?;
@@ -151,7 +154,7 @@ fn settle(bed: &Bed) -> Result<()> {
 }
 
 impl Agent {
-    /// Started by a coordinator that is this benchmark, and in its chat.
+    /// Starts an agent for a chat. This benchmark is its coordinator.
     fn enter(bed: &Bed, link: Link, coordinator: &mut Mcp, n: usize) -> Result<Self> {
         let name = format!("agt_{n}");
         let claim = json!({ "agent_id": name, "project_id": "prj", "purpose": "chat", "coordinator_id": "crd_bench" });
@@ -185,9 +188,10 @@ impl Agent {
         Ok(Self { token, ..agent })
     }
 
-    /// Asks and doesn't wait for the answer.
+    /// Sends a question, and does not wait for the answer.
     fn ask(&mut self, tool: &str, mut arguments: Value) -> Result<()> {
-        // Whoever has none yet doesn't show an empty one: those who show the same share a rate.
+        // An agent without a token sends none, because agents with the same token, even an empty
+        // one, share a rate limit.
         if !self.token.is_empty() {
             arguments["session_token"] = self.token.as_str().into();
         }
@@ -223,7 +227,7 @@ impl Agent {
     }
 }
 
-/// The same call of two agents in turn, of which one was told of something; pair after pair.
+/// Measures the same call of two agents in turn, pair after pair. One of them has a notice.
 fn notices() -> Result<(Times, Times)> {
     let bed = Bed::serve(&Wanted {
         settings: "notice: { grace: 1d }",

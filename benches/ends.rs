@@ -1,4 +1,5 @@
-//! How soon ends are known: of hundreds of agents that end at once, of one that dies among many, and of all that die together.
+//! Measures the time until ends are known: of hundreds of agents that end at once, of one that dies
+//! among many, and of all that die together.
 
 mod support;
 
@@ -13,13 +14,13 @@ use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
 use support::figures::{Figure, Target, Times, print};
 
-/// Agents that start and end at the same time, and how often.
+/// The numbers of agents that start and end at the same time, and the number of rounds.
 const CROWDS: [(usize, usize); 2] = [(100, 10), (500, 5)];
-/// Agents that live when the first is killed.
+/// The number of agents that live when the first one is killed.
 const N_VICTIMS: usize = 200;
-/// After this their keepers have nothing left to do but to wait.
+/// After this time their keepers only wait.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Agents that are killed all at once.
+/// The number of agents that are killed all at once.
 const N_MASSACRED: usize = 500;
 
 fn main() -> Result<()> {
@@ -56,7 +57,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The floor: posix_spawn of the same program and a wait, one after the other.
+/// Measures the floor: posix_spawn of the same program and a wait, one after the other.
 fn crowds_without_daemon(n_agents: usize, n_times: usize) -> Result<Times> {
     let mut times = Times::default();
     for _ in 0..n_times {
@@ -69,8 +70,9 @@ fn crowds_without_daemon(n_agents: usize, n_times: usize) -> Result<Times> {
     Ok(times)
 }
 
-/// From just before the word by which all of a crowd are claimed in one cycle, until the daemon says of the last that its end
-/// is committed: its log line `launch ended` comes after that, and reading it costs the daemon nothing.
+/// Measures the time from just before the request that starts a whole crowd in one cycle, until the
+/// last end is committed. The daemon logs `launch ended` after the commit. Reading the log costs
+/// the daemon nothing.
 fn crowds(n_agents: usize, n_times: usize) -> Result<Times> {
     let settings = format!(
         "polling_interval: 1h\nmax_concurrent: {n_agents}\nbackoff: {{ initial: 1h, max: 1h }}"
@@ -104,7 +106,7 @@ fn crowds(n_agents: usize, n_times: usize) -> Result<Times> {
     Ok(times)
 }
 
-/// So many agents that stay.
+/// Starts `n_agents` agents that stay.
 fn fleet(n_agents: usize) -> Result<(Bed, Vec<(Pid, String)>)> {
     let settings = format!(
         "polling_interval: 1h\nmax_concurrent: {n_agents}\nbackoff: {{ initial: 1h, max: 1h }}"
@@ -119,7 +121,7 @@ fn fleet(n_agents: usize) -> Result<(Bed, Vec<(Pid, String)>)> {
         running = Bed::launches(&mut control, n_agents, |launch| launch["pid"].is_i64())?;
         Ok(running.len() == n_agents)
     })?;
-    // They have been there for a while.
+    // The agents have been there for a while then.
     std::thread::sleep(SETTLE);
     let process = |launch: &Value| {
         let pid = launch["pid"]
@@ -131,23 +133,23 @@ fn fleet(n_agents: usize) -> Result<(Bed, Vec<(Pid, String)>)> {
     Ok((bed, running.iter().map(process).collect::<Result<_>>()?))
 }
 
-/// The events of this path tell of an end when its commit is made, and listening costs the daemon little; who asked all the
-/// time would take one of two processors from it.
+/// The path of the events. An event announces an end when its commit is made, and listening costs
+/// the daemon little. A client that polled all the time would take one of two processors from it.
 const EVENTS: &str = "/events?project=prj";
 
-/// Whether the event is a launch's that has lost its process.
+/// Returns whether the event says that a launch has lost its process.
 fn is_death(event: &str) -> bool {
     [r#""kind":"launch.ending""#, r#""kind":"launch.ended""#]
         .iter()
         .any(|kind| event.contains(kind))
 }
 
-/// Whether the store knows nothing yet of the end of its process.
+/// Returns whether the end of its process is not in the store yet.
 fn seems_to_live(launch: &Value) -> bool {
     matches!(launch["state"].as_str(), Some("starting" | "running"))
 }
 
-/// From the signal until a follower hears that the launch has left `running`.
+/// Measures the time from the signal until a follower learns that the launch has left `running`.
 fn deaths() -> Result<Times> {
     let (bed, victims) = fleet(N_VICTIMS)?;
     let mut control = bed.control()?;
@@ -167,7 +169,8 @@ fn deaths() -> Result<Times> {
     Ok(times)
 }
 
-/// From the first of the signals until a follower has heard of all of the launches that they have left `running`.
+/// Measures the time from the first signal until a follower has learnt that all launches have left
+/// `running`.
 fn massacre() -> Result<Times> {
     let (mut bed, victims) = fleet(N_MASSACRED)?;
     let mut control = bed.control()?;

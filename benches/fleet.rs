@@ -1,4 +1,5 @@
-//! What many agents cost: a daemon that keeps hundreds, and one that has started and ended thousands.
+//! Measures the cost of many agents: of a daemon that keeps hundreds, and of one that has started
+//! and ended thousands.
 
 mod support;
 
@@ -11,16 +12,18 @@ use support::bed::{Bed, Wanted};
 use support::figures::{Figure, Target, print};
 use support::proc::{memory, n_descriptors, n_threads};
 
-/// Agents that sleep, the most of them last, and the resident memory that the daemon may have then, in MiB.
+/// The numbers of sleeping agents, in ascending order, and the resident memory that the daemon may
+/// have then, in MiB.
 const FLEETS: [(usize, f64); 2] = [(100, 24.0), (500, 40.0)];
-/// Agents that are started again and again, and how often in all.
+/// The number of agents that are started again and again, and the number of their starts in all.
 const N_RESTARTED: usize = 20;
 const N_STARTS: usize = 10_000;
-/// After so many a daemon is as large as its work makes it.
+/// The number of starts after which a daemon has its usual size.
 const N_WARM: usize = 1_000;
-/// How much larger it may be at the end.
+/// The factor by which it may be larger at the end.
 const FLAT: f64 = 1.05;
-/// The daemon is at rest: the readers of the store close at most 40 s after their last use.
+/// The time after which the daemon is at rest. The readers of the store close at most 40 s after
+/// their last use.
 const SETTLE: Duration = Duration::from_secs(50);
 
 fn main() -> Result<()> {
@@ -60,7 +63,7 @@ fn sleeping() -> Result<Vec<Figure>> {
         figures.push(Figure { target: Some(Target::AtMost(most_memory)), ..figure });
         open.push(n_descriptors(bed.pid())?);
     }
-    // What the daemon itself has open is there with the first of them.
+    // The first size contains the descriptors of the daemon itself.
     let [(few, _), _] = FLEETS;
     let each = (open[1] - open[0]) as f64 / (most - few) as f64;
     figures.push(Figure {
@@ -103,7 +106,7 @@ fn thousands() -> Result<[Figure; 4]> {
         control.set_status(&format!("tsk_{n}"), "in_progress")?;
     }
     let mut size_after = |bed: &mut Bed, n_starts: usize| -> Result<Size> {
-        // One wait for each part of them, as each has its deadline.
+        // Each part has a wait of its own, because a wait has a deadline.
         for part in (0..=n_starts).step_by(N_WARM) {
             bed.wait_until("they have ended", |_| {
                 while log.read_line(&mut line)? > 0 && line.ends_with('\n') {

@@ -1,4 +1,5 @@
-//! What watching forges costs, and what people wait for who take the bot off an item.
+//! Measures the cost of watching forges, and the time until an agent stops after people take the
+//! bot off an item.
 
 mod support;
 
@@ -26,17 +27,17 @@ use support::figures::{Figure, Target, Times, print};
 const NAME: &str = "ann/site";
 const BOT: &str = "robot";
 const N_WATCHED: usize = 1_000;
-/// Items that are taken beside a host that hangs.
+/// The number of items that are taken while another host hangs.
 const N_TAKEN: usize = 30;
-/// Repositories with an agent each, and as many slots.
+/// The repositories with an agent each. There are as many slots.
 const NAMES: [&str; 3] = ["ann/a", "ann/b", "ann/c"];
-/// Items of each of them.
+/// The number of items in each of them.
 const N_EACH: usize = 100;
-/// How long an agent works on one of these.
+/// The time that an agent works on one of these items.
 const WORK: Duration = Duration::from_secs(1);
-/// Looks at what is watched.
+/// The number of looks at the watched items.
 const N_LOOKS: usize = 20;
-/// Ticks of a clock in which the kernel counts the time of a process, in a second.
+/// The ticks in a second of the clock by which the kernel counts the time of a process.
 const TICKS: f64 = 100.0;
 
 fn main() -> Result<()> {
@@ -77,7 +78,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The section of a host with one repository, on whose items so many agents work.
+/// Returns the section of a host with one repository, on whose items `n_agents` agents work.
 fn host(fake: &Fake, forge: ForgeKind, n_agents: usize) -> String {
     let (section, repositories) = match forge {
         ForgeKind::GitHub => ("github", "repositories"),
@@ -91,7 +92,8 @@ fn host(fake: &Fake, forge: ForgeKind, n_agents: usize) -> String {
     )
 }
 
-/// A coordinator has so many slots; without one a server claims nothing. It starts nothing.
+/// Reports a coordinator with `n_slots` slots. Without one, a server claims nothing. This one
+/// starts nothing.
 fn offer_slots(bed: &Bed, n_slots: usize) -> Result<()> {
     let status = json!({ "coordinator_id": "crd_bench", "max_concurrent": n_slots });
     bed.mcp()?.call("report_status", &status).map(drop)
@@ -112,7 +114,7 @@ fn items(control: &mut Control) -> Result<Vec<Value>> {
     Ok(items.as_array().context("a list")?.clone())
 }
 
-/// Requests and seconds of a processor for a look at items that don't change.
+/// Returns the requests and the processor seconds for a look at items that don't change.
 fn watched(forge: ForgeKind) -> Result<(f64, f64)> {
     let fake = Fake::start();
     for n in 0..N_WATCHED {
@@ -136,7 +138,7 @@ fn watched(forge: ForgeKind) -> Result<(f64, f64)> {
         }
         std::thread::sleep(Duration::from_millis(500));
     }
-    // A look that began before is over.
+    // A look that began before is over then.
     std::thread::sleep(Duration::from_secs(3));
     fake.forget_requests();
     let (before, began) = (processor_time(bed.pid())?, Instant::now());
@@ -149,14 +151,14 @@ fn watched(forge: ForgeKind) -> Result<(f64, f64)> {
     Ok((n_requests as f64 / n_looks, seconds / n_looks))
 }
 
-/// What a process has used of processors, in seconds.
+/// Returns the processor time that a process has used, in seconds.
 fn processor_time(pid: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields: Vec<&str> = stat.rsplit(')').next().context("a name")?.split_whitespace().collect();
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / TICKS)
 }
 
-/// What a host that hangs adds to the time until an item of another one is taken.
+/// Measures the time that a hanging host adds until an item of another host is taken.
 fn beside_a_hanging_host() -> Result<Figure> {
     let (alone, beside) = (until_taken(false)?, until_taken(true)?);
     let added = (beside.median() - alone.median()).max(0.0);
@@ -196,7 +198,7 @@ fn until_taken(hangs: bool) -> Result<Times> {
     Ok(times)
 }
 
-/// From the unassignment to the end of the agent's tree, with a look each second.
+/// Measures the time from the unassignment to the end of the agent's tree, with a look each second.
 fn until_stopped() -> Result<Figure> {
     let fake = Fake::start();
     fake.repository(ForgeKind::GitHub, NAME);
@@ -225,7 +227,8 @@ fn until_stopped() -> Result<Figure> {
     Ok(Figure { target: Some(Target::AtMost(3_000.0)), ..Figure::of_times(name, &times) })
 }
 
-/// Three hundred items in three repositories with three slots; when half of them are done a second daemon comes.
+/// Measures three hundred items in three repositories with three slots. A second daemon joins when
+/// half of them are done.
 fn more_items_than_slots() -> Result<Vec<Figure>> {
     let fake = Fake::start();
     let mut issues = Vec::new();
@@ -252,7 +255,7 @@ fn more_items_than_slots() -> Result<Vec<Figure>> {
     let (mut n_running, mut n_looks, mut most_claimed, mut most_ahead) = (0, 0, 0, 0);
     let n_done = |of: &[Item]| of.iter().filter(|it| has(it, "coding agent done")).count();
     let began = Instant::now();
-    // What is seen before each repository was served once says nothing of the rest.
+    // Figures from before each repository was served once would not be typical.
     while n_done(&issues) < issues.len() / 2 {
         ensure!(began.elapsed() < Duration::from_mins(5), "half is not done:\n{}", first.log());
         std::thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! What the daemon and its keepers cost while nothing happens.
+//! Measures the cost of the daemon and its keepers while nothing happens.
 
 mod support;
 
@@ -13,7 +13,7 @@ use support::bed::{Bed, Wanted};
 use support::figures::{Figure, Target, print};
 use support::proc::{memory, number};
 
-/// After this, a daemon has finished what belongs to its start.
+/// The time after which a daemon has finished the work of its start.
 const SETTLE: Duration = Duration::from_secs(15);
 const WATCH: Duration = Duration::from_secs(20);
 
@@ -40,7 +40,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// How often a thread of the daemon gave up the processor, which it only does to wait: once for each wake-up.
+/// Returns how often each thread of the daemon gave up the processor. It does so only to wait, so
+/// this is the number of wake-ups.
 fn switches(pid: u32) -> Result<BTreeMap<String, u64>> {
     let mut switches = BTreeMap::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -68,7 +69,7 @@ fn wake_ups(bed: &Bed) -> Result<f64> {
     Ok(n_all as f64 / seconds)
 }
 
-/// The keeper of one agent that stays.
+/// Measures the keeper of one agent that stays.
 fn keeper(bed: &mut Bed) -> Result<Figure> {
     let mut control = bed.control()?;
     control.set_status("tsk_0", "in_progress")?;

@@ -1,4 +1,5 @@
-//! A gigabyte that one agent prints: how fast its keeper takes it, and what the daemon has to do with it.
+//! Measures the output of one agent, a gigabyte: the speed of its keeper, and the cost for the
+//! daemon.
 
 mod support;
 
@@ -29,7 +30,7 @@ fn main() -> Result<()> {
     })?;
     let begun = memory(bed.pid(), "VmRSS")?;
     let mut most = begun;
-    // Half a minute at most: a gigabyte in that time would be bad enough.
+    // The wait ends after half a minute at most. A gigabyte in that time would already be bad.
     bed.wait_until("all is printed", |bed| {
         most = most.max(memory(bed.pid(), "VmRSS")?);
         Ok(!Bed::launches(&mut control, 1, |launch| launch["state"] == "ended")?.is_empty())
@@ -59,7 +60,7 @@ fn megabytes_per_second(began: Instant) -> f64 {
     N_BYTES as f64 / 1e6 / began.elapsed().as_secs_f64()
 }
 
-/// The floor: somebody reads all of it and does nothing with it.
+/// Measures the floor: a program that reads all of it and does nothing with it.
 fn without_keeper() -> Result<f64> {
     let began = Instant::now();
     let mut agent = Role::Print(N_BYTES).command()?.stdout(Stdio::piped()).spawn()?;

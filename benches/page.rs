@@ -1,4 +1,5 @@
-//! What people wait for at the page and behind it: lists, streams of events, and in a real browser the board and the chat.
+//! Measures the waits of people at the page and behind it: lists, streams of events, and in a real
+//! browser the board and the chat.
 //!
 //! The browser's figures need Debian's chromium and chromium-driver, and are left out without them.
 
@@ -46,7 +47,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A project with a board of `N_TASKS`, and one with `N_LISTED`.
+/// Makes a project with a board of `N_TASKS`, and one with `N_LISTED`.
 fn add_tasks(bed: &Bed) -> Result<()> {
     let mut manifest = String::from("tasks:\n");
     for n in 0..N_TASKS {
@@ -92,7 +93,7 @@ fn lists(bed: &Bed, figures: &mut Vec<Figure>) -> Result<()> {
     Ok(())
 }
 
-/// What the followers follow.
+/// The path that the followers follow.
 const EVENTS: &str = "/events?project=board";
 
 fn streams(bed: &Bed, figures: &mut Vec<Figure>) -> Result<()> {
@@ -102,7 +103,7 @@ fn streams(bed: &Bed, figures: &mut Vec<Figure>) -> Result<()> {
     let before = memory(bed.pid(), "VmRSS")?;
     let mut followers =
         (0..N_STREAMS - 1).map(|_| bed.follow_events(EVENTS)).collect::<Result<Vec<_>>>()?;
-    // Most of them read only at the end: what is written to them meanwhile is the kernel's, or waits.
+    // Most of them read only at the end. Meanwhile the text for them is in the kernel, or waits.
     let times = heard(&mut control, &mut alone, "tsk_b00001")?;
     for follower in followers.iter_mut().step_by(10) {
         follower.until_heard(|event| event.contains("tsk_b00001"))?;
@@ -197,12 +198,13 @@ impl Browser {
         Ok(self.runtime.block_on(self.client.execute(script, Vec::new()))?)
     }
 
-    /// Waits for a number that a script of the page leaves in `window.seen`: milliseconds since 1970.
+    /// Waits for a number that a script of the page leaves in `window.seen`: milliseconds since
+    /// 1970.
     fn seen(&self) -> Result<f64> {
         self.number("return window.seen")
     }
 
-    /// What a script gives, once it is a number.
+    /// Returns the result of a script, once it is a number.
     fn number(&self, script: &str) -> Result<f64> {
         let give_up_at = Instant::now() + PATIENCE;
         loop {
@@ -271,7 +273,7 @@ fn board(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> 
     Ok(())
 }
 
-/// Our share of a chat: the agent's own time is none.
+/// Measures the server's share of a chat. The agent itself takes no time.
 fn chat(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> {
     let mut control = bed.control()?;
     control.post("/projects/prj/chat/start", &json!({ "agentId": "agt_0" }))?;

@@ -1,4 +1,5 @@
-//! How many questions are answered, and what a cycle costs that finds nothing to do.
+//! Measures the number of questions that are answered, and the cost of a cycle that finds nothing
+//! to do.
 
 #[path = "../tests/it/rows.rs"]
 mod rows;
@@ -29,7 +30,7 @@ use support::figures::{Figure, Target, Times, print};
 
 const N_QUESTIONS: usize = 20_000;
 const N_CYCLES: usize = 200;
-/// Agents; each is in so many projects that the pairs come out.
+/// The number of agents. Each is in as many projects as the number of pairs needs.
 const N_AGENTS: usize = 100;
 
 fn main() -> Result<()> {
@@ -70,7 +71,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One client, one question after the other, about a pair that has nothing to do: on the socket, and over HTTP.
+/// Measures one client that asks one question after the other about a pair without work, on the
+/// socket and over HTTP.
 fn questions() -> Result<(Times, Times)> {
     let bed =
         Bed::start(&Wanted { settings: "polling_interval: 1h", role: Role::Exit, n_agents: 1 })?;
@@ -104,7 +106,7 @@ enum Pairs {
     WithWork,
 }
 
-/// What a local cycle consists of when nothing is to be done: the view of the server, and the plan.
+/// Measures the parts of a local cycle without work: the view of the server, and the plan.
 async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
     let folder = Bed::folder()?;
     let store = Arc::new(Store::open(&folder.path().join("state.db")).await?);
@@ -138,7 +140,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
     Ok(times)
 }
 
-/// Pairs, each with a task.
+/// Fills the store with pairs, each with a task.
 async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> Result<()> {
     let at = Timestamp::from_millis(1_700_000_000_000);
     let mut changes: Vec<Row> = Vec::new();

@@ -1,5 +1,5 @@
-//! What it costs that server and coordinator are two processes: a cycle over the link, a start over the link, and a call over the
-//! bridge.
+//! Measures the cost of separate processes for server and coordinator: a cycle over the link, a
+//! start over the link, and a call over the bridge.
 
 mod support;
 
@@ -21,11 +21,11 @@ use support::bed::{Bed, Link, Wanted};
 use support::clients::request;
 use support::figures::{Figure, Target, Times, print};
 
-/// Agents, each in ten projects: a thousand pairs.
+/// The number of agents, each in ten projects: a thousand pairs.
 const N_AGENTS: usize = 100;
 const N_PROJECTS: usize = 10;
 const N_CYCLES: usize = 200;
-/// Of the slow ones, a thousand questions each.
+/// The number of slow cycles, with a thousand questions each.
 const N_SLOW_CYCLES: usize = 15;
 const N_STARTS: usize = 150;
 const N_CALLS: usize = 3_000;
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
 fn cycles() -> Result<Vec<Figure>> {
     let bed = Bed::serve(&Wanted { settings: "", role: Role::Exit, n_agents: N_AGENTS })?;
     bed.apply(&projects()?)?;
-    // Serves the client, as the coordinator's runtime does.
+    // This runtime serves the client, like the coordinator's runtime.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut figures = Vec::new();
@@ -60,7 +60,7 @@ fn cycles() -> Result<Vec<Figure>> {
         figures
             .push(Figure { target: Some(Target::AtMost(most)), ..Figure::of_times(name, &times) });
     }
-    // The floor: the same questions, one after the other, without any of our client.
+    // The floor: the same questions, one after the other, without the coordinator's client.
     let floor = bare_questions(&bed)?;
     for figure in &mut figures[2..] {
         figure.floor = Some(floor.total().as_secs_f64() * 1e3);
@@ -68,7 +68,7 @@ fn cycles() -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What a cycle asks of its server.
+/// Measures the requests of a cycle to its server.
 async fn cycle(bed: &Bed, link: Link, only_seed_steps: bool) -> Result<Times> {
     let passkeys =
         (0..N_AGENTS).map(|n| anyhow::Ok((format!("agt_{n}").parse()?, Secret::new("none"))));
@@ -88,7 +88,7 @@ async fn cycle(bed: &Bed, link: Link, only_seed_steps: bool) -> Result<Times> {
         Incarnation::after(None, SystemWorld.now(), 0),
         Arc::new(SystemWorld),
     ));
-    // The connection is made once.
+    // The first call makes the connection.
     control.observe(&[]).await?;
     let mut times = Times::default();
     for _ in 0..(if only_seed_steps { N_SLOW_CYCLES } else { N_CYCLES }) {
@@ -103,7 +103,7 @@ async fn cycle(bed: &Bed, link: Link, only_seed_steps: bool) -> Result<Times> {
 fn projects() -> Result<String> {
     let agents: Vec<String> = (0..N_AGENTS).map(|n| format!("agt_{n}")).collect();
     let mut text = "projects:\n".to_owned();
-    // Beside the one that there is.
+    // The first project exists already.
     for n in 1..N_PROJECTS {
         writeln!(
             text,
@@ -126,7 +126,7 @@ fn bare_questions(bed: &Bed) -> Result<Times> {
     Ok(times)
 }
 
-/// From the task's change on the server to the first instruction of its agent.
+/// Measures the time from the task's change on the server to the first instruction of its agent.
 fn starts() -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for (link, name) in [
@@ -166,7 +166,8 @@ fn started(mut server: Bed, beginnings: &mut Pipe) -> Result<Times> {
     Ok(times)
 }
 
-/// The same call on the socket and over the bridge; the figure is the difference of the medians.
+/// Measures the same call on the socket and over the bridge. The figure is the difference of the
+/// medians.
 fn bridge() -> Result<Figure> {
     let bed = Bed::serve(&Wanted { settings: "", role: Role::Exit, n_agents: 1 })?;
     let line = request("health_check", &json!({}));

@@ -1,5 +1,5 @@
-//! How long it takes from a task set in progress to the first instruction of its agent, with a polling interval that can't
-//! have been the cause.
+//! Measures the time from a task set in progress to the first instruction of its agent. The polling
+//! interval is so long that it can't have been the cause.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The floor: posix_spawn of the same program.
+/// Measures the floor: posix_spawn of the same program.
 fn spawned_directly(beginnings: &mut Pipe) -> Result<Times> {
     let mut times = Times::default();
     for _ in 0..N_STARTS {
@@ -54,7 +54,8 @@ fn started_by_daemon(mut bed: Bed, beginnings: &mut Pipe) -> Result<Times> {
         let asked = monotonic();
         control.set_status("tsk_0", "in_progress")?;
         times.add(beginnings.next()?.saturating_sub(asked));
-        // The agent reports, which finishes the task, and goes; then it can be set in progress again.
+        // The agent reports, which finishes the task, and ends. Then the task can be set in
+        // progress again.
         bed.wait_until("the launch has ended", |_| {
             Ok(Bed::launches(&mut control, 1, |launch| launch["state"] == "ended")?.len() == 1)
         })?;

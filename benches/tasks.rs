@@ -1,4 +1,4 @@
-//! What an agent and a coordinator wait for when there are very many tasks.
+//! Measures the waits of an agent and a coordinator when there are very many tasks.
 
 #[path = "../tests/it/rows.rs"]
 mod rows;
@@ -20,15 +20,15 @@ use support::clients::{Mcp, request};
 use support::figures::{Figure, Target, Times, print};
 
 const N_AGENTS: usize = 100;
-/// In each of them every agent has tasks: in `AT_WORK` one in progress with open subtasks, in `WAITING` one in progress, in the
-/// rest none.
+/// The number of projects, in each of which every agent has tasks. In `AT_WORK` one task is in
+/// progress with open subtasks, in `WAITING` one is in progress, and in the others none is.
 const N_PROJECTS: usize = 10;
 const AT_WORK: usize = 0;
 const WAITING: usize = 1;
 const IDLE: usize = 2;
 const N_QUESTIONS: usize = 10_000;
 
-/// Answers of one server.
+/// The times of the answers of one server.
 struct Answers {
     first: Times,
     again: Times,
@@ -59,7 +59,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A server whose every pair has so many tasks, on its socket, one question after the other.
+/// Measures a server in which every pair has `n_tasks` tasks. It asks on the socket, one question
+/// after the other.
 fn answers(n_tasks: usize) -> Result<Answers> {
     let folder = Bed::folder()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -155,7 +156,8 @@ async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
     Ok(())
 }
 
-/// The nth task of a pair: the first is perhaps in progress, the next nine are part of it, the rest is done.
+/// Returns the nth task of a pair. The first may be in progress, the next nine are its subtasks,
+/// and the others are done.
 fn task(project: usize, agent: usize, n: usize, at: Timestamp) -> Result<Task> {
     let id = |n: usize| format!("tsk_{project}_{agent}_{n}").parse();
     let status = match n {

@@ -1,5 +1,6 @@
-//! The agents of the benchmarks: this very program, started again with another role. Their start costs the same with and
-//! without the daemon, so that the floor is one of the same program.
+//! The agents of the benchmarks. An agent is this very program, started again with another role.
+//! Its start costs the same with and without the daemon, so that the floor is one of the same
+//! program.
 
 use std::env;
 use std::fs::{File, OpenOptions};
@@ -21,21 +22,21 @@ use super::clients::{Mcp, PATIENCE, Web};
 /// The first argument of every agent.
 const IS_AGENT: &str = "agent";
 
-/// Between two calls of an agent that measures its calls.
+/// The time between two calls of an agent that measures its calls.
 const BETWEEN_CALLS: Duration = Duration::from_millis(10);
 
-/// What an agent does.
+/// The behaviour of an agent.
 #[derive(Debug, Clone)]
 pub enum Role {
     /// Ends at once.
     Exit,
     /// Stays until it is ended.
     Stay,
-    /// Prints so many bytes, then ends.
+    /// Prints this number of bytes, then ends.
     Print(u64),
-    /// Tells when it began, then does a task's worth of talking with the server.
+    /// Writes the time of its start, then makes the calls of a usual task.
     Work(PathBuf),
-    /// Takes its task, works on it for so long, and reports.
+    /// Takes its task, works on it for this time, and reports.
     WorkFor(Duration),
     /// `agt_0` opens connections to the MCP socket, `agt_1` measures its own calls.
     Attack {
@@ -51,7 +52,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The arguments by which this program takes the role.
+    /// Returns the arguments by which this program takes the role.
     pub fn arguments(&self) -> Vec<String> {
         let (word, rest) = match self {
             Self::Exit => ("exit", Vec::new()),
@@ -73,7 +74,7 @@ impl Role {
         [IS_AGENT, word].into_iter().map(str::to_owned).chain(rest).collect()
     }
 
-    /// The agent as a plain child process.
+    /// Returns the agent as a plain child process.
     pub fn command(&self) -> Result<Command> {
         let mut command = Command::new(env::current_exe()?);
         command.args(self.arguments()).stdin(Stdio::null()).stdout(Stdio::null());
@@ -81,9 +82,10 @@ impl Role {
     }
 }
 
-/// If this process was started as an agent: its whole life, after which it is to end. The first thing that `main` does.
+/// Carries out the whole life of an agent if this process was started as one. Returns whether it
+/// was; `main` must end then. It is the first call of `main`.
 pub fn is_agent() -> bool {
-    // Before anything else, and whatever it costs: it is what is measured.
+    // The clock is read before anything else, because the start is what is measured.
     let began = monotonic();
     let mut arguments = env::args().skip(1);
     if arguments.next().as_deref() != Some(IS_AGENT) {
@@ -116,13 +118,13 @@ pub fn is_agent() -> bool {
     true
 }
 
-/// The clock that all processes of a machine share, since an arbitrary moment.
+/// Returns the time of the clock that all processes of a machine share, since an arbitrary moment.
 pub fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Lines as an agent prints them, without a pause.
+/// Prints lines in the form of an agent, without a pause.
 fn print(n_bytes: u64) -> std::io::Result<()> {
     let line = json!({ "type": "assistant", "message": { "content": [{ "type": "text", "text": "x".repeat(400) }] } });
     let lines = format!("{line}\n").repeat(128);
@@ -141,7 +143,7 @@ fn tell(beginnings: &Path, began: Duration) -> std::io::Result<()> {
     OpenOptions::new().write(true).open(beginnings)?.write_all(&nanoseconds.to_le_bytes())
 }
 
-/// The rest of the arguments of [`Role::Attack`].
+/// Plays [`Role::Attack`] with the rest of its arguments.
 fn attack(arguments: &[String]) -> Result<()> {
     // The prompt comes last.
     let [n_idle, n_unfinished, flooded, times, ..] = arguments else {
@@ -189,7 +191,7 @@ fn measure(socket: &Path, times: &Path) -> Result<()> {
     }
 }
 
-/// As the agent reaches it.
+/// The connection of the agent to the server.
 enum Server {
     Socket(Mcp),
     Web(Web),
@@ -223,10 +225,11 @@ fn work(time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Agents write durations in nanoseconds into a pipe.
+/// A pipe into which agents write durations in nanoseconds.
 pub struct Pipe {
     path: PathBuf,
-    /// Open for both, so that reading waits for the next agent instead of ending with the last.
+    /// The file is open for reading and writing, so that a read waits for the next agent instead of
+    /// ending with the last one.
     file: File,
 }
 
@@ -242,7 +245,7 @@ impl Pipe {
         &self.path
     }
 
-    /// Drops what agents wrote until now.
+    /// Drops the durations that agents wrote until now.
     pub fn clear(&mut self) -> Result<()> {
         while poll(
             &mut [PollFd::new(&self.file, PollFlags::IN)],
@@ -254,7 +257,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// The next duration. Waits for it.
+    /// Waits for the next duration and returns it.
     pub fn next(&mut self) -> Result<Duration> {
         let patience = Timespec::try_from(PATIENCE).context("a short time")?;
         let n_ready = poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&patience))?;

@@ -1,4 +1,5 @@
-//! The real daemon in a folder of its own. Whatever happens to a benchmark, its end ends the daemon and all agents.
+//! The real daemon in a folder of its own. The end of a benchmark ends the daemon and all agents in
+//! any case.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -19,7 +20,7 @@ use super::agent::Role;
 use super::clients::{Control, Follower, Mcp, PATIENCE, Web};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
-/// Between two looks at something that takes a while.
+/// The time between two looks at a condition.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A daemon and its folder.
@@ -28,30 +29,31 @@ pub struct Bed {
     daemon: Child,
 }
 
-/// How a server is reached.
+/// The way to reach a server.
 #[derive(Debug, Clone, Copy)]
 pub enum Link {
     Socket,
     Http,
 }
 
-/// How a daemon is started.
+/// The settings for starting a daemon.
 pub struct Wanted<'a> {
-    /// YAML beside the provider and the manifest.
+    /// Settings in YAML beside the provider and the manifest.
     pub settings: &'a str,
-    /// What each agent does.
+    /// The behaviour of each agent.
     pub role: Role,
-    /// Agents `agt_0` … of project `prj`, each with a task `tsk_0` … that nobody works on yet.
+    /// The number of agents `agt_0` … of project `prj`. Each has a task `tsk_0` … that is not in
+    /// progress yet.
     pub n_agents: usize,
 }
 
 impl Bed {
-    /// An empty folder, for what the daemon is to find.
+    /// Returns an empty folder, for the files that the daemon is to find.
     pub fn folder() -> Result<TempDir> {
         Ok(tempfile::Builder::new().prefix("agent-coordinator-bench").tempdir()?)
     }
 
-    /// A daemon that is ready.
+    /// Starts a daemon and waits until it is ready.
     pub fn start(wanted: &Wanted<'_>) -> Result<Self> {
         Self::start_in(Self::folder()?, wanted)
     }
@@ -60,17 +62,17 @@ impl Bed {
         Self::start_as("run", folder, wanted)
     }
 
-    /// A server without a coordinator.
+    /// Starts a server without a coordinator.
     pub fn serve(wanted: &Wanted<'_>) -> Result<Self> {
         Self::start_as("serve", Self::folder()?, wanted)
     }
 
-    /// The same in a folder that has something already.
+    /// Starts a server in a folder that contains files already.
     pub fn serve_in(folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
         Self::start_as("serve", folder, wanted)
     }
 
-    /// A coordinator of `server`, reached at `link`, that starts all of its agents.
+    /// Starts a coordinator of this server, reached by `link`, that starts all of its agents.
     pub fn supervise(&self, link: Link, folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
         let passkeys: serde_json::Map<String, Value> = (0..wanted.n_agents)
             .map(|n| (format!("agt_{n}"), json!({ "passkey": "none" })))
@@ -79,7 +81,7 @@ impl Bed {
         if let Some(token) = self.token(link)? {
             settings["coordinator_token"] = token.into();
         }
-        // The rest of a flow mapping, without its braces.
+        // The entries of a flow mapping are written without its braces.
         let settings = settings
             .as_object()
             .into_iter()
@@ -93,7 +95,7 @@ impl Bed {
         )
     }
 
-    /// Where this server is reached.
+    /// Returns the address of this server.
     pub fn address(&self, link: Link) -> Result<ServerAddress> {
         Ok(match link {
             Link::Socket => ServerAddress::Socket(self.state().join("mcp.sock")),
@@ -104,13 +106,13 @@ impl Bed {
         })
     }
 
-    /// What is to be shown there.
+    /// Returns the token that a coordinator must show there.
     pub fn token(&self, link: Link) -> Result<Option<String>> {
         let token = fs::read_to_string(self.state().join("coordinator_token"))?;
         Ok(matches!(link, Link::Http).then(|| token.trim().to_owned()))
     }
 
-    /// Tells the daemon what a manifest says.
+    /// Applies a manifest.
     pub fn apply(&self, manifest: &str) -> Result<()> {
         let file = self.path().join("more.yaml");
         fs::write(&file, manifest)?;
@@ -171,7 +173,7 @@ impl Bed {
         Control::connect(&self.state().join("control.sock"))
     }
 
-    /// From now on; `path` is `/events` with what is asked for.
+    /// Returns a follower of the events from now on. `path` is `/events` with its query.
     pub fn follow_events(&self, path: &str) -> Result<Follower> {
         Follower::start(&self.state().join("control.sock"), path)
     }
@@ -180,7 +182,7 @@ impl Bed {
         Mcp::connect(&self.state().join("mcp.sock"))
     }
 
-    /// As a coordinator elsewhere.
+    /// Connects over HTTP, like a coordinator on another host.
     pub fn web(&self) -> Result<Web> {
         let kept = |name: &str| fs::read_to_string(self.state().join(name));
         Web::connect(
@@ -197,7 +199,7 @@ impl Bed {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
-    /// What the daemon logs from now on.
+    /// Returns a reader of the daemon's log from now on.
     pub fn follow_log(&self) -> Result<BufReader<File>> {
         let mut log = File::open(self.log_file())?;
         log.seek(SeekFrom::End(0))?;
@@ -222,7 +224,7 @@ impl Bed {
         Ok(())
     }
 
-    /// The launches that `is_wanted` of the newest `limit`.
+    /// Returns the launches that `is_wanted` accepts among the newest `limit`.
     pub fn launches(
         control: &mut Control,
         limit: usize,
@@ -237,7 +239,7 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        // As a service manager ends it: its agents end first.
+        // The daemon is ended like by a service manager: its agents end first.
         if let Some(pid) = Pid::from_raw(self.daemon.id().cast_signed()) {
             let _ = kill_process(pid, Signal::TERM);
         }

@@ -1,4 +1,5 @@
-//! Blocking clients of the two sockets and the HTTP port: as little of a client as there can be, so that the server is what is measured.
+//! Blocking clients of the two sockets and the HTTP port. They do as little as possible, so that
+//! the server is measured.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-/// Longer than anything here may take.
+/// The deadline of a call. Nothing here may take as long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 fn connect(socket: &Path) -> Result<BufReader<UnixStream>> {
@@ -30,7 +31,7 @@ impl Mcp {
         Ok(Self { lines: connect(socket)?, line: String::new() })
     }
 
-    /// Calls a tool; its answer.
+    /// Calls a tool and returns its answer.
     pub fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
         let request = request(tool, arguments);
         let mut answer: Value = serde_json::from_str(self.exchange(&request)?)?;
@@ -38,7 +39,7 @@ impl Mcp {
         Ok(answer["result"]["structuredContent"].take())
     }
 
-    /// One line to the server, one line back.
+    /// Sends one line to the server and returns the next line.
     pub fn exchange(&mut self, request: &str) -> Result<&str> {
         self.lines.get_mut().write_all(request.as_bytes())?;
         self.line.clear();
@@ -48,7 +49,7 @@ impl Mcp {
     }
 }
 
-/// A tool call as a line.
+/// Returns a tool call as a line.
 pub fn request(tool: &str, arguments: &Value) -> String {
     let params = json!({ "name": tool, "arguments": arguments });
     format!("{}\n", json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }))
@@ -79,7 +80,7 @@ impl Control {
             .map(drop)
     }
 
-    /// No new starts until `resume`; what runs is stopped.
+    /// Stops all agents and all starts until `resume`.
     pub fn stop_all(&mut self) -> Result<()> {
         self.post("/stop", &json!({ "all": true })).map(drop)
     }
@@ -102,7 +103,7 @@ impl Control {
     }
 }
 
-/// A client that follows the events, as `path` has them.
+/// A client that follows the events of `path`.
 pub struct Follower(BufReader<UnixStream>);
 
 impl Follower {
@@ -112,12 +113,12 @@ impl Follower {
             .get_mut()
             .write_all(format!("GET /api{path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes())?;
         let mut follower = Self(stream);
-        // The position from which on it hears everything.
+        // This line has the position from which on the follower gets everything.
         follower.until_line(|line| line.starts_with("id:"))?;
         Ok(follower)
     }
 
-    /// Reads up to the event that `is_it`, given its JSON.
+    /// Reads up to the event for which `is_it` returns true, given its JSON.
     pub fn until_heard(&mut self, mut is_it: impl FnMut(&str) -> bool) -> Result<()> {
         self.until_line(|line| line.strip_prefix("data:").is_some_and(&mut is_it))
     }
@@ -142,7 +143,7 @@ pub struct Web {
 }
 
 impl Web {
-    /// For a coordinator with this token.
+    /// Connects like a coordinator with this token.
     pub fn connect(address: &str, token: &str) -> Result<Self> {
         let stream = TcpStream::connect(address)
             .with_context(|| format!("could not connect to {address}"))?;
@@ -155,13 +156,13 @@ impl Web {
         })
     }
 
-    /// The same by the URL of the endpoint.
+    /// Connects by the URL of the endpoint.
     pub fn of_url(url: &str, token: &str) -> Result<Self> {
         let address = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
         Self::connect(address, token)
     }
 
-    /// Calls a tool; its answer.
+    /// Calls a tool and returns its answer.
     pub fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
         let request = self.request(tool, arguments);
         let mut answer: Value = serde_json::from_slice(&self.exchange(&request)?)?;
@@ -169,7 +170,7 @@ impl Web {
         Ok(answer["result"]["structuredContent"].take())
     }
 
-    /// A call as the bytes of a request.
+    /// Returns a call as the text of a request.
     pub fn request(&self, tool: &str, arguments: &Value) -> String {
         let (Self { address, token, .. }, body) = (self, request(tool, arguments));
         let length = body.len();
@@ -180,7 +181,7 @@ impl Web {
         )
     }
 
-    /// One request to the server, the body of its answer back.
+    /// Sends one request to the server and returns the body of its answer.
     pub fn exchange(&mut self, request: &str) -> Result<Vec<u8>> {
         self.stream.get_mut().write_all(request.as_bytes())?;
         let (status, body) = answer(&mut self.stream)?;
@@ -189,7 +190,7 @@ impl Web {
     }
 }
 
-/// The first line and the body of what an HTTP server answers.
+/// Returns the first line and the body of an HTTP server's answer.
 pub fn answer(stream: &mut impl BufRead) -> Result<(String, Vec<u8>)> {
     let status = line(stream)?;
     let mut length = 0;

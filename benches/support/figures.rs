@@ -1,11 +1,11 @@
-//! Figures: what was measured, what it was to be, and what the machine itself needs for the least of it.
+//! Figures: each with its target, and with the floor that the machine itself needs.
 
 use std::time::Duration;
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 
-/// What a figure is to be.
+/// The target of a figure.
 #[derive(Debug, Clone, Copy)]
 pub enum Target {
     AtMost(f64),
@@ -19,12 +19,12 @@ pub struct Figure {
     pub unit: &'static str,
     pub median: f64,
     pub p99: Option<f64>,
-    /// For the median.
+    /// The target for the median.
     pub target: Option<Target>,
     pub p99_target: Option<Target>,
-    /// The same measured without the daemon.
+    /// The median of the same work without the daemon.
     pub floor: Option<f64>,
-    /// How many times the floor the median may be.
+    /// The greatest allowed ratio of the median to the floor.
     pub max_ratio: Option<f64>,
 }
 
@@ -42,7 +42,7 @@ impl Figure {
         }
     }
 
-    /// Of durations, in milliseconds.
+    /// Returns a figure of durations, in milliseconds.
     pub fn of_times(name: &'static str, times: &Times) -> Self {
         Self { p99: Some(times.percentile(99)), ..Self::new(name, "ms", times.median()) }
     }
@@ -113,7 +113,7 @@ pub fn print(figures: &[Figure]) {
     println!("{table}");
 }
 
-/// Three digits are all that such a measurement is worth.
+/// Returns the value with three digits, which is the precision of such a measurement.
 fn show(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 || large.fract().abs() < f64::EPSILON => format!("{value:.0}"),
@@ -123,7 +123,7 @@ fn show(value: f64) -> String {
     }
 }
 
-/// How long the same thing took, again and again.
+/// The durations of the same repeated work.
 #[derive(Debug, Default)]
 pub struct Times(Vec<Duration>);
 
@@ -132,12 +132,12 @@ impl Times {
         self.0.push(time);
     }
 
-    /// In milliseconds.
+    /// Returns the median in milliseconds.
     pub fn median(&self) -> f64 {
         self.percentile(50)
     }
 
-    /// The least time that so many of a hundred didn't exceed, in milliseconds.
+    /// Returns the least time that this percentage did not exceed, in milliseconds.
     pub fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -1,17 +1,17 @@
-//! What a process costs, as the kernel says.
+//! The cost of a process, as the kernel counts it.
 
 use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// A number of kilobytes of `/proc/<pid>/status`, in MiB.
+/// Returns a number of kilobytes of `/proc/<pid>/status`, in MiB.
 pub fn memory(pid: u32, field: &str) -> Result<f64> {
     let kilobytes = number(&format!("/proc/{pid}/status"), field)?;
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
     Ok(kilobytes as f64 / 1024.0)
 }
 
-/// The number behind the name of a field.
+/// Returns the number behind the name of a field.
 pub fn number(status: &str, field: &str) -> Result<u64> {
     let text = fs::read_to_string(status)?;
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
