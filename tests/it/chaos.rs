@@ -1,5 +1,6 @@
-//! The daemon is killed at moments of no choice, again and again, while its agents start, work, leave descendants behind and
-//! end, and while it starts itself. Whatever it was doing, the next one knows all of them, doubles none, and loses no exit.
+//! Kills the daemon again and again at random moments, while its agents start, work, leave
+//! descendants behind and end, and while it starts itself. The next daemon knows all agents, starts
+//! none twice, and loses no exit.
 //!
 //! ```sh
 //! AGENT_COORDINATOR_TEST_KILLS=200 cargo test --test it chaos      the long form
@@ -24,23 +25,26 @@ use crate::faults::{daemon_of_ordinary_user, keeper_of};
 use crate::sim::Dice;
 use crate::support::{is_gone, kill, until};
 
-/// How often the daemon is killed.
+/// The variable with the number of kills.
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_KILLS";
 const N_KILLS: usize = 10;
 const AGENTS: [&str; 6] = ["agt_a", "agt_b", "agt_c", "agt_d", "agt_e", "agt_f"];
-/// Of each agent; more than it reports as done in one life of the daemon.
+/// The number of tasks of each agent. It is more than the agent reports as done in one life of the
+/// daemon.
 const N_TASKS: usize = 8;
-/// Fewer than there are agents: every end lets another one start.
+/// The number of slots. It is less than the number of agents, so that every end lets another one
+/// start.
 const N_SLOTS: usize = 4;
-/// Longest that a daemon lives, in milliseconds, and longest that there is none.
+/// The longest life of a daemon and the longest time without one, in milliseconds.
 const LIFE: u64 = 600;
 const DEATH: u64 = 200;
-/// In each round of so many, the next daemon is killed as well, before the one before it had been ready.
+/// In each of this many rounds, the next daemon is killed as well, before it is ready.
 const STILLBORN_EVERY: usize = 3;
 const SETTINGS: &str = "manifest: manifest.yaml\nmax_concurrent: 4\nbackoff: { initial: 1ms, max: 1ms }\n\
                         start: { limit: 0 }\nstop: { leak_grace: 100ms }";
 
-/// A life of an agent, with what it writes down of it. It holds the file as long as anything of its tree lives.
+/// Returns the steps of an agent's life, which the agent writes down. A process of its tree holds
+/// the file open as long as it lives.
 fn life(agent: &str) -> Vec<String> {
     let note = |what: &str| {
         format!(r#"echo "${{AGENT_COORDINATOR_MARK#*/}} $$ {what}" >>{agent}.journal"#)
@@ -83,7 +87,8 @@ fn manifest(daemon: &Daemon) -> String {
     text
 }
 
-/// Puts what was reported as done back to work: there is always enough of it, however often the daemon is killed.
+/// Puts finished tasks back to work, so that there is enough work however often the daemon is
+/// killed.
 fn work_again(daemon: &Daemon) {
     let send = |method, path: &str, body: &str| {
         let answer = send_to(&daemon.state().join("control.sock"), method, path, body.as_bytes());
@@ -98,12 +103,12 @@ fn work_again(daemon: &Daemon) {
     }
 }
 
-/// All that was ever seen of the launches, by id.
+/// All launches that were ever seen, by id.
 #[derive(Default)]
 struct Seen(BTreeMap<String, Value>);
 
 impl Seen {
-    /// Looks at the store; the ids of those that have ended.
+    /// Looks at the store. Returns the ids of the launches that have ended.
     fn look(&mut self, daemon: &Daemon) -> BTreeSet<String> {
         let answer =
             send_to(&daemon.state().join("control.sock"), "GET", "/api/launches?limit=1000", b"")
@@ -128,7 +133,7 @@ impl Seen {
         ended.map(|(id, _)| id.clone()).collect()
     }
 
-    /// The agents that live now, as far as the store knows: launch and process.
+    /// Returns the agents that live now, as far as the store knows: launch and process.
     fn living(&self) -> Vec<(String, i32)> {
         let open = self.0.iter().filter(|(_, launch)| launch["state"] != "ended");
         let pid = |launch: &Value| {
@@ -138,7 +143,7 @@ impl Seen {
     }
 }
 
-/// Processes that carry the mark of a launch that has ended.
+/// Returns the processes with the mark of a launch that has ended.
 fn left_behind(ended: &BTreeSet<String>) -> Vec<i32> {
     let of_ended = |pid: &i32| {
         let mark = processes::find_variable(*pid, MARK_VARIABLE).unwrap_or_default();
@@ -147,7 +152,7 @@ fn left_behind(ended: &BTreeSet<String>) -> Vec<i32> {
     processes::list().unwrap().iter().map(|process| process.pid).filter(of_ended).collect()
 }
 
-/// What the agents wrote down: launch, process, and `started` or the exit code.
+/// Returns the records of the agents: launch, process, and `started` or the exit code.
 fn journal(daemon: &Daemon) -> Vec<(String, i64, String)> {
     let mut entries = Vec::new();
     for agent in AGENTS {
@@ -163,15 +168,15 @@ fn journal(daemon: &Daemon) -> Vec<(String, i64, String)> {
     entries
 }
 
-/// What is done to the agents in the last moment without a daemon.
+/// The attack on the agents in the last moment without a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meanwhile {
     Nothing,
-    /// A keeper is killed: an end that nobody can know.
+    /// A keeper is killed, so that its agent's end can't be known.
     KeeperKilled,
 }
 
-/// How many milliseconds it takes.
+/// Starts the daemon and returns the time that it takes, in milliseconds.
 fn start(daemon: &mut Daemon) -> u64 {
     let began = Instant::now();
     daemon.start();
@@ -190,7 +195,7 @@ fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
     let mut birth = start(&mut daemon);
     let (mut seen, mut n_adopted, mut n_stillborn) = (Seen::default(), 0, 0);
     for n in 0..n_kills {
-        // Chance is the point: whatever it is doing then, it is killed in the middle of it.
+        // The moment is random, so that the daemon is killed in the middle of any work.
         thread::sleep(Duration::from_millis(dice.below(LIFE)));
         seen.look(&daemon);
         let before = seen.living();
@@ -240,7 +245,8 @@ fn output(daemon: &Daemon, launch: &str) -> String {
         .collect()
 }
 
-/// Everyone who ran is known with its process, and everyone who ended, with how.
+/// Checks that every agent that ran is known with its process, and that the exit of every ended one
+/// is known.
 fn check_ends(daemon: &Daemon, seen: &Seen) {
     let journal = journal(daemon);
     let started: BTreeMap<&str, i64> = journal
@@ -283,7 +289,8 @@ fn check_ends(daemon: &Daemon, seen: &Seen) {
     assert!(escaped.is_empty(), "what carries no mark is ended, too: {escaped:?}");
 }
 
-/// Whether the process with this line of `/proc/<pid>/stat` is still there: in a long run its pid may be another's by now.
+/// Returns whether the process with this line of `/proc/<pid>/stat` is still there. In a long run
+/// another process may have its pid by now.
 fn is_there(stat: &str) -> bool {
     let fields: Vec<&str> = stat.split(' ').collect();
     let (pid, start_ticks) = (fields[0].parse().unwrap(), fields[21].parse::<u64>().unwrap());
@@ -308,7 +315,7 @@ fn the_same_holds_for_an_ordinary_user() {
     survive(daemon, n_kills(), Meanwhile::Nothing);
 }
 
-/// The mutant: what this looks for is found where it is.
+/// The mutant shows that the check finds a lost exit.
 #[test]
 #[should_panic(expected = "not each of them ended once")]
 fn a_lost_exit_is_found() {

@@ -1,5 +1,5 @@
-//! The real binary as a daemon: its own state directory, its own configuration, the scripted agent. Whatever a test does, its
-//! end ends the daemon and all agents.
+//! The real binary as a daemon, with its own state directory, its own configuration, and the
+//! scripted agent. The end of a test ends the daemon and all agents in any case.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fmt::Write as _;
@@ -21,32 +21,32 @@ use crate::support::{agent_fixture, end_all, kill, processes_of, until, until_so
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 
-/// A daemon and its world.
+/// A daemon with its folder.
 pub struct Daemon {
-    /// Before the folder, so that it is gone when that is removed.
+    /// The field comes before the folder, so that the mount is gone when the folder is removed.
     mount: Option<Mount>,
     folder: TempDir,
     child: Option<Child>,
     /// Where its store is, if the tests run on PostgreSQL. It is dropped after the daemon.
     database: Option<Database<'static>>,
     n_starts: u32,
-    /// Who runs it and its commands, where that isn't the user of the tests.
+    /// The user who runs it and its commands, if that isn't the user of the tests.
     user: Option<u32>,
     /// The command that starts it.
     pub role: &'static str,
 }
 
-/// A file system that is there as long as this is.
+/// A mounted file system, which is unmounted when this is dropped.
 struct Mount(PathBuf);
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: a keeper that is just going may still be in it.
+        // The unmount is lazy, because a keeper that is just ending may still use it.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// What a command of the command line said.
+/// The output of a command of the command line.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -61,8 +61,9 @@ pub struct Client {
 }
 
 impl Daemon {
-    /// Written, not started. `settings` is YAML beside the state directory and the scripted agent, which is provider `claude`
-    /// and does what [`Daemon::agent`] says.
+    /// Writes the configuration of a daemon and does not start it. `settings` is YAML beside the
+    /// state directory and the scripted agent. That agent is provider `claude` and takes the steps
+    /// of [`Daemon::agent`].
     pub fn configured(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
@@ -79,14 +80,14 @@ impl Daemon {
         daemon
     }
 
-    /// Started and ready.
+    /// Starts a daemon and waits until it is ready.
     pub fn running(settings: &str) -> Self {
         let mut daemon = Self::configured(settings);
         daemon.start();
         daemon
     }
 
-    /// A server alone, started and ready.
+    /// Starts a server alone and waits until it is ready.
     pub fn serving(settings: &str) -> Self {
         let mut daemon = Self::configured(settings);
         daemon.role = "serve";
@@ -94,14 +95,14 @@ impl Daemon {
         daemon
     }
 
-    /// A coordinator alone, not started.
+    /// Writes the configuration of a coordinator alone and does not start it.
     pub fn supervising(server: &str, settings: &str) -> Self {
         let mut daemon = Self::configured(&format!("server: {server}\n{settings}"));
         daemon.role = "supervise";
         daemon
     }
 
-    /// Writes the configuration anew; the next start reads it.
+    /// Writes the configuration anew. The next start reads it.
     pub fn configure(&self, settings: &str) {
         let agent = agent_fixture();
         let provider = if settings.contains("ai_providers") {
@@ -112,7 +113,7 @@ impl Daemon {
                 agent.display()
             )
         };
-        // No two daemons of the tests ask for the same port.
+        // The daemons of the tests must not ask for the same port.
         let http = if settings.lines().any(|line| line.starts_with("http:")) {
             ""
         } else {
@@ -128,7 +129,7 @@ impl Daemon {
         fs::write(self.config(), text).unwrap();
     }
 
-    /// Gives all of it to another user, who runs it from now on; the tests must be root.
+    /// Gives all its files to another user, who runs it from now on. The tests must run as root.
     pub fn hand_over_to(&mut self, user: u32) {
         self.user = Some(user);
         for path in [self.folder.path().to_owned(), self.work()] {
@@ -136,7 +137,8 @@ impl Daemon {
         }
     }
 
-    /// Gives the state directory a file system of its own; `false` where this user may not.
+    /// Gives the state directory a file system of its own. Returns `false` if this user may not do
+    /// so.
     pub fn mount_state(&mut self, size: &str) -> bool {
         let path = self.state();
         fs::create_dir(&path).unwrap();
@@ -148,13 +150,13 @@ impl Daemon {
         is_mounted
     }
 
-    /// Where everything of this daemon is.
+    /// Returns the folder with everything of this daemon.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Writes a manifest with an agent for each id, assigned to project `prj`, with a task in progress: `tsk_<agent>`. The
-    /// configuration must name it: `manifest: manifest.yaml`.
+    /// Writes a manifest with an agent for each id, assigned to project `prj`, with a task in
+    /// progress: `tsk_<agent>`. The configuration must name it: `manifest: manifest.yaml`.
     pub fn manifest(&self, agents: &[&str]) {
         let mut text = String::from("agents:\n");
         for agent in agents {
@@ -183,7 +185,7 @@ impl Daemon {
         self.folder.path().join("state")
     }
 
-    /// The working directory of [`Daemon::project`].
+    /// Returns the working directory of [`Daemon::project`].
     pub fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
@@ -194,7 +196,7 @@ impl Daemon {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
             .current_dir(self.folder.path());
-        // What it keeps there goes with the test.
+        // Its temporary files disappear with the test.
         command.env("TMPDIR", self.folder.path());
         command.arg("--config").arg(self.config());
         if let Some(user) = self.user {
@@ -218,17 +220,17 @@ impl Daemon {
         });
     }
 
-    /// Starts it and waits for nothing.
+    /// Starts it and does not wait.
     pub fn spawn(&mut self) {
         self.spawn_as(self.command());
     }
 
-    /// Starts it by way of `command`, to which its role is added, and waits for nothing.
+    /// Starts it with `command`, to which its role is added, and does not wait.
     pub fn spawn_as(&mut self, command: Command) {
         self.spawn_with(command, Stdio::null());
     }
 
-    /// As [`Daemon::spawn_as`], with this as its standard input.
+    /// Does the same as [`Daemon::spawn_as`], with this as its standard input.
     pub fn spawn_with(&mut self, mut command: Command, input: impl Into<Stdio>) {
         self.n_starts += 1;
         let log = File::create(self.log_file()).unwrap();
@@ -236,7 +238,7 @@ impl Daemon {
         self.child = Some(child.unwrap());
     }
 
-    /// Starts it where it can't run; its exit code and what it said.
+    /// Starts it although it can't run. Returns its exit code and its log.
     pub fn refused(&mut self) -> (Option<i32>, String) {
         self.spawn();
         (self.wait().code(), self.log())
@@ -252,20 +254,21 @@ impl Daemon {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
-        // Kept until then: one that doesn't end is killed at the end of the test.
+        // The child is kept until then, so that the end of the test kills a daemon that doesn't
+        // end.
         let child = self.child.as_mut().unwrap();
         let status = until_some("the daemon has ended", || child.try_wait().unwrap());
         self.child = None;
         status
     }
 
-    /// As a crash.
+    /// Kills it, like a crash.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.wait();
     }
 
-    /// As a service manager.
+    /// Ends it like a service manager.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait()
@@ -275,19 +278,19 @@ impl Daemon {
         self.folder.path().join(format!("log.{}", self.n_starts))
     }
 
-    /// What the newest daemon logged so far.
+    /// Returns the log of the newest daemon so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
-    /// Its lines with this message.
+    /// Returns its lines with this message.
     pub fn logged(&self, message: &str) -> Vec<Value> {
         let log = self.log();
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines.filter(|line| line["message"] == message).collect()
     }
 
-    /// What the chat of an agent looks like in its file; a line that is being written is none yet.
+    /// Returns the mirror of an agent's chat. A line that is being written does not count yet.
     pub fn mirrored(&self, agent: &str) -> Vec<Value> {
         let file = self.work().join(".ai-pm/agents").join(agent).join("chat.jsonl");
         let bytes = fs::read(file).unwrap_or_default();
@@ -305,7 +308,7 @@ impl Daemon {
         let mut command = self.command();
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // A command that reads nothing may be gone already.
+        // A command that reads no input may have ended already.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
         Said {
@@ -323,7 +326,7 @@ impl Daemon {
         said.stdout
     }
 
-    /// A command's `--json` answer.
+    /// Returns a command's `--json` answer.
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         let mut arguments = arguments.to_vec();
@@ -335,7 +338,7 @@ impl Daemon {
         self.json(&["status"])
     }
 
-    /// A part of the page in this language, as the control socket gives it.
+    /// Returns a part of the page in this language from the control socket.
     pub fn page(&self, path: &str, language: &str) -> String {
         let mut stream = UnixStream::connect(self.state().join("control.sock")).unwrap();
         write!(
@@ -348,24 +351,24 @@ impl Daemon {
         answer
     }
 
-    /// A project with the working directory [`Daemon::work`].
+    /// Adds a project with the working directory [`Daemon::work`].
     pub fn project(&self, project: &str) {
         self.done(&["project", "add", project, "--directory", self.work().to_str().unwrap()]);
     }
 
-    /// An agent of a project that takes these steps when it is started.
+    /// Adds an agent of a project that takes these steps when it is started.
     pub fn agent(&self, agent: &str, project: &str, steps: &[&str]) {
         self.steps(agent, steps);
         self.done(&["agent", "add", agent]);
         self.done(&["project", "set", project, "--assign", agent]);
     }
 
-    /// What the agent does from its next start on.
+    /// Sets the steps of the agent from its next start on.
     pub fn steps(&self, agent: &str, steps: &[&str]) {
         fs::write(self.work().join(format!("{agent}.steps")), steps.join("\n") + "\n").unwrap();
     }
 
-    /// A task in progress: its agent is started.
+    /// Adds a task in progress, so that its agent is started.
     pub fn task(&self, task: &str, project: &str, agent: &str) {
         let status = ["--status", "in_progress"];
         let names = [
@@ -383,32 +386,32 @@ impl Daemon {
         self.done(&[&names[..], &status[..]].concat());
     }
 
-    /// Project `prj`, agent `agt`, task `tsk` in progress.
+    /// Adds project `prj`, agent `agt` and task `tsk` in progress.
     pub fn with_one_task(&self, steps: &[&str]) {
         self.project("prj");
         self.agent("agt", "prj", steps);
         self.task("tsk", "prj", "agt");
     }
 
-    /// The launches of an agent that have ended, the newest first.
+    /// Returns the launches of an agent that have ended, the newest first.
     pub fn ended(&self, agent: &str) -> Vec<Value> {
         let ended = self.status()["ended"].as_array().unwrap().clone();
         ended.into_iter().filter(|launch| launch["agent_id"] == agent).collect()
     }
 
-    /// The newest ended launch of an agent, once there is one.
+    /// Waits for an ended launch of an agent and returns the newest.
     #[track_caller]
     pub fn until_ended(&self, agent: &str) -> Value {
         until_some("a launch has ended", || self.ended(agent).into_iter().next())
     }
 
-    /// The open launches of an agent.
+    /// Returns the open launches of an agent.
     pub fn open(&self, agent: &str) -> Vec<Value> {
         let open = self.status()["instances"].as_array().unwrap().clone();
         open.into_iter().filter(|launch| launch["agent_id"] == agent).collect()
     }
 
-    /// The open launch of an agent, once it is in this state.
+    /// Waits until the open launch of an agent is in this state and returns it.
     #[track_caller]
     pub fn until_in_state(&self, agent: &str, state: &str) -> Value {
         until_some(&format!("{agent} is {state}"), || {
@@ -420,12 +423,12 @@ impl Daemon {
         self.json(&["task", "show", task])["status"].as_str().unwrap().to_owned()
     }
 
-    /// Everything of this daemon that lives, itself excepted: keepers, agents, their tools.
+    /// Returns the living processes of this daemon except itself: keepers, agents, their tools.
     pub fn processes(&self) -> Vec<i32> {
         processes_of(&self.state())
     }
 
-    /// Nothing of it is left: no process, no instance that nobody has acknowledged.
+    /// Waits until nothing of it is left: no process, and no instance without acknowledgement.
     #[track_caller]
     pub fn until_nothing_is_left(&self) {
         until("no process is left", || self.processes().is_empty());
@@ -435,12 +438,12 @@ impl Daemon {
         until("no instance is left", || !names().any(|name| is_instance(&name)));
     }
 
-    /// Connects to the MCP socket, as a process that is no agent.
+    /// Connects to the MCP socket as a process that is not an agent.
     pub fn client(&self) -> Client {
         Client::connect(&self.state().join("mcp.sock"))
     }
 
-    /// The pid an agent wrote with `write:FILE`, once it has.
+    /// Waits until an agent has written its pid with `write:FILE`, and returns it.
     pub fn written_pid(&self, file: &str) -> i32 {
         until_some(&format!("{file} is written"), || {
             fs::read_to_string(self.work().join(file)).ok()?.trim().parse().ok()
@@ -465,12 +468,12 @@ impl Client {
         Self { lines: BufReader::new(stream), n_requests: 0 }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: &[u8]) {
         self.lines.get_mut().write_all(bytes).unwrap();
     }
 
-    /// The next line; `None` when the server has closed.
+    /// Returns the next line, or `None` when the server has closed.
     pub fn receive(&mut self) -> Option<Value> {
         let mut line = String::new();
         match self.lines.read_line(&mut line) {
@@ -481,7 +484,7 @@ impl Client {
         }
     }
 
-    /// One request and its answer.
+    /// Sends a request and returns its answer.
     pub fn request(&mut self, method: &str, params: &Value) -> Value {
         self.n_requests += 1;
         let request =
@@ -492,12 +495,13 @@ impl Client {
         answer
     }
 
-    /// A tool call; the whole JSON-RPC answer.
+    /// Calls a tool and returns the whole JSON-RPC answer.
     pub fn call_raw(&mut self, tool: &str, arguments: &Value) -> Value {
         self.request("tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// A tool call; the object of the answer, checked to be the same as structure and as text.
+    /// Calls a tool and returns the object of the answer. Checks that it is the same as structure
+    /// and as text.
     #[track_caller]
     pub fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         let answer = self.call_raw(tool, arguments);
@@ -509,7 +513,7 @@ impl Client {
     }
 }
 
-/// Whom [`Daemon::crowded`] keeps busy.
+/// The agent that [`Daemon::crowded`] keeps busy.
 const BUSY: &str = "
 agents: { agt_busy: {} }
 projects: { prj_busy: { working_directory: work, agents: [agt_busy] } }
@@ -517,8 +521,8 @@ tasks: { tsk_busy: { project: prj_busy, title: keep busy, assignee: agt_busy, st
 ";
 
 impl Daemon {
-    /// Running, with its only slot taken for as long as the test lasts: it starts nothing of `manifest` itself, so that the test
-    /// can be coordinator and agent.
+    /// Starts a daemon whose only slot is taken until the end of the test. It starts nothing of
+    /// `manifest` itself, so that the test can act as coordinator and agent.
     pub fn crowded(settings: &str, manifest: &str) -> Self {
         let daemon =
             Self::running(&format!("max_concurrent: 1\nstart: {{ timeout: 1h }}\n{settings}"));
@@ -534,14 +538,14 @@ impl Daemon {
         fs::write(self.folder.path().join(name), text).unwrap();
     }
 
-    /// Applies a manifest that must be right. Its paths start beside the configuration.
+    /// Applies a valid manifest. Its paths start beside the configuration.
     #[track_caller]
     pub fn apply(&self, manifest: &str) -> String {
         self.write("manifest.yaml", manifest);
         self.done(&["apply", "manifest.yaml"])
     }
 
-    /// Memory in use, in KiB.
+    /// Returns the resident memory, in KiB.
     pub fn resident_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -550,7 +554,7 @@ impl Daemon {
 }
 
 impl Client {
-    /// Says that nothing more will be sent.
+    /// Tells the server that nothing more will be sent.
     pub fn half_close(&self) {
         self.lines.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
     }

@@ -1,22 +1,31 @@
-//! The simulation: the real coordinator loop, service and domain on the store in memory, with a clock that is not the wall's,
-//! machines that are not there, and a script of everything that can go wrong.
+//! The simulation. It runs the real coordinator loop, service and domain on a store in memory, with
+//! a simulated clock, simulated machines, and a script of everything that can go wrong.
 //!
-//! A seed makes a fleet and a script; the same seed makes the same history. After each step the promises of the supervision
-//! and of chats are checked. A history that breaks one prints its seed, a script without the steps that it doesn't need, and what happened.
+//! A seed makes a fleet and a script. The same seed makes the same history. After each step the
+//! promises of the supervision and of chats are checked. If a history breaks one, it prints its
+//! seed, a script without the unnecessary steps, and what happened.
 //!
 //! ```text
-//! AGENT_COORDINATOR_TEST_HISTORIES=100000 cargo test --test it sim::      so many histories, from seed 0 on
-//! AGENT_COORDINATOR_TEST_SEED=42 cargo test --test it sim::               this one, told
+//! AGENT_COORDINATOR_TEST_HISTORIES=100000 cargo test --test it sim::   this number, from seed 0 on
+//! AGENT_COORDINATOR_TEST_SEED=42 cargo test --test it sim::            this one, with its lines
 //! ```
 //!
-//! What is simulated: limits on machines, projects, agents and providers, crashes of coordinators wherever they wait, orderly
-//! restarts, restarts of the server, keepers and agents that are killed, pids that are used again, lost, late, slow and repeated
-//! requests and answers, agents that authenticate late, never or twice, that don't listen, don't leave, or leave something
-//! behind, that give up a question in a chat and answer late, twice or never, clocks that jump by an hour or a year, machines that sleep, full disks,
-//! people who change their minds, talk, and end what they began, and a store whose writes fail, before or after their commit, are slow,
-//! or find no space. What is not: whatever is inside the keeper: `tests/it/shim.rs` and `tests/it/faults` have the real one.
+//! These are simulated:
 //!
-//! Two limits it found stand: [`Sim::is_out_of_reach`], [`Sim::is_asleep`].
+//! - limits on machines, projects, agents and providers
+//! - coordinators that crash at any await, orderly restarts, and restarts of the server
+//! - killed keepers and agents, and pids that are used again
+//! - requests and answers that are lost, late, slow or repeated
+//! - agents that authenticate late, never or twice, ignore notices, do not exit, or leave processes
+//! - agents that give up a question in a chat, and answer late, twice or never
+//! - clocks that jump by an hour or a year, sleeping machines, and full disks
+//! - people who change their minds, talk, and end what they began
+//! - a store whose writes fail before or after their commit, are slow, or find no space
+//!
+//! The inside of a keeper is not simulated: `tests/it/shim.rs` and `tests/it/faults` use the real
+//! one.
+//!
+//! The simulation found two limits that remain: [`Sim::is_out_of_reach`], [`Sim::is_asleep`].
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod agent;
@@ -64,34 +73,34 @@ const SESSION_MAXIMUM: Duration = Duration::from_mins(4);
 const CHAT_HOLD: Duration = Duration::from_secs(20);
 const CHAT_IDLE: Duration = Duration::from_secs(40);
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(7);
-/// Between the moment when something is due and the one when it is done.
+/// The time between the moment when an action is due and the moment when it is done.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// A mistake made on purpose: the simulation must find it.
+/// A deliberate mistake that the simulation must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mutant {
     /// Starts are granted without a claim.
     ClaimSkipped,
-    /// A process is known by its pid alone.
+    /// A process is identified by its pid alone.
     PidTrusted,
     /// A launch that didn't authenticate is ended at its deadline, whatever its process does.
     FreedAtDeadline,
     /// A chat message counts as read when it is handed out.
     ReadWhenHandedOut,
-    /// Fuses burn by the clock that stands still while their machine sleeps.
+    /// Fuses use the clock that stands still while their machine sleeps.
     FuseSleeps,
-    /// Coordinators know no limits but how many there may be in all.
+    /// Coordinators know only the limit of all agents together.
     CapsForgotten,
 }
 
-/// What everybody in a history shares.
+/// The state that all parts of a history share.
 struct Sim {
     seed: u64,
     mutant: Option<Mutant>,
     world: Arc<SimWorld>,
     chronicle: Arc<Chronicle>,
     store: Arc<Store>,
-    /// Of the store.
+    /// The health of the store.
     health: Arc<Health>,
     /// Wakes all coordinators.
     nudge: Nudge,
@@ -102,11 +111,11 @@ struct Sim {
     agents_loss: AtomicU64,
     keys: Mutex<Vec<InstanceKey>>,
     ai_types: Mutex<BTreeMap<AgentId, &'static str>>,
-    /// Launches of which a process lives, on whatever machine.
+    /// The launches of which a process lives on any machine.
     alive: Mutex<BTreeMap<LaunchId, (InstanceKey, Arc<Slumber>)>>,
-    /// Launches whose keeper was killed.
+    /// The launches whose keeper was killed.
     keeperless: Mutex<BTreeSet<LaunchId>>,
-    /// Ends that a coordinator thinks the server knows.
+    /// The ends that a coordinator believes the server knows.
     forgotten: Mutex<Vec<(LaunchId, ProcessEnd)>>,
     talk: Talk,
 }
@@ -140,7 +149,7 @@ impl Sim {
         })
     }
 
-    /// Another run of the server, on the same store.
+    /// Begins another run of the server on the same store.
     fn begin_server(self: &Arc<Self>) {
         let service = Service::new(
             self.store.clone(),
@@ -156,7 +165,7 @@ impl Sim {
         self.nudge.wake();
     }
 
-    /// When this run of the server began.
+    /// Returns the time when this run of the server began.
     fn began_at(&self) -> Timestamp {
         *self.began_at.lock().unwrap()
     }
@@ -165,12 +174,12 @@ impl Sim {
         self.service.lock().unwrap().clone()
     }
 
-    /// With something that changes when that run ends.
+    /// Returns the service, and a receiver that changes when its run ends.
     fn service_and_run(&self) -> (Arc<Service>, watch::Receiver<u64>) {
         (self.service(), self.run.subscribe())
     }
 
-    /// A task that belongs to this history; its panic is a violation.
+    /// Starts a task that belongs to this history. Its panic is a violation.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let chronicle = self.chronicle.clone();
         let guarded = async move {
@@ -181,7 +190,8 @@ impl Sim {
         tokio::spawn(guarded).abort_handle()
     }
 
-    /// What `task` gives; it goes on when nobody waits any more. `None`: it panicked.
+    /// Returns the result of `task`, or `None` if it panicked. The task goes on if its caller is
+    /// dropped.
     async fn spawn_for<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -209,7 +219,7 @@ impl Sim {
         *self.keys.lock().unwrap() = keys;
     }
 
-    /// What the agent is started with.
+    /// Returns the type with which the agent is started.
     fn ai_type(&self, agent: &AgentId) -> &'static str {
         self.ai_types.lock().unwrap()[agent]
     }
@@ -218,7 +228,8 @@ impl Sim {
         self.ai_types.lock().unwrap().insert(agent, ai_type);
     }
 
-    /// An agent was executed. Here and now, whatever anybody knows of it.
+    /// Notes the execution of an agent at this moment, and checks that it has no twin. It does not
+    /// matter which program knows of it.
     fn is_alive(&self, launch: &LaunchId, key: &InstanceKey, slumber: &Arc<Slumber>) {
         let mut alive = self.alive.lock().unwrap();
         let is_twin = |twin: &LaunchId, other: &InstanceKey, slumber: &Slumber| {
@@ -236,8 +247,9 @@ impl Sim {
         self.keeperless.lock().unwrap().insert(launch.clone());
     }
 
-    /// What is left of an agent whose keeper was killed while nobody else was there, and before anybody had told the server of
-    /// a process: its claim lapses, and only its own machine's next coordinator, before its first start, ends it.
+    /// Returns whether the launch is out of reach. Its keeper was killed while no coordinator was
+    /// there, and before the server was told of a process. Its claim lapses. Only the next
+    /// coordinator of its own machine ends the rest, before its first start.
     fn is_out_of_reach(&self, launch: &LaunchId) -> bool {
         let known =
             self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
@@ -245,8 +257,9 @@ impl Sim {
             && known.is_some_and(|known| known.pid.is_none())
     }
 
-    /// What fell asleep with its machine before anybody had told the server of a process: its claim lapses. It stands still for as
-    /// long as that sleep lasts, and its fuse, which has burnt by then, is the first thing that happens when it is over.
+    /// Returns whether the launch fell asleep with its machine before the server was told of a
+    /// process. Its claim lapses. It stands still during that sleep. Its fuse has run out by then,
+    /// and takes effect first when the machine wakes.
     fn is_asleep(&self, launch: &LaunchId, slumber: &Slumber) -> bool {
         let known =
             self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
@@ -254,7 +267,7 @@ impl Sim {
             && known.is_some_and(|known| known.pid.is_none())
     }
 
-    /// Nobody may take the place of what lives.
+    /// Checks that no other launch may take the place of a living one.
     async fn check_not_freed(&self, launch: &LaunchId, key: &InstanceKey) {
         let known = self.store.launch(launch).await.unwrap();
         let slumber = self.alive.lock().unwrap().get(launch).map(|(_, slumber)| slumber.clone());
@@ -266,7 +279,7 @@ impl Sim {
         }
     }
 
-    /// Its tree is empty.
+    /// Notes that its process tree is empty.
     fn is_dead(&self, launch: &LaunchId) {
         self.alive.lock().unwrap().remove(launch);
     }
@@ -284,11 +297,11 @@ impl Sim {
         self.forgotten.lock().unwrap().push((launch.clone(), end));
     }
 
-    /// What the mutant does with a message that is handed out.
+    /// Marks messages as read when they are handed out, for the mutant.
     async fn read_when_handed_out(&self, key: &InstanceKey, up_to: i64) {
         if self.mutant == Some(Mutant::ReadWhenHandedOut) {
             let read = self.store.pair(key).await.unwrap().answered(up_to);
-            // The store may be ill.
+            // The store may fail.
             let _ = rows::write(&self.store, vec![Row::Pair(read)]).await;
         }
     }
@@ -312,7 +325,7 @@ fn sim_settings() -> Settings {
     }
 }
 
-/// What a daemon does beside, as long as this run of the server lasts.
+/// Carries out the other work of a daemon, as long as this run of the server lasts.
 async fn look_after(service: Arc<Service>, mut run: watch::Receiver<u64>) {
     tokio::select! {
         biased;

@@ -1,4 +1,5 @@
-//! What tests share: waiting for a fact, and a bed of agents that leaves no process behind.
+//! The common parts of the tests: waiting for a fact, and a bed of agents that leaves no process
+//! behind.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::Write as _;
@@ -24,16 +25,16 @@ use agent_coordinator::process::{
 use agent_coordinator::sys::processes;
 use tempfile::TempDir;
 
-/// Longer than anything here takes on a busy machine.
+/// The deadline of a wait. Nothing here takes as long on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Waits until `fact` gives something.
+/// Waits until `fact` returns something.
 #[track_caller]
 pub fn until_some<T>(what: &str, fact: impl FnMut() -> Option<T>) -> T {
     until_some_within(DEADLINE, fact, || format!("waited in vain until {what}"))
 }
 
-/// The same for what takes longer; `complaint` says what is wrong when it doesn't come.
+/// Waits like [`until_some`] for a longer time. `complaint` describes the failure.
 #[track_caller]
 pub fn until_some_within<T>(
     patience: Duration,
@@ -50,28 +51,29 @@ pub fn until_some_within<T>(
     }
 }
 
-/// Waits until `fact` holds. Blocks its thread: in async tests, needs a runtime with more than one.
+/// Waits until `fact` holds. It blocks its thread, so that async tests need a runtime with several.
 #[track_caller]
 pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
     until_some(what, || fact().then_some(()));
 }
 
-/// Says on the terminal, where it is seen also of a test that passes, why a test does nothing. `.ci/run` counts these lines.
+/// Writes to the terminal why a test does nothing. The line is visible even if the test passes.
+/// `.ci/run` counts these lines.
 pub fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// Whether no process has this pid, or only a dead one.
+/// Returns whether no living process has this pid.
 pub fn is_gone(pid: i32) -> bool {
     processes::read(pid).is_none_or(|process| process.is_zombie)
 }
 
-/// The scripted agent.
+/// Returns the path of the scripted agent.
 pub fn agent_fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/agent")
 }
 
-/// A state directory with a table of processes. Whatever a test does, its end ends all agents.
+/// A state directory with a table of processes. The end of a test ends all agents in any case.
 pub struct Bed {
     pub config: ProcessConfig,
     pub work: TempDir,
@@ -110,21 +112,21 @@ impl Bed {
         bed
     }
 
-    /// A daemon begins.
+    /// Opens the table, like a daemon that starts.
     pub async fn open(&mut self) -> Adoption {
         let (table, adoption) = process::open(self.config.clone(), Nudge::new()).await.unwrap();
         self.table = Some(table);
         adoption
     }
 
-    /// Also its shim is gone: there is nothing more to adopt.
+    /// Waits until the shim is gone, too. Then there is nothing to adopt.
     #[track_caller]
     pub fn until_shim_gone(&self, launch: &LaunchId) {
         let dir = self.dir(launch);
         until("the shim is gone", || matches!(lock::look(&dir), Ok(LockState::Free(_))));
     }
 
-    /// The daemon is gone; its agents are not.
+    /// Closes the table, like a daemon that ends. Its agents run on.
     pub async fn leave(&mut self) {
         self.table.take().unwrap().leave().await;
     }
@@ -133,7 +135,7 @@ impl Bed {
         self.table.as_ref().unwrap()
     }
 
-    /// A start of the scripted agent with these steps.
+    /// Returns a start of the scripted agent with these steps.
     pub fn request(&self, steps: &[&str]) -> StartRequest {
         let n = self.n_launches.fetch_add(1, Ordering::Relaxed);
         let arguments = steps
@@ -159,7 +161,7 @@ impl Bed {
         }
     }
 
-    /// The same for another program.
+    /// Returns a start of another program.
     pub fn request_program(&self, program: &str, arguments: &[&str]) -> StartRequest {
         let mut request = self.request(&[]);
         program.clone_into(&mut request.command.program);
@@ -177,12 +179,12 @@ impl Bed {
         launch
     }
 
-    /// A file in the agent's working directory.
+    /// Returns the path of a file in the agent's working directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.work.path().join(name)
     }
 
-    /// What the agent wrote into `name`, once it has.
+    /// Waits until the agent has written `name`, and returns its text.
     pub fn written(&self, name: &str) -> String {
         until_some(&format!("{name} is written"), || std::fs::read_to_string(self.file(name)).ok())
     }
@@ -223,7 +225,7 @@ impl Bed {
         record::read(&self.dir(launch)).unwrap().unwrap()
     }
 
-    /// Everything it printed, in order.
+    /// Returns its whole output, in order.
     pub fn output(&self, launch: &LaunchId) -> String {
         let files = instance_dir::output_files(&self.dir(launch));
         files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
@@ -244,7 +246,8 @@ impl Drop for Bed {
     }
 }
 
-/// Ends whatever a test left running below this state directory: told to stop at once, a shim ends its whole tree.
+/// Ends the agents that a test left running below this state directory. A shim that is told to stop
+/// at once ends its whole tree.
 pub fn end_all(state_dir: &Path) {
     let folders =
         std::fs::read_dir(instance_dir::instances(state_dir)).into_iter().flatten().flatten();
@@ -265,8 +268,9 @@ pub fn end_all(state_dir: &Path) {
     end_marked(state_dir);
 }
 
-/// What lives of the installation in this state directory beside its daemon: by the mark in the environment, or, for keepers,
-/// by the folder in the arguments. A process without either is one that a test must know by its pid.
+/// Returns the living processes of the installation in this state directory, without its daemon.
+/// They have the mark in the environment; keepers have the folder in their arguments. A test must
+/// know other processes by their pids.
 pub fn processes_of(state_dir: &Path) -> Vec<i32> {
     let id = std::fs::read_to_string(state_dir.join("installation_id")).unwrap_or_default();
     let is_marked = |pid: i32| {
@@ -286,7 +290,7 @@ pub fn processes_of(state_dir: &Path) -> Vec<i32> {
     living.filter(|&pid| is_marked(pid) || is_keeper(pid)).collect()
 }
 
-/// Ends agents whose folder a test took away; their shims end with them.
+/// Ends agents whose folder a test removed. Their shims end with them.
 fn end_marked(state_dir: &Path) {
     let Ok(id) = std::fs::read_to_string(state_dir.join("installation_id")) else {
         return;
@@ -312,7 +316,7 @@ pub fn kill(pid: i32, signal: rustix::process::Signal) {
     let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal);
 }
 
-/// Descendants of `pid` now.
+/// Returns the descendants of `pid` now.
 pub fn tree_of(pid: i32) -> Vec<i32> {
     processes::descendants(&processes::list().unwrap(), pid)
         .iter()
@@ -320,7 +324,7 @@ pub fn tree_of(pid: i32) -> Vec<i32> {
         .collect()
 }
 
-/// The instances of a table, for those who only count.
+/// Returns the number of a table's instances in such a phase.
 pub fn n_in_phase(instances: &Arc<[Instance]>, is_wanted: impl Fn(&Phase) -> bool) -> usize {
     instances.iter().filter(|instance| is_wanted(&instance.phase)).count()
 }

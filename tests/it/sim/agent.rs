@@ -1,5 +1,5 @@
-//! Agents: what they are like, and how they live. They call the service as the tools of MCP do, and their calls and answers
-//! get lost, too.
+//! Agents with their characters and their lives. They call the service like the MCP tools, and
+//! their calls and answers can get lost, too.
 
 mod chat;
 
@@ -16,45 +16,45 @@ use super::world::{Dice, Slumber, pass};
 use super::{START_TIMEOUT, Sim};
 use chat::Manner;
 
-/// How an agent ends its work.
+/// The way in which an agent ends its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Reports(ReportResult),
     LogsOut,
-    /// Without a word.
+    /// Exits without a report.
     Exits,
-    /// Works until somebody ends it.
+    /// Works until it is ended from outside.
     Never,
 }
 
-/// What is in the way of its start.
+/// The obstacle to its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// No keeper comes to be.
+    /// No keeper starts.
     NoKeeper,
-    /// A keeper, but no agent.
+    /// The keeper starts, but not the agent.
     NoProgram,
     /// The record of its start can't be written.
     FullDisk,
 }
 
-/// What an agent is like; decided before it is born.
+/// The character of an agent, which is decided before its start.
 #[derive(Debug, Clone)]
 pub struct Character {
     pub trouble: Option<Trouble>,
     pub executed_after: Duration,
     pub n_descendants: u32,
-    /// `None`: only KILL ends it.
+    /// The time from TERM to its end; `None` if only KILL ends it.
     pub heeds_term_after: Option<Duration>,
-    /// `None`: never.
+    /// The time until it authenticates; `None` if it never does.
     authenticates_after: Option<Duration>,
     authenticates_again: bool,
     asks_for_its_task: bool,
     works_for: Duration,
     ending: Ending,
-    /// Does what it is told by notices and next actions.
+    /// True if it follows notices and next actions.
     is_obedient: bool,
-    /// How long it stays after its last word; `None`: until it is ended.
+    /// The time that it stays after its last call; `None` until it is ended.
     lingers: Option<Duration>,
     seed: u64,
     in_chats: Manner,
@@ -65,7 +65,7 @@ impl Character {
         let late = u64::try_from(START_TIMEOUT.as_millis()).unwrap();
         let authenticates_after = match dice.below(20) {
             0 => None,
-            // About the deadline.
+            // This is close to the deadline.
             1 | 2 => Some(dice.millis(late - 1500, late + 3000)),
             _ => Some(dice.millis(1, 2000)),
         };
@@ -104,18 +104,18 @@ impl Character {
     }
 }
 
-/// Why an agent doesn't go on.
+/// The reason why an agent stops calling.
 enum Over {
-    /// The server said no.
+    /// The server refused a call.
     Refused,
 }
 
-/// Where an agent lives.
+/// The place where an agent runs.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
-    /// Its milliseconds of the round: no other agent that lives has the same.
+    /// Its millisecond of the round. No other living agent has the same.
     pub turn: u64,
-    /// Its machine's.
+    /// The sleep of its machine.
     pub slumber: &'a Slumber,
 }
 
@@ -128,10 +128,10 @@ struct Life<'a> {
     dice: Dice,
 }
 
-/// A round in which each of those who live has its own millisecond.
+/// The length of a round in milliseconds. Each living agent has its own millisecond in it.
 const ROUND: u64 = 64;
 
-/// A whole life; gives the exit code.
+/// Lives a whole life and returns the exit code.
 pub async fn live(
     sim: &Arc<Sim>,
     (key, launch): (&InstanceKey, &LaunchId),
@@ -196,7 +196,7 @@ impl Life<'_> {
         Ok(opened.session_token)
     }
 
-    /// Works, and asks now and then what to do next; says how it wants to end.
+    /// Works, and asks for the next action now and then. Returns the way in which it wants to end.
     async fn follow(&mut self, character: &Character, token: &Secret) -> Result<Ending, Over> {
         let launch = self.launch;
         let done_at = tokio::time::Instant::now() + character.works_for;
@@ -278,7 +278,8 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Waits for its turn, with its machine awake: in whatever order some are woken together, they go on one after the other, the same in each replay.
+    /// Waits for its turn, with its machine awake. Agents that are woken together continue one
+    /// after the other, in the same order in each replay.
     async fn turn(&self) {
         loop {
             self.place.slumber.over().await;
@@ -291,8 +292,8 @@ impl Life<'_> {
         }
     }
 
-    /// A call, repeated until there is an answer. Requests and answers get lost while the weather is bad, and with each run of
-    /// the server.
+    /// Makes a call and repeats it until there is an answer. Requests and answers get lost while
+    /// the weather is bad, and with each run of the server.
     async fn say<T, F, C>(&mut self, call: C) -> Result<T, Over>
     where
         C: Fn(Arc<Service>) -> F,
@@ -317,7 +318,7 @@ impl Life<'_> {
             }
             match answer {
                 Ok(answer) => return Ok(answer),
-                // After a lost answer it may be over already.
+                // After a lost answer the session may be over already.
                 Err(ServiceError::Refused(
                     Refusal::InvalidSession | Refusal::SessionEnded | Refusal::LaunchEnded,
                 )) => {

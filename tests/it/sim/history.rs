@@ -1,4 +1,4 @@
-//! One history: a fleet, its script, and what came of it.
+//! One history: a fleet, its script, and the result.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,14 +21,16 @@ use super::world::{Slumber, Telling, pass};
 use super::{LINGER, Mutant, Sim, people};
 
 pub const POLLING_INTERVAL: Duration = Duration::from_secs(10);
-/// Longer than anything takes that goes on by itself: a claim lapses last.
+/// The time after which everything has ended that ends by itself. The lapse of a claim takes
+/// longest.
 const LONG: Duration = Duration::from_secs(150);
 
-/// What came of a history.
+/// The result of a history.
 pub struct Told {
     pub violations: Vec<String>,
     pub lines: Vec<String>,
-    /// How often the first coordinator was polled during the script: the places where it can die.
+    /// The number of polls of the first coordinator during the script. They are the places where it
+    /// can die.
     pub n_polls: u64,
 }
 
@@ -47,7 +49,7 @@ pub fn live(script: &Script, mutant: Option<Mutant>, telling: Telling) -> Told {
     })
 }
 
-/// A coordinator's place: its machine, its way to the server, and how it is to end.
+/// A coordinator with its machine, its connection to the server, and the way in which it ends.
 struct Post {
     host: Arc<Host>,
     net: Arc<Net>,
@@ -55,7 +57,7 @@ struct Post {
     mode: watch::Sender<Mode>,
 }
 
-/// When a coordinator dies, and for how long it is away then.
+/// The poll at which a coordinator dies, and the time that it is away then.
 #[derive(Default)]
 struct Fate {
     n_polls: u64,
@@ -63,14 +65,15 @@ struct Fate {
     down_for: Duration,
 }
 
-/// More polls than any history needs: the loop spins.
+/// The number of polls that no history needs. If it is reached, the loop spins.
 const TOO_MANY_POLLS: u64 = 3_000_000;
 
-/// A future that dies when its fate says so, wherever it waits then, and that stands still while its machine sleeps.
+/// A future that dies at the poll of its fate, wherever it waits then. It stands still while its
+/// machine sleeps.
 struct Mortal<F> {
     future: Option<Pin<Box<F>>>,
     fate: Arc<Mutex<Fate>>,
-    /// Its machine's.
+    /// The sleep of its machine.
     slumber: Arc<Slumber>,
     waking: Option<Pin<Box<Sleep>>>,
 }
@@ -102,7 +105,7 @@ impl<F: Future<Output = ()>> Future for Mortal<F> {
 }
 
 impl Post {
-    /// Coordinators come and go.
+    /// Runs one coordinator after the other.
     async fn staff(self: Arc<Self>, sim: Arc<Sim>, config: CoordinatorConfig) {
         loop {
             self.host.slumber.over().await;
@@ -141,7 +144,8 @@ impl Post {
     }
 }
 
-/// How often the first coordinator was polled while anything was yet to happen.
+/// Plays the script. Returns the number of polls of the first coordinator before the end of the
+/// script.
 async fn play(sim: &Arc<Sim>, script: &Script) -> u64 {
     people::found(sim, &script.fleet).await;
     sim.begin_server();
@@ -172,7 +176,7 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> u64 {
     for host in &hosts {
         host.slumber.over().await;
     }
-    // Also those who are away come back first.
+    // Coordinators that are away come back first.
     pass(Duration::from_secs(100)).await;
     watch.look(sim, &hosts, false).await;
     let before = invariants::on_the_way(sim).await;
@@ -219,12 +223,12 @@ fn open_posts(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     posts.collect()
 }
 
-/// What the server announces reaches a coordinator, unless nothing does.
+/// Passes the server's wake-ups to a coordinator, unless nothing reaches it.
 async fn announce(sim: Arc<Sim>, post: Arc<Post>) {
     let mut wakeups = sim.nudge.listen();
     loop {
         wakeups.woken().await;
-        // One after the other, whoever was woken first.
+        // The coordinators are woken in a fixed order.
         pass(Duration::from_millis(1 + post.host.name as u64)).await;
         if post.net.weather() != Weather::STORM {
             post.host.nudge.wake();
@@ -249,7 +253,7 @@ fn providers() -> Providers {
     }
 }
 
-/// Whether pairs were let start again by it.
+/// Takes a step. Returns whether it let pairs start again.
 async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &Deed) -> bool {
     let post = |n: usize| &posts[n % posts.len()];
     match deed {

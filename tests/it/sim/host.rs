@@ -1,8 +1,9 @@
-//! One machine: processes with pids that are used again, keepers and folders that outlive their coordinator, and the table of
-//! instances that each coordinator makes of them anew. It is the `ProcessLayer` of its coordinator.
+//! One machine: processes with pids that are used again, keepers and folders that outlive their
+//! coordinator, and the table of instances that each coordinator makes of them anew. It is the
+//! `ProcessLayer` of its coordinator.
 //!
-//! A folder is what is on the disk; `procs` is what the kernel knows. What the table tells is read from the folders, as the
-//! real one does.
+//! A folder is the content of the disk; `procs` is the knowledge of the kernel. The table reads its
+//! answers from the folders, like the real one.
 
 mod table;
 
@@ -28,7 +29,7 @@ use super::world::{Slumber, pass};
 use super::{Mutant, Sim};
 pub use table::Table;
 
-/// From TERM to KILL.
+/// The time from TERM to KILL.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 pub const LEAK_GRACE: Duration = Duration::from_secs(2);
 const KILLED: ExitStatus = ExitStatus { exit_code: None, signal: Some(9) };
@@ -36,7 +37,7 @@ const TERMINATED: ExitStatus = ExitStatus { exit_code: None, signal: Some(15) };
 const FIRST_PID: i32 = 100;
 pub const MOST_HOSTS: u64 = 3;
 
-/// A process that can't be mistaken for another: pids are used again, these pairs are not.
+/// The identity of a process. Pids are used again, but these pairs are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     pid: i32,
@@ -48,16 +49,16 @@ enum What {
     Keeper(LaunchId),
     Leader(LaunchId),
     Descendant(LaunchId),
-    /// Somebody else's.
+    /// A process of another program.
     Foreign,
 }
 
-/// An instance folder, and beside it what only this simulation knows of the launch.
+/// An instance folder, with facts about the launch that only this simulation knows.
 struct Folder {
     key: InstanceKey,
-    /// Who holds the lock, as noted in it.
+    /// The holder of the lock, as noted in the folder.
     keeper: Option<Identity>,
-    /// The record of the start; where the disk was full nobody can read it.
+    /// The record of the start. It is missing if the disk was full.
     started: Option<(i32, Timestamp)>,
     exited: Option<ExitStatus>,
     ended: Option<(ProcessEnd, Timestamp)>,
@@ -65,11 +66,11 @@ struct Folder {
     is_marked: bool,
     is_adopted: bool,
     character: Character,
-    /// The leader is a zombie: this is how it went.
+    /// The exit of the leader, while it is a zombie.
     went: Option<ExitStatus>,
     keeper_task: Option<AbortHandle>,
     agent_task: Option<AbortHandle>,
-    /// The keeper is to look.
+    /// Tells the keeper to look.
     news: Arc<Notify>,
 }
 
@@ -79,9 +80,9 @@ struct State {
     n_processes: u64,
     folders: BTreeMap<LaunchId, Folder>,
     is_up: bool,
-    /// Since when its coordinator is there.
+    /// The time since which its coordinator runs.
     up_since: Timestamp,
-    /// Since when nothing is lost between its coordinator and the server.
+    /// The time since which nothing is lost between its coordinator and the server.
     fair_since: Option<Timestamp>,
     incarnation: u32,
     n_launches: u64,
@@ -105,7 +106,7 @@ impl State {
         Identity { pid, ticks: self.n_processes }
     }
 
-    /// Whether the process lives; the mutant looks at its pid alone.
+    /// Returns whether the process lives. The mutant looks at its pid alone.
     fn lives(&self, identity: Identity, mutant: Option<Mutant>) -> bool {
         let found = self.procs.get(&identity.pid);
         found.is_some_and(|(ticks, _)| {
@@ -155,7 +156,8 @@ impl Host {
         self.sim.chronicle.note(|| format!("host {}  {launch}  {}", self.name, what()));
     }
 
-    /// A coordinator begins: what it finds is adopted, what has no keeper is cleared.
+    /// Begins a coordinator. It adopts the instances that it finds, and clears those without a
+    /// keeper.
     pub fn begin(self: &Arc<Self>) -> Table {
         let mut lost = Vec::new();
         {
@@ -181,19 +183,19 @@ impl Host {
         Table(self.clone())
     }
 
-    /// The coordinator is gone; everything else stays.
+    /// Ends the coordinator. Everything else stays.
     pub fn end(&self) {
         self.state.lock().unwrap().is_up = false;
     }
 
-    /// How its coordinator and the server hear each other from now on.
+    /// Notes the quality of the connection between its coordinator and the server from now on.
     pub fn note_weather(&self, weather: Weather) {
         let mut state = self.state.lock().unwrap();
         state.fair_since = (weather == Weather::default())
             .then(|| state.fair_since.unwrap_or_else(|| self.sim.world.now()));
     }
 
-    /// Since when a coordinator is there, awake, and is heard; `None` while it isn't.
+    /// Returns the time since which a coordinator runs, awake and connected; `None` if it is not.
     pub fn looked_after_since(&self) -> Option<Timestamp> {
         let state = self.state.lock().unwrap();
         let is_there = state.is_up && !self.slumber.is_on();
@@ -205,13 +207,14 @@ impl Host {
             .map(|fair_since| fair_since.max(state.up_since).max(awake_since))
     }
 
-    /// The machine sleeps. When it wakes, nothing goes on that anybody else was let take the place of.
+    /// Makes the machine sleep. After it wakes, no process may run whose place another launch was
+    /// given.
     pub fn suspend(self: &Arc<Self>, lasts: Duration) {
         self.slumber.begin(lasts);
         let host = self.clone();
         self.sim.spawn(async move {
             host.slumber.over().await;
-            // All do what they have to do when they wake, whoever is first.
+            // All processes act when they wake, in any order.
             pass(Duration::from_millis(1)).await;
             if !host.slumber.is_on() {
                 for (launch, key) in host.sim.alive() {
@@ -221,7 +224,7 @@ impl Host {
         });
     }
 
-    /// Ends what an instance without a keeper left behind.
+    /// Ends the processes that an instance without a keeper left behind.
     fn clear(self: &Arc<Self>, launch: LaunchId) {
         let (host, incarnation) = (self.clone(), self.state.lock().unwrap().incarnation);
         self.sim.spawn(async move {
@@ -257,7 +260,7 @@ impl Host {
         self.sim.is_dead(launch);
     }
 
-    /// The keeper executes its agent.
+    /// Executes the agent, as its keeper does.
     fn exec(self: &Arc<Self>, launch: &LaunchId, ticket: Secret) {
         let mut state = self.state.lock().unwrap();
         let leader = state.spawn(What::Leader(launch.clone()));
@@ -284,7 +287,7 @@ impl Host {
         self.nudge.wake();
     }
 
-    /// The leader is gone.
+    /// Ends the leader.
     fn die(&self, launch: &LaunchId, exit: ExitStatus) {
         let mut state = self.state.lock().unwrap();
         for pid in state.pids(|what| matches!(what, What::Leader(of) if of == launch)) {
@@ -316,7 +319,7 @@ impl Host {
         }
     }
 
-    /// A keeper, from its first moment to its last.
+    /// Plays a keeper from its start to its end.
     async fn keep(self: Arc<Self>, launch: LaunchId, fuse: Instant, ticket: Secret) {
         let (character, news) = {
             let mut state = self.state.lock().unwrap();
@@ -372,7 +375,7 @@ impl Host {
         }
     }
 
-    /// One look of a keeper; gives the leader's exit when nobody is left.
+    /// Plays one look of a keeper. Returns the leader's exit when no process is left.
     fn turn(
         &self,
         launch: &LaunchId,
@@ -383,13 +386,14 @@ impl Host {
         let (went, stop) = {
             let mut state = self.state.lock().unwrap();
             let folder = state.folder(launch);
-            // A fuse that finds its launch marked has done its work.
+            // A fuse has no more effect if its launch is marked.
             if let Some(fuse) = keeping.fuse.filter(|fuse| now >= *fuse) {
                 keeping.fuse = None;
                 if !folder.is_marked && folder.went.is_none() {
                     self.note(launch, || "its fuse has burnt".to_owned());
                     folder.stop.get_or_insert((StopReason::StartTimeout, STOP_TIMEOUT));
-                    // Not from now on: a machine that slept meanwhile wakes when somebody else may have been started.
+                    // The deadline counts from the fuse, not from now. A machine that slept
+                    // meanwhile may wake when another agent may have been started.
                     keeping.kill_by(fuse + STOP_TIMEOUT);
                 }
             }
@@ -435,7 +439,7 @@ impl Host {
         !self.state.lock().unwrap().tree(launch).is_empty()
     }
 
-    /// The last word of a keeper.
+    /// Writes the last record of a keeper.
     fn finish(&self, launch: &LaunchId, end: ProcessEnd) {
         let mut state = self.state.lock().unwrap();
         for pid in state.pids(|what| matches!(what, What::Keeper(of) if of == launch)) {
@@ -445,7 +449,8 @@ impl Host {
         self.write_end(folder, launch, end);
     }
 
-    /// Somebody kills a keeper with -9: the kernel ends its agent, what the agent had started lives on.
+    /// Kills a keeper with SIGKILL. The kernel ends its agent, and the processes that the agent
+    /// started live on.
     pub fn kill_keeper(self: &Arc<Self>, which: usize) {
         if self.slumber.is_on() {
             return;
@@ -474,7 +479,7 @@ impl Host {
         }
     }
 
-    /// An agent dies of itself.
+    /// Ends an agent by its own fault.
     pub fn kill_agent(&self, which: usize) {
         if self.slumber.is_on() {
             return;
@@ -493,12 +498,12 @@ impl Host {
         self.die(&launch, ExitStatus { exit_code: None, signal: Some(11) });
     }
 
-    /// Somebody else's program begins, with the lowest pid that is free.
+    /// Starts another program, with the lowest free pid.
     pub fn begin_foreign(&self) {
         self.state.lock().unwrap().spawn(What::Foreign);
     }
 
-    /// Signals the keeper, if it is the one that is meant.
+    /// Signals the keeper, if the process is that keeper.
     fn signal_keeper(&self, state: &mut State, launch: &LaunchId) {
         let folder = state.folder(launch);
         folder.news.notify_one();
@@ -516,19 +521,19 @@ impl Host {
         }
     }
 
-    /// Live instances: those that have a keeper, or anything of their tree.
+    /// Returns the live instances. They have a keeper, or any process of their tree.
     pub fn live(&self) -> Vec<(LaunchId, InstanceKey)> {
         let state = self.state.lock().unwrap();
         let live = state.folders.iter().filter(|(launch, _)| state.is_live(launch));
         live.map(|(launch, folder)| (launch.clone(), folder.key.clone())).collect()
     }
 
-    /// Folders that the server has not acknowledged.
+    /// Returns the folders that the server has not acknowledged.
     pub fn unforgotten(&self) -> Vec<LaunchId> {
         self.state.lock().unwrap().folders.keys().cloned().collect()
     }
 
-    /// The limits that count for this key.
+    /// Returns the limits that apply to this key.
     pub fn limits_on<'a>(
         &self,
         key: &'a InstanceKey,
@@ -546,7 +551,7 @@ impl Host {
         all.into_iter().filter_map(|(cap, most)| Some((cap, most?)))
     }
 
-    /// No limit is exceeded, whoever lives.
+    /// Checks that the living agents exceed no limit.
     pub fn check_caps(&self) {
         self.check_caps_in(&self.state.lock().unwrap());
     }
@@ -567,7 +572,7 @@ impl Host {
     }
 }
 
-/// Of whom there may be so many at most.
+/// The group of agents to which a limit applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cap<'a> {
     Instances,
@@ -589,12 +594,12 @@ impl Cap<'_> {
     }
 }
 
-/// What a keeper has on its mind.
+/// The state of a keeper.
 struct Keeping {
     fuse: Option<Instant>,
     is_told: bool,
     stopped_with: Option<Duration>,
-    /// When its agent heeds the TERM.
+    /// The time when its agent ends after a TERM.
     dies_at: Option<Instant>,
     kill_at: Option<Instant>,
 }

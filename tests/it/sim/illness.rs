@@ -1,5 +1,5 @@
-//! What goes wrong with the store of a history: writes that fail, before or after their commit, a disk without space, and
-//! writes that take long.
+//! Faults of a history's store: writes that fail before or after their commit, a disk without
+//! space, and slow writes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,22 +11,22 @@ use tokio::time::Instant;
 use super::world::{Chronicle, Dice};
 use crate::store::observed::{Observed, Observer};
 
-/// How bad it is, in percent of the writes.
+/// The share of faulty writes, in percent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Illness {
-    /// Nothing of it is committed.
+    /// The write is not committed.
     pub fails: u64,
-    /// It is committed, and the answer is that it was not.
+    /// The write is committed, but the answer is an error.
     pub unanswered: u64,
-    /// It takes seconds, and those after it wait.
+    /// The write takes seconds, and later ones wait.
     pub slow: u64,
     /// No row can be written.
     pub is_full: bool,
 }
 
-/// The store answers again, and everybody has tried again since.
+/// The time after which the store answers again, and all callers have tried again.
 const RECOVERY: Duration = Duration::from_secs(30);
-/// The longest that one write takes.
+/// The longest duration of one write, in milliseconds.
 const SLOWEST: u64 = 3_000;
 
 /// The health of the store.
@@ -35,7 +35,7 @@ pub struct Health(Mutex<State>, Arc<Chronicle>);
 struct State {
     illness: Illness,
     until: Instant,
-    /// When the writes that were handed over are made.
+    /// The time when the accepted writes are made.
     busy_until: Instant,
     dice: Dice,
 }
@@ -57,20 +57,20 @@ impl Health {
         self.0.lock().unwrap().until = Instant::now();
     }
 
-    /// Whether everything that was delayed by an illness is done.
+    /// Returns whether all work that a fault delayed is done.
     pub fn is_settled(&self) -> bool {
         let state = self.0.lock().unwrap();
         state.until.max(state.busy_until) + RECOVERY < Instant::now()
             || state.illness == Illness::default()
     }
 
-    /// An empty store that is as well as this says.
+    /// Returns an empty store with these faults.
     pub fn store(self: &Arc<Self>) -> Store {
         let health = Patient(self.clone());
         Store::new(open::memory_through(|inner| Box::new(Observed(inner, health))).unwrap())
     }
 
-    /// Whether this befalls the next write.
+    /// Returns whether this fault hits the next write.
     fn befalls(&self, percent: impl FnOnce(&Illness) -> u64) -> bool {
         let mut state = self.0.lock().unwrap();
         if Instant::now() >= state.until {
@@ -86,7 +86,7 @@ impl Health {
         if !is_slow && state.busy_until < now {
             return None;
         }
-        // One after the other, whatever the order of timers is.
+        // The writes come one after the other, whatever the order of timers is.
         if is_slow {
             self.1.note(|| format!("store  {IS_SLOW}"));
         }

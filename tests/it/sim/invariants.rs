@@ -1,4 +1,4 @@
-//! What must be so after every step, and when everything has come to rest.
+//! The invariants: after every step, and when everything has come to rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::world::pass;
 use super::{CLEANUP_INTERVAL, NOTICE_GRACE, SESSION_MAXIMUM, SLACK, Sim, sim_settings, talk};
 use crate::questions::Questions;
 
-/// What was seen so far, to be compared with what is.
+/// The facts that were seen so far, for comparison with the present ones.
 #[derive(Default)]
 pub struct Watch {
     seq: i64,
@@ -24,7 +24,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Looks at everything; `has_released` says that a person let pairs start again since the last look.
+    /// Checks everything. `has_released` says that a person let pairs start again since the last
+    /// look.
     pub async fn look(&mut self, sim: &Arc<Sim>, hosts: &[Arc<Host>], has_released: bool) {
         self.look_at_processes(sim).await;
         look_at_sessions(sim).await;
@@ -34,7 +35,7 @@ impl Watch {
         self.look_at_ends(sim, has_released).await;
     }
 
-    /// Time, or anybody's word, never frees what lives.
+    /// Checks that neither time nor a report frees the place of a living agent.
     async fn look_at_processes(&self, sim: &Arc<Sim>) {
         for (launch, key) in sim.alive() {
             sim.check_not_freed(&launch, &key).await;
@@ -42,7 +43,8 @@ impl Watch {
         for (launch, end) in sim.take_forgotten() {
             let known = sim.store.launch(&launch).await.unwrap();
             let Some(known) = known else {
-                // What ended while the clock was a year behind is old when it is right again.
+                // A launch that ended while the clock was a year behind is old when the clock is
+                // right again.
                 if !sim.world.has_jumped_by(sim_settings().retention.history) {
                     sim.chronicle
                         .violation(format!("{launch} ended, and the server never knew it"));
@@ -52,7 +54,7 @@ impl Watch {
             if known.is_open() {
                 sim.chronicle.violation(format!("{launch} is forgotten and open"));
             }
-            // A claim lapses where nobody tells of a process; what is told later is old news.
+            // A claim lapses if no process is reported. A later report has no effect.
             if let ProcessEnd::Exited(exit) = end
                 && known.exit != exit
                 && known.pid.is_some()
@@ -65,7 +67,7 @@ impl Watch {
         }
     }
 
-    /// Every end is recorded once, and counts once for its pair.
+    /// Checks that every end is recorded once, and counts once for its pair.
     async fn look_at_ends(&mut self, sim: &Arc<Sim>, has_released: bool) {
         let mut by_key: BTreeMap<InstanceKey, Vec<Vec<Verdict>>> = BTreeMap::new();
         for event in sim.store.events(self.seq, usize::MAX).await.unwrap() {
@@ -74,7 +76,7 @@ impl Watch {
                 continue;
             };
             let Some(row) = sim.store.launch(&launch).await.unwrap() else {
-                // A server that starts with a clock that was set believes it.
+                // A server that starts with a wrong clock believes it.
                 assert!(
                     sim.world.has_jumped_by(sim_settings().retention.history),
                     "an event is about a launch"
@@ -90,11 +92,11 @@ impl Watch {
             let was_sent_away = matches!(outcome, Outcome::Stopped(_))
                 || row.stop_reason == Some(StopReason::ChatEnded);
             let verdicts = match row.key.purpose {
-                // Whether it left work behind counts, too.
+                // The verdict also depends on unfinished work.
                 Purpose::Task => vec![row.verdict(outcome, true), row.verdict(outcome, false)],
                 Purpose::Chat if was_sent_away => vec![Verdict::Fine],
                 Purpose::Chat if row.authenticated_at.is_none() => vec![row.failed_verdict()],
-                // It also counts whether messages were left behind, then.
+                // The verdict also depends on unanswered messages then.
                 Purpose::Chat => vec![Verdict::Fine, row.failed_verdict()],
             };
             by_key.entry(row.key.clone()).or_default().push(verdicts);
@@ -118,8 +120,8 @@ impl Watch {
                 })
             };
             let expected = after(before, &ends);
-            // A release may have come between any two of them.
-            // By a clock that jumps, a run may look long enough to begin a new row.
+            // A release may have come between any two of them. By a clock that jumps, a run may
+            // look long enough to begin a new row.
             let is_possible = sim.world.has_jumped()
                 || expected.contains(&found)
                 || has_released && (0..=ends.len()).any(|n| after(0, &ends[n..]).contains(&found));
@@ -132,7 +134,7 @@ impl Watch {
     }
 }
 
-/// No session without an open launch.
+/// Checks that every session has an open launch.
 async fn look_at_sessions(sim: &Arc<Sim>) {
     let open = sim.store.open_sessions().await.unwrap();
     for session in &open {
@@ -152,10 +154,11 @@ async fn look_at_sessions(sim: &Arc<Sim>) {
     }
 }
 
-/// No session goes on for longer than any may. Two look after that, each for itself: the server, from its start on, as often as it
-/// cleans up; and a coordinator, from its own start on, when it is due.
+/// Checks that no session exceeds its maximum. Two parts enforce that independently: the server,
+/// from its start on, at each cleanup; and a coordinator, from its own start on, when the session
+/// is due.
 async fn look_at_maxima(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
-    // By a clock that was set nobody knows since when a session runs.
+    // After the clock was set, the start of a session is not known.
     if sim.world.has_jumped() || !sim.health.is_settled() {
         return;
     }
@@ -180,7 +183,7 @@ async fn look_at_maxima(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
     }
 }
 
-/// A notice reaches its agent, or its agent ends.
+/// Checks that a notice reaches its agent, or its agent ends.
 async fn look_at_notices(sim: &Arc<Sim>) {
     let now = sim.world.now();
     for notice in sim.store.open_notices().await.unwrap() {
@@ -202,7 +205,7 @@ async fn look_at_notices(sim: &Arc<Sim>) {
     }
 }
 
-/// Launches that are to go on by themselves: what time alone must bring further.
+/// Returns the launches that time alone must advance.
 pub async fn on_the_way(sim: &Arc<Sim>) -> Vec<(LaunchId, &'static str)> {
     let open = sim.store.open_launches().await.unwrap();
     open.into_iter()
@@ -211,7 +214,7 @@ pub async fn on_the_way(sim: &Arc<Sim>) -> Vec<(LaunchId, &'static str)> {
         .collect()
 }
 
-/// Nothing goes wrong any more, and much time has passed: nobody still is where it was on its way.
+/// Checks that no launch is stuck after much time without faults.
 pub async fn check_progress(sim: &Arc<Sim>, before: &[(LaunchId, &'static str)]) {
     let now = on_the_way(sim).await;
     for (launch, was) in before {
@@ -222,7 +225,7 @@ pub async fn check_progress(sim: &Arc<Sim>, before: &[(LaunchId, &'static str)])
     }
 }
 
-/// Nothing goes wrong any more: who may start where there is a slot does so.
+/// Checks that without faults each pair that may start does so if there is a slot.
 pub async fn check_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
     let mut waiting = possible_starts(sim, hosts).await;
     for _ in 0..=POLLING_INTERVAL.as_secs() {
@@ -238,7 +241,7 @@ pub async fn check_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
     }
 }
 
-/// Machines with a free slot for these keys.
+/// Returns the machines with a free slot for these keys.
 async fn possible_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) -> Vec<(usize, InstanceKey)> {
     let view = sim.service().coordinators.view().await.unwrap();
     let mut starts = Vec::new();
@@ -265,7 +268,7 @@ async fn possible_starts(sim: &Arc<Sim>, hosts: &[Arc<Host>]) -> Vec<(usize, Ins
     starts
 }
 
-/// Everything was told to stop, and time has passed: nothing is left.
+/// Checks that nothing is left some time after everything was told to stop.
 pub async fn check_rest(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
     for launch in sim.store.open_launches().await.unwrap() {
         sim.chronicle.violation(format!(

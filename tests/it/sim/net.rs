@@ -1,5 +1,6 @@
-//! What lies between a coordinator and its server: requests and answers that are lost, late, or come twice; views that are old
-//! when they arrive. It is the `ControlPlane` of its coordinator.
+//! The network between a coordinator and its server: requests and answers that are lost, late, or
+//! come twice, and views that are old when they arrive. It is the `ControlPlane` of its
+//! coordinator.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,14 +19,14 @@ use tokio::task::yield_now;
 use super::world::{Dice, pass};
 use super::{Mutant, START_TIMEOUT, Sim};
 
-/// How bad it is, in percent of the calls.
+/// The share of faulty calls, in percent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weather {
-    /// Lost on the way there.
+    /// The request is lost.
     pub lost: u64,
-    /// Done, but the answer is lost.
+    /// The call is carried out, but the answer is lost.
     pub unanswered: u64,
-    /// Given up, and done all the same some time later.
+    /// The caller gives up, and the call is carried out some time later.
     pub late: u64,
     pub twice: u64,
     pub slow: u64,
@@ -35,14 +36,14 @@ impl Weather {
     pub const STORM: Self = Self { lost: 100, unanswered: 0, late: 0, twice: 0, slow: 0 };
 }
 
-/// The longest that anybody waits for an answer.
+/// The longest time that a caller waits for an answer, in milliseconds.
 const PATIENCE: u64 = 10_000;
-/// The longest that a request is on its way.
+/// The longest time that a request is on its way, in milliseconds.
 const LATEST: u64 = 40_000;
 
 const CLAIM: &str = "claim";
 
-/// One coordinator's way to the server.
+/// The connection of one coordinator to the server.
 pub struct Net {
     sim: Arc<Sim>,
     id: CoordinatorId,
@@ -52,7 +53,7 @@ pub struct Net {
     dice: Mutex<Dice>,
 }
 
-/// Where a call goes wrong.
+/// The point where a call fails.
 enum Fate {
     Fine,
     Lost,
@@ -78,7 +79,7 @@ impl Net {
         *self.weather.lock().unwrap() = weather;
     }
 
-    /// Whether the server is on another machine.
+    /// Returns whether the server is on another machine.
     pub const fn is_remote(&self) -> bool {
         self.is_remote
     }
@@ -87,7 +88,7 @@ impl Net {
         *self.weather.lock().unwrap()
     }
 
-    /// The answer to the next claim is lost, whatever the weather is.
+    /// Loses the answer to the next claim in any weather.
     pub fn lose_claim_answer(&self) {
         self.loses_claim_answer.store(true, Ordering::Relaxed);
     }
@@ -116,7 +117,8 @@ impl Net {
         (fate, there, back)
     }
 
-    /// Makes a call, as the weather is. A coordinator that dies meanwhile takes back nothing that is on its way.
+    /// Makes a call, with the faults of the weather. The death of a coordinator does not take back
+    /// a request that is on its way.
     async fn call<T, F>(
         self: &Arc<Self>,
         what: &'static str,
@@ -168,7 +170,8 @@ impl Net {
                 }
             }
         } else {
-            // In one process with its server: both die together, and what was committed stays.
+            // The coordinator is in one process with its server. Both die together, and committed
+            // changes stay.
             call(server()).await
         };
         yield_now().await;
@@ -180,7 +183,7 @@ fn lost(action: &'static str) -> ControlError {
     ControlError { action, source: "no answer".into() }
 }
 
-/// The way that one incarnation of the coordinator has.
+/// The connection of one incarnation of the coordinator.
 pub struct Way(pub Arc<Net>);
 
 impl ControlPlane for Way {
@@ -216,7 +219,7 @@ impl ControlPlane for Way {
         let (mut answer, at) = call.await?;
         if let (ClaimAnswer::Claimed { start_timeout, .. }, true) = (&mut answer, self.0.is_remote)
         {
-            // What a server elsewhere names is a moment; how long it is until then is reckoned here, and now.
+            // A remote server names a moment. The time until then is computed here and now.
             *start_timeout = (at + *start_timeout).since(self.now());
         }
         Ok(answer)

@@ -1,4 +1,4 @@
-//! What people do: they found a fleet, give it work, and change their minds.
+//! The actions of people: they set up a fleet, give it work, and change their minds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn task_id(n: usize) -> TaskId {
 }
 
 impl Fleet {
-    /// One of each, and nobody to start it.
+    /// A fleet with one agent, project and task, and no coordinator.
     pub const SMALL: Self = Self {
         n_agents: 1,
         n_projects: 1,
@@ -40,7 +40,7 @@ impl Fleet {
         has_local: true,
     };
 
-    /// What the agents are started with.
+    /// Returns the types with which the agents are started.
     fn ai_types(&self) -> BTreeMap<AgentId, &'static str> {
         (0..self.n_agents)
             .map(|n| (agent_id(n), ["claude", "codex"][n % self.n_providers]))
@@ -58,7 +58,7 @@ impl Fleet {
     }
 }
 
-/// Agents, projects and work.
+/// Creates agents, projects and work.
 pub async fn found(sim: &Arc<Sim>, fleet: &Fleet) {
     let service = sim.service();
     sim.set_keys(fleet.keys());
@@ -91,7 +91,8 @@ pub async fn found(sim: &Arc<Sim>, fleet: &Fleet) {
     }
 }
 
-/// Whether pairs were let start again by it. What the server refuses is not done; what it could not write is tried again.
+/// Does it. Returns whether pairs may start again by it. A refused action is not repeated. A failed
+/// write is.
 pub async fn do_it(sim: &Arc<Sim>, fleet: &Fleet, deed: &Deed) -> bool {
     let message = matches!(deed, Deed::Say { .. }).then(|| sim.talk.next_message());
     let mut has_released = false;
@@ -134,7 +135,7 @@ async fn attempt(
             let edit = |status| TaskEdit { status: Some(status), ..TaskEdit::default() };
             if *status == TaskStatus::InProgress {
                 *has_released = true;
-                // What is done or cancelled is put back first.
+                // A task that is done or cancelled is put back first.
                 let _ = service.tasks.set(&task(n), &edit(TaskStatus::Todo)).await;
             }
             service.tasks.set(&task(n), &edit(*status)).await.map(|_| ())
@@ -187,7 +188,7 @@ async fn attempt(
     }
 }
 
-/// What is repeated is said once.
+/// Says something. A repeated request says it only once.
 async fn say(
     sim: &Arc<Sim>,
     key: &InstanceKey,

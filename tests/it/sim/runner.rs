@@ -1,4 +1,4 @@
-//! Many histories, and the telling of one that went wrong.
+//! Runs many histories, and reports one that went wrong.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,8 @@ use super::world::Telling;
 use super::{Mutant, SESSION_MAXIMUM, illness};
 
 const N_STEPS: usize = 100;
-/// In an ordinary run of the tests, always the same: a debug build lives about nine in a second and core.
+/// The number of histories in an ordinary run of the tests. They are always the same ones. A debug
+/// build runs about nine in a second and core.
 const N_HISTORIES: u64 = 450;
 const HISTORIES: &str = "AGENT_COORDINATOR_TEST_HISTORIES";
 const SEED: &str = "AGENT_COORDINATOR_TEST_SEED";
@@ -49,7 +50,7 @@ fn promises_hold_in_all_histories() {
     }
 }
 
-/// Lives histories until one breaks a promise, or none is left.
+/// Runs histories until one breaks a promise, or none is left.
 fn first_broken(next: &AtomicU64, n_histories: u64) -> Option<Script> {
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -64,7 +65,8 @@ fn first_broken(next: &AtomicU64, n_histories: u64) -> Option<Script> {
     }
 }
 
-/// What a person wants to know: the seed, the shortest script that was found, and what happens in it.
+/// Returns the report for a person: the seed, the shortest script that was found, and what happens
+/// in it.
 fn report(script: &Script, mutant: Option<Mutant>) -> String {
     let script = shrunk(script.clone(), mutant);
     let told = live(&script, mutant, Telling::Told);
@@ -78,7 +80,7 @@ fn report(script: &Script, mutant: Option<Mutant>) -> String {
     text
 }
 
-/// Leaves out steps, many at once and then one by one, as long as what is left goes wrong.
+/// Leaves out steps, many at once and then one by one, as long as the rest still fails.
 fn shrunk(mut script: Script, mutant: Option<Mutant>) -> Script {
     let fails = |script: &Script| !live(script, mutant, Telling::Silent).violations.is_empty();
     let mut size = script.steps.len().div_ceil(2);
@@ -124,8 +126,8 @@ fn each_illness_of_the_store_befalls_writes() {
     }
 }
 
-/// One task, and two coordinators to do it, the second of which hears nothing before the first wait is over. This happens to them,
-/// each so many seconds before the next.
+/// Returns a script with one task and two coordinators, of which the second is disconnected until
+/// the first wait is over. Each deed happens this number of seconds before the next.
 fn script_of(seed: u64, deeds: &[(Deed, u64)]) -> Script {
     let fleet = Fleet { max_concurrent: vec![1, 1], ..Fleet::SMALL };
     let step = |(deed, seconds): &(Deed, u64)| Step {
@@ -139,25 +141,27 @@ fn script_of(seed: u64, deeds: &[(Deed, u64)]) -> Script {
     Script { seed, fleet, steps }
 }
 
-/// The first step that anybody has time to do anything in.
+/// Returns the first step after which time passes.
 fn first_wait(steps: &[Step]) -> usize {
     steps.iter().position(|step| !step.then_wait.is_zero()).unwrap()
 }
 
-/// What the first agent on the first machine is like: this one comes in, works, reports, and goes; it does what it is told.
+/// The seed whose first agent on the first machine authenticates, works, reports, and exits. It
+/// follows its notices.
 const OBEDIENT: u64 = 0;
-/// This one comes in and never goes, whatever it is told and whoever sends it a TERM.
+/// The seed whose first agent authenticates and never exits, in spite of notices and TERM.
 const STUBBORN: u64 = 496;
 const KILLED: &str = "exits ExitStatus { exit_code: None, signal: Some(9) }";
 
-/// Whether the first coordinator is in one process with the server.
+/// The place of the first coordinator: in one process with the server, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum First {
     Local,
     Remote,
 }
 
-/// The first coordinator may die at each place where it waits while this happens: `told` is a part of what happens then.
+/// Checks that the first coordinator may die at each of its awaits during these deeds. `told` is a
+/// part of the lines of the history.
 #[track_caller]
 fn check_deaths(seed: u64, first: First, told: &str, deeds: &[(Deed, u64)]) {
     let mut script = script_of(seed, deeds);
@@ -169,7 +173,7 @@ fn check_deaths(seed: u64, first: First, told: &str, deeds: &[(Deed, u64)]) {
         "`{told}` is no part of this:\n{}",
         lines.join("\n")
     );
-    // Behind what is so from the beginning.
+    // The crash comes after the steps of the beginning.
     let at = first_wait(&script.steps);
     for after_polls in 0..n_polls {
         let mut script = script.clone();
@@ -184,7 +188,7 @@ fn check_deaths(seed: u64, first: First, told: &str, deeds: &[(Deed, u64)]) {
     }
 }
 
-/// A life from claim to end.
+/// The deeds let a launch live from its claim to its end.
 #[test]
 fn a_coordinator_may_die_wherever_it_waits() {
     for first in [First::Local, First::Remote] {
@@ -243,7 +247,7 @@ fn a_clock_that_is_set_back_while_a_claim_is_granted_prolongs_no_fuse() {
         Deed::SetWeather { coordinator: 0, weather: Weather { slow: 100, ..Weather::default() } };
     let sleeps = Deed::Suspend { host: 0, lasts: Duration::from_mins(2) };
     for seed in 0..48 {
-        // At some moment while it asks for work, claims a start, and hears of it.
+        // This is at some moment while it asks for work, claims a start, and gets the answer.
         let deeds = [
             (slow.clone(), 0),
             (Deed::Nothing, 2 + seed % 12),
@@ -260,7 +264,7 @@ fn a_clock_that_is_set_back_while_a_claim_is_granted_prolongs_no_fuse() {
     }
 }
 
-/// In the random histories somebody is nearly always there who ends it first.
+/// In the random histories another coordinator nearly always ends it first.
 #[test]
 fn a_session_past_its_maximum_is_to_end_though_its_coordinator_is_away() {
     let away = Deed::Crash { coordinator: 0, after_polls: 0, down_for: 2 * SESSION_MAXIMUM };
@@ -272,7 +276,7 @@ fn a_session_past_its_maximum_is_to_end_though_its_coordinator_is_away() {
     );
 }
 
-/// That the simulation sees what this mistake breaks, soon.
+/// Checks that the simulation soon finds the promise that this mistake breaks.
 #[track_caller]
 fn check_found(mutant: Mutant, broken: &str) {
     for seed in 0..200 {

@@ -1,4 +1,5 @@
-//! What happens to a fleet from outside: a list of steps, made from a seed, from which any can be left out.
+//! The events that hit a fleet from outside: a list of steps that is made from a seed. Any step can
+//! be left out.
 
 use std::time::Duration;
 
@@ -10,25 +11,25 @@ use super::illness::Illness;
 use super::net::Weather;
 use super::world::Dice;
 
-/// How large a fleet is. All coordinators serve the same projects.
+/// The size of a fleet. All coordinators serve the same projects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
     pub n_agents: usize,
     pub n_projects: usize,
     pub n_tasks: usize,
-    /// By coordinator.
+    /// The limits of the coordinators.
     pub max_concurrent: Vec<usize>,
-    /// Slots that every coordinator with more than one keeps for chats.
+    /// The number of slots that every coordinator with more than one keeps for chats.
     pub chat_reserve: usize,
-    /// Of every coordinator.
+    /// The limits of every coordinator.
     pub caps: Caps,
-    /// Agents are of so many, in turn.
+    /// The number of providers, which the agents use in turn.
     pub n_providers: usize,
-    /// Whether the first coordinator is in one process with the server.
+    /// True if the first coordinator is in one process with the server.
     pub has_local: bool,
 }
 
-/// Most at the same time on one machine; `None`: any number.
+/// The limits on one machine at the same time; `None` allows any number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caps {
     pub per_project: Option<usize>,
@@ -37,7 +38,7 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Half of all fleets have none.
+    /// Returns the limits, which half of all fleets do not have.
     fn of(dice: &mut Dice) -> Self {
         let is_capped = dice.percent(50);
         let mut cap = || (dice.percent(50) && is_capped).then(|| 1 + dice.index(2));
@@ -45,24 +46,24 @@ impl Caps {
     }
 }
 
-/// One thing that happens, and how long the world goes on after it.
+/// One event, and the time that passes after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub deed: Deed,
     pub then_wait: Duration,
 }
 
-/// Who is meant by a number that is too large wraps around.
+/// An event. A number that is too large wraps around.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deed {
     Nothing,
-    /// The coordinator dies when it was polled so many times more, and is back some time later.
+    /// The coordinator dies after this number of further polls, and is back some time later.
     Crash {
         coordinator: usize,
         after_polls: u64,
         down_for: Duration,
     },
-    /// The coordinator is told to go, and comes back when it has gone.
+    /// The coordinator is told to end, and comes back when it has ended.
     Restart {
         coordinator: usize,
         mode: Mode,
@@ -80,7 +81,7 @@ pub enum Deed {
     BeginForeign {
         host: usize,
     },
-    /// The machine sleeps, unless the server is on it; everybody else goes on.
+    /// The machine sleeps, unless the server is on it. All others go on.
     Suspend {
         host: usize,
         lasts: Duration,
@@ -89,18 +90,19 @@ pub enum Deed {
         coordinator: usize,
         weather: Weather,
     },
-    /// Writes of the store go wrong for so long.
+    /// Writes of the store fail for this time.
     IllStore {
         illness: Illness,
         lasts: Duration,
     },
-    /// The next claim of the coordinator is granted, and it doesn't hear of it.
+    /// The next claim of the coordinator is granted, but the answer does not arrive.
     LoseClaimAnswer {
         coordinator: usize,
     },
-    /// The wall clock of all machines goes so many milliseconds before or behind the true time from now on.
+    /// The wall clock of all machines differs from the true time by this number of milliseconds
+    /// from now on.
     SetClock(i64),
-    /// So many percent of what agents say and hear is lost.
+    /// This percentage of the agents' requests and answers is lost.
     SetLossOfAgents(u64),
     SetTask {
         task: usize,
@@ -144,7 +146,7 @@ pub enum Deed {
         agent: usize,
         project: usize,
     },
-    /// A person says something so long, as often as the answer is lost.
+    /// A person writes a message of this length, once more for each lost answer.
     Say {
         agent: usize,
         project: usize,
@@ -153,7 +155,7 @@ pub enum Deed {
     },
 }
 
-/// A fleet and what happens to it.
+/// A fleet with its events.
 #[derive(Debug, Clone)]
 pub struct Script {
     pub seed: u64,
@@ -164,7 +166,7 @@ pub struct Script {
 impl Script {
     pub fn of_seed(seed: u64, n_steps: usize) -> Self {
         let mut dice = Dice::new(seed, 0);
-        // Their own, so that what else a seed makes stays as it is.
+        // The limits have dice of their own, so that the rest of a seed's script stays the same.
         let mut dice_of_caps = Dice::new(seed, 2);
         let n_coordinators = 1 + dice.index(3);
         let fleet = Fleet {
@@ -182,7 +184,7 @@ impl Script {
             misfortune_or_deed(&mut dice, &mut steps);
         }
         steps.truncate(n_steps);
-        // What goes by the clock of the wall is judged only where that is right.
+        // Rules about the wall clock are checked only in histories in which it is right.
         if !seed.is_multiple_of(3) {
             for step in &mut steps {
                 if matches!(step.deed, Deed::SetClock(_)) {
@@ -195,7 +197,7 @@ impl Script {
     }
 }
 
-/// In half of the histories the store falls ill now and then.
+/// Adds faults of the store to half of the histories.
 fn with_illnesses(dice: &mut Dice, steps: Vec<Step>) -> Vec<Step> {
     if dice.percent(50) {
         return steps;
@@ -235,7 +237,7 @@ fn wait(dice: &mut Dice) -> Duration {
 }
 
 fn misfortune_or_deed(dice: &mut Dice, steps: &mut Vec<Step>) {
-    // What goes wrong together: alone, each of it is too rare to meet the others.
+    // These faults come together. Alone, each is too rare to meet the others.
     if dice.percent(3) {
         let host = dice.index(3);
         let deeds = [

@@ -1,7 +1,7 @@
-//! What is said in chats, as people and agents themselves know it, and what must be so of it in the store.
+//! The messages of chats as people and agents know them, and the checks against the store.
 //!
-//! A message waits until an agent that had it in its hands answers it or logs out. Until then somebody is wanted for it or
-//! there, unless a person ended the chat.
+//! A message waits until an agent that got it answers it or logs out. Until then an agent is wanted
+//! for it or runs, unless a person ended the chat.
 
 mod tests;
 
@@ -18,7 +18,7 @@ use agent_coordinator::store::{LaunchFilter, MessageFilter};
 use super::{CHAT_IDLE, SLACK, Sim};
 use crate::questions::Questions;
 
-/// Everything that is known of all chats.
+/// The knowledge of all chats.
 #[derive(Default)]
 pub struct Talk(Mutex<Known>);
 
@@ -26,25 +26,25 @@ pub struct Talk(Mutex<Known>);
 struct Known {
     n_messages: u64,
     n_answers: u64,
-    /// Those that were looked at.
+    /// The number of events that were looked at.
     n_events: i64,
-    /// When launches were told to go, or were gone.
+    /// The times when launches were told to end, or ended.
     left_at: BTreeMap<LaunchId, Timestamp>,
     chats: BTreeMap<InstanceKey, Chat>,
-    /// The newest message that was given to a session, whether or not the answer arrived.
+    /// The newest message that was given to a session, even if the answer did not arrive.
     handed_out: BTreeMap<SessionId, i64>,
 }
 
 #[derive(Default)]
 struct Chat {
     said: BTreeMap<MessageId, i64>,
-    /// The newest message that the agent of a launch had in its hands.
+    /// The newest message that the agent of a launch received.
     seen: BTreeMap<LaunchId, i64>,
-    /// The newest one that an agent who had it began to answer, or logged out with.
+    /// The newest message that an agent received and began to answer, or logged out with.
     settled: i64,
-    /// The newest one that an agent knows to be answered.
+    /// The newest message that an agent knows to be answered.
     acknowledged: i64,
-    /// The last word of people was that it ends.
+    /// True if people ended it last.
     is_ended: bool,
 }
 
@@ -57,14 +57,14 @@ impl Talk {
         change(self.lock().chats.entry(key.clone()).or_default())
     }
 
-    /// An id for what a person says.
+    /// Returns an id for the message of a person.
     pub fn next_message(&self) -> MessageId {
         let mut known = self.lock();
         known.n_messages += 1;
         format!("msg_{}", known.n_messages).parse().unwrap()
     }
 
-    /// What an agent says; never the same.
+    /// Returns the text of an agent's answer, which is always a different one.
     pub fn next_answer(&self, launch: &LaunchId) -> String {
         let mut known = self.lock();
         known.n_answers += 1;
@@ -79,7 +79,7 @@ impl Talk {
         self.with(key, |chat| chat.is_ended = true);
     }
 
-    /// The server took it from a person.
+    /// Notes that the server accepted it from a person.
     pub fn note_said(&self, key: &InstanceKey, message: &Message) {
         self.with(key, |chat| {
             chat.is_ended = false;
@@ -91,7 +91,7 @@ impl Talk {
         self.lock().handed_out.get(session).copied().unwrap_or(0)
     }
 
-    /// The server gave these to a session; gives the number of the newest.
+    /// Notes that the server gave these to a session. Returns the number of the newest.
     pub fn note_handed_out(&self, session: &SessionId, messages: &[Message]) -> i64 {
         let newest = newest(messages);
         let mut known = self.lock();
@@ -100,7 +100,7 @@ impl Talk {
         newest
     }
 
-    /// They arrived.
+    /// Notes that they arrived.
     pub fn note_seen(&self, key: &InstanceKey, launch: &LaunchId, messages: &[Message]) {
         self.with(key, |chat| {
             let seen = chat.seen.entry(launch.clone()).or_default();
@@ -108,7 +108,8 @@ impl Talk {
         });
     }
 
-    /// An agent answers what it has, or is about to go with it; gives the number of the newest.
+    /// Notes that an agent answers the messages that it has, or ends with them. Returns the number
+    /// of the newest.
     pub fn settle(&self, key: &InstanceKey, launch: &LaunchId) -> i64 {
         self.with(key, |chat| {
             let seen = chat.seen.get(launch).copied().unwrap_or(0);
@@ -117,7 +118,7 @@ impl Talk {
         })
     }
 
-    /// The server took its answer to all up to this one.
+    /// Notes that the server accepted its answer to all messages up to this one.
     pub fn note_acknowledged(&self, key: &InstanceKey, up_to: i64) {
         self.with(key, |chat| chat.acknowledged = chat.acknowledged.max(up_to));
     }
@@ -127,7 +128,7 @@ fn newest(messages: &[Message]) -> i64 {
     messages.iter().map(|message| message.seq).max().unwrap_or(0)
 }
 
-/// Nothing that was said is lost, and nobody is kept for a chat in which nothing is.
+/// Checks that no message is lost, and that no agent is kept for a chat without one.
 pub async fn look(sim: &Arc<Sim>) {
     look_at_ends(sim).await;
     let keys: Vec<InstanceKey> = sim.talk.lock().chats.keys().cloned().collect();
@@ -153,7 +154,7 @@ async fn look_at_chat(sim: &Arc<Sim>, key: &InstanceKey) {
             let found: Vec<i64> =
                 messages.iter().filter(|row| row.id == *id).map(|row| row.seq).collect();
             match found[..] {
-                // What a person is told of a message that is new is not yet its number.
+                // The answer to a person does not contain the number of a new message yet.
                 [found] if *seq == 0 || *seq == found => *seq = found,
                 _ => broken.push(format!("{id} was said once and is there as {found:?}")),
             }
@@ -172,7 +173,7 @@ async fn look_at_chat(sim: &Arc<Sim>, key: &InstanceKey) {
         }
         let unread =
             messages.iter().filter(|row| row.seq > read_up_to && chat.said.contains_key(&row.id));
-        // By a clock that was set nobody knows what was said before what.
+        // After the clock was set, the order of the messages is not known by their times.
         let mut unread =
             unread.filter(|row| !has_jumped && over_at.is_none_or(|at| row.created_at > at));
         let is_waited_for = record.wanted_since.is_some() || facts.open.is_some();
@@ -204,7 +205,7 @@ async fn look_at_chat(sim: &Arc<Sim>, key: &InstanceKey) {
     }
 }
 
-/// Nobody is sent away for a silence that has not lasted.
+/// Checks that no agent is ended for a silence that was too short.
 async fn look_at_ends(sim: &Arc<Sim>) {
     let seen = sim.talk.lock().n_events;
     for event in sim.store.events(seen, usize::MAX).await.unwrap() {
@@ -227,14 +228,15 @@ async fn look_at_ends(sim: &Arc<Sim>) {
     }
 }
 
-/// When something was said in the chat of somebody who came in.
+/// Returns the time of the last message in the chat of an authenticated agent.
 fn last_word(messages: &[Message], launch: &Launch) -> Timestamp {
     let said_at = messages.iter().filter(|row| row.is_visible).map(|row| row.created_at).max();
     launch.authenticated_at.max(said_at).expect("who came in has authenticated")
 }
 
-/// When the last agent of a chat went or was told to, if people ended it: also with the work of a pair that they take it from. What
-/// is said later asks for another one itself.
+/// Returns the time when the last agent of a chat ended or was told to end, if people ended the
+/// chat. They may do so with the work of the pair, too. Later messages ask for another agent
+/// themselves.
 async fn over_at(sim: &Arc<Sim>, key: &InstanceKey) -> Option<Timestamp> {
     let InstanceKey { agent, project, purpose } = key.clone();
     let (agent, project, purpose) = (Some(agent), Some(project), Some(purpose));

@@ -1,5 +1,5 @@
-//! Time, chance and memory of one history: a clock that moves only when everybody waits, dice that fall the same for the same
-//! seed, and a chronicle of what happened.
+//! Time, chance and memory of one history: a clock that moves only when all tasks wait, dice that
+//! give the same numbers for the same seed, and a chronicle of what happened.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice for one purpose of a seed; those for different purposes have nothing to do with each other.
+    /// Returns dice for one purpose of a seed. Dice for different purposes are independent.
     pub fn new(seed: u64, purpose: u64) -> Self {
         let mut dice = Self(seed);
         let mixed = dice.next();
@@ -29,7 +29,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -46,23 +46,23 @@ impl Dice {
         of[self.index(of.len())]
     }
 
-    /// A duration between two numbers of milliseconds.
+    /// Returns a duration between two numbers of milliseconds.
     pub fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.below(to - from + 1))
     }
 }
 
-/// Lets time go by: it does so at once, when everybody waits for it.
+/// Lets time pass. It passes at once when all tasks wait for it.
 pub async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Whether a machine sleeps, and for how long it has slept so far. Everything on it stands still meanwhile, and so does one of its
-/// clocks; the other one, by which fuses burn, goes on.
+/// The sleep of a machine, with the time that it has slept so far. Everything on it stands still
+/// meanwhile, and so does one of its clocks. The other clock, which fuses use, goes on.
 pub struct Slumber(Mutex<Slept>);
 
 struct Slept {
-    /// The last time.
+    /// The last sleep.
     from: Instant,
     until: Instant,
     before: Duration,
@@ -76,7 +76,7 @@ impl Default for Slumber {
 }
 
 impl Slumber {
-    /// The machine falls asleep, or sleeps on.
+    /// Makes the machine fall asleep, or sleep longer.
     pub fn begin(&self, lasts: Duration) {
         let (now, mut slept) = (Instant::now(), self.0.lock().unwrap());
         if now >= slept.until {
@@ -86,7 +86,7 @@ impl Slumber {
         slept.until = slept.until.max(now + lasts);
     }
 
-    /// When the machine wakes or woke.
+    /// Returns the time when the machine wakes or woke.
     pub fn until(&self) -> Instant {
         self.0.lock().unwrap().until
     }
@@ -107,7 +107,7 @@ impl Slumber {
         slept.before + (slept.until.min(Instant::now()) - slept.from)
     }
 
-    /// The clock that stands still.
+    /// Returns the time of the clock that stands still.
     pub fn steady_now(&self) -> Instant {
         Instant::now() - self.slept()
     }
@@ -118,10 +118,10 @@ pub struct SimWorld {
     begin: Instant,
     dice: Mutex<Dice>,
     n_unique: AtomicU64,
-    /// How far the wall clock is ahead, in milliseconds.
+    /// The time by which the wall clock is ahead, in milliseconds.
     ahead: AtomicI64,
     has_jumped: AtomicBool,
-    /// The farthest that it was set at once.
+    /// The greatest change of the clock at once.
     farthest: AtomicU64,
 }
 
@@ -141,7 +141,7 @@ impl SimWorld {
         }
     }
 
-    /// Somebody sets the wall clock, on all machines.
+    /// Sets the wall clock on all machines.
     pub fn set_clock(&self, ahead_millis: i64) {
         let before = self.ahead.swap(ahead_millis, Ordering::Relaxed);
         self.farthest.fetch_max(before.abs_diff(ahead_millis), Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl SimWorld {
         self.has_jumped.load(Ordering::Relaxed)
     }
 
-    /// Whether something new may look older than this.
+    /// Returns whether a new row may look older than this.
     pub fn has_jumped_by(&self, age: Duration) -> bool {
         Duration::from_millis(self.farthest.load(Ordering::Relaxed)) >= age
     }
@@ -161,14 +161,14 @@ impl SimWorld {
         self.begin.elapsed()
     }
 
-    /// The clock by which fuses burn, on all machines, whether or not they sleep.
+    /// Returns the time of the clock that fuses use on all machines, asleep or not.
     pub fn boot_now(&self) -> BootInstant {
-        // There is no other way to make one than to read it.
+        // The type can only be made by reading the clock or by deserialising.
         let zero: BootInstant = serde_json::from_str("0").unwrap();
         zero + UPTIME + self.elapsed()
     }
 
-    /// When the boot clock shows `at`.
+    /// Returns the moment when the boot clock shows `at`.
     pub fn instant_of(&self, at: BootInstant) -> Instant {
         self.begin + Duration::from_millis(at.as_millis()).saturating_sub(UPTIME)
     }
@@ -191,14 +191,14 @@ impl World for SimWorld {
     }
 }
 
-/// Whether a history is told, or only judged.
+/// The output of a history: all its lines, or only its violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Telling {
     Told,
     Silent,
 }
 
-/// What happened, and what must not have.
+/// The chronicle: the lines of a history and its violations.
 pub struct Chronicle {
     begin: Instant,
     telling: Telling,
@@ -222,7 +222,7 @@ impl Chronicle {
         }
     }
 
-    /// A promise is broken.
+    /// Notes a broken promise.
     pub fn violation(&self, what: String) {
         self.write(&format!("!! {what}"));
         self.violations.lock().unwrap().push(what);

@@ -1,4 +1,5 @@
-//! Agents in chats: they ask for messages and are let wait, read, answer late, twice or never, and go when they are told to.
+//! Agents in chats. They ask for messages and wait for them. They read, answer late, twice or
+//! never, and end when they are told to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +13,15 @@ use super::{Character, Ending, Life, Over};
 use crate::sim::Sim;
 use crate::sim::world::{Dice, pass};
 
-/// What an agent is like in a chat.
+/// The behaviour of an agent in a chat.
 #[derive(Debug, Clone)]
 pub struct Manner {
     answers: usize,
     thinks_for: Duration,
-    /// Asks for messages that it was given once more.
+    /// True if it asks once more for messages that it was given.
     fetches: bool,
-    /// After so long it gives a question up and asks again; its server knows nothing of that. `None`: it waits.
+    /// The time after which it gives a question up and asks again, unknown to its server. With
+    /// `None` it waits.
     gives_up_after: Option<Duration>,
 }
 
@@ -39,7 +41,7 @@ impl Manner {
 }
 
 impl Life<'_> {
-    /// Talks; says how it wants to end.
+    /// Talks, and returns the way in which it wants to end.
     pub(super) async fn chat(
         &mut self,
         character: &Character,
@@ -127,7 +129,8 @@ impl Life<'_> {
     }
 }
 
-/// The server's answer, and what it means for its session: what an agent was given once is given at once no more.
+/// Returns the server's answer, and notes its meaning for the session: messages that an agent was
+/// given once are not given again at once.
 async fn next_of(
     sim: Arc<Sim>,
     service: Arc<Service>,
@@ -152,10 +155,10 @@ async fn next_of(
     tokio::select! {
         biased;
         answer = answer => answer,
-        // A server that is no more answers nobody.
+        // A server that has ended answers no request.
         _ = run.changed() => std::future::pending().await,
     }
 }
 
-/// The service's.
+/// The value of the service.
 const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);

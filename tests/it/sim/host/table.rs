@@ -1,5 +1,5 @@
-//! What a coordinator sees of its machine and does there, as the table of processes has it. Whoever does something can die
-//! before and after each part of it.
+//! The table of processes: a coordinator's view of its machine, and its actions there. A
+//! coordinator can die before and after each part of an action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{Character, Folder, Host, STOP_TIMEOUT, Trouble, What};
 use crate::sim::world::Dice;
 
-/// The table that one incarnation of the coordinator has.
+/// The table of one incarnation of the coordinator.
 pub struct Table(pub Arc<Host>);
 
 impl ProcessLayer for Table {

@@ -1,4 +1,4 @@
-//! Chats of which every step is known.
+//! Chats whose every step is known.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::sim::script::Fleet;
 use crate::sim::world::{Telling, pass};
 use crate::sim::{CHAT_IDLE, CLEANUP_INTERVAL, SLACK, Sim, people};
 
-/// A chat whose agent is there, without a coordinator.
+/// Opens a chat with its agent, without a coordinator.
 async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
     let fleet = Fleet { n_tasks: 0, max_concurrent: Vec::new(), ..Fleet::SMALL };
     people::found(sim, &fleet).await;
@@ -34,7 +34,8 @@ async fn open_chat(sim: &Arc<Sim>) -> (InstanceKey, LaunchId, Secret) {
     (key, claim.launch, opened.session_token)
 }
 
-/// A person says something, and the agent of `token` is given it; as whom it goes on, and the number of what it was given.
+/// Says something as a person, and gives it to the agent of `token`. Returns the agent as a caller,
+/// and the number of the message.
 async fn given(sim: &Sim, key: &InstanceKey, token: &Secret) -> (Caller, i64) {
     let service = sim.service();
     service.chats.say(&key.agent, &key.project, None, "thank you").await.unwrap();
@@ -43,11 +44,11 @@ async fn given(sim: &Sim, key: &InstanceKey, token: &Secret) -> (Caller, i64) {
     (caller, given[0].seq)
 }
 
-/// Whoever has the last word, the chat goes on for so long.
+/// Checks that the chat goes on for this time after the last message, whichever side wrote it.
 async fn check_idle_end(speaks: impl AsyncFnOnce(&Sim, &InstanceKey, &Secret)) {
     let sim = Sim::new(0, None, Telling::Silent);
     let (key, launch, token) = open_chat(&sim).await;
-    // Longer than from one look of the server at everything to the next.
+    // This is longer than the time between two cleanups of the server.
     let (talking, silence) = (CLEANUP_INTERVAL + SLACK, CHAT_IDLE.saturating_sub(SLACK));
     pass(talking).await;
     speaks(&sim, &key, &token).await;
@@ -101,7 +102,7 @@ async fn who_is_told_to_go_reads_nothing_by_logging_out() {
     let sim = Sim::new(0, None, Telling::Silent);
     let (key, _, token) = open_chat(&sim).await;
     let service = sim.service();
-    // The answer with it may have been lost.
+    // The answer with the message may have been lost.
     let (caller, _) = given(&sim, &key, &token).await;
     service.chats.end(&key.agent, &key.project).await.unwrap();
     assert_eq!(service.sessions.next_action(&caller, None).await.unwrap().action, "exit");
