@@ -1,5 +1,6 @@
-//! Whatever is wrong with a call: the answer says so, in the one form of answers, and nothing has changed. Made from the server's
-//! own list of tools, so that a new tool is held to it by being there.
+//! Checks every mistake in a call: the answer names it, in the one form of answers, and nothing has
+//! changed. The test uses the server's own list of tools, so that a new tool is covered without a
+//! change here.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fmt::Write as _;
@@ -12,12 +13,12 @@ use crate::contract::client::{Answer, Client};
 
 /// The code of the refusal of wrong arguments.
 const INVALID: &str = "invalid_arguments";
-/// As long as a message may be, nearly.
+/// Nearly the length of the longest message, in bytes.
 const TOO_LONG: usize = 1_000_000;
-/// Longest answer to it: nobody gets their own megabyte back.
+/// The longest answer to such a message. A server must not return the megabyte.
 const MAX_WORDS: usize = 2_000;
 
-/// What older clients may leave out although the schema doesn't say so.
+/// The arguments that older clients may leave out although the schema requires them.
 const TOLERATED: [(&str, &str); 2] =
     [("authenticate", "project_id"), ("should_start", "project_id")];
 
@@ -50,7 +51,8 @@ impl Tool {
             && !TOLERATED.contains(&(self.name.as_str(), argument))
     }
 
-    /// Arguments of the right form: of the world where that has such a thing, else of nothing there is. The passkey is wrong.
+    /// Returns arguments of the right form. They refer to existing things if there are some. The
+    /// passkey is wrong.
     fn sample(&self, session_token: &str) -> Value {
         let value = |name: &str, schema: &Value| match (name, schema["type"].as_str().unwrap()) {
             ("session_token", _) => session_token.into(),
@@ -78,7 +80,7 @@ impl Tool {
             .into()
     }
 
-    /// The sample with one argument that is wrong, and what is wrong with it.
+    /// Returns the samples with one wrong argument each, with a description of the mistake.
     fn mistakes(&self, session_token: &str) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         for (name, schema) in &self.arguments {
@@ -111,7 +113,7 @@ impl Tool {
                 add(Kind::Form, "no such word".into());
                 add(Kind::Form, "x".repeat(TOO_LONG).into());
             } else if name.ends_with("_id") || name == "cursor" {
-                // At the door nothing is said of what is wrong with an id.
+                // `authenticate` does not say what is wrong with an id.
                 let kind = if self.name == "authenticate" { Kind::Refused } else { Kind::Form };
                 for id in [
                     "",
@@ -157,12 +159,12 @@ struct Mistake {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// What no such argument can be: a refusal that names the argument.
+    /// The argument can't have such a form: a refusal that names the argument.
     Form,
-    /// Refused in either way.
+    /// Either kind of refusal.
     TooLong,
     Refused,
-    /// Perhaps a negative answer.
+    /// A negative answer is possible.
     Unknown,
 }
 
@@ -194,7 +196,7 @@ impl Mistake {
             (Kind::TooLong | Kind::Refused | Kind::Unknown, Answer::Refusal(object)) => {
                 check_fair(&self.what, &object);
             }
-            // An agent at its task is told that a tool of chats is none of its own, before anything else.
+            // An agent at its task is told first that a tool of chats is not for it.
             (_, Answer::Refusal(object)) if object["error_code"] == "wrong_purpose" => {}
             (Kind::Unknown, Answer::Success(_)) => {}
             (_, other) => panic!("{}: {other:?}", self.what),
@@ -202,7 +204,7 @@ impl Mistake {
     }
 }
 
-/// That a refusal is about the call and not about how often it was made.
+/// Checks that a refusal is about the call and not about the number of calls.
 #[track_caller]
 fn check_fair(what: &str, refusal: &Value) {
     for unfair in ["rate_limited", "unavailable", INVALID] {
@@ -215,7 +217,7 @@ fn shortened(value: &Value) -> String {
     if text.len() < 80 { text } else { format!("{} … ({} bytes)", &text[..40], text.len()) }
 }
 
-/// Every row of every table.
+/// Returns every row of every table.
 #[track_caller]
 fn dump(bed: &Bed) -> String {
     let connection =
@@ -245,7 +247,7 @@ fn check_unchanged(before: &str, after: &str, what: &str) {
     assert!(before == after, "{what} changed {changed:#?}");
 }
 
-/// An agent at work, and its ticket: used again it gives a fresh token.
+/// Starts an agent and returns its ticket. Using the ticket again gives a fresh token.
 fn at_work(bed: &Bed) -> String {
     bed.with_a_task();
     let mut coordinator = bed.coordinator("crd_agents");
@@ -264,7 +266,8 @@ fn a_mistake_in_any_argument_of_any_tool_is_told_and_changes_nothing() {
         let agent = bed.agent_with("agt_a", &ticket);
         let before = dump(&bed);
         let mut client = bed.client();
-        // Those of a kind at the same time: wrong passkeys are answered later and later, or that they are too many.
+        // Mistakes of one kind are sent at the same time, because the answers to wrong passkeys are
+        // delayed more and more, or refuse too many attempts.
         let mistakes = tool.mistakes(agent.shows("session_token"));
         let (of_form, others): (Vec<Mistake>, Vec<Mistake>) =
             mistakes.into_iter().partition(|mistake| mistake.kind == Kind::Form);
@@ -292,12 +295,12 @@ fn an_optional_argument_that_is_null_is_not_there() {
             arguments[name] = Value::Null;
         }
         if tool.is_for_sessions() {
-            // A report by the agent of before ended its launch.
+            // A report by the earlier agent ended its launch.
             arguments["session_token"] = "sess_unknown".into();
         }
         check_read(&tool.name, &bed.client().call(&tool.name, &arguments));
     }
-    // With a session, so that they come to be read.
+    // These calls have a session, so that their arguments are read.
     let mut agent = bed.agent_with("agt_a", &ticket);
     let nulls = json!({ "reason": null, "token": null, "no_such_argument": null });
     for tool in all.iter().filter(|tool| tool.is_for_sessions() && !is_last_word(&tool.name)) {
@@ -312,7 +315,7 @@ fn an_optional_argument_that_is_null_is_not_there() {
     agent.done("report_completed", last);
 }
 
-/// That the arguments of a call were taken.
+/// Checks that the arguments of a call were accepted.
 #[track_caller]
 fn check_read(tool: &str, answer: &Answer) {
     match answer {
@@ -349,7 +352,7 @@ fn a_session_that_is_none_any_more_opens_no_tool() {
                         "{what}: {object}"
                     );
                 }
-                // The same answer again.
+                // This is the same answer again.
                 Answer::Success(_) if what.starts_with("report_") && what.ends_with("reported") => {
                 }
                 other => panic!("{what}: {other:?}"),
@@ -363,7 +366,7 @@ fn a_session_that_is_none_any_more_opens_no_tool() {
 fn ten_calls_of_a_tool_at_once_are_all_answered() {
     let bed = Bed::behind(Door::InProcess);
     for tool in tools(&mut bed.client()) {
-        // Another bed for each: some of them end what the next one needs.
+        // Each tool has a bed of its own, because some tools end what the next one needs.
         let bed = Bed::behind(Door::InProcess);
         let ticket = at_work(&bed);
         let agent = bed.agent_with("agt_a", &ticket);
@@ -376,7 +379,7 @@ fn ten_calls_of_a_tool_at_once_are_all_answered() {
         for id in asked {
             check_read(&tool.name, &client.answer(id));
         }
-        // And once more, when all is said.
+        // The call is repeated once all calls are answered.
         check_read(&tool.name, &client.call(&tool.name, &arguments));
         let task = bed.task("tsk");
         let n_executions = task["executions"].as_array().unwrap().len();
@@ -393,7 +396,7 @@ fn an_unknown_argument_is_refused_by_the_tools_of_agents_only() {
     for tool in tools(&mut bed.client()) {
         let mut arguments = tool.sample(agent.shows("session_token"));
         arguments["no_such_argument"] = 1.into();
-        // A chat's tools are refused before their arguments are read.
+        // The tools of chats are refused before their arguments are read.
         match bed.client().call(&tool.name, &arguments) {
             Answer::Refusal(object) if object["error_code"] == INVALID => {
                 assert!(
@@ -417,7 +420,8 @@ fn an_unknown_argument_is_refused_by_the_tools_of_agents_only() {
     }
 }
 
-/// The limits are the same through every door, and name the text, its length and the limit.
+/// The limits are the same on every interface, and the refusal names the text, its length and the
+/// limit.
 #[test]
 fn a_text_that_is_too_long_is_refused_by_name_through_every_door() {
     let bed = Bed::behind(Door::Socket);
@@ -499,7 +503,7 @@ fn a_text_that_is_too_long_is_refused_by_name_through_every_door() {
         "{problem}"
     );
     check_unchanged(&before, &dump(&bed), "a text that is too long");
-    // What is at the limit is taken, and comes out as it went in.
+    // A text at the limit is accepted and returned unchanged.
     bed.operate("PATCH", "/tasks/tsk", &json!({ "title": long(500), "description": long(50_000) }));
     let given = agent.done("get_my_task", json!({}));
     assert_eq!(given["task"]["description"], long(50_000));

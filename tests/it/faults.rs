@@ -1,5 +1,6 @@
-//! What goes wrong, with the real binary as a daemon: daemons, keepers and agents that are killed, disks that are full, files
-//! that are damaged. The numbers in the names of the parts' comments are the rows of the fault catalogue (supervision.md).
+//! Faults, with the real binary as a daemon: killed daemons, keepers and agents, full disks,
+//! damaged files. The numbers in the comments of the parts are the rows of the catalogue in
+//! `faults/catalogue.rs`.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod catalogue;
@@ -32,7 +33,7 @@ use crate::daemon::Daemon;
 
 pub use ordinary_user::of_user as daemon_of_ordinary_user;
 
-/// A process that no daemon will end: the test does, however it ends itself.
+/// A process that no daemon ends. The drop of this value ends it, however the test ends.
 struct Ended(i32);
 
 impl Drop for Ended {
@@ -41,22 +42,22 @@ impl Drop for Ended {
     }
 }
 
-/// The process that keeps the agent with this pid.
+/// Returns the keeper of the agent with this pid.
 pub fn keeper_of(agent: i32) -> i32 {
     let keeper = processes::read(agent).unwrap().parent;
     assert_eq!(processes::comm(keeper).as_deref(), Some(SHIM_COMM));
     keeper
 }
 
-/// The instance folder of a launch.
+/// Returns the instance folder of a launch.
 fn folder(daemon: &Daemon, launch: &Value) -> PathBuf {
     let launch = launch["launch_id"].as_str().unwrap().parse().unwrap();
     instance_dir::find(&daemon.state(), &launch).unwrap()
 }
 
-/// What any number of agents wait for without doing anything, as long as this is.
+/// A gate at which any number of agents wait until it is dropped. They use no processor time.
 struct Gate {
-    /// Locked.
+    /// The locked file.
     _file: File,
 }
 

@@ -20,7 +20,7 @@ use self::fake::{Fake, Item, OWNER, Repository, TOKEN};
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 const NAME: &str = "ann/site";
 
-/// A forge with a repository, and our client of it.
+/// A forge with a repository, and a client of it.
 struct Bed {
     fake: Fake,
     repository: Repository,
@@ -53,7 +53,7 @@ impl Bed {
         self.client.list(NAME, self.client.feeds()[0], listing, page, etag).await
     }
 
-    /// All pages, with their number.
+    /// Returns the items of all pages, and the number of pages.
     async fn all(&self, feed: Feed, listing: &Listing) -> (Vec<ItemFacts>, u32) {
         let mut items = Vec::new();
         for n in 1.. {

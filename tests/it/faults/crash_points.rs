@@ -1,5 +1,6 @@
-//! Row 24: the daemon dies between every two steps of a launch, or of its own start, and the next one mends what is left; row 10:
-//! so does the daemon that lives when a keeper dies; row 28: one that was stopped there knows how late it is.
+//! Row 24: the daemon dies between every two steps of a launch, or of its own start, and the next
+//! one repairs the rest. Row 10: a living daemon does the same when a keeper dies. Row 28: a daemon
+//! that was stopped there knows how late it is.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,20 +18,21 @@ use super::{folder, keeper_of};
 use crate::daemon::Daemon;
 use crate::support::{is_gone, kill, until, until_some};
 
-/// What becomes of a launch whose daemon dies at a point.
+/// The fate of a launch whose daemon dies at a point.
 struct Case {
     point: CrashPoint,
-    /// What the agent does, beside saying that it is there. It goes on behind `wait-for:go` when the next daemon is ready.
+    /// The steps of the agent, after it has noted its presence. It goes on behind `wait-for:go`
+    /// when the next daemon is ready.
     steps: &'static [&'static str],
-    /// How the launches ended, the first one first.
+    /// The outcomes of the launches, the first one first.
     outcomes: &'static [&'static str],
-    /// How often an agent was started.
+    /// The number of starts of an agent.
     n_agents: usize,
 }
 
 const WHOLE: &[&str] = &["authenticate", "get-my-task", "report:success"];
 const WAITS_FIRST: &[&str] = &["wait-for:go", "authenticate", "get-my-task", "report:success"];
-/// Stays `exited` for a while.
+/// The launch stays `exited` for a while.
 const LEAVES_A_CHILD: &[&str] =
     &["authenticate", "get-my-task", "report:success", "term-ignoring-child"];
 
@@ -55,7 +57,8 @@ const CASES: [Case; 21] = [
     case(CrashPoint::StartRecorded, WAITS_FIRST, &["completed"], 1),
     case(CrashPoint::StartSeen, WAITS_FIRST, &["completed"], 1),
     case(CrashPoint::StartReported, WAITS_FIRST, &["completed"], 1),
-    // It never got its token, asks again, and its ticket opens another session: a lost answer costs nothing.
+    // The agent never got its token, and asks again. Its ticket opens another session, so that a
+    // lost answer costs nothing.
     case(CrashPoint::Authenticated, WHOLE, &["completed"], 1),
     case(CrashPoint::AuthenticationMarked, WHOLE, &["completed"], 1),
     case(CrashPoint::ReportTaken, WHOLE, &["completed"], 1),
@@ -68,10 +71,10 @@ const CASES: [Case; 21] = [
     case(CrashPoint::FolderMoved, WHOLE, &["completed"], 1),
 ];
 
-/// Cases that run at the same time; they mostly wait.
+/// The number of cases that run at the same time. They mostly wait.
 const N_AT_ONCE: usize = 4;
 
-/// Runs `check` for each case, several at a time; the name of the thread that panics says which.
+/// Runs `check` for each case, several at a time. The name of a panicking thread tells the case.
 fn for_each<T: Sync>(cases: &[T], name: impl Fn(&T) -> String, check: impl Fn(&T) + Sync) {
     for cases in cases.chunks(N_AT_ONCE) {
         thread::scope(|scope| {
@@ -86,7 +89,7 @@ fn for_each<T: Sync>(cases: &[T], name: impl Fn(&T) -> String, check: impl Fn(&T
     }
 }
 
-/// A daemon that will have one task, and an agent that is never there twice.
+/// Returns a daemon that will have one task, and an agent that must not run twice at the same time.
 fn prepared(settings: &str, steps: &[&str]) -> Daemon {
     let daemon = Daemon::configured(&format!(
         "manifest: manifest.yaml\nstop: {{ leak_grace: 200ms }}\n{settings}"
@@ -102,7 +105,8 @@ fn spawn_to_crash(daemon: &mut Daemon, at: &str) {
     daemon.spawn_as(command);
 }
 
-/// Outcomes of all ended launches of an agent, the first one first, once `is_enough`.
+/// Waits until `is_enough`, and returns the outcomes of all ended launches of an agent, the first
+/// one first.
 fn until_outcomes(
     daemon: &Daemon,
     agent: &str,
@@ -144,7 +148,7 @@ fn whenever_the_daemon_dies_the_next_one_gets_the_task_done() {
 
 const GOES_ON: &[&str] = &["term-ignoring-child", "sleep:600"];
 
-/// Where the keeper dies, what its agent does, and how its launch then ended.
+/// The point at which the keeper dies, the steps of its agent, and the outcome of its launch.
 const KEEPER_CASES: [(CrashPoint, &[&str], &str); 7] = [
     (CrashPoint::KeeperStarted, GOES_ON, "start_failed"),
     (CrashPoint::KeeperNoted, GOES_ON, "lost"),
@@ -174,7 +178,7 @@ fn whenever_a_keeper_dies_its_agent_is_ended_and_its_slot_free() {
     for_each(&KEEPER_CASES, |(point, ..)| format!("{point:?}"), check_keeper_dies);
 }
 
-/// The moments of its start at which a daemon dies.
+/// The points of its start at which a daemon dies.
 const STARTS: [CrashPoint; 7] = [
     CrashPoint::LockMended,
     CrashPoint::StockTaken,
@@ -185,18 +189,19 @@ const STARTS: [CrashPoint; 7] = [
     CrashPoint::LossRecorded,
 ];
 
-/// The agents that a starting daemon finds, named by what became of them while none was there, and how their launches ended, the
-/// first one first.
+/// The agents that a starting daemon finds, named by their fates while there was no daemon, with
+/// the outcomes of their launches, the first one first.
 const FOUND: [(&str, &[&str]); 5] = [
     ("working", &["completed"]),
     ("ended", &["completed"]),
     ("bereft", &["lost", "completed"]),
     ("stray", &["lost", "completed"]),
-    // Its lock doesn't name its keeper, and nobody can read its log unless that is told to begin another one.
+    // Its lock doesn't name its keeper. Its log can't be read unless the keeper is told to begin
+    // another one.
     ("unnamed", &["completed"]),
 ];
 
-/// A daemon that was killed, and those that it left to the next one.
+/// Returns a daemon that was killed, and leaves these agents to the next one.
 fn with_found() -> Daemon {
     let mut daemon = Daemon::configured(
         "manifest: manifest.yaml\nmax_concurrent: 9\nbackoff: { initial: 10ms, max: 10ms }\nrun: { linger: 1h }",
@@ -274,18 +279,19 @@ fn whenever_a_starting_daemon_dies_the_next_one_takes_over() {
     for_each(&STARTS, |point| format!("{point:?}"), |&point| check_start_dies(point));
 }
 
-/// From the question for a claim to the moment when no agent may be executed for it any more: its `start.timeout`, and what
-/// `coordinator::act` adds to it.
+/// The time from the request for a claim to the moment when no agent may be executed for it any
+/// more: its `start.timeout`, and the addition of `coordinator::act`.
 const FUSE: Duration = Duration::from_secs(2 + 2);
 
-/// What is known when it is stopped there is old when it goes on.
+/// Checks a daemon that is stopped at a point: its knowledge is outdated when it goes on.
 fn check_daemon_stops(point: CrashPoint) {
     let mut daemon =
         prepared("start: { timeout: 2s }\nbackoff: { initial: 10ms, max: 10ms }", WHOLE);
     spawn_to_crash(&mut daemon, &format!("{point:?}@stop"));
     let pid = daemon.pid();
     until("the daemon is stopped", || processes::read(pid).is_some_and(|daemon| daemon.is_stopped));
-    // No fact tells that it has burnt: before the agent is executed there is nobody to burn it but time.
+    // No fact shows that the fuse has run out, because before the agent's execution there is only
+    // time to tell it.
     thread::sleep(FUSE);
     assert_eq!(n_agents(&daemon), 0);
     daemon.signal(Signal::CONT);

@@ -1,4 +1,4 @@
-//! The database of a daemon that runs: its file is deleted, or another one takes its place.
+//! The database of a running daemon: its file is deleted or replaced.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ use crate::support::{is_gone, until, until_some_within};
 
 const NOT_IN_ITS_PLACE: &str = "the database is not in its place: nothing is written and no agent starts; running agents go on";
 
-/// A daemon with a running agent that ends with 7 when it is told to, and another agent with nothing to do.
+/// Returns a daemon with a running agent that ends with 7 when it is told to, and another agent
+/// without work.
 fn with_a_running_agent() -> (Daemon, i32) {
     let daemon = Daemon::running("");
     let steps = ["authenticate", "get-my-task", "write:ready", "wait-for:go", "exit:7"];
@@ -19,7 +20,7 @@ fn with_a_running_agent() -> (Daemon, i32) {
     (daemon, pid)
 }
 
-/// Nothing is written meanwhile, and the daemon finds it by itself.
+/// Waits until the daemon notices it by itself, without any write.
 fn until_noticed(daemon: &Daemon) {
     let begun = std::time::Instant::now();
     let line = until_some_within(
@@ -74,7 +75,7 @@ fn a_database_that_is_moved_away_and_back_delays_and_loses_nothing() {
 fn a_database_that_is_replaced_is_used_after_a_restart() {
     let (mut daemon, agent) = with_a_running_agent();
     let (database, copy) = (daemon.state().join("state.db"), daemon.state().join("copy"));
-    // As a backup is made, and brought back later.
+    // This is how a backup is made and brought back later.
     let connection = rusqlite::Connection::open(&database).unwrap();
     connection.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
     drop(connection);

@@ -12,7 +12,7 @@ const PATIENT: &[&str] =
     &["authenticate", "write:ready", "wait-for:go", "get-my-task", "report:success"];
 const DEAF: &[&str] = &["ignore-term", "authenticate", "write:ready", "sleep:600"];
 
-/// A name, and whether a starting daemon has come to it.
+/// A name, and a check whether a starting daemon has reached the moment.
 type Moment = (&'static str, fn(&Daemon) -> bool);
 
 #[test]
@@ -33,7 +33,7 @@ fn a_term_while_starting_ends_it_cleanly_at_any_moment() {
         daemon.spawn();
         until(moment, || has_come(&daemon));
         let status = daemon.terminate();
-        // Before it listens, the signal ends it by itself: nothing had been begun.
+        // Before the daemon handles the signal, the signal kills it. Nothing had been begun then.
         let is_early =
             status.signal() == Some(Signal::TERM.as_raw()) && !daemon.log().contains("took stock");
         assert!(status.success() || is_early, "{moment}: {status:?}\n{}", daemon.log());
@@ -84,7 +84,8 @@ fn a_term_ends_the_agents_or_keeps_them_as_configured() {
     }
 }
 
-/// A daemon as a shell starts it: with a process group of its own, which is what a terminal's Ctrl-C goes to.
+/// Starts a daemon like a shell: with a process group of its own, to which a terminal's Ctrl-C
+/// goes.
 fn in_foreground(settings: &str) -> Daemon {
     let mut daemon = Daemon::configured(settings);
     let mut command = daemon.command();
@@ -101,7 +102,7 @@ fn interrupt_group(daemon: &Daemon) {
 #[test]
 fn an_interrupt_of_the_terminal_reaches_the_daemon_alone() {
     let mut daemon = in_foreground("shutdown: { sigint: keep }");
-    // An agent that got it would say so.
+    // An agent that got the signal would write a file.
     daemon.with_one_task(&[
         "run:trap 'echo >interrupted' INT",
         "authenticate",
@@ -137,7 +138,7 @@ fn an_interrupt_ends_the_agents_with_a_chance_to_report() {
 fn a_stop_while_starting_is_one_end() {
     let daemon = Daemon::running("");
     daemon.with_one_task(&["write:ready", "sleep:600"]);
-    // It has not authenticated, and never will.
+    // The agent has not authenticated, and never will.
     let agent = daemon.written_pid("ready");
     assert_eq!(daemon.open("agt")[0]["state"], "starting");
     daemon.done(&["stop", "agt", "prj"]);
@@ -180,7 +181,8 @@ fn a_stop_that_crosses_a_stop_of_the_daemon_is_the_persons() {
     assert_eq!(daemon.status()["deferred"][0]["reason"], "held");
 }
 
-/// The daemon dies when the stop is noted but not told, and when it is written for the keeper but not told.
+/// The daemon dies when the stop is noted, and when it is written for the keeper. In both cases the
+/// keeper has not been told yet.
 #[cfg(debug_assertions)]
 #[test]
 fn a_stop_is_carried_out_although_the_daemon_dies() {
@@ -193,7 +195,7 @@ fn a_stop_is_carried_out_although_the_daemon_dies() {
         daemon.until_ready();
         daemon.with_one_task(&["authenticate", "append:agents", "write:ready", "sleep:600"]);
         let agent = daemon.written_pid("ready");
-        // Its answer may get lost.
+        // The answer may get lost.
         daemon.cli(&["stop", "agt", "prj", "--no-wait"]);
         assert_eq!(daemon.wait().signal(), Some(Signal::KILL.as_raw()), "{point:?}");
         daemon.start();

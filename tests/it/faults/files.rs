@@ -1,4 +1,5 @@
-//! Rows 3, 4, 38, 40: files that are damaged, gone, of another time or somebody else's, and a program that is another one.
+//! Rows 3, 4, 38, 40: files that are damaged, missing, of another version or of another program,
+//! and a program that was replaced.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use super::{Gate, folder, keeper_of};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{is_gone, kill, until};
 
-/// A process that is nobody's here, and that any signal would end.
+/// A process outside of the daemon, which any signal would end.
 struct Stranger(Child);
 
 impl Stranger {
@@ -34,14 +35,14 @@ impl Drop for Stranger {
     }
 }
 
-/// Writes another pid into a file of an instance, in place: whoever holds the file holds it still.
+/// Writes another pid into a file of an instance, in place. The holder of its lock still holds it.
 fn set_pid(file: &Path, pid: i32) {
     let mut text: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     text["pid"] = pid.into();
     fs::write(file, text.to_string()).unwrap();
 }
 
-/// A daemon that is dead, with the folder of an agent that is, too. Whoever has its pids now is `stranger`.
+/// Returns a dead daemon and the folder of its dead agent. `stranger` has their pids now.
 fn with_recycled_pids(stranger: &Stranger) -> (Daemon, PathBuf) {
     let mut daemon = Daemon::running("backoff: { initial: 1h, max: 1h }\nstop: { timeout: 100ms }");
     daemon.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
@@ -85,7 +86,7 @@ fn a_lock_held_by_who_is_not_noted_takes_a_slot_and_signals_nobody() {
     daemon.until_nothing_is_left();
 }
 
-/// What became of a file while no daemon was there.
+/// The damage to a file while there was no daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Damage {
     Empty,
@@ -112,7 +113,7 @@ impl Damage {
     }
 }
 
-/// What an agent has to do, if nothing is in its way but the gate, and what tells how often it was there.
+/// Returns the steps of an agent that only the gate delays, with the files that count its starts.
 fn steps(agent: &str) -> Vec<String> {
     let files = [format!("alone:{agent}.alone"), format!("append:{agent}.starts")];
     let work = [Gate::STEP, "get-my-task", "report:success"].map(str::to_owned);
@@ -124,7 +125,8 @@ fn n_starts(daemon: &Daemon, agent: &str) -> usize {
     fs::read_to_string(daemon.work().join(format!("{agent}.starts"))).unwrap().lines().count()
 }
 
-/// Its tasks get done, by this many processes, of which no two were there at a time.
+/// Checks that its tasks get done by this number of processes, of which no two ran at the same
+/// time.
 #[track_caller]
 fn check_done(daemon: &Daemon, agent: &str, expected_starts: usize) {
     until(&format!("the task of {agent} is done"), || {
@@ -145,8 +147,9 @@ fn prepared(agents: &[&str]) -> Daemon {
     daemon
 }
 
-/// Each agent's folder has one file that is damaged while the agent lives and its daemon doesn't. What the next daemon can do
-/// without, it does without; where it can't know whose agent it is, it ends that and starts another one.
+/// Checks folders of which each has one damaged file. It is damaged while the agent lives and its
+/// daemon doesn't. The next daemon does without the file if it can. If it can't know the owner of
+/// an agent, it ends that agent and starts another one.
 fn check_damaged(damage: Damage) {
     let files = [
         ("spec", Spec::FILE),
@@ -291,7 +294,7 @@ fn a_state_restored_from_a_copy_doubles_no_agent_that_it_knows() {
 #[test]
 fn a_lost_store_ends_the_agents_that_it_does_not_know_and_starts_anew() {
     let mut daemon = prepared(&["agt"]);
-    // It takes its time, with the same task waiting for it again.
+    // It takes some time to end, with the same task waiting for it again.
     daemon.steps(
         "agt",
         &[&["ignore-term"], &*steps("agt").iter().map(String::as_str).collect::<Vec<_>>()].concat(),
@@ -321,7 +324,7 @@ fn a_lost_store_ends_the_agents_that_it_does_not_know_and_starts_anew() {
     assert_eq!(fs::read_dir(instance_dir::ended(&daemon.state())).unwrap().count(), 2);
 }
 
-/// The daemon's own program, as a package manager puts a newer one in the place of the one that runs.
+/// Installs the daemon's program in the way in which a package manager replaces a running one.
 fn install(daemon: &Daemon) -> PathBuf {
     let (new, program) = (daemon.folder().join("new"), daemon.folder().join("program"));
     fs::copy(PROGRAM, &new).unwrap();
@@ -346,7 +349,7 @@ fn a_replaced_program_adopts_what_the_one_before_it_started() {
     start_installed(&mut daemon, &program);
     let early = daemon.written_pid("early.ready");
     install(&daemon);
-    // The old daemon starts its agent by the new program.
+    // The old daemon starts its agent with the new program.
     let steps = steps("late");
     daemon.agent("late", "prj", &steps.iter().map(String::as_str).collect::<Vec<_>>());
     daemon.task("tsk_late", "prj", "late");

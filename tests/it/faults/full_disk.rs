@@ -1,5 +1,6 @@
-//! Row 17: no space, for the store, for what agents print and for the log. The daemon and its agents live, nothing that was
-//! acknowledged is lost, and when there is space again the work goes on.
+//! Row 17: no space for the store, for the output of agents or for the log. The daemon and its
+//! agents live on. Nothing that was acknowledged is lost. When there is space again, the work goes
+//! on.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -12,14 +13,15 @@ use super::{folder, keeper_of};
 use crate::daemon::Daemon;
 use crate::support::{is_gone, until};
 
-/// Reports until the server takes it.
+/// Reports until the server accepts it.
 const INSISTS: &str =
     r#"run:until call report_completed "{\"result\":\"success\"}"; do rest 0.05; done"#;
 
-/// The state directory is on a small file system, on which agents start all the same.
+/// The state directory is on a small file system, on which agents must start nevertheless.
 const SMALL_DISK: &str = "limits: { min_free_disk: off }";
 
-/// Two agents, `agt` that insists on its report and `brief` that ends with 7; both wait for `go`.
+/// Adds two agents: `agt`, which repeats its report until it is accepted, and `brief`, which ends
+/// with 7. Both wait for `go`.
 fn with_two_agents(daemon: &Daemon) {
     daemon.project("prj");
     daemon.agent(
@@ -38,7 +40,8 @@ fn with_two_agents(daemon: &Daemon) {
     }
 }
 
-/// With the store full: who writes is told why, who reads is answered, and the ends of agents are kept until they are taken.
+/// Checks a full store: writes are refused with the reason, reads are answered, and the ends of
+/// agents are kept until the store accepts them.
 fn check_without_space(daemon: &Daemon, expected: &str) {
     let said =
         daemon.cli(&["project", "add", "another", "--directory", daemon.work().to_str().unwrap()]);
@@ -148,12 +151,13 @@ fn a_daemon_without_space_for_its_state_says_so() {
 
 #[test]
 fn output_that_finds_no_space_is_counted_and_what_comes_later_is_kept() {
-    // Whole lines.
+    // This is the size of whole lines.
     const KEPT: u64 = 32 * 64;
     let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
     let kept = format!("chatter:{KEPT}");
     let later = ["wait-for:go", "print:what comes later", "exit:7"];
-    // Three times what a pipe holds: most of it has been read when all of it is printed.
+    // This is three times the capacity of a pipe. Most of it has been read when all of it is
+    // printed.
     let steps =
         ["authenticate", &kept, "write:ready", "wait-for:full", "chatter:200000", "write:printed"];
     daemon.with_one_task(&[&steps[..], &later].concat());

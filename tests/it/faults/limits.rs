@@ -1,4 +1,5 @@
-//! Rows 20, 23: too few descriptors, too few processes, and an agent with far too many of them, or with ever new ones.
+//! Rows 20, 23: too few descriptors, too few processes, and an agent with far too many processes,
+//! or with ever new ones.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -12,16 +13,17 @@ use super::Gate;
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{is_gone, skip, tree_of, until, until_some, until_some_within};
 
-/// What takes longer than anything else here: forty agents that work, some of them at the second attempt.
+/// The deadline of the longest test here: forty agents that work, some of them at the second
+/// attempt.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Outcomes of all launches that have ended.
+/// Returns the outcomes of all launches that have ended.
 fn outcomes(daemon: &Daemon) -> Vec<String> {
     let ended = daemon.logged("launch ended");
     ended.iter().map(|launch| launch["outcome"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A daemon for as many agents, each of which works as soon as the gate is open.
+/// Returns a daemon with this number of agents, each of which works as soon as the gate is open.
 fn with_crowd(n_agents: usize) -> (Daemon, Vec<String>) {
     let settings = "manifest: manifest.yaml\nmax_concurrent: 100\nbackoff: { initial: 100ms, max: 300ms }\n\
                     start: { timeout: 10m, limit: 0 }";
@@ -35,7 +37,8 @@ fn with_crowd(n_agents: usize) -> (Daemon, Vec<String>) {
     (daemon, agents)
 }
 
-/// All work is done, whatever it took, and nobody was there twice.
+/// Checks that all work is done, after any number of attempts, and that no agent ran twice at the
+/// same time.
 fn check_all_done(daemon: &Daemon, agents: &[String]) {
     let is_done = || {
         outcomes(daemon).iter().filter(|outcome| *outcome == "completed").count() >= agents.len()
@@ -70,13 +73,13 @@ fn forty_agents_work_though_the_daemon_has_few_descriptors() {
     assert!(reason.as_str().unwrap().contains("Too many open files"), "{reason}");
     drop(gate);
     check_all_done(&daemon, &agents);
-    // A folder of a start that failed could perhaps not be removed: the next daemon does it.
+    // The folder of a failed start may still be there. The next daemon removes it.
     assert!(daemon.terminate().success());
     daemon.start();
     daemon.until_nothing_is_left();
 }
 
-/// Nobody has this id, so that only this test's processes count.
+/// An unused user id, so that only this test's processes count.
 const NOBODY: u32 = 65_431;
 
 #[test]
@@ -96,7 +99,7 @@ fn a_refused_fork_is_a_failed_start_and_harms_nobody_else() {
         daemon.until_in_state(agent, "starting");
     }
     until_some("all of them wait", || (daemon.processes().len() >= 12).then_some(()));
-    // It has had all the threads that it needs, and may have no process more.
+    // The daemon has all the threads that it needs, and may start no further process.
     let allow = |n_processes: &str| {
         let mut command = Command::new("prlimit");
         command.args(["--pid", &daemon.pid().to_string(), &format!("--nproc={n_processes}:")]);
@@ -138,7 +141,8 @@ fn two_hundred_processes_that_take_no_notice_of_term_are_ended_in_one_stop() {
     daemon.until_nothing_is_left();
 }
 
-/// Starts the next one of its kind in the way that its arguments say, and ends. What takes no notice of TERM hands that down.
+/// Starts the next process of its kind in the way that its arguments say, and ends. A process that
+/// ignores TERM passes that on.
 const BOMB: &str = r#"
 left=$1; shift
 echo "$left" >>"generations.$1"
@@ -147,21 +151,23 @@ sleep 0.02
 "$@" sh bomb $((left - 1)) "$@" &
 "#;
 
-/// Each of these chains is as long as this, if nobody ends it: six seconds, however fast the machine is.
+/// The length of each of these chains if it is not ended. It takes six seconds on a machine of any
+/// speed.
 const N_GENERATIONS: usize = 300;
 
 #[test]
 fn what_replaces_itself_faster_than_it_is_looked_for_is_ended_in_one_stop() {
     let daemon = Daemon::running("stop: { timeout: 100ms }\nbackoff: { initial: 1h, max: 1h }");
     fs::write(daemon.work().join("bomb"), BOMB).unwrap();
-    // In the agent's group, in a session of its own each, and with nothing in its environment that says whose it is.
+    // The chains run in the agent's group, in a session of their own, and without the variables
+    // that name their launch.
     let kinds = ["nice -n 0", "setsid", "env -i setsid"];
     let chains = kinds.map(|kind| {
         format!(
             "run:for chain in 1 2 3 4; do sh bomb {N_GENERATIONS} {kind} >/dev/null 2>&1 & done"
         )
     });
-    // Whoever of it lives holds the file.
+    // A living process of the agent holds the file.
     let limited =
         ["alone:alive", "ignore-term", "run:prlimit --pid $$ --nproc=4000:4000", "authenticate"];
     let lit = chains.iter().map(String::as_str);

@@ -1,5 +1,5 @@
-//! The same as an ordinary user: nothing of the main job or of the adoption needs root. Where the tests run as an ordinary
-//! user, all others show it.
+//! The same tests for an ordinary user: neither the main work nor the adoption needs root. If the
+//! tests run as an ordinary user, all other tests show it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,10 +12,10 @@ use super::{Ended, keeper_of};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{agent_fixture, is_gone, kill, skip, until, until_some};
 
-/// `nobody` almost everywhere.
+/// The id of `nobody` on almost every system.
 const USER: u32 = 65534;
 
-/// A daemon of another user; `None`, and says why, where that can't be.
+/// Returns a daemon of another user. If that is impossible, prints the reason and returns `None`.
 pub fn of_user(settings: &str) -> Option<Daemon> {
     if !rustix::process::geteuid().is_root() {
         skip("only root can become another user");
@@ -76,7 +76,7 @@ fn an_ordinary_users_daemon_ends_what_a_killed_keeper_left() {
     daemon.until_nothing_is_left();
 }
 
-/// Row 17: who is root may write everywhere.
+/// Row 17. Root may write everywhere, so this needs an ordinary user.
 #[test]
 fn a_folder_that_cant_be_written_delays_the_end_and_loses_nothing() {
     let Some(mut daemon) = of_user("backoff: { initial: 1m }") else {
@@ -103,10 +103,11 @@ fn a_folder_that_cant_be_written_delays_the_end_and_loses_nothing() {
     daemon.until_nothing_is_left();
 }
 
-/// A tool of an agent that becomes somebody else's: [`gives_root`].
+/// A tool of an agent that becomes another user: [`gives_root`].
 const CHILD_OF_ROOT: &str = "run:(setsid ./become-root --reuid 0 --clear-groups sh -c 'echo $$ >root; exec sleep 600' >/dev/null 2>&1 &)";
 
-/// Puts what [`CHILD_OF_ROOT`] needs where agents work; says why where it can't.
+/// Puts the program that [`CHILD_OF_ROOT`] needs into the working directory. Prints the reason if
+/// that fails.
 fn gives_root(daemon: &Daemon) -> bool {
     let become_root = daemon.work().join("become-root");
     if fs::copy("/usr/bin/setpriv", &become_root).is_err() {
@@ -117,7 +118,8 @@ fn gives_root(daemon: &Daemon) -> bool {
     true
 }
 
-/// What a keeper of an ordinary user may not kill keeps its slot, is told, and holds up nobody else.
+/// A process that the keeper of an ordinary user may not kill keeps its slot, is shown, and delays
+/// no other agent.
 #[test]
 fn what_cant_be_killed_is_shown_as_such() {
     let Some(mut daemon) = of_user("stop: { timeout: 100ms }\nbackoff: { initial: 1m }") else {
@@ -146,7 +148,7 @@ fn what_cant_be_killed_is_shown_as_such() {
     daemon.until_nothing_is_left();
 }
 
-/// Row 10, with a tool of the agent that became somebody else's: the daemon may not kill it.
+/// Row 10, with a tool of the agent that became another user. The daemon may not kill it.
 #[test]
 fn what_cant_be_killed_holds_up_its_own_instance_and_no_other() {
     let Some(mut daemon) = of_user("backoff: { initial: 1m }") else {
@@ -200,7 +202,7 @@ fn check_goes_first(mut daemon: Daemon) {
     };
     let (of_daemon, of_keeper) = (score(daemon.pid()), score(keeper_of(agent)));
     assert_eq!(of_keeper, of_daemon);
-    // By its keeper, just after its start.
+    // Its keeper sets the score just after its start.
     until("the agent goes before its keeper", || score(agent) == (of_keeper + 300).min(1000));
 }
 
@@ -215,7 +217,7 @@ fn for_want_of_memory_an_ordinary_users_agent_goes_first_too() {
     check_goes_first(daemon);
 }
 
-/// Without root, an agent, its keeper and the daemon are the same user's processes.
+/// Without root, an agent, its keeper and the daemon are processes of the same user.
 #[test]
 fn an_agent_can_not_look_into_its_keeper_or_the_daemon() {
     let is_root = rustix::process::geteuid().is_root();
@@ -279,7 +281,8 @@ fn another_users_processes_are_refused() {
         return;
     };
     daemon.start();
-    // What is open to nobody else is opened to all: the mode of a socket is not the only guard.
+    // The modes are opened for all users here, because the mode of a socket must not be the only
+    // guard.
     for path in [daemon.folder().to_owned(), daemon.state()] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Rows 11, 15, 16: agents that print nothing, far too much, or what is no text.
+//! Rows 11, 15, 16: agents that print nothing, far too much, or invalid text.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,7 +11,7 @@ use super::{folder, keeper_of};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{DEADLINE, until, until_some_within};
 
-/// Processor time that a process has used, in ticks of ten milliseconds.
+/// Returns the processor time that a process has used, in ticks of ten milliseconds.
 fn ticks(pid: i32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, numbers) = stat.rsplit_once(')').unwrap();
@@ -51,7 +51,7 @@ fn an_agent_that_closed_its_output_keeps_nobody_busy() {
     daemon.until_nothing_is_left();
 }
 
-/// How many times the agent has printed a million bytes.
+/// Waits until the agent has printed a million bytes this number of times.
 fn until_rounds(daemon: &Daemon, wanted: usize) {
     let rounds = daemon.work().join("rounds");
     until_some_within(
@@ -84,7 +84,7 @@ fn a_flood_of_output_fills_neither_disk_nor_memory_and_holds_nobody_up() {
     assert!(grown < 8 * 1024, "16 MB of output made the daemon {grown} KiB larger");
     let folder = folder(&daemon, &launch);
     let files = instance_dir::output_files(&folder);
-    // One may just be rotated away.
+    // One file may just be rotated away.
     let sizes: Vec<u64> =
         files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).collect();
     assert!(sizes.len() <= 3 && sizes.iter().all(|&size| size <= MAX_FILE), "{sizes:?}");
@@ -124,20 +124,20 @@ fn whatever_it_prints_is_kept_as_lines_of_text() {
     assert!(said.ends_with("and the rest\n"));
 }
 
-/// Somebody who follows the output of a launch.
+/// A client that follows the output of a launch.
 struct Follower(BufReader<UnixStream>);
 
 impl Follower {
     fn of(daemon: &Daemon, launch: &str) -> Self {
         let mut stream = UnixStream::connect(daemon.state().join("control.sock")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        // Without chunks: the lines are those of the agent.
+        // HTTP/1.0 has no chunks, so that the lines are those of the agent.
         write!(stream, "GET /api/launches/{launch}/output?follow=true HTTP/1.0\r\nhost: x\r\n\r\n")
             .unwrap();
         Self(BufReader::new(stream))
     }
 
-    /// The next line; empty at the end.
+    /// Returns the next line, or an empty one at the end.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -159,14 +159,14 @@ impl Follower {
     }
 }
 
-/// How many instances of inotify a process has.
+/// Returns the number of inotify instances of a process.
 fn n_watchers(pid: i32) -> usize {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
     targets.filter(|target| target.to_string_lossy().contains("inotify")).count()
 }
 
-/// An agent that prints `before`, and `after` once the file `go` is there.
+/// The steps of an agent that prints `before`, and `after` once the file `go` exists.
 const TALKS: [&str; 5] = ["print:before", "write:ready", "wait-for:go", "print:after", "sleep:600"];
 
 #[test]
@@ -182,7 +182,7 @@ fn many_followers_of_output_share_one_watcher() {
     }
     let n_more = n_watchers(daemon.pid()) - before;
     assert!(n_more <= 1, "40 followers use {n_more} more watchers");
-    // Those that remain still hear what comes.
+    // The remaining followers still get new output.
     followers.truncate(20);
     fs::write(daemon.work().join("go"), "").unwrap();
     for follower in &mut followers {
@@ -198,7 +198,7 @@ fn many_followers_of_output_share_one_watcher() {
 fn output_has_a_limited_number_of_followers() {
     let mut daemon = Daemon::configured("");
     let mut command = Command::new("sh");
-    // Of which two may follow.
+    // With this limit, two clients may follow.
     let few = "ulimit -n 256 && exec \"$0\" \"$@\"";
     command
         .args(["-c", few, PROGRAM, "--config"])

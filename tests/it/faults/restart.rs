@@ -5,7 +5,7 @@ use std::fs;
 use crate::daemon::Daemon;
 use crate::support::{is_gone, until, until_some};
 
-/// Three agents that wait for `go`, and a fourth for which there is no slot.
+/// Three agents that wait for `go`, and a fourth without a slot.
 const AGENTS: [&str; 4] = ["agt_a", "agt_b", "agt_c", "agt_d"];
 
 #[test]

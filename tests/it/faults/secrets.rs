@@ -1,4 +1,5 @@
-//! Row 35, and what an agent may not do: secrets are nowhere to be read, and no agent has a person's or a coordinator's rights.
+//! Row 35, and the rights of an agent: secrets can be read nowhere, and no agent has the rights of
+//! a person or a coordinator.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::support::until_some;
 
 const PASSKEY: &str = "correct-horse-battery-staple";
 
-/// Files below `folder` that contain `secret`.
+/// Returns the files below `folder` that contain `secret`.
 fn files_with(folder: &Path, secret: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let contains = |path: &Path| {
@@ -40,7 +41,7 @@ fn secrets_are_in_no_argument_list_no_log_no_answer_and_no_file() {
             "authenticate",
             "print:I was given",
             "run:printf '%s\\n' \"$AGENT_PASSKEY\" \"$AGENT_SESSION_TOKEN\"",
-            // As CLIs print their tool calls, in two writes.
+            // CLIs print their tool calls like this, in two writes.
             "run:printf '{\"type\":\"tool_use\",\"input\":{\"passkey\":\"%.9s' \"$AGENT_PASSKEY\"",
             "run:printf '%s\",\"session_token\":\"%s\"}}\\n' \"${AGENT_PASSKEY#?????????}\" \"$AGENT_SESSION_TOKEN\"",
             "run:printf '%s\\n' \"$AGENT_PASSKEY\" \"$AGENT_SESSION_TOKEN\" >secrets.draft && mv secrets.draft secrets",
@@ -57,7 +58,7 @@ fn secrets_are_in_no_argument_list_no_log_no_answer_and_no_file() {
     let secrets: Vec<&str> = given.lines().chain([PASSKEY]).collect();
     assert!(secrets[0].starts_with("tkt_") && secrets[1].starts_with("sess_"), "{secrets:?}");
 
-    // The passkey and the ticket are shown to the server by others, rightly and wrongly.
+    // Other processes show the passkey and the ticket to the server, rightly and wrongly.
     for passkey in [PASSKEY, "wrong"] {
         let arguments = json!({ "agent_id": "agt", "project_id": "prj", "passkey": passkey });
         assert_eq!(daemon.client().call("authenticate", &arguments)["success"], false);

@@ -1,4 +1,5 @@
-//! What keeps a daemon from starting: it says so in clear words, with exit code 1, and leaves what it found as it was.
+//! Conditions that keep a daemon from starting. It names the reason, ends with exit code 1, and
+//! leaves all files unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +34,7 @@ fn a_file_in_the_place_of_a_socket_is_left_alone() {
     }
 }
 
-/// A state directory that a daemon has used and left, and its database.
+/// Returns a state directory that a daemon has used and left, and its database.
 fn used() -> (Daemon, std::path::PathBuf) {
     let mut daemon = Daemon::running("");
     daemon.project("prj");
@@ -42,7 +43,7 @@ fn used() -> (Daemon, std::path::PathBuf) {
     (daemon, database)
 }
 
-/// Runs `sql` as another program would, and keeps the connection.
+/// Runs `sql` like another program, and keeps the connection.
 fn stranger(database: &Path, sql: &str) -> Connection {
     let connection = Connection::open(database).unwrap();
     connection.execute_batch(sql).unwrap();
@@ -101,7 +102,7 @@ fn a_lock_on_the_database_while_it_runs_delays_and_loses_nothing() {
     assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);
 }
 
-/// A pipe that nobody writes to.
+/// Makes a pipe without a writer.
 fn make_pipe(path: &Path) {
     rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
@@ -119,10 +120,10 @@ fn a_pipe_in_the_place_of_a_file_of_the_daemon_is_named() {
         let mut daemon = Daemon::configured("");
         fs::create_dir(daemon.state()).unwrap();
         make_pipe(&daemon.state().join(file));
-        // A file that each start makes and removes.
+        // Each start makes and removes this file.
         make_pipe(&daemon.state().join(".writable"));
         let (code, said) = daemon.refused();
-        // Before the test reads it, to find what is left.
+        // The pipe is removed before the test reads it to find the remaining files.
         fs::remove_file(daemon.state().join(file)).unwrap();
         assert_eq!(code, Some(1), "{file}: {said}");
         assert!(said.contains(&format!("/{file}`")), "{file}: {said}");
@@ -130,7 +131,7 @@ fn a_pipe_in_the_place_of_a_file_of_the_daemon_is_named() {
     }
 }
 
-/// Whether a signal has a handler.
+/// Returns whether a signal has a handler.
 fn is_listened_to(daemon: &Daemon, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
@@ -156,7 +157,7 @@ fn a_start_that_hangs_among_its_agents_ends_in_time_and_at_once_at_a_second_sign
         let mut command = daemon.command();
         command.env(VARIABLE, format!("{:?}@hang", CrashPoint::StockTaken));
         daemon.spawn_as(command);
-        // The last thing that is logged before it takes stock.
+        // This is the last line of the log before it takes stock.
         until("it takes stock", || daemon.log().contains("control group"));
         for _ in 1..n_signals {
             daemon.signal(Signal::TERM);

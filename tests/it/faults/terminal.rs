@@ -9,10 +9,11 @@ use nix::libc;
 use crate::daemon::Daemon;
 use crate::support::{agent_fixture, until_some};
 
-/// A terminal: the side of who sits at it, and the side of the programs in it.
+/// Opens a terminal. Returns the user's side and the side of the programs in it.
 fn open_terminal() -> (OwnedFd, OwnedFd) {
     let (mut outside, mut inside) = (0, 0);
-    // SAFETY: both numbers are writable; without a name, a form and a size it takes what is usual.
+    // SAFETY: both numbers are writable. Without a name, a form and a size, the call takes the
+    // defaults.
     let result = unsafe {
         libc::openpty(
             &raw mut outside,
@@ -23,11 +24,11 @@ fn open_terminal() -> (OwnedFd, OwnedFd) {
         )
     };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: they were just opened, and are nobody else's.
+    // SAFETY: they were just opened, and have no other owner.
     unsafe { (OwnedFd::from_raw_fd(outside), OwnedFd::from_raw_fd(inside)) }
 }
 
-/// The device number of a process' terminal; 0 for none.
+/// Returns the device number of a process' terminal, or 0 without one.
 fn terminal_of(pid: i32) -> i64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, numbers) = stat.rsplit_once(')').unwrap();
@@ -36,7 +37,7 @@ fn terminal_of(pid: i32) -> i64 {
 
 #[test]
 fn an_agent_of_a_daemon_in_a_terminal_reads_the_end_and_has_no_terminal() {
-    // What is a step of the script has the script as its standard input.
+    // A step of the script has the script as its standard input, so this step is an argument.
     let provider = format!(
         "{{ cli_command: {}, cli_args: [\"read-stdin:read\", script] }}",
         agent_fixture().display()

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::daemon::Daemon;
 use crate::support::{is_gone, kill, until, until_some_within};
 
-/// How long a launch took, in milliseconds.
+/// Returns the duration of a launch, in milliseconds.
 fn lasted(ended: &serde_json::Value) -> i64 {
     let at = |name: &str| {
         ended[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_millisecond()
@@ -44,7 +44,7 @@ fn the_time_of_an_agent_goes_on_while_no_daemon_is_there() {
     daemon.with_one_task(&["authenticate", "write:ready", "sleep:2", "write:old", "sleep:600"]);
     daemon.written_pid("ready");
     daemon.kill();
-    // So long its agent says that it ran.
+    // The agent writes this when it has run for that time.
     daemon.written_pid("old");
     let restarted_at = Instant::now();
     daemon.start();
@@ -53,10 +53,10 @@ fn the_time_of_an_agent_goes_on_while_no_daemon_is_there() {
     assert!(restarted_at.elapsed() < Duration::from_millis(2_800), "{:?}", restarted_at.elapsed());
 }
 
-/// What an agent does that is never done.
+/// The step of an agent that never ends its work.
 const WORKS: &str = "run:while :; do call get_my_task; sleep 0.2; done";
 
-/// By its coordinator: the server looks for old sessions every five minutes.
+/// The coordinator ends it, because the server looks for old sessions only every five minutes.
 #[test]
 fn an_agent_is_ended_when_its_session_is_past_its_maximum() {
     let daemon = Daemon::running(
@@ -100,7 +100,7 @@ fn an_agent_that_neither_calls_nor_prints_is_ended() {
     let prints = "run:n=0; while [ $n -lt 14 ]; do echo $n; sleep 0.3; n=$((n + 1)); done";
     let calls = "run:n=0; while [ $n -lt 14 ]; do call get_my_task; sleep 0.3; n=$((n + 1)); done";
     daemon.with_one_task(&["authenticate", "get-my-task", prints, calls, "sleep:600"]);
-    // Twice four seconds of life, then one of silence and a second look.
+    // This is twice four seconds of activity, then one of silence and a second look.
     let lasted = check_timed_out(&daemon, "silence");
     assert!(lasted >= 9_000, "{lasted} ms");
 }
@@ -139,7 +139,7 @@ fn a_silence_is_shown_before_it_ends_an_agent() {
 #[test]
 fn an_authenticate_is_a_sign_of_life() {
     let daemon = Daemon::running("run: { silence_timeout: 3s }\nbackoff: { initial: 1h, max: 1h }");
-    // Silent for longer than it may be, before anybody listens to it and not after.
+    // The agent is silent for longer than the limit, but before the limit applies, and not after.
     daemon.with_one_task(&[
         "sleep:6",
         "authenticate",
@@ -169,7 +169,7 @@ fn a_call_that_is_held_is_life() {
 #[test]
 fn a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work() {
     let settings =
-        // Long beside a beat that waits for its processor.
+        // The timeout is long in comparison with a beat that waits for its processor.
         "run: { silence_timeout: 5s }\nnotice: { grace: 5s }\nchat: { idle_timeout: 1h }\npolling_interval: 1s";
     let daemon = Daemon::running(settings);
     daemon.project("prj");
@@ -179,14 +179,14 @@ fn a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work() {
         daemon.task(&format!("tsk_{agent}"), "prj", agent);
         daemon.until_in_state(agent, "running");
     }
-    // The agents' own clock: each beat takes 0.3 s, and something more.
+    // The agents' own clock: each beat takes 0.3 s and a little more.
     let until_beats = |n: u64| {
         let beats = |agent: &str| {
             std::fs::metadata(daemon.work().join(format!("{agent}.beats")))
                 .map_or(0, |it| it.len() / 2)
         };
         let enough = ["agt_a", "agt_b"].map(|agent| beats(agent) + n);
-        // On a machine that builds beside it, each beat is a process that waits its turn.
+        // On a busy machine, each beat is a process that waits for its turn.
         let are_enough = || {
             ["agt_a", "agt_b"]
                 .into_iter()
@@ -204,9 +204,9 @@ fn a_daemon_that_was_stopped_by_a_signal_ends_nobody_who_is_at_work() {
     until_beats(24);
     daemon.signal(Signal::CONT);
     let after = cycles();
-    // One poll and what it found, not one for each that was missed.
+    // This is one poll and the cycles that it causes, not one for each missed poll.
     assert!(after - before <= 4, "{} cycles", after - before);
-    // It had time to find them silent.
+    // The daemon had time to find them silent.
     until_beats(24);
     for agent in ["agt_a", "agt_b"] {
         assert_eq!(daemon.open(agent)[0]["state"], "running", "{}", daemon.log());

@@ -1,4 +1,5 @@
-//! Rows 6 to 10, 12 to 14, 21, 22: what an agent starts, holds and ignores, and what it is given, under a running daemon.
+//! Rows 6 to 10, 12 to 14, 21, 22: the processes that an agent starts, the descriptors that it
+//! holds, the signals that it ignores, and its environment, under a running daemon.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -14,9 +15,11 @@ use super::{Ended, folder, keeper_of};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{is_gone, kill, tree_of, until, until_some};
 
-/// What a step leaves behind beside the agent: a child that takes no notice of TERM, its pid in the file `child`.
+/// A step that leaves a child beside the agent. The child ignores TERM, and its pid is in the file
+/// `child`.
 const STUBBORN_CHILD: &str = "run:(trap '' TERM; sleep 600 >/dev/null 2>&1 & echo $! >child)";
-/// The same with a session of its own, with nothing of the agent's environment, its parent gone.
+/// A step that leaves such a child with a session of its own, without the agent's environment and
+/// without its parent.
 const DAEMONISED_CHILD: &str =
     "run:(env -i setsid sh -c 'echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
 
@@ -83,7 +86,7 @@ fn an_agent_that_ignores_term_is_killed_at_the_stop_timeout() {
     let exit: Exit = record::read(&folder).unwrap().unwrap();
     let took =
         Duration::from_millis(exit.exited_at.as_millis().cast_unsigned()).saturating_sub(told);
-    // A machine that is busy may be late, but nobody may be early.
+    // A busy machine may be late, but the kill must not be early.
     assert!(took >= timeout * 9 / 10 && took < timeout * 10, "{took:?}");
 }
 
@@ -125,7 +128,8 @@ fn what_runs_beside_the_daemon_is_nobodys_orphan() {
     let mut daemon = Daemon::configured("backoff: { initial: 1m }");
     let plain = daemon.command();
     let mut command = Command::new("sh");
-    // A child of the daemon, in a session of its own, that leaves another one to the daemon.
+    // The sidecar is a child of the daemon, in a session of its own, that leaves another process to
+    // the daemon.
     let sidecar = "setsid sh -c '
         echo $$ >sidecar.draft; mv sidecar.draft sidecar
         until [ -e go ]; do sleep 0.01; done
@@ -185,7 +189,8 @@ fn as_the_first_process_it_ends_what_carries_its_mark() {
     command.args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
     daemon.spawn_as(command);
     daemon.until_ready();
-    // The files have the pids of the namespace. Not the `env` that is about to become it: that still has its environment.
+    // The files have the pids of the namespace. The search must not find the `env` that is about to
+    // become the process, because it still has its environment.
     let find = |what: &str| {
         let is_it = |pid: &i32| {
             fs::read_to_string(format!("/proc/{pid}/cmdline"))
@@ -208,7 +213,7 @@ fn as_the_first_process_it_ends_what_carries_its_mark() {
 #[test]
 fn a_keeper_killed_without_a_daemon_is_found_by_the_next() {
     let mut daemon = Daemon::running("backoff: { initial: 1m }");
-    // Without the daemon, only what carries the mark of the environment can be found.
+    // Without the daemon, only a process with the mark in its environment can be found.
     let own_session = "run:(setsid sh -c 'echo $$ >marked; exec sleep 600' &)";
     daemon.with_one_task(&[
         "authenticate",
@@ -316,7 +321,7 @@ backoff: { initial: 1m }",
     for field in ["SigPnd", "SigBlk", "SigIgn", "SigCgt"] {
         assert!(signals.contains(&format!("{field}:\t0000000000000000\n")), "{signals}");
     }
-    // 3 is the folder that `ls` reads.
+    // Descriptor 3 is the folder that `ls` reads.
     assert_eq!(daemon.done(&["logs", "descriptors", "prj"]), "0\n1\n2\n3\n");
     assert!(daemon.terminate().success(), "the daemon itself hears TERM");
 }

@@ -1,5 +1,5 @@
-//! Rows 18, 19: programs that can't be run, and directories that can't be worked in. Each is named; none of it ever counts as
-//! running.
+//! Rows 18, 19: programs that can't be run, and directories that can't be used. Each is named, and
+//! none ever counts as running.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use super::ordinary_user;
 use crate::daemon::Daemon;
 use crate::support::until;
 
-/// Each of these agents has failed to start for this reason, and waits.
+/// Checks that each of these agents failed to start for this reason, and waits.
 #[track_caller]
 fn check_not_started(daemon: &Daemon, expected: &[(&str, &str)]) {
     for (agent, reason) in expected {
@@ -55,7 +55,7 @@ fn a_program_that_can_not_be_run_is_named_and_waits() {
     for (agent, _) in &expected[..4] {
         writeln!(settings, "  {agent}: {{ cli_command: {} }}", program(agent).display()).unwrap();
     }
-    // One argument may not be as long as all of them together.
+    // One argument has a lower limit than all of them together.
     writeln!(settings, "  long: {{ cli_command: \"true\", cli_args: [{}] }}", "x".repeat(140_000))
         .unwrap();
     daemon.configure(&settings);

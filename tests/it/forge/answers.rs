@@ -1,4 +1,4 @@
-//! What the clients make of refusals, faults and lost answers.
+//! The clients' handling of refusals, faults and lost answers.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use agent_coordinator::forge::{Forge, ForgeError, FoundItem};
 use super::fake::{Fault, TOKEN, Times};
 use super::{BOTH, Bed, NAME};
 
-/// What a read and a write make of a fault, at both forges, and how often a read is asked.
+/// Checks the result of a read and of a write that meet a fault, at both forges, and the number of
+/// requests of a read.
 #[track_caller]
 fn check(fault: &Fault, expected: &str, n_reads: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -28,7 +29,8 @@ fn check(fault: &Fault, expected: &str, n_reads: usize) {
             let read = bed.client.comments(NAME, issue.kind, issue.number).await;
             (
                 read.unwrap_err(),
-                // By another client: one that met a limit sends nothing more.
+                // The write uses another client, because a client that met a limit sends nothing
+                // more.
                 super::client(&bed.fake.url(forge), forge, patience)
                     .add_comment(NAME, issue.kind, issue.number, "Hello.")
                     .await
@@ -77,7 +79,7 @@ fn a_redirect_is_told_and_not_followed() {
 
 #[test]
 fn only_a_read_is_repeated_where_no_answer_came() {
-    // Each takes a second: the pauses before the repeats.
+    // Each takes a second because of the pauses before the repeats.
     std::thread::scope(|scope| {
         for fault in [Fault::status(500), Fault::status(503), Fault::Cut, Fault::CutBody] {
             scope.spawn(move || check(&fault, "Unavailable", 3));
@@ -149,7 +151,7 @@ async fn gone_and_moved_items_are_answers() {
         assert_eq!(bed.find(&hidden).await, Ok(FoundItem::Gone));
         let found = bed.find(&moved).await;
         assert!(matches!(&found, Ok(FoundItem::Moved(to)) if to.contains("issue")), "{found:?}");
-        // A redirect for now, or of the whole host, says nothing of an item.
+        // A temporary redirect, or one of the whole host, proves nothing about an item.
         let path = |base: &str| match forge {
             ForgeKind::GitHub => format!("{base}/repos/ann/site/issues/3"),
             ForgeKind::GitLab => format!("{base}/gitlab/api/v4/projects/ann%2Fsite/issues/3"),

@@ -1,12 +1,13 @@
-//! Each request of ours is one that the forge documents: its path, its parameters, its body.
+//! Checks that the forge documents each request of the clients: its path, its parameters, its body.
 //!
-//! For GitLab, by the table below. For GitHub, by the description that GitHub publishes, which is big and changes weekly, so
-//! that neither `cargo test` nor `.ci/run` installs it. By hand:
+//! For GitLab this uses the table below. For GitHub it uses the description that GitHub publishes.
+//! That is big and changes weekly, so that neither `cargo test` nor `.ci/run` installs it. By hand:
 //! ```sh
 //! npm install --ignore-scripts --prefix openapi @octokit/openapi
-//! AGENT_COORDINATOR_TEST_OPENAPI=$PWD/openapi/node_modules/@octokit/openapi cargo test --test it forge::documented
+//! AGENT_COORDINATOR_TEST_OPENAPI=$PWD/openapi/node_modules/@octokit/openapi \
+//!     cargo test --test it forge::documented
 //! ```
-//! Without the variable that test says that it is skipped, and passes.
+//! Without the variable that test prints that it is skipped, and passes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,10 +20,10 @@ use super::fake::{self, OWNER, Request};
 use super::{Bed, NAME};
 use crate::support::skip;
 
-/// Names the folder of the package.
+/// The variable that names the folder of the package.
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_OPENAPI";
 
-/// Everything that a client can ask, of issues and pulls.
+/// Makes every request that a client can make about issues and pulls.
 async fn all_requests(forge: ForgeKind) -> Vec<Request> {
     let bed = Bed::new(forge);
     let bot = ForgeUser { id: Some(bed.fake.user(OWNER)), login: OWNER.to_owned() };
@@ -75,7 +76,8 @@ async fn each_request_says_who_asks_and_what_it_expects() {
     }
 }
 
-/// An endpoint of GitLab as its documentation has it: the parameters of ours that it knows, and those that it demands.
+/// An endpoint of GitLab by its documentation: those of our parameters that it knows, and those
+/// that it requires.
 struct Endpoint {
     method: &'static str,
     path: &'static str,
@@ -113,7 +115,8 @@ const ITEMS: &[&str] = &[
 ];
 const UPDATE: &[&str] = &["add_labels", "remove_labels"];
 
-/// docs.gitlab.com/api: users, personal access tokens, projects, members, labels, issues, merge requests, notes.
+/// The endpoints of docs.gitlab.com/api: users, personal access tokens, projects, members, labels,
+/// issues, merge requests, notes.
 const GITLAB: &[Endpoint] = &[
     get("/user", &[]),
     get("/users", &["username", "page", "per_page"]),
@@ -151,7 +154,7 @@ const GITLAB: &[Endpoint] = &[
     write("DELETE", "/projects/{id}/merge_requests/{merge_request_iid}/notes/{note_id}", &[], &[]),
 ];
 
-/// What these parameters may be.
+/// The allowed values of these parameters.
 const WORDS: &[(&str, &[&str])] = &[
     ("scope", &["all"]),
     ("state", &["opened", "closed", "merged", "all"]),
@@ -195,7 +198,8 @@ async fn each_request_is_one_that_gitlab_documents() {
 struct Description(Value);
 
 impl Description {
-    /// The operation that a request is for: of the paths like its own that with the fewest parameters.
+    /// Returns the operation of a request. Of the matching paths, that is the one with the fewest
+    /// parameters.
     fn operation(&self, request: &Request) -> Option<(&Value, &Value)> {
         let paths = self.0["paths"].as_object().unwrap();
         let like_it = paths.iter().filter_map(|(template, item)| {
@@ -205,7 +209,7 @@ impl Description {
         Some((path, path.get(request.method.to_lowercase())?))
     }
 
-    /// What a `$ref` stands for.
+    /// Returns the value that a `$ref` refers to.
     fn resolved<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value.get("$ref").and_then(Value::as_str) {
             Some(reference) => {
@@ -215,7 +219,7 @@ impl Description {
         }
     }
 
-    /// What is wrong with a request.
+    /// Returns the mistake in a request.
     fn problem(&self, request: &Request) -> Option<String> {
         let Some((path, operation)) = self.operation(request) else {
             return Some("is no operation".to_owned());
@@ -248,7 +252,7 @@ impl Description {
         }
     }
 
-    /// Whether an object has what a schema demands, and nothing that it doesn't know.
+    /// Returns whether an object has the fields that a schema requires, and no unknown ones.
     fn fits(&self, schema: &Value, body: &Value) -> bool {
         let schema = self.resolved(schema);
         if let Some(any) =
@@ -284,7 +288,7 @@ async fn each_request_is_one_that_github_documents() {
     for request in &requests {
         assert_eq!(description.problem(request), None, "{request:?}");
     }
-    // It would see it.
+    // The check finds mistakes.
     let wrong = |is_it: &dyn Fn(&Request) -> bool, change: &dyn Fn(&mut Request)| {
         let mut request = requests.iter().find(|request| is_it(request)).unwrap().clone();
         change(&mut request);

@@ -1,5 +1,6 @@
-//! Both APIs in one server of this process, which remembers what it is told, counts what it is asked, and fails where a test
-//! wants it: GitHub at its root (also below `/api/v3`, like an own server), GitLab below `/gitlab`.
+//! Both APIs in one server of this process. It remembers changes, counts requests, and fails where
+//! a test wants it. GitHub is at its root (also below `/api/v3`, like an own server), and GitLab is
+//! below `/gitlab`.
 //!
 //! ```text
 //! let fake = Fake::start();
@@ -8,8 +9,9 @@
 //! fake.fail("POST *comments", Times::N(1), Fault::LostAnswer);
 //! assert_eq!(issue.labels(), ["coding agent"]);
 //! ```
-//! A route is a method and the path as the forge documents it (`GET /repos/{owner}/{repo}/issues`; GitLab's begin with
-//! `/api/v4`). Time is the fake's own: each change is a second later than the one before.
+//! A route is a method and the path as the forge documents it (`GET /repos/{owner}/{repo}/issues`;
+//! GitLab's begin with `/api/v4`). The fake has its own time: each change is a second later than
+//! the one before.
 
 mod faults;
 mod github;
@@ -40,25 +42,25 @@ pub use self::faults::{Fault, Times};
 pub use self::handles::{Item, Repository};
 use self::world::{Reply, World};
 
-/// What the fake takes for the token of its owner, at both forges.
+/// The valid token of its owner, at both forges.
 pub const TOKEN: &str = "t0ken-that-nobody-may-see";
-/// Whose token that is.
+/// The owner of that token.
 pub const OWNER: &str = "robot";
 
-/// Where GitLab is.
+/// The path of GitLab.
 const GITLAB: &str = "/gitlab/api/v4";
 
-/// A request as it came.
+/// A request as the server received it.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub method: String,
-    /// The path as the forge documents it; empty where it has no such path.
+    /// The path as the forge documents it; empty if the forge has no such path.
     pub route: &'static str,
-    /// As it was on the wire, without the query.
+    /// The received path without the query.
     pub path: String,
     pub query: Vec<(String, String)>,
     pub body: Option<Value>,
-    /// Names in lower case.
+    /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
 }
 
@@ -72,7 +74,7 @@ impl Request {
     }
 }
 
-/// The server; its end is that of all connections.
+/// The server. Its drop ends all connections.
 pub struct Fake {
     world: Shared,
     address: SocketAddr,
@@ -91,7 +93,7 @@ impl Shared {
 }
 
 impl Fake {
-    /// Starts it at a free port.
+    /// Starts the server at a free port.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -112,17 +114,17 @@ impl Fake {
         Self { world, address, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// The base URL for a `github:`.
+    /// Returns the base URL for a `github:`.
     pub fn github_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The same as that of an own server.
+    /// Returns the base URL of an own GitHub server.
     pub fn enterprise_url(&self) -> String {
         format!("http://{}/api/v3", self.address)
     }
 
-    /// The base URL for a `gitlab:`.
+    /// Returns the base URL for a `gitlab:`.
     pub fn gitlab_url(&self) -> String {
         format!("http://{}/gitlab", self.address)
     }
@@ -134,13 +136,13 @@ impl Fake {
         }
     }
 
-    /// The repository of this name, made where there is none.
+    /// Returns the repository of this name, which is made if there is none.
     pub fn repository(&self, forge: ForgeKind, name: &str) -> Repository {
         let id = self.world.lock().repository(forge, name);
         Repository::new(self.world.clone(), id)
     }
 
-    /// The number of an account, made where there is none.
+    /// Returns the number of an account, which is made if there is none.
     pub fn user(&self, login: &str) -> u64 {
         self.world.lock().user(login)
     }
@@ -159,22 +161,23 @@ impl Fake {
         new.clone_into(world.users.get_mut(&id).unwrap());
     }
 
-    /// From now on another token is right, as when one was revoked.
+    /// Makes another token the valid one from now on, as if the old one was revoked.
     pub fn set_token(&self, token: &str) {
         token.clone_into(&mut self.world.lock().token);
     }
 
-    /// What requests whose `METHOD route` or `METHOD path` is like `pattern` (`*` is anything) meet.
+    /// Lets requests fail whose `METHOD route` or `METHOD path` matches `pattern` (`*` is
+    /// anything).
     pub fn fail(&self, pattern: &str, times: Times, fault: Fault) {
         self.world.lock().faults.add(pattern, times, fault);
     }
 
-    /// No more faults. Requests that hang go on hanging.
+    /// Ends the faults. Requests that hang stay so.
     pub fn mend(&self) {
         self.world.lock().faults.clear();
     }
 
-    /// All requests in their order.
+    /// Returns all requests in their order.
     pub fn requests(&self) -> Vec<Request> {
         self.world.lock().requests.clone()
     }
@@ -183,7 +186,7 @@ impl Fake {
         self.world.lock().requests.clear();
     }
 
-    /// How many requests were like `pattern` (as for [`Fake::fail`]).
+    /// Returns the number of requests that match `pattern` (as for [`Fake::fail`]).
     pub fn n_requests(&self, pattern: &str) -> usize {
         self.world
             .lock()
@@ -207,7 +210,7 @@ async fn serve(listener: TcpListener, world: Shared) {
     let listener = tokio::net::TcpListener::from_std(listener).unwrap();
     while let Ok((stream, _)) = listener.accept().await {
         let world = world.clone();
-        // Ends with the runtime.
+        // The task ends with the runtime.
         tokio::spawn(async move {
             let service = service_fn(|request| answer(world.clone(), request));
             let _ = hyper::server::conn::http1::Builder::new()
@@ -219,12 +222,12 @@ async fn serve(listener: TcpListener, world: Shared) {
 
 type Answer = hyper::Response<BoxBody<Bytes, io::Error>>;
 
-/// An error ends the connection without an answer.
+/// Answers a request. An error ends the connection without an answer.
 async fn answer(world: Shared, request: hyper::Request<Incoming>) -> Result<Answer, io::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     let url = reqwest::Url::parse(&format!("http://fake{}", head.uri)).unwrap();
-    // As it came: a parser of URLs would resolve dots.
+    // The path stays as it was received, because a parser of URLs would resolve dots.
     let path = head.uri.path().to_owned();
     let mut request = Request {
         method: head.method.to_string(),
@@ -294,13 +297,13 @@ fn etag(reply: &Reply) -> String {
     format!("W/\"{:016x}\"", hasher.finish())
 }
 
-/// How a body ends.
+/// The end of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Whole,
-    /// In its middle, as if that were all.
+    /// The body ends in its middle, as if that were all.
     Half,
-    /// In its middle, and the connection with it.
+    /// The body and the connection end in its middle.
     Cut,
 }
 
@@ -322,7 +325,7 @@ fn sent(reply: &Reply, end: End) -> Answer {
     answer.body(body).unwrap()
 }
 
-/// Whose request this is, with the values of its route's parameters.
+/// Returns the forge of a request, with the values of its route's parameters.
 fn find_route(request: &mut Request) -> Option<(ForgeKind, Vec<String>)> {
     let gitlab = request
         .path
@@ -342,7 +345,7 @@ fn find_route(request: &mut Request) -> Option<(ForgeKind, Vec<String>)> {
     })
 }
 
-/// The values of a template's `{parameters}` in a path.
+/// Returns the values of a template's `{parameters}` in a path.
 pub fn parameters(template: &str, path: &str) -> Option<Vec<String>> {
     let (template, path): (Vec<_>, Vec<_>) =
         (template.split('/').collect(), path.split('/').collect());

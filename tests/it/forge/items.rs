@@ -1,4 +1,4 @@
-//! Lists, labels and comments as the clients read and write them.
+//! Lists, labels and comments that the clients read and write.
 
 use agent_coordinator::domain::forge::marker::harmless;
 use agent_coordinator::domain::forge::{ForgeKind, ItemKind, LabelDelta};

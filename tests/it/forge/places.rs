@@ -1,4 +1,4 @@
-//! What `forge check` asks, hosts at other places, and how a project is named.
+//! The requests of `forge check`, hosts at other addresses, and the names of projects.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The daemon dies between any two writes for an item, and answers are lost after the write: what the forge, the store and the
-//! folders say afterwards agrees, and each comment is there once.
+//! The daemon dies between any two writes for an item, and answers are lost after the write.
+//! Afterwards the forge, the store and the folders agree, and each comment exists once.
 
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,7 +17,7 @@ use crate::forge::fake::{Fault, Item, Times};
 use crate::support::{is_gone, until};
 
 const SETTINGS: &str = "backoff: { initial: 1ms, max: 1ms }\nstart: { limit: 0 }\nstop: { leak_grace: 100ms }\nnotice: { grace: 1s }";
-/// Reports when it is told to; never there twice.
+/// The steps of an agent that reports when it is told to. It must not run twice at the same time.
 const WORKS: &[&str] = &[
     "alone:alone",
     "append:agents",
@@ -26,21 +26,22 @@ const WORKS: &[&str] = &[
     "wait-for:go",
     "report:success",
 ];
-/// Cases that run at the same time; they mostly wait.
+/// The number of cases that run at the same time. They mostly wait.
 const N_AT_ONCE: usize = 4;
-/// More than there is to do for any item.
+/// The greatest number of deaths. No item has as many steps.
 const MAX_DEATHS: usize = 80;
 
 fn bed(forge: ForgeKind) -> Bed {
     Bed::with(forge, WORKS, SETTINGS)
 }
 
-/// A daemon whose agent works on an issue.
+/// Returns a daemon whose agent works on an issue.
 fn at_work(forge: ForgeKind) -> (Bed, Item) {
     let bed = bed(forge);
     let issue = bed.issue("Login fails");
     bed.until("processing");
-    // Who hasn't asked for its task yet is ended without a word when that is paused.
+    // An agent that has not asked for its task yet is ended without a notice when the task is
+    // paused.
     until("the agent has its task", || {
         bed.daemon.json(&["execution", "list"]).as_array().is_some_and(|it| !it.is_empty())
     });
@@ -53,7 +54,7 @@ fn spawn_to_crash(bed: &mut Bed, point: CrashPoint) {
     bed.daemon.spawn_as(command);
 }
 
-/// A daemon dies at `point`, and another one goes on.
+/// Lets a daemon die at `point`, and starts another one.
 fn die_once(bed: &mut Bed, point: CrashPoint) {
     spawn_to_crash(bed, point);
     assert_eq!(
@@ -65,7 +66,7 @@ fn die_once(bed: &mut Bed, point: CrashPoint) {
     bed.daemon.start();
 }
 
-/// Whether a daemon, if it lives, says that the only item is in this state with nothing owed.
+/// Returns whether the only item is in this state without a pending write, by a daemon if it lives.
 fn is_settled(bed: &Bed, state: &str) -> bool {
     let list = |arguments: &[&str]| -> Vec<Value> {
         serde_json::from_str(&bed.daemon.cli(arguments).stdout).unwrap_or_default()
@@ -77,8 +78,8 @@ fn is_settled(bed: &Bed, state: &str) -> bool {
         .any(|item| item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty))
 }
 
-/// Each daemon dies as soon as one thing that is owed is done: before it has noted that, so that the next one does it again, or
-/// after that. Until the item is in this state.
+/// Lets each daemon die as soon as one pending write is done, until the item is in this state. It
+/// dies before it has noted the write, so that the next daemon repeats it, or after that.
 fn limp(bed: &mut Bed, state: &str) {
     let mut n_deaths = 0;
     loop {
@@ -106,7 +107,7 @@ fn n_agents(bed: &Bed) -> usize {
     fs::read_to_string(bed.daemon.work().join("agents")).unwrap_or_default().lines().count()
 }
 
-/// Forge, store and folders agree on an item that is over.
+/// Checks that forge, store and folders agree on an item that is over.
 #[track_caller]
 fn check_over(bed: &Bed, issue: &Item, state: &str, titles: &[&str]) -> Value {
     let item = bed.until(state);
@@ -238,7 +239,7 @@ fn whenever_the_daemon_dies_while_the_bot_is_unassigned_the_agent_is_ended_and_s
         CrashPoint::ItemCommented,
     ];
     for_each(&points, |&point| {
-        // A keeper hears of its point from the daemon that starts it.
+        // A keeper learns its point from the daemon that starts it.
         let is_of_keeper = point == CrashPoint::EndRecorded;
         let mut bed = bed(ForgeKind::GitHub);
         if is_of_keeper {

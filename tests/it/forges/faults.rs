@@ -1,4 +1,5 @@
-//! Forges that fail: what a forge doesn't say clearly ends nobody's work, and what is owed is done when it answers again.
+//! Forges that fail. An unclear answer of a forge ends no work, and pending writes are done when it
+//! answers again.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
 const WAITS: &[&str] = &["authenticate", "get-my-task", "wait-for:go", "report:success"];
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 
-/// The lists of a forge, and its items, as [`Fake::fail`] takes them.
+/// Returns the routes of a forge's lists and items for [`Fake::fail`].
 const fn routes(forge: ForgeKind) -> (&'static str, &'static str) {
     match forge {
         ForgeKind::GitHub => {
@@ -27,7 +28,7 @@ const fn routes(forge: ForgeKind) -> (&'static str, &'static str) {
     }
 }
 
-/// An item whose agent runs, and nothing is owed.
+/// Returns an item whose agent runs, without pending writes.
 fn at_work(forge: ForgeKind, settings: &str) -> (Bed, Item) {
     let bed = Bed::with(forge, WAITS, settings);
     let issue = bed.issue("Login fails");
@@ -36,7 +37,7 @@ fn at_work(forge: ForgeKind, settings: &str) -> (Bed, Item) {
     (bed, issue)
 }
 
-/// The forge is asked `n` times more.
+/// Waits until the forge is asked `n` times more.
 #[track_caller]
 fn until_asked(fake: &Fake, pattern: &str, n: usize) {
     let before = fake.n_requests(pattern);
@@ -109,14 +110,14 @@ fn a_limited_host_is_left_alone_as_a_whole_and_asked_again_when_it_allows_it() {
         bed.until("processing");
         bed.until_agent_runs();
 
-        // All of it: whatever is asked next meets the limit.
+        // Every further request meets the limit.
         bed.fake.fail("*", Times::Always, fault);
         let limited_until =
             until_some("it is told", || bed.host()["limited_until"].as_str().map(str::to_owned));
         let begin = Instant::now();
         bed.fake.mend();
         assert_eq!(bed.host()["health"], "limited");
-        // What was under way when the limit was met is answered by now.
+        // Requests that were under way when the limit was met are answered by now.
         finish(&bed);
         until("its task is done", || bed.daemon.open("agt").is_empty());
         bed.issue("Logout fails");
@@ -137,7 +138,8 @@ fn a_limited_host_is_left_alone_as_a_whole_and_asked_again_when_it_allows_it() {
     }
 }
 
-/// While an item itself is asked for in vain, nobody concludes anything of it; then its bot is unassigned indeed.
+/// Checks that nothing is concluded while requests for the item itself fail. Then its bot is really
+/// unassigned.
 #[track_caller]
 fn check_item(forge: ForgeKind, fault: &Fault) {
     let (bed, issue) = at_work(forge, "");
@@ -151,7 +153,7 @@ fn check_item(forge: ForgeKind, fault: &Fault) {
     check_comments(&issue, &["Task started", "Task stopped"]);
 }
 
-/// The same while its list can't be read.
+/// Checks the same while its list can't be read.
 #[track_caller]
 fn check_list(forge: ForgeKind, fault: &Fault) {
     let (bed, issue) = at_work(forge, "");
@@ -238,7 +240,7 @@ fn what_is_not_found_once_goes_on() {
     }
 }
 
-/// Everything below a repository, as [`Fake::fail`] takes it.
+/// Returns the pattern of all paths below a repository for [`Fake::fail`].
 const fn below_repository(forge: ForgeKind) -> &'static str {
     match forge {
         ForgeKind::GitHub => "* /repos/ann/site*",
@@ -246,7 +248,8 @@ const fn below_repository(forge: ForgeKind) -> &'static str {
     }
 }
 
-/// A repository that answers nothing but `fault` for three looks ends no work, and gets what was owed to it afterwards.
+/// Checks a repository that answers only with `fault` for three looks. That ends no work, and the
+/// pending writes are done afterwards.
 #[track_caller]
 fn check_repository_in_trouble(forge: ForgeKind, fault: &Fault) {
     let (bed, issue) = at_work(forge, "");
@@ -284,7 +287,7 @@ fn items_that_are_missing_together_with_their_list_are_not_gone() {
     for forge in BOTH {
         let (bed, issue) = at_work(forge, "");
         let (list, item) = routes(forge);
-        // As after issues were turned off: the repository itself answers.
+        // This happens when issues are turned off: the repository itself still answers.
         bed.fake.fail(item, Times::Always, Fault::status(404));
         bed.fake.fail(list, Times::Always, Fault::status(410));
         until_asked(&bed.fake, item, 3);
@@ -312,7 +315,7 @@ fn a_renamed_repository_is_followed_and_told_once() {
         let told = "a repository of a forge has a problem";
         assert_eq!(bed.daemon.logged(told).len(), 1, "{}", bed.daemon.log());
 
-        // Learned again after a restart; what was claimed is not claimed again.
+        // The daemon learns the name again after a restart. It does not claim the item again.
         bed.daemon.kill();
         bed.daemon.start();
         bed.until_problem(&line);
@@ -365,7 +368,7 @@ fn a_list_that_is_elsewhere_is_told_and_ends_nothing() {
         bed.until_problem("/repositories/5/issues");
         until_asked(&bed.fake, routes(forge).1, 2);
         check_works_on(&bed);
-        // Each item still says for itself how it is.
+        // Each item still shows its own state.
         issue.unassign(BOT);
         assert_eq!(bed.until("stopped")["cause"], "unassigned");
     }
@@ -410,7 +413,7 @@ fn an_item_that_is_locked_at_work_gets_its_labels_and_ends_without_the_comment()
     }
 }
 
-/// The route of a new comment, as [`Fake::fail`] takes it.
+/// Returns the route of a new comment for [`Fake::fail`].
 const fn posts_comment(forge: ForgeKind) -> &'static str {
     match forge {
         ForgeKind::GitHub => "POST *comments",
@@ -442,7 +445,8 @@ fn a_locked_item_is_claimed_by_a_comment_if_the_bot_may_comment() {
         let bed = Bed::new(forge, WORKS);
         let issue = bed.fake.repository(forge, NAME).issue("Login fails");
         let locked = if forge == ForgeKind::GitHub { "locked" } else { "discussion_locked" };
-        // As for members with the right to write: it is locked, and takes their comments.
+        // The item looks like this for members with the right to write: it is locked, and accepts
+        // their comments.
         issue.say(locked, true.into()).label("coding agent").assign(BOT);
         bed.until("done");
         check_comments(&issue, &["Task started", "Task done"]);

@@ -1,4 +1,5 @@
-//! Bad and odd input: what people configure wrong is told until it is mended, and what items carry is taken as it is.
+//! Bad and odd input. Mistakes in the configuration are shown until they are corrected. Texts of
+//! items are taken unchanged.
 
 use std::fs;
 
@@ -14,7 +15,7 @@ const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
 const GOES_ON: &[&str] = &["authenticate", "get-my-task", "sleep:600"];
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 
-/// As [`Bed::new`], with its configuration changed before the daemon reads it.
+/// Does the same as [`Bed::new`], with a configuration that is changed before the daemon reads it.
 fn changed(forge: ForgeKind, steps: &[&str], change: impl FnOnce(String) -> String) -> Bed {
     let fake = Fake::start();
     fake.repository(forge, NAME);
@@ -25,7 +26,7 @@ fn changed(forge: ForgeKind, steps: &[&str], change: impl FnOnce(String) -> Stri
     Bed { fake, daemon, forge }
 }
 
-/// The configuration is another one from now on.
+/// Replaces the configuration.
 #[track_caller]
 fn reload(bed: &Bed, settings: &str) {
     bed.daemon.configure(settings);
@@ -36,7 +37,7 @@ fn n_lists(bed: &Bed) -> usize {
     bed.fake.n_requests("GET *issues")
 }
 
-/// The repository is looked at three times more.
+/// Waits until the repository is looked at three times more.
 #[track_caller]
 fn until_looked(bed: &Bed) {
     let before = n_lists(bed);
@@ -219,7 +220,7 @@ fn what_an_agent_writes_notifies_nobody() {
     }
 }
 
-/// So many that they are on several pages.
+/// The number of items, which are on several pages.
 const N_MANY: usize = 300;
 
 #[test]
@@ -234,7 +235,7 @@ fn of_very_many_items_one_is_claimed_for_one_slot_and_stopped_wherever_it_stands
     for issue in &issues {
         issue.assign(BOT);
     }
-    // The last one is on the last page.
+    // The last item is on the last page.
     let (last, others) = issues.split_last().unwrap();
     last.label("coding agent");
     bed.until_labelled(last, "coding agent processing");
@@ -248,7 +249,8 @@ fn of_very_many_items_one_is_claimed_for_one_slot_and_stopped_wherever_it_stands
     assert_eq!(bed.daemon.status()["limits"]["running"], 1);
     last.unassign(BOT);
     bed.until_labelled(last, "coding agent stopped");
-    // The one that was seen first. A look may be between two pages while the labels are set.
+    // This is the item that was seen first. A look may be between two pages while the labels are
+    // set.
     let is_processing = |issue: &&Item| issue.labels() == ["coding agent processing"];
     let next = until_some_within(
         super::PATIENCE,

@@ -1,4 +1,4 @@
-//! From the assignment of the bot to the end of the work.
+//! The whole life of an item: from the assignment of the bot to the end of the work.
 
 use agent_coordinator::domain::forge::ForgeKind;
 
@@ -8,9 +8,9 @@ use crate::support::until;
 
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 
-/// Authenticates, asks for its task, and reports.
+/// An agent that authenticates, asks for its task, and reports.
 const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
-/// Works until it is ended.
+/// An agent that works until it is ended.
 const GOES_ON: &[&str] = &["authenticate", "get-my-task", "sleep:600"];
 
 #[test]
@@ -73,7 +73,7 @@ fn unassigning_the_bot_stops_its_agent_and_says_so() {
         assert_eq!(bed.daemon.ended("agt")[0]["reason"], "unassigned");
         assert!(bed.folder("completed", &item).is_dir());
 
-        // Assigned again it is a new task.
+        // If it is assigned again, it is a new task.
         bed.daemon.steps("agt", WORKS);
         issue.assign(BOT).label("coding agent");
         let again = bed.until("done");
@@ -137,7 +137,7 @@ fn the_pause_file_pauses_and_its_end_resumes() {
         assert_eq!(state["uuid"], item["id"]);
         assert_eq!(bed.daemon.status()["pause_file"], true);
 
-        // Nothing new is begun while it is there.
+        // No new work is begun while the file exists.
         let other = bed.issue("Logout fails");
         bed.daemon.steps("agt", WORKS);
         std::fs::remove_file(&signal).unwrap();
@@ -235,7 +235,7 @@ fn a_stop_ends_the_agents_of_subtasks_too_and_waits_for_them() {
     bed.daemon.written_pid("helping");
     issue.unassign(BOT);
     bed.until("stopped");
-    // Told only when nobody works on it any more.
+    // The comment comes only when no agent works on it any more.
     assert_eq!(bed.daemon.ended("helper")[0]["reason"], "unassigned");
     assert_eq!(bed.daemon.ended("agt")[0]["reason"], "unassigned");
 }

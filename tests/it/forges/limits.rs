@@ -1,4 +1,4 @@
-//! What a host asks for, and what the configuration allows: when requests are sent, and which go first.
+//! The limits of a host and of the configuration: the times of requests, and their order.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use crate::support::{until, until_some};
 const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
 const GOES_ON: &[&str] = &["authenticate", "get-my-task", "sleep:600"];
 
-/// A bed whose `forge` section is this one.
+/// Starts a bed with this `forge` section.
 fn bed(steps: &[&str], forge_section: &str) -> Bed {
     running(steps, 1, |fake| settings(fake, forge_section))
 }
 
-/// The same with several agents, which can all work at the same time.
+/// Starts a bed with several agents, which can all work at the same time.
 fn bed_with_agents(n_agents: usize, forge_section: &str) -> Bed {
     running(GOES_ON, n_agents, |fake| settings_with_agents(fake, n_agents, forge_section))
 }
@@ -33,7 +33,7 @@ fn running(steps: &[&str], n_agents: usize, settings: impl Fn(&Fake) -> String) 
     Bed { fake, daemon, forge: ForgeKind::GitHub }
 }
 
-/// `agt`, `agt1`, `agt2` and so on.
+/// Returns the names `agt`, `agt1`, `agt2` and so on.
 fn agents(n: usize) -> Vec<String> {
     (0..n).map(|n| if n == 0 { "agt".to_owned() } else { format!("agt{n}") }).collect()
 }
@@ -49,7 +49,7 @@ fn settings(fake: &Fake, forge_section: &str) -> String {
         .replace("poll_interval: 100ms, write_interval: 0s, writes_per_hour: off", forge_section)
 }
 
-/// Issues that become work at the same moment.
+/// Makes issues that become work at the same moment.
 fn issues(bed: &Bed, n: usize) -> Vec<Item> {
     let issues: Vec<Item> =
         (0..n).map(|n| bed.fake.repository(bed.forge, NAME).issue(&format!("issue {n}"))).collect();
@@ -59,7 +59,7 @@ fn issues(bed: &Bed, n: usize) -> Vec<Item> {
     issues
 }
 
-/// Lets the host ask for a pause of so many seconds; returns when the daemon knows that.
+/// Lets the host ask for a pause of this number of seconds. Returns when the daemon knows that.
 fn limit(bed: &Bed, seconds: u32) -> Instant {
     let fault = Fault::status(429).header("retry-after", &seconds.to_string());
     bed.fake.fail("*", Times::Always, fault);
@@ -68,7 +68,7 @@ fn limit(bed: &Bed, seconds: u32) -> Instant {
     Instant::now()
 }
 
-/// The daemon sends nothing before `begin + wait`, after the first `n_requests`.
+/// Checks that the daemon sends nothing before `begin + wait`, after the first `n_requests`.
 #[track_caller]
 fn check_silent(bed: &Bed, n_requests: usize, begin: Instant, wait: Duration) {
     until("the time is over", || {
@@ -83,7 +83,7 @@ fn check_silent(bed: &Bed, n_requests: usize, begin: Instant, wait: Duration) {
 fn writes_that_wait_for_their_turn_are_not_sent_while_the_host_wants_a_pause() {
     let bed = bed(WORKS, "poll_interval: 100ms, write_interval: 300ms");
     let issues = issues(&bed, 8);
-    // By then the others wait for their turn.
+    // The others wait for their turn by then.
     until("two are labelled", || bed.fake.n_requests("POST *labels") > 1);
     let begin = limit(&bed, 5);
     check_silent(&bed, bed.fake.requests().len(), begin, Duration::from_secs(3));
@@ -100,7 +100,7 @@ fn a_limit_of_a_host_outlives_a_restart_and_a_reload() {
     bed.daemon.kill();
     bed.daemon.start();
     until("the limit is known again", || bed.host()["health"] == "limited");
-    // Without a time, which would be shown for as long as the limit lasts.
+    // The text has no time, because it would be shown unchanged for the whole limit.
     let problem = || bed.host()["repositories"][0]["problem"].clone();
     until("its repository tells", || problem() == "the host asked to be left alone");
     check_silent(&bed, n_requests, begin, Duration::from_secs(4));
@@ -145,7 +145,7 @@ fn a_used_up_budget_holds_claims_and_is_shown_and_a_stop_is_written_all_the_same
     let list = bed.daemon.done(&["forge", "list"]);
     assert!(list.contains("(forge.writes_per_hour)"), "{list}");
 
-    // What was written since the count was saved last may be forgotten by a crash.
+    // A crash may lose the writes since the count was saved last.
     let file = bed.daemon.state().join("forge_limits.json");
     until("the count is saved", || {
         std::fs::read_to_string(&file).is_ok_and(|text| text.contains("writes"))
@@ -188,7 +188,7 @@ fn claims_that_wait_for_the_budget_of_a_host_keep_no_slot_from_another_host() {
     issues(&bed, 2 * N_AGENTS);
     let n_claiming = || bed.items().iter().filter(|item| item["state"] == "claiming").count();
     until("claims wait", || bed.host()["writes_held_until"].is_string() && n_claiming() > 0);
-    // Slots are free, and of the claims it is not known when they can be made.
+    // Slots are free, and the time of the claims is not known.
     let issue = other.issue("Login fails");
     issue.label("coding agent").assign(BOT);
     bed.until_labelled(&issue, "coding agent processing");

@@ -1,4 +1,4 @@
-//! A forge that was away: what makes the daemon ask it again before its next look is due.
+//! A forge that was away, and the events that make the daemon ask it again before its next look.
 
 use agent_coordinator::domain::forge::ForgeKind;
 
@@ -9,7 +9,7 @@ use crate::support::until;
 
 const LISTS: &str = "GET /repos/{owner}/{repo}/issues";
 
-/// A daemon whose forge failed, and which looks again in many minutes.
+/// Returns a daemon whose forge failed, and which looks again only in many minutes.
 fn waiting() -> Bed {
     let fake = Fake::start();
     fake.repository(ForgeKind::GitHub, NAME);

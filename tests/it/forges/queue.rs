@@ -1,5 +1,5 @@
-//! More items than agents and slots: an item is claimed when an agent and a slot are free for it, and the repositories are served
-//! in turn. Until then nothing at the forge shows that the daemon has seen it.
+//! More items than agents and slots. An item is claimed when an agent and a slot are free for it,
+//! and the repositories are served in turn. Until then the forge shows no sign of the daemon.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,8 @@ use crate::support::{until, until_some_within};
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 const PROCESSING: &str = "coding agent processing";
 
-/// The steps of an agent that works until its file is there, which it removes, unless all are to end.
+/// Returns the steps of an agent that works until its file exists. It removes the file, unless all
+/// agents are to end.
 fn waits(agent: &str) -> String {
     format!(
         "authenticate\nget-my-task\nwait-for:go-{agent}\nrun:[ -e all ] || rm go-{agent}\nreport:success"
@@ -53,7 +54,7 @@ impl Fleet {
         Self { fake, daemon, forge, names: names.to_vec() }
     }
 
-    /// The daemon runs; its items were there before it.
+    /// Starts the daemon. The items exist already.
     fn start(&mut self) {
         self.daemon.start();
         self.daemon.project("prj");
@@ -76,7 +77,7 @@ impl Fleet {
         self.names.iter().map(of).collect()
     }
 
-    /// Each repository is looked at three times more.
+    /// Waits until each repository is looked at three times more.
     #[track_caller]
     fn until_looked(&self) {
         let list = match self.forge {
@@ -87,7 +88,7 @@ impl Fleet {
         until("they are looked at again", || self.fake.n_requests(list) >= before + n);
     }
 
-    /// The agent of a repository finishes its item, and the forge shows that.
+    /// Lets the agent of a repository finish its item, and waits until the forge shows that.
     fn finish(&self, repository: usize, item: &Item) {
         fs::write(self.daemon.work().join(format!("go-agt{repository}")), "").unwrap();
         until_some_within(
@@ -102,7 +103,7 @@ fn is_processing(issue: &Item) -> bool {
     issue.labels().iter().any(|label| label == PROCESSING)
 }
 
-/// Nothing at the forge shows that anybody wants these.
+/// Checks that the forge shows no sign of a daemon at these.
 #[track_caller]
 fn check_untouched<'a>(issues: impl IntoIterator<Item = &'a Item>) {
     for issue in issues {
@@ -132,13 +133,14 @@ fn an_item_is_claimed_when_its_agent_and_a_slot_are_free_and_repositories_are_se
         );
         until("two agents run", || fleet.daemon.status()["limits"]["running"] == 2);
         fleet.until_looked();
-        // Two slots: two items, each the oldest of its repository.
+        // There are two slots, so two items are at work, each the oldest of its repository.
         let served: Vec<usize> = (0..3).filter(|n| n_processing(*n) == 1).collect();
         assert_eq!((served.len(), all()), (2, 2), "{:?}", list(&fleet.daemon));
         let unserved = (0..3).find(|n| !served.contains(n)).unwrap();
         check_untouched(issues.iter().flat_map(|of| &of[1..]).chain(&issues[unserved]));
 
-        // The slot that is free next is for the repository that had none yet, not for the one that had it.
+        // The next free slot goes to the repository that had none yet, not to the one that just had
+        // it.
         fleet.finish(served[0], &issues[served[0]][0]);
         until("the third is served", || n_processing(unserved) == 1);
         fleet.until_looked();
@@ -147,7 +149,7 @@ fn an_item_is_claimed_when_its_agent_and_a_slot_are_free_and_repositories_are_se
         until("the first is served again", || n_processing(served[0]) == 1);
         check_untouched(issues[served[0]][2..].iter().chain(&issues[served[1]][1..]));
 
-        // Without any wait all are done in the end, each once.
+        // Without waits all items are done in the end, each once.
         fs::write(fleet.daemon.work().join("all"), "").unwrap();
         for n in 0..3 {
             fs::write(fleet.daemon.work().join(format!("go-agt{n}")), "").unwrap();
@@ -163,8 +165,8 @@ fn an_item_is_claimed_when_its_agent_and_a_slot_are_free_and_repositories_are_se
     }
 }
 
-/// The log shows at no time more items at work than slots. One whose agent has reported counts no more, although its end is still
-/// to be told.
+/// Checks that the log shows at no time more items at work than slots. An item whose agent has
+/// reported does not count, although its end is not written yet.
 #[track_caller]
 fn check_never_more_than(daemon: &Daemon, n_slots: usize) {
     let mut open: BTreeSet<String> = BTreeSet::new();
@@ -180,7 +182,7 @@ fn check_never_more_than(daemon: &Daemon, n_slots: usize) {
         }
         most = most.max(open.len());
     }
-    // Each slot may have one that is ready and one that is claimed for the time after it.
+    // Each slot may have one item that is ready and one that is claimed for the time after it.
     assert!((n_slots..=2 * n_slots).contains(&most), "{most} at a time\n{}", daemon.log());
 }
 
@@ -201,7 +203,7 @@ fn what_waits_is_listed_with_its_position_until_the_bot_is_taken_off() {
             items.iter().map(|item| item["item"].as_str().unwrap().to_owned()).collect()
         };
         let all = waiting();
-        // In turn, and the repository that has just been served comes last.
+        // The repositories take turns, and the one that has just been served comes last.
         let turns = [(other, 1), (own, 2), (other, 2), (own, 3), (other, 3)];
         assert_eq!(names(&all), turns.map(|(name, number)| format!("ann/{name}#{number}")));
         for (n, item) in all.iter().enumerate() {
@@ -220,7 +222,7 @@ fn what_waits_is_listed_with_its_position_until_the_bot_is_taken_off() {
         let n_waiting = |n: usize| host["repositories"][n]["n_waiting"].as_u64().unwrap();
         assert_eq!(n_waiting(0) + n_waiting(1), 5, "{host}");
 
-        // Nobody wants the next one any more: it leaves the list, and nothing is written to it.
+        // The next one is unassigned: it leaves the list, and nothing is written to it.
         let next = &issues[usize::from(other == "b")][0];
         next.unassign(BOT);
         until("four wait", || waiting().len() == 4);
@@ -315,7 +317,7 @@ fn the_next_free_agent_of_a_repository_takes_the_next_item_and_keeps_it() {
         assert_eq!(agents, BTreeSet::from(["agt0", "agt1"]), "{first:?}");
         assert!(issues[..2].iter().all(is_processing), "the oldest: {first:?}");
         check_untouched(&issues[2..]);
-        // Whoever of several agents takes one that waits is not known yet.
+        // It is not known yet which of several agents takes a waiting item.
         let waiting = list(&fleet.daemon).into_iter().find(|item| item["state"] == "waiting");
         assert!(waiting.unwrap()["agent_id"].is_null());
 
@@ -348,13 +350,13 @@ fn each_agent_that_is_not_there_is_logged_once_and_shown_while_items_wait() {
         lines.iter().filter(|line| line["problem"].as_str().unwrap().contains(agent)).count()
     };
     until("both are shown", is_shown);
-    // The claim of another agent is no news of these.
+    // The claim of another agent causes no new line about these.
     fleet.finish(0, &issues[0]);
     until("the next is worked on", || is_processing(&issues[1]));
     until("both are shown again", is_shown);
     fleet.until_looked();
     assert_eq!((n_logged("`unknown`"), n_logged("`nameless`")), (1, 1));
-    // One of them is made, and takes the item that waits.
+    // One of these agents is created, and takes the waiting item.
     fleet.daemon.agent("unknown", "prj", &[&waits("unknown")]);
     until("the last is worked on", || is_processing(&issues[2]));
     until("nothing waits", || problem().is_empty());
@@ -368,7 +370,7 @@ fn a_server_claims_what_its_coordinators_have_slots_for() {
     fleet.start();
     until("they wait", || list(&fleet.daemon).len() == 6);
     fleet.until_looked();
-    // Without a coordinator nothing could be started.
+    // Without a coordinator no agent could be started.
     check_untouched(issues.iter().flatten());
     let server = format!("unix:{}", fleet.daemon.state().join("mcp.sock").display());
     let agents: Vec<String> = (0..3).map(|n| format!("agt{n}: {{ passkey: a-passkey }}")).collect();

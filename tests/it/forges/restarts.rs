@@ -1,5 +1,5 @@
-//! The life of an item, with a restart of the daemon in each state: the next daemon finds the item as it was, writes nothing twice,
-//! and goes on.
+//! The life of an item, with a restart of the daemon in each state. The next daemon finds the item
+//! unchanged, writes nothing twice, and goes on.
 
 use std::fs;
 
@@ -12,16 +12,16 @@ use super::{BOT, Bed, check_comments};
 use crate::forge::fake::{Fault, Item, Times};
 use crate::support::{until, until_some_within};
 
-/// An agent is ended by its own files only, if the daemon is not to end all of them.
+/// Only an agent's own files end it, unless the daemon is to end all agents.
 const SETTINGS: &str = "backoff: { initial: 1ms, max: 1ms }\nstart: { limit: 0 }\n\
                         stop: { timeout: 1h, leak_grace: 100ms }\nnotice: { grace: 1h }";
 
-/// How the daemon ends before the next one starts.
+/// The way in which the daemon ends before the next one starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It ends its agents first.
+    /// The daemon ends its agents first.
     Stop,
-    /// It leaves them to the next daemon.
+    /// The daemon leaves its agents to the next one.
     Keep,
     Crash,
 }
@@ -34,7 +34,7 @@ struct Life {
 }
 
 impl Life {
-    /// An issue that waits, because starts are paused.
+    /// Makes an issue that waits because starts are paused.
     fn new(forge: ForgeKind, end: End) -> Self {
         let bed = Bed::with(forge, &works("block", "report:blocked"), SETTINGS);
         bed.daemon.done(&["pause"]);
@@ -42,7 +42,8 @@ impl Life {
         Self { bed, issue, end }
     }
 
-    /// What `forge list` says of the only item, open or over, once it is in this state.
+    /// Waits until the only item, open or over, is in this state. Returns its entry of `forge
+    /// list`.
     #[track_caller]
     fn until(&self, state: &str) -> Value {
         let list = |arguments: &[&str]| self.bed.daemon.json(arguments).as_array().unwrap().clone();
@@ -56,7 +57,7 @@ impl Life {
         })
     }
 
-    /// The same, once nothing is owed for it.
+    /// Waits for the same without a pending write.
     #[track_caller]
     fn until_settled(&self, state: &str) -> Value {
         until(state, || self.until(state)["owed"].as_array().is_none_or(Vec::is_empty));
@@ -84,7 +85,8 @@ impl Life {
         until("it is looked at again", || self.bed.fake.n_requests(lists) >= n_before + 3);
     }
 
-    /// Restarts the daemon while the item is in this state: it stays in it, here and at the forge.
+    /// Restarts the daemon while the item is in this state. Checks that it stays in it, in the
+    /// store and at the forge.
     #[track_caller]
     fn restart_in(&mut self, state: &str) -> Value {
         let before = (self.until(state), self.issue.labels(), self.issue.comments());
@@ -106,7 +108,7 @@ impl Life {
         self.bed.until_agent_runs();
     }
 
-    /// So many agents have asked for their tasks; returns how many did.
+    /// Waits until this number of agents have asked for their tasks. Returns their number.
     #[track_caller]
     fn until_agents(&self, n: usize) -> usize {
         let file = self.bed.daemon.work().join("agents");
@@ -115,12 +117,12 @@ impl Life {
         n_agents()
     }
 
-    /// Lets the agent go on that waits for this file.
+    /// Lets the agent that waits for this file go on.
     fn let_go(&self, file: &str) {
         fs::write(self.bed.daemon.work().join(file), "").unwrap();
     }
 
-    /// The agent is gone; the next one takes these steps.
+    /// Waits until the agent is gone. The next one takes these steps.
     #[track_caller]
     fn next_agent(&self, steps: &[&str]) {
         until("the agent is gone", || self.bed.daemon.open("agt").is_empty());
@@ -135,7 +137,7 @@ impl Life {
     }
 }
 
-/// The steps of an agent that waits for a file with its task, and then takes this step.
+/// Returns the steps of an agent that waits for a file with its task, and then takes this step.
 fn works<'a>(file: &str, step: &'a str) -> [&'a str; 5] {
     let wait = match file {
         "block" => "wait-for:block",

@@ -1,4 +1,4 @@
-//! Two daemons that watch one repository: each item is worked on by one of them.
+//! Two daemons that watch one repository. Only one of them works on each item.
 
 use std::fs;
 
@@ -14,11 +14,11 @@ use crate::support::{until, until_some_within};
 
 const N_ITEMS: usize = 12;
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
-/// What is logged of a claim that does not count.
+/// The log message for a claim that does not count.
 const IGNORED: &str = "ignored a claim on a forge item: its author is not an accepted account";
 const WORKS: &[&str] = &["authenticate", "get-my-task", "append:runs", "report:success"];
 
-/// Two daemons with an agent each, not running yet.
+/// Two daemons with an agent each, which do not run yet.
 struct Rivals {
     fake: Fake,
     forge: ForgeKind,
@@ -30,7 +30,7 @@ impl Rivals {
         Self::configured(forge, |_, settings| settings)
     }
 
-    /// With other settings for each daemon, which has a number.
+    /// Makes the daemons with changed settings. Each daemon has a number.
     fn configured(forge: ForgeKind, change: impl Fn(usize, String) -> String) -> Self {
         let fake = Fake::start();
         fake.repository(forge, NAME);
@@ -83,7 +83,8 @@ impl Rivals {
         });
     }
 
-    /// All of them are done, each by one agent, and nothing tells of the other daemon.
+    /// Checks that all issues are done, each by one agent, and that no text mentions the other
+    /// daemon.
     #[track_caller]
     fn check_done(&self, issues: &[Item]) {
         for issue in issues {
@@ -163,7 +164,7 @@ fn what_somebody_else_works_on_is_left_alone_and_counted() {
     assert!(open(daemon).is_empty());
     assert!(rivals.fake.requests().iter().all(|request| request.method == "GET"));
     assert!(issue.comments().is_empty());
-    // Whoever it was has let it go.
+    // The other worker has released the item.
     issue.unlabel("coding agent processing");
     rivals.until_labelled(&issue, "coding agent done");
 }
@@ -180,7 +181,7 @@ fn what_one_put_aside_the_other_does_not_take() {
         until("all is said", || open(&rivals.daemons[0])[0]["owed"].is_null());
         rivals.daemons[0].kill();
         rivals.daemons[1].start();
-        // Asked again, it is for who had it: who is away, now.
+        // If it is assigned again, it belongs to its former worker, which is away now.
         issue.label("coding agent");
         let repository = || rivals.daemons[1].status()["forges"][0]["repositories"][0].clone();
         until("it is somebody else's", || repository()["n_elsewhere"] == 1);
@@ -213,7 +214,7 @@ fn who_dies_with_a_half_done_claim_leaves_the_item_to_who_took_it_since() {
 fn who_dies_before_it_has_said_anything_says_nothing_of_what_is_over() {
     let mut rivals = Rivals::new(ForgeKind::GitHub);
     let issue = rivals.issue("Login fails");
-    // It has written down that it wants the item, and doesn't get to ask for it.
+    // The daemon has noted that it wants the item, but has not asked for it.
     rivals.fake.fail("GET *comments", Times::Always, Fault::status(500));
     rivals.daemons[0].start();
     until("it wants it", || !open(&rivals.daemons[0]).is_empty());
@@ -226,13 +227,14 @@ fn who_dies_before_it_has_said_anything_says_nothing_of_what_is_over() {
     assert!(rivals.fake.requests().iter().all(|request| request.method == "GET"));
 }
 
-/// A claim as a commenter could write it, of another coordinator's item.
+/// Returns a claim that a commenter could write, of another coordinator's item.
 fn claim() -> String {
     Marker { item: "0198f000-aaaa-7000-8000-000000000000".parse().unwrap(), number: Marker::CLAIM }
         .mark("Mine.")
 }
 
-/// The first daemon has set its label and can't post its claim yet; meanwhile `author` posts one.
+/// Lets `author` post a claim while the first daemon has set its label and can't post its own claim
+/// yet.
 fn outrun(rivals: &mut Rivals, issue: &Item, author: &str) {
     let comments = if rivals.forge == ForgeKind::GitHub { "POST *comments" } else { "POST *notes" };
     rivals.fake.fail(comments, Times::Always, Fault::status(502));

@@ -1,4 +1,4 @@
-//! What operators see of forges, and webhooks, by which they need not wait.
+//! The operators' view of forges, and webhooks, which save the wait for the next look.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ use crate::support::until;
 
 const SECRET: &str = "whatever was agreed upon";
 
-/// A daemon that looks at its forges only when somebody tells it to.
+/// Returns a daemon that looks at its forges only when a webhook comes.
 fn patient(fake: &Fake, forge: ForgeKind) -> Daemon {
     let settings =
         Bed::settings(fake, forge, "").replace("poll_interval: 100ms", "poll_interval: 1h");
@@ -29,7 +29,7 @@ fn patient(fake: &Fake, forge: ForgeKind) -> Daemon {
     daemon
 }
 
-/// The status of the answer to a webhook.
+/// Sends a webhook and returns the status of the answer.
 fn post(daemon: &Daemon, header: &str, body: &str) -> u16 {
     let port = std::fs::read_to_string(daemon.state().join("http_port")).unwrap();
     let mut stream = TcpStream::connect(format!("127.0.0.1:{}", port.trim())).unwrap();
@@ -97,7 +97,7 @@ fn unsigned_webhooks_take_no_memory_and_keep_no_signed_one_out() {
     let port = std::fs::read_to_string(daemon.state().join("http_port")).unwrap();
     let unsigned: Vec<TcpStream> = (0..28)
         .map(|n| {
-            // Some look like a webhook as far as their head goes.
+            // Some of them have the head of a webhook.
             let signature = if n % 4 == 0 { signed("another body") } else { "X-Other: nothing".to_owned() };
             let mut stream = TcpStream::connect(format!("127.0.0.1:{}", port.trim())).unwrap();
             write!(
@@ -107,7 +107,7 @@ fn unsigned_webhooks_take_no_memory_and_keep_no_signed_one_out() {
                 BODY + 1
             )
             .unwrap();
-            // As much as is taken: one byte is missing at the end.
+            // The client writes as much as the daemon takes. One byte is missing at the end.
             stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
             let _ = stream.write_all(&vec![b' '; BODY]);
             stream
@@ -148,7 +148,7 @@ fn what_is_owed_and_why_it_is_not_done_is_seen() {
     let task = status["forge_items"][0]["task_id"].as_str().unwrap();
     let panel = bed.daemon.page(&format!("/ui/parts/tasks/{task}"), "en");
     assert!(panel.contains(">ann/site#1</a>"), "{panel}");
-    // A person gives it up here: what is owed for that waits for the host.
+    // A person cancels the work here. The pending writes wait for the host.
     let task = status["forge_items"][0]["task_id"].as_str().unwrap().to_owned();
     bed.daemon.done(&["task", "set", &task, "--status", "cancelled"]);
     bed.daemon.done(&["stop", "agt", "prj"]);

@@ -1,4 +1,4 @@
-//! The agents are in a chat: they answer, wait, and leave when nobody has said anything for long.
+//! Agents in a chat: they answer, wait, and leave when there was no message for long.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,10 +8,11 @@ use serde_json::json;
 use super::script::Plot;
 use super::{Bed, Server, find};
 
-/// Long enough for more polls than any CLI lets an agent repeat; copilot takes a second for each.
+/// The idle time. It is long enough for more polls than any CLI lets an agent repeat. copilot takes
+/// a second for each.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Two questions, the second after the first is answered, and a good-bye.
+/// Runs a chat with two questions, the second after the first is answered, and an end.
 fn chats(cli: &str) {
     let Some(program) = find(cli) else { return };
     let mut bed = Bed::new(cli, &program, Plot::Chat, "{}", None);
@@ -49,8 +50,8 @@ fn codex_answers_two_messages_of_a_chat() {
     chats("codex");
 }
 
-/// Lives in a chat over many empty polls, still answers, and logs out when the chat has been idle. Some CLIs end an agent after a
-/// few calls that are the same.
+/// Checks that an agent lives in a chat over many empty polls, still answers, and logs out when the
+/// chat has been idle. Some CLIs end an agent after a few identical calls.
 fn stays_until_idle(cli: &str, poll_hold: &str) {
     let Some(program) = find(cli) else { return };
     let chat = format!("{{ poll_hold: {poll_hold}, idle_timeout: {}s }}", IDLE_TIMEOUT.as_secs());
@@ -76,7 +77,7 @@ fn stays_until_idle(cli: &str, poll_hold: &str) {
         "{ended}\n{}",
         bed.said()
     );
-    // One agent did all of it.
+    // One agent did all of this.
     assert_eq!(bed.daemon.ended("agt").len(), 1, "{}", bed.said());
     bed.daemon.until_nothing_is_left();
 }

@@ -1,4 +1,5 @@
-//! A model that follows a script, behind the streaming APIs that the CLIs speak: just enough of each for tool calls.
+//! A model that follows a script, behind the streaming APIs that the CLIs use. It contains just
+//! enough of each for tool calls.
 
 mod completions;
 mod generate;
@@ -21,17 +22,17 @@ use tokio::sync::watch;
 
 use super::script::{Conversation, Script, Step, turn_of};
 
-/// Answers on a loopback port until it is dropped.
+/// The server of the model. It answers on a loopback port until it is dropped.
 pub struct Model {
     pub port: u16,
     /// The requests so far, each as its CLI sent it.
     pub seen: Arc<Mutex<Vec<Value>>>,
-    /// How many polls gave the agent nothing.
+    /// The number of polls that gave the agent nothing.
     pub n_empty_polls: Arc<AtomicU32>,
     is_waiting: Arc<AtomicBool>,
-    /// Whether what the script waits for has happened.
+    /// Becomes true when the event that the script waits for has happened.
     happened: watch::Sender<bool>,
-    /// Its tasks end with it.
+    /// The runtime, which ends its tasks.
     _runtime: Runtime,
 }
 
@@ -39,10 +40,10 @@ struct Shared {
     script: Script,
     seen: Arc<Mutex<Vec<Value>>>,
     n_empty_polls: Arc<AtomicU32>,
-    /// A CLI waits for what the script waits for.
+    /// True while a CLI waits for the event of the script.
     is_waiting: Arc<AtomicBool>,
     happened: watch::Receiver<bool>,
-    /// Called while a CLI waits for its answer.
+    /// A callback that runs while a CLI waits for its answer.
     look: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -77,12 +78,12 @@ impl Model {
         Self { port, seen, n_empty_polls, is_waiting, happened, _runtime: runtime }
     }
 
-    /// Whether it thinks until what its script waits for has happened.
+    /// Returns whether the model waits for the event of its script.
     pub fn is_waiting(&self) -> bool {
         self.is_waiting.load(Ordering::Acquire)
     }
 
-    /// What its script waits for has happened.
+    /// Announces the event that its script waits for.
     pub fn go_on(&self) {
         self.happened.send_replace(true);
     }
@@ -98,7 +99,7 @@ impl Shared {
         }
         if self.script.is_to_wait(&conversation) {
             self.is_waiting.store(true, Ordering::Release);
-            // An error is the end of the test.
+            // An error means the end of the test.
             let _ = self.happened.clone().wait_for(|happened| *happened).await;
         }
         (self.script.next(&conversation), conversation.results.len())
@@ -120,7 +121,7 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A text, or the texts of a list of blocks.
+/// Returns a text, or the texts of a list of blocks.
 fn text_of(content: &Value) -> String {
     match content.as_str() {
         Some(text) => text.to_owned(),

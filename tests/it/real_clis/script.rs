@@ -1,13 +1,13 @@
-//! What the scripted model does, whichever API it is asked by: the plot and the results so far say which call is next. What it needs
-//! to know, it reads from the conversation as a model would.
+//! The behaviour of the scripted model, which is the same for all APIs. The plot and the results so
+//! far decide the next call. Like a model, it reads all other facts from the conversation.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-/// What there is to read in a request.
+/// The readable parts of a request.
 pub struct Conversation {
-    /// All that was said to the model.
+    /// The whole text that was sent to the model.
     pub text: String,
     /// The results of its calls, in their order.
     pub results: Vec<String>,
@@ -15,9 +15,9 @@ pub struct Conversation {
     pub tools: Vec<String>,
 }
 
-/// What the model does next.
+/// The next step of the model.
 pub enum Step {
-    /// A tool of the coordinator.
+    /// Calls a tool of the coordinator.
     Coordinator(&'static str, Value),
     /// Writes a file by the CLI's own means.
     Write(PathBuf, &'static str),
@@ -26,12 +26,12 @@ pub enum Step {
     Say(String),
 }
 
-/// What the model does, and where it works.
+/// The behaviour of the model, and its folders.
 #[derive(Debug, Clone)]
 pub struct Script {
     pub plot: Plot,
     pub work: PathBuf,
-    /// Where it also tries to write.
+    /// A folder outside its project, in which it also tries to write.
     pub outside: PathBuf,
 }
 
@@ -39,16 +39,16 @@ pub struct Script {
 pub enum Plot {
     /// Does its task, and reports that it is done.
     Work,
-    /// Is told in the middle of its task that this is blocked, and obeys (seed 000).
+    /// Learns in the middle of its task that the task is blocked, and stops.
     Blocked,
-    /// Answers what it is asked, until it is to log out (seed 003).
+    /// Answers messages until it is to log out.
     Chat,
 }
 
 pub const EDITED: &str = "written by the scripted model\n";
 
 impl Script {
-    /// Whether the model thinks until what it is to notice has happened.
+    /// Returns whether the model waits for the event that it is to notice.
     pub fn is_to_wait(&self, conversation: &Conversation) -> bool {
         self.plot == Plot::Blocked && conversation.results.len() == 2
     }
@@ -106,7 +106,7 @@ impl Script {
 fn blocked(latest: &str, n_results: usize, token: &str) -> Step {
     match n_results {
         1 | 2 => Step::Coordinator("get_my_task", json!({ "session_token": token })),
-        // The answer itself says that there is something to be read, and where.
+        // The answer itself names the tool for the notice.
         3 if latest.contains("get_notifications") => {
             Step::Coordinator("get_notifications", json!({ "session_token": token }))
         }
@@ -120,7 +120,7 @@ fn blocked(latest: &str, n_results: usize, token: &str) -> Step {
 }
 
 fn chat(latest: &str, token: &str) -> Step {
-    // Some CLIs show the answer as the text of a text.
+    // Some CLIs encode the answer as a text inside a text.
     let latest = latest.replace("\\\"", "\"");
     let says = |key: &str| {
         between(&latest, &format!("\"{key}\":"), "\",").map(|rest| rest.replace(['"', ' '], ""))
@@ -149,7 +149,7 @@ fn chat(latest: &str, token: &str) -> Step {
     }
 }
 
-/// The turn that the answer to a poll asks for, if that gave nothing.
+/// Returns the turn that the answer to an empty poll asks for.
 pub fn turn_of(result: &str) -> Option<u32> {
     let result = result.replace("\\\"", "\"");
     let (_, rest) = result.split_once("\"turn\":")?;
@@ -161,7 +161,7 @@ fn between(text: &str, before: &str, after: &str) -> Option<String> {
     rest.split_once(after).map(|(found, _)| found.to_owned())
 }
 
-/// A token with this prefix.
+/// Returns the token with this prefix.
 pub fn find_token(text: &str, prefix: &str) -> Option<String> {
     let token = &text[text.find(prefix)?..];
     let end = token

@@ -1,4 +1,5 @@
-//! The agents do a task: within their project, for an ordinary user, over a URL, and without any limit.
+//! Agents that do a task: within their project, for an ordinary user, over a URL, and without any
+//! limit.
 
 use std::fs;
 
@@ -8,7 +9,8 @@ use super::script::Plot;
 use super::{Bed, Server, USER, find, has_ordinary_user};
 use crate::support::skip;
 
-/// The whole life of an agent of this CLI; which files it made outside its project.
+/// Runs an agent of this CLI for its whole life. Returns the files that it made outside its
+/// project.
 fn live(cli: &str, providers: &str, user: Option<u32>) -> Option<Vec<String>> {
     live_with(Server::Own, cli, providers, user)
 }
@@ -25,7 +27,7 @@ fn live_with(server: Server, cli: &str, providers: &str, user: Option<u32>) -> O
     Some(bed.strays())
 }
 
-/// Its shell goes where its user may; its own tools don't (docs/providers.md).
+/// Its shell may write wherever its user may. Its own tools may not (docs/providers.md).
 #[test]
 fn claude_does_its_task_and_edits_nothing_outside_its_project() {
     let Some(strays) = live("claude", "{}", None) else {
@@ -61,7 +63,7 @@ fn codex_does_its_task_for_an_ordinary_user() {
     assert_eq!(strays, [""; 0]);
 }
 
-/// As [`claude_does_its_task_and_edits_nothing_outside_its_project`], over HTTP.
+/// The same as [`claude_does_its_task_and_edits_nothing_outside_its_project`], over HTTP.
 #[test]
 fn claude_does_its_task_for_a_coordinator_that_knows_only_a_url() {
     let Some(strays) = live_with(Server::ByUrl, "claude", "{}", None) else {
@@ -78,7 +80,7 @@ fn codex_does_its_task_for_a_coordinator_that_knows_only_a_url() {
     assert_eq!(strays, [""; 0]);
 }
 
-/// Claude refuses that as root.
+/// Claude refuses this mode as root.
 #[test]
 fn claude_is_let_go_anywhere_by_bypass() {
     let providers = "{ claude: { preset: claude, permissions: bypass } }";
@@ -97,7 +99,7 @@ fn codex_is_let_go_anywhere_by_bypass() {
     assert_eq!(strays, ["by_edit", "by_shell"]);
 }
 
-/// Its task is blocked while its model thinks.
+/// Blocks the task while the agent's model waits.
 fn obeys_a_block(cli: &str) {
     let Some(program) = find(cli) else { return };
     let mut bed = Bed::new(cli, &program, Plot::Blocked, "{}", None);
@@ -110,7 +112,7 @@ fn obeys_a_block(cli: &str) {
     assert_eq!(ended["outcome"], "blocked", "{ended}\n{}", bed.said());
     assert_eq!(bed.daemon.task_status("tsk"), "blocked");
     bed.daemon.until_nothing_is_left();
-    // Nothing asks for another.
+    // No further agent is started.
     assert_eq!(bed.daemon.ended("agt").len(), 1, "{}", bed.said());
 }
 
@@ -158,7 +160,7 @@ fn gemini_edits_nothing_outside_its_project_even_by_bypass() {
     assert_eq!(strays, ["by_shell"]);
 }
 
-/// Those that are in its real folder.
+/// The policies are those in the user's real folder.
 #[test]
 fn gemini_obeys_the_policies_of_its_user() {
     let Some(program) = find("gemini") else {

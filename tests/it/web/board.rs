@@ -1,4 +1,4 @@
-//! The board: what happens is seen without a reload, and cards are moved by hand and by keyboard.
+//! The board: changes appear without a reload, and cards are moved by hand and by keyboard.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +25,7 @@ fn a_task_that_is_moved_elsewhere_is_seen_to_move() {
     assert_eq!(browser.texts("#column-todo .count, #column-backlog .count"), ["1", "0"]);
     daemon.done(&["task", "add", "--project", "prj", "--id", "other", "--title", "another"]);
     browser.find("#column-todo #card-other");
-    // Nothing of that was a new page.
+    // None of that loaded a new page.
     browser.run("window.isTheSame = true");
     daemon.done(&["task", "set", "other", "--title", "renamed"]);
     browser.until("the title is another", || browser.texts("#card-other .title") == ["renamed"]);
@@ -58,7 +58,7 @@ fn a_card_is_moved_by_the_keyboard_and_by_hand() {
     browser.press(&[SHIFT, RIGHT]);
     browser.find("#column-todo #card-tsk");
     assert_eq!(daemon.task_status("tsk"), "todo");
-    // As a mouse would drag it.
+    // These are the events of a drag with a mouse.
     browser.run(
         "const card = document.querySelector('#card-tsk'), column = document.querySelector('#column-in_progress');\
          const data = new DataTransfer(), fire = (to, kind) => to.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: data }));\
@@ -66,7 +66,7 @@ fn a_card_is_moved_by_the_keyboard_and_by_hand() {
     );
     browser.find("#column-in_progress #card-tsk");
     assert_eq!(daemon.task_status("tsk"), "in_progress");
-    // Where it can't go it stays, and that is said.
+    // A move that is not allowed leaves the card in its place and shows the reason.
     browser.run("moveTask(document.querySelector('#card-tsk'), 'backlog')");
     browser.until("it is refused", || browser.texts(".toast").concat().contains("in_progress"));
     assert_eq!(daemon.task_status("tsk"), "in_progress");
@@ -187,7 +187,7 @@ fn a_board_of_ten_thousand_tasks_shows_the_first_of_each_column_and_more_when_as
     browser.run("document.querySelector('.more button').click()");
     browser.until("there are more", || n_cards() == 200);
     browser.find(".more");
-    // One of those that came later stays where it is.
+    // A card that was loaded later stays in its place.
     daemon.done(&["task", "set", "tsk_00150", "--title", "renamed"]);
     browser
         .until("its title is another", || browser.texts("#card-tsk_00150 .title") == ["renamed"]);

@@ -1,4 +1,5 @@
-//! A real browser without a screen, driven as a person would; it ends with the test, with all its processes.
+//! A real browser without a screen, used like by a person. It ends with the test, with all its
+//! processes.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -17,9 +18,9 @@ use tokio::runtime::Runtime;
 use crate::daemon::Daemon;
 use crate::support::{kill, skip, tree_of};
 
-/// One at a time: a browser takes what two cores have.
+/// The lock lets one browser run at a time, because a browser uses two cores.
 static TURN: Mutex<()> = Mutex::new(());
-/// For what a person would wait for.
+/// The deadline of a wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A browser with one window.
@@ -27,7 +28,7 @@ pub struct Browser {
     runtime: Runtime,
     client: Option<Client>,
     driver: Driver,
-    /// Where the daemon's pages are.
+    /// The address of the daemon's pages.
     pub base: String,
     _turn: MutexGuard<'static, ()>,
     _profile: TempDir,
@@ -39,7 +40,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// With a folder for all that it and its browser write.
+    /// Starts the driver with a folder for all files of it and its browser.
     fn start(folder: &Path) -> Option<Self> {
         let mut command = Command::new("chromedriver");
         command.env("TMPDIR", folder).env("HOME", folder);
@@ -49,7 +50,7 @@ impl Driver {
         let port = lines.find_map(|line| {
             line.ok()?.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok()
         })?;
-        // What it says later is read by nobody, and must not stop it.
+        // Its later output is discarded, because a full pipe would stop it.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Self { process, port })
     }
@@ -67,7 +68,8 @@ impl Drop for Driver {
 }
 
 impl Browser {
-    /// Logged in at `daemon`. `None` where this machine has no browser, which is said; in CI there must be one.
+    /// Returns a browser that is logged in at `daemon`. If this machine has no browser, prints that
+    /// and returns `None`. In CI there must be one.
     pub fn at(daemon: &Daemon, role: &str, language: &str) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let profile = tempfile::tempdir().unwrap();
@@ -118,7 +120,7 @@ impl Browser {
         self.runtime.block_on(self.client().goto(&format!("{}{path}", self.base))).unwrap();
     }
 
-    /// Of the page, without its query.
+    /// Returns the path of the page, without its query.
     pub fn path(&self) -> String {
         self.runtime.block_on(self.client().current_url()).unwrap().path().to_owned()
     }
@@ -127,7 +129,7 @@ impl Browser {
         self.runtime.block_on(self.client().set_window_size(width, height)).unwrap();
     }
 
-    /// Presses keys together, for whatever has the focus.
+    /// Presses keys together, for the element with the focus.
     pub fn press(&self, keys: &[char]) {
         let down = keys.iter().map(|&value| KeyAction::Down { value });
         let up = keys.iter().rev().map(|&value| KeyAction::Up { value });
@@ -135,24 +137,24 @@ impl Browser {
         self.runtime.block_on(self.client().perform_actions(actions)).unwrap();
     }
 
-    /// What a script gives.
+    /// Returns the result of a script.
     pub fn run(&self, script: &str) -> Value {
         self.runtime.block_on(self.client().execute(script, Vec::new())).unwrap()
     }
 
-    /// What an asynchronous script gives to its callback.
+    /// Returns the value that an asynchronous script passes to its callback.
     pub fn run_async(&self, script: &str) -> Value {
         self.runtime.block_on(self.client().execute_async(script, Vec::new())).unwrap()
     }
 
-    /// The first element, once there is one.
+    /// Waits for the first element and returns it.
     #[track_caller]
     pub fn find(&self, selector: &str) -> Found<'_> {
         let found = self.until_some(selector, || self.all(selector).into_iter().next());
         Found { element: found, browser: self }
     }
 
-    /// Whether there is one now.
+    /// Returns whether there is one now.
     pub fn has(&self, selector: &str) -> bool {
         !self.all(selector).is_empty()
     }
@@ -161,7 +163,7 @@ impl Browser {
         self.runtime.block_on(self.client().find_all(Locator::Css(selector))).unwrap()
     }
 
-    /// The texts of all that fit, as they are in the page.
+    /// Returns the texts of all matching elements, as they are in the page.
     pub fn texts(&self, selector: &str) -> Vec<String> {
         let script = format!(
             "return [...document.querySelectorAll({})].map(e => e.textContent)",
@@ -194,7 +196,7 @@ impl Browser {
         }
     }
 
-    /// What the browser wrote to its console, of the worst kind.
+    /// Returns the errors that the browser wrote to its console.
     pub fn complaints(&self) -> Vec<Value> {
         let session = self.runtime.block_on(self.client().session_id()).unwrap().unwrap();
         let body = r#"{"type":"browser"}"#;
@@ -224,12 +226,12 @@ impl Browser {
         lines.iter().filter(|line| line["level"] == "SEVERE").cloned().collect()
     }
 
-    /// A picture of the window, as PNG.
+    /// Returns a picture of the window, as PNG.
     pub fn picture(&self) -> Vec<u8> {
         self.runtime.block_on(self.client().screenshot()).unwrap()
     }
 
-    /// A second window of the same person.
+    /// Opens a second window of the same person.
     pub fn open_window(&self) -> String {
         self.runtime.block_on(async {
             let window = self.client().new_window(true).await.unwrap();

@@ -1,4 +1,4 @@
-//! Seed 003, from the click on an agent to its answer, and what must not happen to what is said.
+//! The chat panel, from the click on an agent to its answer, and the safety of the messages.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn say(browser: &Browser, text: &str) {
     browser.find("#send").click();
 }
 
-/// What is said in the panel, as (whether by a person, content).
+/// Returns the messages in the panel, as (whether by a person, content).
 fn said(browser: &Browser) -> Vec<(bool, String)> {
     let script = "return [...document.querySelectorAll('.message:not(.is-unsent)')].map(m => \
                   [m.classList.contains('is-ours'), m.querySelector('.prose').textContent])";
@@ -40,7 +40,7 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
         return;
     };
     open_panel(&browser);
-    // 1: the wish is recorded, and its hidden line written.
+    // 1: The wish is recorded, and its hidden line written.
     until("the session begins", || daemon.mirrored("agt").len() == 1);
     let opening = &daemon.mirrored("agt")[0];
     assert_eq!(opening["senderId"], "system");
@@ -54,7 +54,7 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
             .unwrap()
             > 900.0
     );
-    // 2 and 3: the agent comes and waits, and the button says so.
+    // 2 and 3: The agent comes and waits, and the button shows that.
     fs::write(daemon.work().join("go"), "").unwrap();
     browser.until("the agent listens", || send.is_enabled());
     assert_eq!(send.text(), "送信");
@@ -62,12 +62,12 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
         "fetch('/api/projects/prj/agent-sessions').then(r => r.json()).then(arguments[arguments.length - 1])",
     );
     assert_eq!(sessions["agentSessions"]["agt"]["chat"], 1);
-    // 4: what is said is written down.
+    // 4: The message is written down.
     say(&browser, "タスクの進捗を教えてください");
     until("it is written down", || {
         daemon.mirrored("agt").iter().any(|line| line["senderId"] == "user")
     });
-    // 5 and 6: it is answered, and the answer shown.
+    // 5 and 6: The message is answered, and the answer shown.
     browser.until("the answer is shown", || said(&browser).len() == 2);
     let said = said(&browser);
     assert_eq!(said[0], (true, "タスクの進捗を教えてください".to_owned()));

@@ -1,4 +1,5 @@
-//! How the pages look: on small and large screens, in light and dark, in both languages, to those who may only look.
+//! The appearance of the pages: on small and large screens, in light and dark, in both languages,
+//! and for viewers.
 
 use serde_json::Value;
 
@@ -88,7 +89,7 @@ fn every_page_fits_and_can_be_read_from_a_phone_to_a_wall() {
     assert_quiet(&browser);
 }
 
-/// Texts whose contrast is less than WCAG 2.2 AA wants.
+/// A script for the texts whose contrast is less than WCAG 2.2 AA requires.
 const TOO_FAINT: &str = r"
 const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
 const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return canvas.getImageData(0, 0, 1, 1).data; };
@@ -105,7 +106,7 @@ while (walker.nextNode()) {
 }
 return faint;";
 
-/// Controls that a screen reader couldn't name.
+/// A script for the controls that a screen reader couldn't name.
 const NAMELESS: &str = r"
 return [...document.querySelectorAll('button, a, input:not([type=hidden]), select, textarea')].filter(e =>
   !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map(e => e.outerHTML.slice(0, 120));";

@@ -1,5 +1,5 @@
-//! The pictures of the README: `docs/pictures/make` has them made anew, of the real page at the real daemon. Without it this only
-//! shows that what they show is there.
+//! The pictures of the README. `docs/pictures/make` makes them anew from the real pages of the real
+//! daemon. Without it this test only checks the content of the pages.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::browser::Browser;
 use crate::daemon::Daemon;
 
-/// Answers whatever it is asked.
+/// The step of an agent that answers every message.
 const TALKS: &str = "run:while action=$(call get_next_action --get action); do case $action in \
     get_pending_messages) call get_pending_messages; call respond_chat '{\"content\": \"The form is done and its tests pass. \
     I am at the error messages now; the login page itself waits for the API of agt_backend.\"}' ;; \
@@ -73,7 +73,7 @@ fn what_the_readme_shows_is_there() {
     keep(&browser, "coordinator");
 }
 
-/// Where pictures are wanted, this is one.
+/// Stores the picture if pictures are wanted.
 fn keep(browser: &Browser, name: &str) {
     let picture = browser.picture();
     assert!(picture.starts_with(b"\x89PNG"));

@@ -1,25 +1,25 @@
-//! What goes wrong, where, and how often.
+//! The faults of the fake: their kinds, their requests and their number.
 
 use serde_json::{Value, json};
 
 use super::Request;
 
-/// What a request meets in the place of its answer.
+/// The fault that a request meets in place of its answer.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// This answer; nothing is carried out.
+    /// This answer. The request is not carried out.
     Status { status: u16, headers: Vec<(String, String)>, body: Value },
-    /// No answer, ever; nothing is carried out.
+    /// No answer, ever. The request is not carried out.
     Hang,
-    /// The connection ends without an answer; nothing is carried out.
+    /// The connection ends without an answer. The request is not carried out.
     Cut,
-    /// The same, but what was asked is done.
+    /// The connection ends without an answer, but the request is carried out.
     LostAnswer,
-    /// The connection ends in the middle of the answer; what was asked is done.
+    /// The connection ends in the middle of the answer. The request is carried out.
     CutBody,
-    /// Half of the answer, as if that were all; what was asked is done.
+    /// Half of the answer, as if that were all. The request is carried out.
     TruncatedJson,
-    /// JSON of something else; what was asked is done.
+    /// JSON of another kind. The request is carried out.
     WrongJson,
 }
 
@@ -49,11 +49,11 @@ impl Fault {
     }
 }
 
-/// How often.
+/// The number of failing requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
     N(u32),
-    /// Until mended.
+    /// All requests until [`super::Fake::mend`].
     Always,
 }
 
@@ -69,7 +69,7 @@ impl Faults {
         self.0.clear();
     }
 
-    /// What this request meets: the first that fits, once less from then on.
+    /// Returns the fault of this request: the first that matches. Counts it down.
     pub fn take(&mut self, request: &Request) -> Option<Fault> {
         let at = self
             .0
@@ -83,14 +83,14 @@ impl Faults {
     }
 }
 
-/// Whether a request's `METHOD route` or `METHOD path` is like the pattern.
+/// Returns whether a request's `METHOD route` or `METHOD path` matches the pattern.
 pub fn is_like(pattern: &str, request: &Request) -> bool {
     [request.route, &request.path]
         .iter()
         .any(|path| is_match(pattern, &format!("{} {path}", request.method)))
 }
 
-/// `*` is anything.
+/// Returns whether the text matches the pattern, in which `*` is anything.
 fn is_match(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -25,7 +25,7 @@ pub const ROUTES: &[&str] = &[
     "GET /repos/{owner}/{repo}/assignees/{assignee}",
 ];
 
-/// More is refused.
+/// The longest label. A longer one is refused.
 const MAX_LABEL: usize = 50;
 /// GitHub doesn't tell numbers apart by kind.
 const ANY: ItemKind = ItemKind::Issue;
@@ -58,7 +58,7 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
     }
 }
 
-/// What GitHub answers for the old name of a repository.
+/// Returns GitHub's answer for the old name of a repository.
 fn redirect(world: &World, request: &Request, repository: u64) -> Reply {
     let (before, after) = request.path.split_once("/repos/").unwrap();
     let rest: String = after.split('/').skip(2).flat_map(|part| ["/", part]).collect();

@@ -29,10 +29,10 @@ pub const ROUTES: &[&str] = &[
     "DELETE /api/v4/projects/{id}/merge_requests/{merge_request_iid}/notes/{note_id}",
 ];
 
-/// More is refused.
+/// The longest label. A longer one is refused.
 const MAX_LABEL: usize = 255;
 
-/// An item, by all that leads to it.
+/// An item with its path.
 #[derive(Clone, Copy)]
 struct At {
     project: u64,
@@ -70,7 +70,7 @@ pub fn answer(world: &mut World, request: &Request, parameters: &[String]) -> Re
     }
 }
 
-/// What GitLab answers for the old path of a project.
+/// Returns GitLab's answer for the old path of a project.
 fn redirect(world: &World, request: &Request, project: u64) -> Reply {
     if request.method != "GET" {
         return Reply::error(405, "Non GET methods are not allowed for moved projects");
@@ -203,7 +203,7 @@ fn update(world: &mut World, request: &Request, at: At) -> Reply {
     Reply::ok(item(world, at.project, find(world, at)))
 }
 
-/// GitLab acts on a line that is a command, and keeps the others.
+/// Adds a note. GitLab executes lines that are commands, and keeps the others.
 fn add_note(world: &mut World, request: &Request, at: At) -> Reply {
     let Some(body) = text(request, "body").filter(|body| !body.trim().is_empty()) else {
         return Reply::error(400, "body is missing");
@@ -255,7 +255,7 @@ fn list(world: &World, request: &Request, project: u64, kind: ItemKind) -> Reply
             && (state == "all" || state == said_state(item))
             && assignee.is_none_or(|assignee| item.assignees.contains(&assignee))
             && since.is_none_or(|since| item.updated >= since)
-            // Without it, GitLab shows what the token's owner wrote.
+            // Without the scope, GitLab shows only items that the token's owner wrote.
             && (request.query("scope") == Some("all") || item.author == Some(world.asking))
     };
     let mut items: Vec<&ItemState> =

@@ -1,4 +1,5 @@
-//! What tests hold of the fake's world: repositories and items, changed as people change them, and read back.
+//! The tests' handles of the fake's world: repositories and items. Tests change them like people
+//! and read them.
 
 use agent_coordinator::domain::forge::{ForgeKind, ItemKind};
 use serde_json::Value;
@@ -35,7 +36,7 @@ impl Repository {
         self.add(ItemKind::Issue, title)
     }
 
-    /// A pull request at GitHub, a merge request at GitLab.
+    /// Adds a pull request at GitHub, or a merge request at GitLab.
     pub fn pull(&self, title: &str) -> Item {
         let forge = self.world.lock().state(self.id).forge;
         self.add(
@@ -49,7 +50,7 @@ impl Repository {
         Item { world: self.world.clone(), repository: self.id, kind, number }
     }
 
-    /// The labels that exist.
+    /// Returns the labels that exist.
     pub fn labels(&self) -> Vec<String> {
         self.world.lock().state(self.id).labels.iter().cloned().collect()
     }
@@ -68,12 +69,12 @@ impl Repository {
         self.world.lock().state(self.id).is_archived = true;
     }
 
-    /// From now on the token's owner may read only.
+    /// Leaves the token's owner only the right to read from now on.
     pub fn forbid_triage(&self) {
         self.world.lock().state(self.id).may_triage = false;
     }
 
-    /// Renames or transfers it: requests for its old name are redirected.
+    /// Renames or transfers it. Requests for its old name are redirected.
     pub fn rename(&self, name: &str) {
         let mut world = self.world.lock();
         let state = world.state(self.id);
@@ -81,7 +82,7 @@ impl Repository {
         state.former_names.push(former);
     }
 
-    /// As deleted, or hidden from the token's owner.
+    /// Removes it as if it was deleted, or hidden from the token's owner.
     pub fn remove(&self) {
         self.world.lock().repositories.remove(&self.id);
     }
@@ -124,7 +125,7 @@ impl Item {
         self.change(|item| body.clone_into(&mut item.body))
     }
 
-    /// As written by a deleted account where that is `None`.
+    /// Sets the author. `None` is a deleted account.
     pub fn set_author(&self, login: Option<&str>) -> &Self {
         let author = login.map(|login| self.world.lock().user(login));
         self.change(|item| item.author = author)
@@ -139,7 +140,7 @@ impl Item {
             .id
     }
 
-    /// Nobody may comment any more.
+    /// Locks the conversation.
     pub fn lock(&self) -> &Self {
         self.change(|item| item.is_locked = true)
     }
@@ -156,12 +157,12 @@ impl Item {
         self.change(|item| item.state = State::Open)
     }
 
-    /// Asking for it is answered with this status from now on: 404 or 410.
+    /// Deletes it. Requests for it get this status from now on: 404 or 410.
     pub fn delete(&self, status: u16) -> &Self {
         self.change(|item| item.away = Some(Away::Gone(status)))
     }
 
-    /// Moves it to another repository; there it is a new one.
+    /// Moves it to another repository, where it is a new item.
     pub fn transfer(&self, to: &Repository) -> Item {
         let title = self.read(|item| item.title.clone());
         let moved = to.add(self.kind, &title);
@@ -175,14 +176,14 @@ impl Item {
         moved
     }
 
-    /// From now on the API says this of a field.
+    /// Makes the API return this value of a field from now on.
     pub fn say(&self, field: &str, value: Value) -> &Self {
         self.change(|item| {
             item.said.insert(field.to_owned(), value);
         })
     }
 
-    /// From now on the API doesn't say a field.
+    /// Makes the API omit a field from now on.
     pub fn omit(&self, field: &str) -> &Self {
         self.change(|item| {
             item.unsaid.insert(field.to_owned());
@@ -199,7 +200,7 @@ impl Item {
         ids.iter().map(|id| world.users[id].clone()).collect()
     }
 
-    /// The texts of people's comments, the oldest first.
+    /// Returns the texts of people's comments, the oldest first.
     pub fn comments(&self) -> Vec<String> {
         self.read(|item| {
             item.comments.iter().filter(|one| !one.is_system).map(|one| one.body.clone()).collect()

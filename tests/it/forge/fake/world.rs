@@ -1,4 +1,4 @@
-//! What the fake remembers, and what both APIs make of it in the same way.
+//! The state of the fake, and the common parts of both APIs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::faults::Faults;
 use super::{OWNER, Request, TOKEN};
 
-/// 2026-01-01.
+/// The time of the beginning: 2026-01-01.
 const BEGINNING: i64 = 1_767_225_600;
 
 pub struct World {
@@ -32,10 +32,10 @@ pub struct World {
 pub struct RepositoryState {
     pub forge: ForgeKind,
     pub name: String,
-    /// Names that it had before: requests for them are redirected.
+    /// The names that it had before. Requests for them are redirected.
     pub former_names: Vec<String>,
     pub labels: BTreeSet<String>,
-    /// Who can be assigned.
+    /// The accounts that can be assigned.
     pub members: BTreeSet<u64>,
     pub is_archived: bool,
     pub may_triage: bool,
@@ -57,7 +57,7 @@ pub struct ItemState {
     pub comments: Vec<CommentState>,
     pub is_locked: bool,
     pub away: Option<Away>,
-    /// Fields that are said otherwise than they are, and such that are not said.
+    /// Fields with other values than the real ones, and omitted fields.
     pub said: Map<String, Value>,
     pub unsaid: BTreeSet<String>,
 }
@@ -84,7 +84,7 @@ pub struct CommentState {
     pub is_system: bool,
 }
 
-/// An answer before it is sent; without a body where that is null.
+/// An answer before it is sent. A null body is none.
 pub struct Reply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
@@ -145,7 +145,7 @@ impl World {
         self.n_ids
     }
 
-    /// A second after the last change.
+    /// Returns a time one second after the last change.
     pub fn tick(&mut self) -> i64 {
         self.n_changes += 1;
         BEGINNING + self.n_changes
@@ -184,7 +184,7 @@ impl World {
         id
     }
 
-    /// By name, or by number.
+    /// Returns a repository by its name or number.
     pub fn find_repository(&self, forge: ForgeKind, name: &str) -> Option<u64> {
         let is_it =
             |id: u64, other: &str| other.eq_ignore_ascii_case(name) || id.to_string() == name;
@@ -192,7 +192,7 @@ impl World {
         all.find(|(id, state)| is_it(**id, &state.name)).map(|(id, _)| *id)
     }
 
-    /// The repository that had this name before.
+    /// Returns the repository that had this name before.
     pub fn find_renamed(&self, forge: ForgeKind, name: &str) -> Option<u64> {
         let is_it = |state: &RepositoryState| {
             state.forge == forge
@@ -205,7 +205,7 @@ impl World {
         self.repositories.get_mut(&repository).unwrap()
     }
 
-    /// A new item's number. GitHub has one sequence for all kinds.
+    /// Adds an item and returns its number. GitHub has one sequence for all kinds.
     pub fn add_item(&mut self, repository: u64, kind: ItemKind, title: &str) -> u64 {
         let (id, now) = (self.next_id(), self.tick());
         let author = self.user("ann");
@@ -291,14 +291,14 @@ impl ItemState {
         }
     }
 
-    /// Whether it was there.
+    /// Removes a label. Returns whether it was there.
     pub fn remove_label(&mut self, label: &str) -> bool {
         let n_before = self.labels.len();
         self.labels.retain(|other| other.to_lowercase() != label.to_lowercase());
         self.labels.len() != n_before
     }
 
-    /// The item's JSON with what a test says of it instead.
+    /// Returns the item's JSON with the changes of the test.
     pub fn as_said(&self, mut json: Value) -> Value {
         let fields = json.as_object_mut().unwrap();
         fields.extend(self.said.clone());
@@ -311,7 +311,7 @@ pub fn time(secs: i64) -> String {
     Timestamp::from_second(secs).unwrap().to_string()
 }
 
-/// A page of what a request asks for: its elements, its number, and the number of the last.
+/// Returns a page of the requested list: its elements, its number, and the number of the last page.
 pub fn page<T>(request: &Request, all: Vec<T>, per_page: usize) -> (Vec<T>, usize, usize) {
     let number = |name: &str| request.query(name).and_then(|value| value.parse::<usize>().ok());
     let per_page = number("per_page").unwrap_or(per_page).clamp(1, 100);
@@ -320,7 +320,7 @@ pub fn page<T>(request: &Request, all: Vec<T>, per_page: usize) -> (Vec<T>, usiz
     (all.into_iter().skip((page - 1) * per_page).take(per_page).collect(), page, last)
 }
 
-/// A `Link` header for a page.
+/// Returns a `Link` header for a page.
 pub fn links(world: &World, request: &Request, page: usize, last: usize) -> Option<String> {
     let url = |page: usize| {
         let others = request.query.iter().filter(|(name, _)| name != "page");

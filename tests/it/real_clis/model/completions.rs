@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, as qwen, opencode and copilot speak them, each with tools of its own.
+//! OpenAI's chat completions. qwen, opencode and copilot use them, each with tools of its own.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::super::script::{Conversation, Step};
 use super::{Shared, items, stream, text_of};
 
-/// How a CLI calls what the script wants done.
+/// The tool calls of a CLI for the steps of the script.
 struct Dialect {
-    /// Before the names of the coordinator's tools.
+    /// The prefix of the names of the coordinator's tools.
     prefix: &'static str,
     write: fn(&str, &str) -> (&'static str, Value),
     run: fn(&str) -> (&'static str, Value),
@@ -48,7 +48,7 @@ fn tools(request: &Value) -> impl Iterator<Item = &str> {
     items(&request["tools"]).filter_map(|tool| tool["function"]["name"].as_str())
 }
 
-/// The one whose tools are offered; any, where none are.
+/// Returns the dialect whose tools are offered, or any if none are.
 fn dialect(request: &Value) -> &'static Dialect {
     let is_used = |dialect: &&Dialect| tools(request).any(|name| name.starts_with(dialect.prefix));
     DIALECTS.iter().find(is_used).unwrap_or(&DIALECTS[0])

@@ -1,4 +1,4 @@
-//! Google's generateContent, as gemini speaks it.
+//! Google's generateContent, which gemini uses.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub async fn answer(
     Json(request): Json<Value>,
 ) -> Response {
     if !call.ends_with(":streamGenerateContent") {
-        // Side questions, such as which model to ask: every answer will do.
+        // For side questions, such as the choice of a model, every answer will do.
         return Json(chunk(&json!({ "text": "{}" }))).into_response();
     }
     let read = |request: &Value| {

@@ -1,4 +1,4 @@
-//! Anthropic's Messages, as claude speaks it.
+//! Anthropic's Messages, which claude uses.
 
 use std::sync::Arc;
 

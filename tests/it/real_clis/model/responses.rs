@@ -1,4 +1,4 @@
-//! OpenAI's Responses, as codex speaks it.
+//! OpenAI's Responses, which codex uses.
 
 use std::sync::Arc;
 
