@@ -1,4 +1,5 @@
-//! Chats (seed 003) with the real daemon: who is started and ended by them, and that nothing said is lost, doubled or reordered.
+//! Chats with the real daemon: the agents that they start and end, and the safety of the messages.
+//! No message is lost, doubled or reordered.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod command;
@@ -19,14 +20,14 @@ const MESSAGES: &str = "/projects/prj/agents/agt_a/chat/messages";
 const START: &str = "/projects/prj/chat/start";
 const END: &str = "/projects/prj/chat/end";
 
-/// What a person asks; the status and the answer.
+/// Sends a person's request. Returns the status and the answer.
 fn ask(daemon: &Daemon, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let response = send_to(&daemon.state().join("control.sock"), method, path, body.as_bytes());
     (response.status, serde_json::from_str(&response.body).unwrap_or(Value::Null))
 }
 
-/// The same, granted.
+/// Sends a person's request that must be granted, and returns the answer.
 #[track_caller]
 fn asked(daemon: &Daemon, method: &str, path: &str, body: &Value) -> Value {
     let (status, answer) = ask(daemon, method, path, body);
@@ -44,14 +45,14 @@ fn end(daemon: &Daemon) -> Value {
     asked(daemon, "POST", END, &json!({ "agentId": "agt_a" }))
 }
 
-/// Says something; its id.
+/// Sends a message and returns its id.
 #[track_caller]
 fn say(daemon: &Daemon, content: &str) -> String {
     let said = asked(daemon, "POST", MESSAGES, &json!({ "content": content }));
     said["id"].as_str().unwrap().to_owned()
 }
 
-/// All that was said, as (sender, content).
+/// Returns all messages, as (sender, content).
 fn said(daemon: &Daemon) -> Vec<(String, String)> {
     let found = asked(daemon, "GET", &format!("{MESSAGES}?limit=200"), &Value::Null);
     assert!(found["nextCursor"].is_null(), "{found}");
@@ -60,7 +61,7 @@ fn said(daemon: &Daemon) -> Vec<(String, String)> {
     messages.map(|message| (text(message, "senderId"), text(message, "content"))).collect()
 }
 
-/// How many sessions of Ann are open in a project, for a chat and for a task.
+/// Returns the numbers of Ann's open sessions in a project, for a chat and for a task.
 fn sessions(daemon: &Daemon) -> (u64, u64) {
     let open = asked(daemon, "GET", "/projects/prj/agent-sessions", &Value::Null)["agentSessions"]
         ["agt_a"]
@@ -73,7 +74,7 @@ fn until_listening(daemon: &Daemon) {
     until("an agent listens", || sessions(daemon).0 == 1);
 }
 
-/// The wish for Ann's chat, as a coordinator sees it.
+/// Returns whether Ann's chat is wanted, as a coordinator sees it.
 fn is_wanted(daemon: &Daemon) -> bool {
     let view = daemon.client().call("wait_for_work", &json!({ "coordinator_id": "crd_look" }));
     let startable = view["startable"].as_array().unwrap();
@@ -82,12 +83,12 @@ fn is_wanted(daemon: &Daemon) -> bool {
         .any(|candidate| candidate["agent_id"] == "agt_a" && candidate["purpose"] == "chat")
 }
 
-/// A daemon that starts nothing itself, with Ann and Bob of [`world`].
+/// Returns a daemon that starts nothing itself, with Ann and Bob of [`world`].
 fn quiet(settings: &str) -> Daemon {
     Daemon::crowded(&format!("polling_interval: 1h\n{settings}"), &world(""))
 }
 
-/// A daemon that starts Ann, who takes these steps.
+/// Returns a daemon that starts Ann, who takes these steps.
 fn lively(settings: &str, steps: &[&str]) -> Daemon {
     let backoff = if settings.contains("backoff") { "" } else { "backoff: { initial: 10ms }\n" };
     let daemon = Daemon::running(&format!("polling_interval: 1h\n{backoff}{settings}"));
@@ -96,20 +97,20 @@ fn lively(settings: &str, steps: &[&str]) -> Daemon {
     daemon
 }
 
-/// An agent in a chat, played by the test.
+/// An agent in a chat, whose part the test takes.
 struct Talker {
     client: Client,
     token: String,
 }
 
 impl Talker {
-    /// Ann, started by hand: the chat must be wanted.
+    /// Authenticates as Ann with her passkey. The chat must be wanted.
     #[track_caller]
     fn by_hand(daemon: &Daemon) -> Self {
         Self::with(daemon, "key_a")
     }
 
-    /// With a passkey or a ticket.
+    /// Authenticates with a passkey or a ticket.
     #[track_caller]
     fn with(daemon: &Daemon, passkey: &str) -> Self {
         let mut client = daemon.client();
@@ -118,7 +119,7 @@ impl Talker {
         Self { client, token: answer["session_token"].as_str().unwrap().to_owned() }
     }
 
-    /// Ann in a chat that was just opened.
+    /// Opens a chat and authenticates as Ann in it.
     #[track_caller]
     fn in_chat(daemon: &Daemon) -> Self {
         start(daemon);
@@ -130,12 +131,12 @@ impl Talker {
         self.client.call(tool, &arguments)
     }
 
-    /// The action there is now.
+    /// Returns the present action.
     fn next(&mut self) -> Value {
         self.call("get_next_action", json!({ "timeout_seconds": 0 }))
     }
 
-    /// What was said that it hasn't answered.
+    /// Returns the messages that it has not answered.
     fn pending(&mut self) -> Vec<String> {
         contents(&self.call("get_pending_messages", json!({}))["pending_messages"])
     }
@@ -146,7 +147,7 @@ impl Talker {
         answer
     }
 
-    /// Asks for the next action on a connection of its own, which is given.
+    /// Asks for the next action on a connection of its own, which is returned.
     fn poll_apart(&self, daemon: &Daemon) -> Client {
         let mut client = daemon.client();
         let arguments = json!({ "session_token": self.token });
@@ -163,7 +164,7 @@ fn contents(messages: &Value) -> Vec<String> {
     messages.iter().map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The end of Ann's newest launch.
+/// Waits for the end of Ann's newest launch and returns it.
 #[track_caller]
 fn until_ended(daemon: &Daemon) -> Value {
     until_some("a launch has ended", || daemon.ended("agt_a").into_iter().next())

@@ -1,4 +1,5 @@
-//! The command line by its contract: what people and scripts read, and the exit codes they branch on.
+//! The contract of the command line: the texts for people and scripts, and the exit codes for
+//! scripts.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod call;
@@ -12,7 +13,8 @@ mod things;
 
 use crate::daemon::{Daemon, Said};
 
-/// That a command fails with this exit code, says why on standard error, and nothing on standard output.
+/// Checks that a command fails with this exit code, gives the reason on standard error, and prints
+/// nothing on standard output.
 #[track_caller]
 fn check_fails(daemon: &Daemon, arguments: &[&str], code: i32, why: &str) -> Said {
     let said = daemon.cli(arguments);

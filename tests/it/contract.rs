@@ -1,7 +1,7 @@
-//! The contract of the MCP tools, once for all doors: what a tool answers is the same whichever way its caller came.
+//! The contract of the MCP tools, once for all interfaces. A tool gives the same answer on each.
 //!
-//! [`contract`] lists every test; `cargo test contract::http` runs those of one door, `cargo test forms::` one subject over all
-//! of them. What belongs to one transport only is tested beside that.
+//! [`contract`] lists every test. `cargo test contract::http` runs those of one interface, and
+//! `cargo test forms::` one subject on all of them. The tests of a transport are in its own file.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod agents;
@@ -15,7 +15,7 @@ mod reports;
 mod starts;
 mod waits;
 
-/// All there is.
+/// Lists all tests of the contract.
 macro_rules! contract {
     ($door:ident) => {
         tests! { $door:

@@ -1,4 +1,5 @@
-//! The door for HTTP by its contract: `/mcp` for all kinds of clients, whatever else may come to a port, and the port itself.
+//! The contract of the HTTP interface: `/mcp` for all kinds of clients, other requests that reach a
+//! port, and the port itself.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod agents;
@@ -20,10 +21,10 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::support::DEADLINE;
 
-/// A daemon that listens, on a port of its own.
+/// The settings of a daemon that listens on a port of its own.
 const LISTENING: &str = "http: { listen: '127.0.0.1:0' }\n";
 
-/// Ann in a project, with a task for her.
+/// A manifest with Ann in a project, with a task for her.
 const WORLD: &str = "
 agents:
   agt_a: { name: Ann, passkey: key_a }
@@ -33,18 +34,18 @@ tasks:
   tsk: { project: prj, title: Login page, assignee: agt_a, status: in_progress }
 ";
 
-/// One connection, with as little of a client as there can be.
+/// One connection of a client that does as little as possible.
 pub struct Web {
     stream: TcpStream,
-    /// What came behind the last answer.
+    /// The bytes behind the last answer.
     rest: Vec<u8>,
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
-    /// Names in small letters.
+    /// The headers, with names in lower case.
     headers: Vec<(String, String)>,
     pub body: String,
 }
@@ -69,12 +70,12 @@ impl Web {
         Self { stream, rest: Vec::new() }
     }
 
-    /// Sends bytes as they are; a server that has answered already may take no more.
+    /// Sends bytes unchanged. A server that has answered already may not accept them.
     fn send(&mut self, text: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(text.as_ref());
     }
 
-    /// The next answer; `None` when the server has closed.
+    /// Returns the next answer, or `None` when the server has closed.
     fn receive(&mut self) -> Option<Answer> {
         let head_end = loop {
             if let Some(at) = self.rest.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -138,14 +139,14 @@ impl Web {
         }
     }
 
-    /// A POST to /mcp with these headers beside the usual ones.
+    /// Sends a POST to /mcp with these headers beside the usual ones.
     pub fn post(&mut self, headers: &str, body: &[u8]) -> Option<Answer> {
         self.send(request_head(headers, body.len()));
         self.send(body);
         self.receive()
     }
 
-    /// A JSON-RPC request as plain as it can be.
+    /// Sends a simple JSON-RPC request.
     #[track_caller]
     fn request(&mut self, headers: &str, method: &str, params: &Value) -> Answer {
         let request = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
@@ -156,7 +157,8 @@ impl Web {
         .unwrap()
     }
 
-    /// A tool call; the object of its answer, checked to be the same as structure and as text.
+    /// Calls a tool and returns the object of its answer. Checks that it is the same as structure
+    /// and as text.
     #[track_caller]
     fn call_with(&mut self, headers: &str, tool: &str, arguments: &Value) -> Value {
         let answer =
@@ -177,19 +179,19 @@ impl Web {
         self.call_with("", tool, arguments)
     }
 
-    /// That the server does what it is asked, on this connection.
+    /// Checks that the server carries out a call on this connection.
     #[track_caller]
     fn check_well(&mut self) {
         assert_eq!(self.call("health_check", &json!({}))["status"], "ok");
     }
 
-    /// A GET; the answer.
+    /// Sends a GET and returns the answer.
     fn get(&mut self, path: &str, headers: &str) -> Answer {
         self.send(format!("GET {path} HTTP/1.1\r\n{headers}\r\n"));
         self.receive().unwrap()
     }
 
-    /// By which somebody else may close the connection.
+    /// Returns a handle by which another thread can close the connection.
     pub fn other_end(&self) -> TcpStream {
         self.stream.try_clone().unwrap()
     }
@@ -204,7 +206,7 @@ impl Answer {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The messages in it: one, none, or those of a stream.
+    /// Returns its messages: one, none, or those of a stream.
     pub fn messages(&self) -> Vec<String> {
         if self.header("content-type") == Some("text/event-stream") {
             let data =
@@ -219,7 +221,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    /// That it is this problem, and its words contain these.
+    /// Checks that it is this problem, and that its text contains `words`.
     #[track_caller]
     fn check_problem(&self, status: u16, code: &str, words: &str) {
         assert_eq!(

@@ -1,4 +1,5 @@
-//! The agents' door by its contract: every tool's whole answer, every refusal, and whatever else may come through a socket.
+//! The contract of the agents' interface: every tool's whole answer, every refusal, and other input
+//! on the socket.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod authenticate;
@@ -24,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Client, Daemon};
 
-/// Ann and Bob in a project, with these tasks.
+/// Returns a manifest with Ann and Bob in a project, with these tasks.
 pub fn world(tasks: &str) -> String {
     format!(
         "
@@ -40,23 +41,23 @@ tasks:
     )
 }
 
-/// The task most tests work on.
+/// The task of most tests.
 pub const MINE: &str = "  tsk: { project: prj, title: Login page, description: Build the form., assignee: agt_a, status: in_progress }\n";
 
-/// An agent that someone started by hand: it knows its passkey and speaks for itself.
+/// An agent that a person started by hand. It knows its passkey and calls the tools itself.
 struct ByHand {
     client: Client,
     token: String,
 }
 
 impl ByHand {
-    /// Agent `agt_x` of [`world`] in its project.
+    /// Authenticates as agent `agt_x` of [`world`] in its project.
     #[track_caller]
     fn authenticate(daemon: &Daemon, agent: &str) -> Self {
         Self::with(daemon, agent, &agent.replace("agt_", "key_"))
     }
 
-    /// With a passkey or a ticket.
+    /// Authenticates with a passkey or a ticket.
     #[track_caller]
     fn with(daemon: &Daemon, agent: &str, passkey: &str) -> Self {
         let mut client = daemon.client();
@@ -91,7 +92,7 @@ pub fn credentials(agent: &str, passkey: &str, project: &str) -> Value {
     json!({ "agent_id": agent, "passkey": passkey, "project_id": project })
 }
 
-/// What a coordinator of this name is told.
+/// Returns the answer to a coordinator of this name.
 fn should_start(daemon: &Daemon, agent: &str, coordinator: Option<&str>) -> Value {
     let mut arguments = json!({ "agent_id": agent, "project_id": "prj" });
     if let Some(coordinator) = coordinator {
@@ -100,14 +101,14 @@ fn should_start(daemon: &Daemon, agent: &str, coordinator: Option<&str>) -> Valu
     daemon.client().call("should_start", &arguments)
 }
 
-/// The ticket of a launch that a coordinator of the test claims.
+/// Claims a launch as a coordinator of the test and returns its ticket.
 #[track_caller]
 fn claim(daemon: &Daemon, agent: &str) -> String {
     let answer = should_start(daemon, agent, Some("crd_test"));
     answer["launch_ticket"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
-/// That a refusal says this, in the one form of refusals.
+/// Checks that a refusal has this code and text, in the common form of refusals.
 #[track_caller]
 fn check_refused(answer: &Value, error_code: &str, error: &str) {
     assert_eq!(answer["success"], false, "{answer}");

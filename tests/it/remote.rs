@@ -1,4 +1,5 @@
-//! A server and a coordinator as two processes: over the socket, over HTTP, and over links that break in every way.
+//! A server and a coordinator as two processes: over the socket, over HTTP, and over links that
+//! break in every way.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -19,27 +20,28 @@ use rustix::process::Signal;
 
 /// The server listens for HTTP on a port of its choice.
 const LISTENING: &str = "http: { listen: \"127.0.0.1:0\" }";
-/// The coordinator starts this agent. It polls rarely: what is done soon was announced.
+/// The coordinator starts this agent. It polls rarely, so that quick reactions show that a change
+/// was announced.
 const KNOWS_AGT: &str = "agents: { agt: { passkey: a-passkey } }\npolling_interval: 1h";
 const WORK: &[&str] = &["authenticate", "get-my-task", "report:success"];
 
-/// Where a server listens on its socket.
+/// Returns the address of a server's socket.
 fn socket_of(server: &Daemon) -> String {
     format!("unix:{}", server.state().join("mcp.sock").display())
 }
 
-/// Where a server listens for HTTP.
+/// Returns the URL of a server.
 fn url_of(server: &Daemon) -> String {
     format!("http://{}/mcp", server.status()["http"]["address"].as_str().unwrap())
 }
 
-/// Settings with which a coordinator is let in over HTTP.
+/// Returns settings with which a coordinator is admitted over HTTP.
 fn with_token(server: &Daemon, settings: &str) -> String {
     let token = fs::read_to_string(server.state().join("coordinator_token")).unwrap();
     format!("coordinator_token: {}\n{settings}", token.trim())
 }
 
-/// A coordinator of `server` over its socket, started.
+/// Starts a coordinator of `server` over its socket.
 fn supervising(server: &Daemon, settings: &str) -> Daemon {
     let mut coordinator = Daemon::supervising(&socket_of(server), settings);
     coordinator.start();
@@ -117,7 +119,7 @@ fn a_coordinator_that_dies_finds_its_agents_again() {
     coordinator.start();
     assert!(coordinator.logged("took stock of the instances")[0]["adopted"] == 1);
     assert!(!is_gone(agent));
-    // And one that is away while it ends.
+    // The coordinator is away while the agent ends.
     coordinator.kill();
     fs::write(server.work().join("go"), "").unwrap();
     until("the agent is gone", || is_gone(agent));
@@ -160,8 +162,8 @@ fn several_coordinators_start_no_twin() {
     drop(coordinators);
 }
 
-/// Fault 31. That a claim lapses when nobody comes back takes half a minute more than anybody's time to start: the simulation
-/// shows it.
+/// Row 31 of the fault catalogue. The lapse of an abandoned claim takes half a minute longer than
+/// any start, so the simulation shows it.
 #[cfg(debug_assertions)]
 #[test]
 fn a_start_that_a_dying_coordinator_had_claimed_is_nobody_elses_until_it_is_given_back() {
@@ -338,7 +340,7 @@ fn the_command_line_asks_a_coordinator_what_it_knows_and_says_whom_to_ask_else()
     let said = coordinator.cli(&["task", "list"]);
     assert_eq!(said.code, 1);
     assert!(said.stderr.contains("is a coordinator's, without its server"), "{said:?}");
-    // The server has its end only once the agent has ended.
+    // The server has the end of the output only once the agent has ended.
     let said = server.cli(&["logs", "agt", "prj"]);
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.stderr.contains("is where its coordinator"), "{said:?}");
@@ -381,7 +383,7 @@ fn both_answer_a_second_term_and_a_coordinator_without_agents_goes_at_once() {
     let mut coordinator = supervising(&server, KNOWS_AGT);
     assert!(coordinator.terminate().success());
     coordinator.start();
-    // A question that waits for news doesn't hold the server up.
+    // A question that waits for news doesn't delay the server's end.
     until("it listens", || coordinator.status()["health"] == "ok");
     server.signal(Signal::TERM);
     assert!(server.wait().success());
@@ -453,7 +455,7 @@ fn of_two_starts_of_one_coordinator_the_later_goes_on_alone() {
         "{}",
         original.log()
     );
-    // Started again, it is a coordinator of its own, and each leaves the other's agents alone.
+    // After another start it is a coordinator of its own, and each leaves the other's agents alone.
     server.written_pid("ready");
     original.start();
     until("both are there", || {
@@ -485,7 +487,7 @@ fn nobody_elsewhere_is_the_coordinator_of_a_server_that_has_one() {
     copy.start();
     assert!(copy.log().contains("is a copy of another"), "{}", copy.log());
     copy.terminate();
-    // Where that doesn't show, the server says it.
+    // If the copy can't detect it, the server reports it.
     let mut clone = copy_of(&original, &original);
     looks_like(&clone, &original);
     clone.start();
@@ -496,7 +498,7 @@ fn nobody_elsewhere_is_the_coordinator_of_a_server_that_has_one() {
     assert_eq!(original.ended("agt").len(), 1);
 }
 
-/// As on a machine that was cloned whole: nothing shows that it is another place.
+/// Makes the copy look like one on a cloned machine, which shows no sign of another place.
 fn looks_like(copy: &Daemon, original: &Daemon) {
     let [of_original, own] =
         [original, copy].map(|daemon| fs::metadata(daemon.state()).unwrap().ino().to_string());
@@ -505,11 +507,11 @@ fn looks_like(copy: &Daemon, original: &Daemon) {
     fs::write(&place, copied.replacen(&of_original, &own, 1)).unwrap();
 }
 
-/// One agent, which waits to be let go.
+/// The steps of an agent that must not run twice, and waits for a signal.
 const PATIENT_WORK: &[&str] =
     &["alone:one", "authenticate", "get-my-task", "write:ready", "wait-for:go", "report:success"];
 
-/// A coordinator with a copy of another's state directory, not started.
+/// Returns a coordinator with a copy of another's state directory, which is not started.
 fn copy_of(original: &Daemon, server: &Daemon) -> Daemon {
     let copy = Daemon::supervising(&socket_of(server), KNOWS_AGT);
     let copied = std::process::Command::new("cp")

@@ -1,4 +1,4 @@
-//! Use cases that meet: what one decides must still hold when the other has decided.
+//! Concurrent use cases: the decision of one must still hold when the other has decided.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod concerned;
@@ -31,7 +31,7 @@ use rusqlite::Connection;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-/// What a configuration says that says nothing.
+/// Returns the settings of an empty configuration.
 pub fn settings() -> Settings {
     Settings {
         language: Language::English,
@@ -65,7 +65,7 @@ fn key() -> InstanceKey {
     InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task)
 }
 
-/// A store with one pair that has work.
+/// Returns a store with one pair that has work.
 async fn one_pair_with_work() -> Arc<Store> {
     let store = Arc::new(Store::in_memory().unwrap());
     let InstanceKey { agent, project, .. } = key();
@@ -109,11 +109,11 @@ async fn one_pair_with_work() -> Arc<Store> {
     store
 }
 
-/// A world that holds the first claim between its look at the facts and its commit.
+/// A world that delays the first claim between its look at the facts and its commit.
 #[derive(Default)]
 struct Hesitation {
     has_hesitated: AtomicBool,
-    /// Passed by the claim when it has looked, and again when it may go on.
+    /// The claim passes this when it has looked, and the next one when it may go on.
     looked: Gate,
     may_go_on: Gate,
 }
@@ -200,7 +200,7 @@ async fn what_could_not_be_read_at_once_is_told_when_it_can() {
     service.launches.stop(&StopTarget::All, Force::No).await.unwrap();
     let stranger = Connection::open(&path).unwrap();
     stranger.execute_batch("ALTER TABLE events RENAME TO hidden").unwrap();
-    // One attempt. Should it come later than that, it finds all as it was.
+    // This allows one attempt. A later one finds everything unchanged.
     let _ = tokio::time::timeout(Duration::from_millis(200), &mut handing_out).await;
     stranger.execute_batch("ALTER TABLE hidden RENAME TO events").unwrap();
     let next = tokio::time::timeout(Duration::from_mins(1), follower.next());
@@ -233,7 +233,7 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
         .await
         .unwrap();
     service.launches.want_stop(&claim.launch, StopReason::Shutdown).await.unwrap();
-    // The agent doesn't listen any more, hence another one is wanted.
+    // The agent doesn't listen any more, so another one is wanted.
     say().await;
     assert!(store.pair(&key).await.unwrap().wanted_since.is_some());
     let n_before = store.n_transactions();

@@ -1,5 +1,5 @@
-//! A service manager as the daemon sees it: the socket to which it says how it is, the watchdog, and the commands of its units.
-//! No systemd runs here; what it would hear and do is done by hand.
+//! A service manager as the daemon sees it: the socket for notifications, the watchdog, and the
+//! commands of its units. No systemd runs here; the tests play its part.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -16,7 +16,7 @@ use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{DEADLINE, is_gone, until_some};
 use crate::units::setting;
 
-/// Where the daemon says how it is.
+/// The receiver of the daemon's notifications.
 struct Manager {
     socket: UnixDatagram,
     name: String,
@@ -30,7 +30,7 @@ impl Manager {
         Self::with(UnixDatagram::bind(&path).unwrap(), path.display().to_string(), folder)
     }
 
-    /// In the kernel's own space of names.
+    /// Makes a manager with a socket in the abstract namespace of the kernel.
     fn by_a_name() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let name = format!("{}/notify", folder.path().display());
@@ -43,14 +43,14 @@ impl Manager {
         Self { socket, name, _folder: folder }
     }
 
-    /// The next message.
+    /// Receives the next message.
     fn hear(&self) -> io::Result<String> {
         let mut bytes = [0; 4096];
         let length = self.socket.recv(&mut bytes)?;
         Ok(String::from_utf8(bytes[..length].to_vec()).unwrap())
     }
 
-    /// All messages up to one that has this in it; that one is the last.
+    /// Receives messages up to one that contains this text, and returns them. That one is the last.
     #[track_caller]
     fn hear_until(&self, wanted: &str) -> Vec<String> {
         let mut heard = Vec::new();
@@ -64,7 +64,8 @@ impl Manager {
         }
     }
 
-    /// The end of the next reload that ends so. The watch of the file may be sooner than a command, and then there are two.
+    /// Returns the end of the next reload that ends in this way. The watch of the file may be
+    /// earlier than a command, and then there are two reloads.
     #[track_caller]
     fn hear_reload_until(&self, wanted: &str) -> String {
         loop {
@@ -83,14 +84,14 @@ impl Manager {
         }
     }
 
-    /// Whether it hears nothing for that long.
+    /// Returns whether no message comes for this time.
     fn is_left_alone_for(&self, duration: Duration) -> bool {
         self.socket.set_read_timeout(Some(duration)).unwrap();
         self.hear().is_err()
     }
 }
 
-/// The daemon as the manager starts it: `variables` are shell words, in which `$$` is its pid.
+/// Starts the daemon like a manager. `variables` are shell words, in which `$$` is its pid.
 fn start(daemon: &mut Daemon, manager: &Manager, variables: &str) {
     let program = daemon.command();
     let mut command = Command::new("sh");
@@ -165,7 +166,7 @@ fn a_name_without_a_file_is_heard_at_and_every_role_says_how_it_is() {
 fn the_watchdog_is_fed_while_the_loop_turns_and_not_when_it_hangs() {
     let manager = Manager::at_a_path();
     let mut daemon = Daemon::configured("polling_interval: 1h");
-    // It hangs in its first claim, as if somebody never gave a lock back.
+    // The daemon hangs in its first claim, like with a lock that is never released.
     let hang = "AGENT_COORDINATOR_CRASH_AT=Claimed@hang";
     start(&mut daemon, &manager, &format!("{hang} WATCHDOG_USEC=400000 WATCHDOG_PID=$$"));
     daemon.until_ready();
@@ -173,12 +174,12 @@ fn the_watchdog_is_fed_while_the_loop_turns_and_not_when_it_hangs() {
         manager.hear_until("WATCHDOG=1");
     }
     daemon.with_one_task(&["authenticate"]);
-    // Five times what its manager waits for.
+    // This is five times the timeout of its manager.
     until_some("the loop hangs", || {
         manager.is_left_alone_for(Duration::from_secs(2)).then_some(())
     });
     assert!(daemon.logged("agent started").is_empty(), "{}", daemon.log());
-    // The rest of the daemon doesn't know: nobody else would tell.
+    // The rest of the daemon works, so that only the watchdog shows the hang.
     assert_eq!(daemon.status()["health"], "ok");
 }
 
@@ -202,7 +203,7 @@ fn a_server_alone_feeds_the_watchdog_itself_and_nobody_feeds_that_of_another() {
     assert!(!heard.iter().any(|message| message.contains("WATCHDOG")), "{heard:?}");
 }
 
-/// A command of a unit, with the program under test in the place of the installed one.
+/// Returns a command of a unit, with the program under test in place of the installed one.
 fn command_of(unit: &str, key: &str) -> Vec<String> {
     let command = setting(unit, key);
     let words =

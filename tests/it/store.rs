@@ -1,4 +1,4 @@
-//! The store: what holds in memory and in a file.
+//! The store: the common behaviour in memory and in a file.
 
 // Clippy doesn't take the helpers of an integration test for a test.
 #![allow(clippy::unwrap_used)]
@@ -180,7 +180,7 @@ async fn a_key_has_one_open_launch() {
         let result = write(&store, vec![Row::Launch(second.clone())]).await;
         assert!(matches!(&result, Err(StoreError::Unavailable { .. })), "{result:?}");
         write(&store, vec![Row::Launch(first.clone())]).await.expect_err("the same id again");
-        // Another purpose, another agent: another key.
+        // Another purpose or another agent is another key.
         made(&store, vec![Row::Launch(launch_of("l3", "a", "p", Purpose::Chat))]).await;
         made(&store, vec![Row::Launch(launch("l4", "b", "p"))]).await;
 
@@ -191,7 +191,7 @@ async fn a_key_has_one_open_launch() {
         };
         made(&store, vec![Row::Launch(ended.clone())]).await;
         made(&store, vec![Row::Launch(second)]).await;
-        // Nor is a launch opened again beside it.
+        // A launch is not opened again beside it either.
         let reopened = Launch { revision: 2, ..launch("l1", "a", "p") };
         let result = write(&store, vec![Row::Launch(reopened)]).await;
         assert!(matches!(result, Err(StoreError::Unavailable { .. })), "{result:?}");
@@ -393,7 +393,7 @@ async fn a_closed_store_says_so() {
     on_each(|store| async move {
         made(&store, one_pair_with_work()).await;
         made(&store, vec![Row::Launch(launch("l", "b", "p"))]).await;
-        // Also what was asked for before.
+        // Earlier requests are finished.
         assert_eq!(store.startable().await.unwrap().len(), 1);
         assert_eq!(store.open_launches().await.unwrap().len(), 1);
         store.close().await;

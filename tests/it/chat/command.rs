@@ -59,7 +59,7 @@ fn who_follows_hears_what_is_said() {
     for content in ["one", "two\nlines \u{1b}[31m"] {
         say(&daemon, content);
         let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        // What would steer a terminal is not kept of what people say.
+        // The store keeps no characters that would control a terminal.
         assert_eq!(line["content"], content.replace('\u{1b}', ""));
     }
     following.kill().unwrap();

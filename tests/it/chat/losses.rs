@@ -1,4 +1,4 @@
-//! Nothing that is said is lost, doubled or reordered, whoever goes away in the middle.
+//! No message is lost, doubled or reordered, whichever side goes away in between.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn two_people_and_one_agent_lose_double_and_reorder_nothing() {
     let asked: Vec<&Value> =
         messages.iter().filter(|message| message["senderId"] == "user").collect();
     let ids: Vec<&str> = asked.iter().map(|message| message["id"].as_str().unwrap()).collect();
-    // Each once, in the order in which they were said.
+    // Each is answered once, in the order in which they were sent.
     assert_eq!(answered(&messages), ids);
     for person in ["ann", "bob", "eve"] {
         let of_person = asked.iter().map(|message| message["content"].as_str().unwrap());
@@ -59,7 +59,7 @@ fn two_people_and_one_agent_lose_double_and_reorder_nothing() {
             of_person.filter(|content| content.starts_with(person)).collect();
         assert_eq!(of_person, (0..N_MESSAGES).map(|n| format!("{person} {n}")).collect::<Vec<_>>());
     }
-    // The mirror has the same, in the same order.
+    // The mirror has the same messages in the same order.
     let mirrored = || -> Vec<Value> {
         let lines = daemon.mirrored("agt_a").into_iter();
         lines.filter(|line| line["visible"] == true).map(|line| line["id"].clone()).collect()
@@ -80,7 +80,7 @@ fn a_client_that_goes_in_the_middle_of_a_poll_loses_nothing() {
             let given_up = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
             waiting.send(format!("{given_up}\n").as_bytes());
         }
-        // Before, in the middle of, or after what is said: whenever it happens to go.
+        // The connection ends before, during or after the message.
         if n % 3 == 0 {
             drop(waiting);
             say(&daemon, &n.to_string());
@@ -88,7 +88,8 @@ fn a_client_that_goes_in_the_middle_of_a_poll_loses_nothing() {
             say(&daemon, &n.to_string());
             drop(waiting);
         }
-        // Should it have been handed to the one that went, it is given again to who asks without having answered.
+        // If the message was handed to the lost connection, it is given again to an agent that asks
+        // without having answered.
         let next = ann.call("get_next_action", json!({}));
         assert_eq!(next["action"], "get_pending_messages", "{next}");
         assert_eq!(contents(&next["messages"]), [n.to_string()]);
@@ -109,14 +110,14 @@ fn a_restart_between_a_message_and_its_answer_loses_and_doubles_nothing() {
     let id = ann.respond("hello yourself")["message_id"].clone();
     daemon.kill();
     daemon.start();
-    // Its answer was lost: the agent says it once more, whatever is said to it meanwhile.
+    // The answer was lost, so the agent repeats its message, in spite of new messages.
     ann.client = daemon.client();
     assert_eq!(ann.respond("hello yourself")["message_id"], id);
     assert_eq!(ann.next()["action"], "wait_for_messages");
     say(&daemon, "hello?");
     assert_eq!(ann.respond("hello yourself")["message_id"], id);
     assert_eq!(said(&daemon).len(), 3);
-    // The same words as the answer to something else are another message.
+    // The same text as the answer to another message is a new message.
     assert_eq!(ann.pending(), ["hello?"]);
     assert_ne!(ann.respond("hello yourself")["message_id"], id);
     assert_eq!(said(&daemon).len(), 4);
@@ -163,7 +164,7 @@ fn an_answer_counts_for_what_was_given_and_nothing_else() {
     assert_eq!(ann.pending(), Vec::<String>::new());
     let context = ann.call("get_pending_messages", json!({}))["context_messages"].clone();
     assert_eq!(contents(&context), ["one", "two", "to one", "to two"]);
-    // Nothing is asked of it: what it says is said.
+    // There is no open question, but a message of the agent is accepted.
     ann.respond("by the way");
     assert_eq!(said(&daemon).len(), 5);
     let mut refused = |content: &Value| {

@@ -1,4 +1,5 @@
-//! `chat.jsonl`: the store is the truth, and the file follows it as far as it can.
+//! `chat.jsonl`: the store has the authoritative messages, and the file follows it as far as it
+//! can.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
@@ -16,7 +17,7 @@ fn file(daemon: &Daemon) -> PathBuf {
     daemon.work().join(".ai-pm/agents/agt_a/chat.jsonl")
 }
 
-/// What its lines say; what isn't ours, or isn't whole, as it is.
+/// Returns the contents of its lines. Other and incomplete lines are returned unchanged.
 fn contents(daemon: &Daemon) -> Vec<String> {
     let text = fs::read_to_string(file(daemon)).unwrap_or_default();
     let of_line = |line: &str| {
@@ -57,17 +58,17 @@ fn what_is_missing_or_torn_is_mended_at_the_start_and_what_people_added_stays() 
     daemon.kill();
     let text = fs::read_to_string(file(&daemon)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    // In the middle of writing the third line; after a line of a person.
+    // The daemon died while it wrote the third line, after a line of a person.
     fs::write(file(&daemon), format!("{}\n# a note\n{}\n{}", lines[0], lines[1], &lines[2][..20]))
         .unwrap();
     daemon.start();
     until_mirrored(&daemon, &["one", "# a note", "two", "three"]);
     daemon.kill();
-    // Only the end of the line is missing, and a person's last line has none.
+    // Only the line end is missing, and a person's last line has none.
     fs::write(file(&daemon), format!("{}\n{}\nmine", lines[0], lines[1])).unwrap();
     daemon.start();
     until_mirrored(&daemon, &["one", "two", "mine", "three"]);
-    // While it runs.
+    // This happens while the daemon runs.
     OpenOptions::new().append(true).open(file(&daemon)).unwrap().write_all(b"another").unwrap();
     say(&daemon, "four");
     until_mirrored(&daemon, &["one", "two", "mine", "three", "another", "four"]);
@@ -98,7 +99,7 @@ fn no_link_leads_it_out_of_the_working_directory() {
     let warning = "could not mirror a chat; its messages are in the store";
     until("it is told", || !daemon.logged(warning).is_empty());
     say(&daemon, "two");
-    // Each takes the place of the one before in one step: the mirror may look at any time.
+    // Each replaces the one before in one step, because the mirror may look at any time.
     let prepared = daemon.folder().join("prepared");
     fs::create_dir_all(prepared.join("agents/agt_a")).unwrap();
     symlink(elsewhere.join("file"), prepared.join("agents/agt_a/chat.jsonl")).unwrap();
@@ -116,7 +117,7 @@ fn no_link_leads_it_out_of_the_working_directory() {
     assert_eq!(daemon.logged(warning).len(), 1, "told once");
 }
 
-/// The last bytes of the file.
+/// Returns the last bytes of the file.
 fn tail(daemon: &Daemon) -> String {
     let file = fs::File::open(file(daemon)).unwrap();
     let length = file.metadata().unwrap().len();
@@ -193,7 +194,7 @@ fn a_mirror_that_can_not_be_written_fails_no_message() {
 
 #[test]
 fn two_projects_in_one_directory_share_it() {
-    // Both projects of the world have the same one.
+    // Both projects of the world have the same directory.
     let mut daemon = quiet("");
     let elsewhere = "/projects/prj_2/agents/agt_a/chat/messages";
     for n in 0..10 {

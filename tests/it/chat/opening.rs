@@ -1,4 +1,4 @@
-//! Who is wanted for a chat, started for it, and let go.
+//! The agents that are wanted for a chat, started for it, and released.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn a_wish_ends_when_the_agent_comes_and_when_the_chat_is_closed() {
     let mut ann = Talker::in_chat(&daemon);
     assert!(!is_wanted(&daemon));
     assert_eq!(sessions(&daemon), (1, 0));
-    // Opening it again changes nothing for who listens.
+    // Opening the chat again changes nothing for an agent that listens.
     start(&daemon);
     assert!(!is_wanted(&daemon));
     assert_eq!(ann.next()["action"], "wait_for_messages");
@@ -56,7 +56,7 @@ fn an_agent_that_leaves_messages_behind_is_started_again_and_waits_longer_each_t
     until("it failed some times", || daemon.ended("agt_a").len() > 2);
     daemon.steps("agt_a", &["authenticate", "chat"]);
     until("it is answered", || said(&daemon).len() == 2);
-    // A crash after it was given them.
+    // The agent crashes after it was given the message.
     daemon.steps("agt_a", &["authenticate", "chat"]);
     end(&daemon);
     until("it has gone", || daemon.open("agt_a").is_empty());
@@ -105,7 +105,7 @@ fn a_closed_chat_lets_its_agent_go_and_keeps_what_it_did_not_answer() {
     assert_eq!(ann.next()["action"], "exit");
     let mut ann = Talker::in_chat(&daemon);
     assert_eq!(contents(&ann.next()["messages"]), ["one more thing"]);
-    // Who has seen it and leaves has nothing left to answer.
+    // An agent that has seen the message and leaves has nothing left to answer.
     ann.call("logout", json!({}));
     assert!(!is_wanted(&daemon));
 }
@@ -123,11 +123,11 @@ fn a_kept_agent_has_a_while_to_go_when_its_chat_is_closed() {
     let open = daemon.until_in_state("agt_a", "stopping");
     assert_eq!(open["reason"], "chat_ended", "{open}");
     assert_eq!(sessions(&daemon), (0, 0));
-    // What is said now is for the next one.
+    // A message from now on is for the next agent.
     daemon.steps("agt_a", &["authenticate", "chat"]);
     say(&daemon, "wait");
     daemon.done(&["stop", "agt_a", "prj", "--purpose", "chat"]);
-    // Held by a person; who opens the chat again doesn't want that any more.
+    // A person holds the agent. Opening the chat again ends that.
     start(&daemon);
     until("it is answered", || said(&daemon).len() == 2);
     end(&daemon);
@@ -144,7 +144,7 @@ fn nobody_says_anything_for_long() {
             .push(ann.call("get_next_action", json!({ "timeout_seconds": 5 }))["action"].clone());
         actions.last().unwrap() != "wait_for_messages"
     });
-    // Whichever is first: its own question, or the clock.
+    // The agent's own question or the clock comes first.
     assert!(["logout", "exit"].contains(&actions.last().unwrap().as_str().unwrap()), "{actions:?}");
     until("the chat is over", || sessions(&daemon) == (0, 0));
     assert_eq!(until_ended(&daemon)["outcome"], "completed");
@@ -256,7 +256,7 @@ fn what_makes_no_sense_is_refused_in_clear_words() {
     );
     let taken = json!({ "id": id, "content": "y" });
     check("POST", MESSAGES, &taken, 409, "already_exists", &format!("message {id} exists already"));
-    // Said again with its own id, it is said once.
+    // A message that is repeated with its own id is stored once.
     let again = asked(&daemon, "POST", elsewhere, &json!({ "id": id, "content": "x" }));
     assert_eq!(again["id"], id.as_str());
     assert_eq!(

@@ -1,4 +1,5 @@
-//! A chat beside a task of the same agent in the same project: each with its own session, tools and end.
+//! A chat beside a task of the same agent in the same project. Each has its own session, tools and
+//! end.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::daemon::Daemon;
 use crate::mcp::{MINE, credentials, world};
 use crate::support::until;
 
-/// Ann at her task, and in a chat.
+/// Returns Ann at her task, and in a chat.
 fn both() -> (Daemon, Talker, Talker) {
     let daemon = quiet("");
     daemon.apply(&world(MINE));
@@ -19,7 +20,7 @@ fn both() -> (Daemon, Talker, Talker) {
     (daemon, task, chat)
 }
 
-/// The tools of agents, from the list.
+/// Returns the agents' tools in the list.
 fn tools(daemon: &Daemon) -> Vec<String> {
     let list = daemon.client().request("tools/list", &json!({}))["result"]["tools"].clone();
     let needs_session = |tool: &&Value| {
@@ -71,7 +72,7 @@ fn each_has_its_own_session_and_end() {
     say(&daemon, "how is it going?");
     assert_eq!(contents(&chat.next()["messages"]), ["how is it going?"]);
     assert_eq!(task.next()["action"], "work");
-    // What happens to the task is none of the chat's business.
+    // The chat session gets no notice about the task.
     daemon.done(&["task", "set", "tsk", "--status", "blocked"]);
     assert!(chat.respond("well").get("notification").is_none());
     assert!(task.next().get("notification").is_some());

@@ -1,4 +1,5 @@
-//! The assertions of seed 003, all but those of the page, with a scripted agent.
+//! A chat from its opening to its end, with a scripted agent: times, texts, the file, and idle
+//! chats. tests/it/web/chat.rs does the same in the browser.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -11,20 +12,20 @@ use crate::support::until;
 #[test]
 fn an_open_chat_answers_within_five_seconds() {
     let daemon = lively("language: ja", &["authenticate", "chat"]);
-    // 1: the purpose is recorded and the agent started. Asked again, nothing is doubled.
+    // 1: The purpose is recorded and the agent started. A second request doubles nothing.
     let opened = start(&daemon);
     assert_eq!(opened, json!({ "agentId": "agt_a", "projectId": "prj", "purpose": "chat" }));
     assert_eq!(start(&daemon), opened);
-    // 3: the button is enabled.
+    // 3: The button is enabled.
     until_listening(&daemon);
     assert_eq!((start(&daemon), sessions(&daemon)), (opened, (1, 0)));
-    // 2: it waits. 4, 5: what is said is recorded, and answered.
+    // 2: The agent waits. 4, 5: The message is recorded and answered.
     let began = Instant::now();
     let id = say(&daemon, "タスクの進捗を教えてください");
     until("it is answered", || said(&daemon).len() == 2);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(said(&daemon)[1], ("agt_a".to_owned(), format!("read {id} ")));
-    // The file, in the seed's own words.
+    // The file has the agreed form.
     let file = daemon.work().join(".ai-pm/agents/agt_a/chat.jsonl");
     until("it is in the file", || daemon.mirrored("agt_a").len() == 3);
     let text = fs::read_to_string(&file).unwrap();
@@ -43,7 +44,7 @@ fn an_open_chat_answers_within_five_seconds() {
         assert_eq!(line, same);
         assert!(id.starts_with("msg_") && at.len() == 24 && at.ends_with('Z'), "{line}");
     }
-    // Nobody is ever shown the hidden one.
+    // The hidden message is never shown.
     assert_eq!(said(&daemon).len(), 2);
     super::end(&daemon);
     assert_eq!(super::until_ended(&daemon)["outcome"], "completed");
@@ -63,7 +64,7 @@ fn without_held_polls_an_agent_is_told_to_come_back_in_five_seconds() {
     };
     let began = Instant::now();
     assert_eq!(ann.call("get_next_action", json!({})), expected(1));
-    // No two questions in a row are the same: some CLIs end an agent that repeats itself.
+    // No two questions in a row are the same, because some CLIs end an agent that repeats itself.
     assert_eq!(ann.call("get_next_action", json!({ "turn": 1 })), expected(2));
     assert!(began.elapsed() < Duration::from_secs(4));
     say(&daemon, "hello");
@@ -127,7 +128,7 @@ fn messages_are_read_in_pages() {
     assert_eq!(read(&format!("limit=2&after={}", ids[2])), ("34".to_owned(), None));
     assert_eq!(read(&format!("after={}", ids[4])), (String::new(), None));
     assert_eq!(read(&format!("after={}&before={}", ids[0], ids[3])), ("12".to_owned(), None));
-    // Also by the base of the API.
+    // The base of the API has the same route.
     assert_eq!(
         asked(&daemon, "GET", &format!("/api{MESSAGES}?limit=1"), &Value::Null)["messages"][0]["content"],
         "4"

@@ -1,4 +1,4 @@
-//! `call`: an MCP client in a line of shell.
+//! `call`: an MCP client in a shell.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ projects: { prj: { working_directory: work, agents: [agt_a] } }
 tasks: { tsk: { project: prj, title: a title, assignee: agt_a, status: todo } }
 ";
 
-/// A call with what a coordinator gives its agents in the environment.
+/// Runs a call with the variables that a coordinator gives its agents.
 fn call(daemon: &Daemon, variables: &[(&str, &str)], arguments: &[&str]) -> Said {
     let mut command = daemon.command();
     let output =
@@ -69,10 +69,10 @@ fn what_is_missing_comes_from_the_environment() {
         ("AGENT_PASSKEY", "key_a"),
         ("PROJECT_ID", "prj"),
         ("COORDINATOR_MCP_SOCKET", socket.to_str().unwrap()),
-        // It isn't needed, and isn't asked.
+        // The configuration is not needed, so it is not read.
         ("AGENT_COORDINATOR_CONFIG", "/none"),
     ];
-    // What is said counts more.
+    // An argument overrides the environment.
     let other = call(&daemon, &identity, &["authenticate", r#"{"passkey": "key_b"}"#]);
     assert_eq!(other.code, 1, "{other:?}");
     let said = call(&daemon, &identity, &["authenticate", "--get", "session_token"]);

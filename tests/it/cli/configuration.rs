@@ -1,4 +1,4 @@
-//! `check` and `apply`: what is said of files, right and wrong ones.
+//! `check` and `apply`: their output about correct and wrong files.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,10 +6,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM, Said};
 
-/// Seed 004's configuration, as it stands there.
+/// A configuration of the older system, unchanged.
 const SEED: &str = include_str!("../../fixtures/seed_004.yaml");
 
-/// `check` of this configuration, with the seed's variables where wanted. Its folder is `HOME`, too, and is left out.
+/// Runs `check` on this configuration, with the variables of the older system if wanted. Its folder
+/// is `HOME`, too, and is left out of the output.
 fn check(text: &str, variables: &[(&str, &str)]) -> Said {
     let daemon = Daemon::configured("");
     daemon.write("coordinator_config.yaml", text);
@@ -48,7 +49,8 @@ fn the_seeds_configuration_is_right_as_it_stands() {
     insta::assert_snapshot!("seed", said.stdout);
 }
 
-/// What `check` says with these programs on the `PATH`, and its exit code; the folders of this machine are left out.
+/// Returns the output of `check` with these programs on the `PATH`, and its exit code. The folders
+/// of this machine are left out.
 fn check_with_programs(programs: &[&str], arguments: &[&str]) -> (String, Option<i32>) {
     let daemon = Daemon::configured("");
     daemon.write("coordinator_config.yaml", "state_dir: state\n");
@@ -111,7 +113,7 @@ fn an_agent_of_the_manifest_that_is_started_as_another_is_named() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("ai_type gpt: no provider of this name; started as claude"), "{said}");
     assert!(said.contains("provider codex:") && !said.contains("provider gpt:"), "{said}");
-    // The one has the tests' agent for a program, the other none.
+    // One agent has the tests' agent for a program, and the other has no program.
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
         output.status.code() == Some(1) && said.ends_with("of the manifest with: agt_b\n"),
@@ -127,7 +129,7 @@ fn providers_that_need_http_are_named() {
     let need = "  needs HTTP: its entry uses {mcp_url} or COORDINATOR_MCP_URL";
     let on = check(entries, &[]);
     assert_eq!((on.code, on.stdout.matches(need).count()), (0, 2), "{on:?}");
-    // Every agent gets the variable, also one that can do without.
+    // Every agent gets the variable, even one that does not need it.
     let variables =
         |said: &Said| said.stdout.matches(" COORDINATOR_MCP_SOCKET COORDINATOR_MCP_URL ").count();
     assert_eq!(variables(&on), 3, "{on:?}");
@@ -213,10 +215,10 @@ fn a_file_that_can_not_be_read_is_named_with_the_reason() {
     check("work", "Is a directory");
     daemon.write("binary.yaml", b"state_dir: x\n\xff\xfe\n");
     check("binary.yaml", "not a text in UTF-8");
-    // The daemon says the same.
+    // The daemon reports the same.
     let run = daemon.command().args(["run", "--config", "none.yaml"]).output().unwrap();
     assert_eq!(run.status.code(), Some(78));
-    // Also about the file that its configuration names.
+    // It also reports problems of the file that its configuration names.
     daemon.configure("manifest: none.yaml");
     check_fails(&daemon, &["run"], 78, "No such file or directory");
     let check = daemon.cli(&["check"]);
@@ -253,7 +255,7 @@ fn apply_says_what_changed_and_nothing_changes_twice() {
     assert_eq!((state("agent"), state("project"), state("task")), before);
     assert_eq!(daemon.json(&["agent", "show", "agt_a"])["system_prompt"], "You build ${things}.");
 
-    // The status of a task that exists is a person's, and what the file doesn't list stays.
+    // People set the status of an existing task, and entries that the file doesn't list stay.
     daemon.done(&["task", "set", "tsk_first", "--status", "in_progress", "--assignee", "agt_a"]);
     let smaller = "
 agents: { agt_b: { name: Bob } }

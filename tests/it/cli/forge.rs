@@ -1,4 +1,4 @@
-//! `forge check`: what it says of hosts that are ready, and of those that aren't.
+//! `forge check`: its output about hosts with and without problems.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,7 +23,7 @@ fn check(fake: &Fake, settings: &str, arguments: &[&str]) -> Said {
         let text = String::from_utf8(bytes).unwrap().replace(folder.to_str().unwrap(), "[folder]");
         assert!(!text.contains(TOKEN), "{text}");
         let text = text.replace(port.strip_prefix("http://").unwrap(), "[fake]");
-        // How wide the columns are depends on the port.
+        // The width of the columns depends on the port.
         let line = |line: &str| {
             let cells = line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim);
             cells.collect::<Vec<_>>().join(" | ")
@@ -41,7 +41,7 @@ fn check(fake: &Fake, settings: &str, arguments: &[&str]) -> Said {
     }
 }
 
-/// Both forges, with one repository each.
+/// Returns the configuration of both forges, with one repository each.
 fn both(fake: &Fake) -> String {
     let (github, gitlab) = (fake.enterprise_url(), fake.gitlab_url());
     format!(

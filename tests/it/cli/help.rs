@@ -1,4 +1,4 @@
-//! `--help`, usage, and what holds for every command.
+//! `--help`, usage, and the common behaviour of all commands.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -42,7 +42,7 @@ const COMMANDS: [&[&str]; 32] = [
     &["help"],
 ];
 
-/// As someone without a terminal, a configuration or a daemon.
+/// Returns the program without a terminal, a configuration or a daemon.
 fn bare() -> Command {
     let mut command = Command::new(PROGRAM);
     command.env_clear().current_dir("/").stdin(Stdio::null());
@@ -125,7 +125,7 @@ fn without_a_daemon_every_command_says_so() {
         let said = check_fails(&daemon, arguments, 69, "no daemon is running: nobody listens on ");
         assert!(said.stderr.contains("agent-coordinator run"), "{said:?}");
     }
-    // Also where a dead one left its socket.
+    // A socket of a dead daemon makes no difference.
     let mut daemon = Daemon::running("");
     daemon.kill();
     check_fails(&daemon, &["status"], 69, "no daemon is running");

@@ -1,4 +1,4 @@
-//! `logs`: all that an agent printed, in order, while it runs and afterwards.
+//! `logs`: the whole output of an agent in order, while it runs and afterwards.
 
 use std::fs;
 use std::io::{BufReader, Read as _};
@@ -7,7 +7,8 @@ use std::process::{Child, ChildStdout, Stdio};
 use crate::daemon::Daemon;
 use crate::support::until;
 
-/// A daemon whose agents are this shell script. Files are rotated at 64 KiB and all are kept.
+/// Returns a daemon whose agents are this shell script. Files are rotated at 64 KiB and all are
+/// kept.
 fn scripted(script: &str) -> Daemon {
     let command = format!("cli_command: sh, cli_args: [-c, '{script}']");
     let output = "output: { max_file: 64 KiB, files: 50 }\nbackoff: { initial: 1h, max: 1h }";
@@ -28,10 +29,10 @@ fn line(lines: &mut impl std::io::BufRead) -> String {
     line
 }
 
-/// Two megabytes: thirty files, and more than pipes and sockets hold.
+/// The number of lines: two megabytes in thirty files, which is more than pipes and sockets hold.
 const N_LINES: usize = 300_000;
 
-/// Every number once, in its order.
+/// Checks that every number is there once, in its order.
 #[track_caller]
 fn check_complete(printed: &str) {
     let mut n = 0;
@@ -54,7 +55,8 @@ fn who_follows_slowly_sees_every_line_in_order_until_the_agent_ends() {
     let (mut child, mut lines) = follow(&daemon);
     let mut printed = line(&mut lines);
     fs::write(daemon.work().join("go"), "").unwrap();
-    // Its files are rotated away many times over, and its folder moved, while nobody reads.
+    // Its files are rotated away many times, and its folder is moved, while the follower does not
+    // read.
     daemon.until_ended("agt");
     lines.read_to_string(&mut printed).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -111,7 +113,7 @@ fn the_newest_launch_is_shown_unless_another_is_named() {
     let second = daemon.ended("agt")[0]["launch_id"].as_str().unwrap().to_owned();
     assert_eq!(daemon.done(&["logs", "agt", "prj"]), format!("{second}\n"));
     assert_eq!(daemon.done(&["logs", "agt", "prj", "--launch", &first]), format!("{first}\n"));
-    // One that has ended needs no following.
+    // The output of an ended launch is printed, and the command ends.
     assert_eq!(daemon.done(&["logs", "agt", "prj", "-f"]), format!("{second}\n"));
 }
 

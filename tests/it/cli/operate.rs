@@ -1,4 +1,4 @@
-//! `pause`, `drain`, `refresh` and `why`: what operators do to a daemon, and what they ask it.
+//! `pause`, `drain`, `refresh` and `why`: the operators' commands and questions.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::check_fails;
 use crate::daemon::Daemon;
 use crate::support::until;
 
-/// What decides about a start for a task.
+/// Returns the reason that decides about a start for a task.
 fn reason(daemon: &Daemon, agent: &str) -> Value {
     daemon.json(&["why", agent, "prj", "--purpose", "task"])[0]["reason"].clone()
 }

@@ -1,4 +1,4 @@
-//! The tools of agents, from coming in to going.
+//! The tools of agents, from `authenticate` to the end of a session.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::redacted::redacted;
 
 const COMPLETED: &str = "The task is completed. Your session ends here: exit now.";
 
-/// What a coordinator starts Ann with.
+/// Returns the ticket with which a coordinator starts Ann.
 fn ticket(bed: &Bed) -> String {
     let yes = bed
         .coordinator("crd_one")
@@ -35,7 +35,7 @@ pub fn an_agent_does_its_task(bed: &Bed) {
     let ticket = ticket(bed);
     assert!(ticket.starts_with("tkt_"), "{ticket}");
     let answer = authenticate(bed, "agt_a", &ticket, "prj").success();
-    // A process of a coordinator is behind it: the session follows that.
+    // The session belongs to a coordinator's process, so its lifetime depends on that.
     assert_eq!(redacted(&answer), opened(86_400));
     assert_eq!(answer["working_directory"], bed.work().to_str().unwrap());
     assert!(answer["session_token"].as_str().unwrap().starts_with("sess_"));
@@ -70,7 +70,8 @@ pub fn an_agent_does_its_task(bed: &Bed) {
     let completed = json!({ "success": true, "instruction": COMPLETED });
     let report = |result: &str| json!({ "result": result, "summary": "a summary", "next_steps": "the next steps" });
     assert_eq!(agent.done("report_completed", report("success")), completed);
-    // The answer may have been lost: asked again it is the same, whatever is said then.
+    // The answer may have been lost. A repeated call gets the same answer, whatever its arguments
+    // are.
     assert_eq!(agent.done("report_completed", report("success")), completed);
     assert_eq!(agent.done("report_completed", report("failed")), completed);
     assert_eq!(bed.task("tsk")["status"], "done");
@@ -128,7 +129,7 @@ pub fn who_is_refused_at_the_door_is_told_to_exit(bed: &Bed) {
         "already_running",
         "Agent instance already running for this project",
     );
-    // Only after the passkey is proven.
+    // This answer needs a correct passkey.
     check(["agt_a", "key_b", "prj"], "invalid_credentials", "Invalid agent_id or passkey");
     bed.operate("PATCH", "/agents/agt_b", &json!({ "status": "inactive" }));
     check(["agt_b", "key_b", "prj"], "inactive", "Agent or project is not active");
@@ -162,13 +163,13 @@ pub fn an_unknown_agent_and_a_wrong_passkey_get_the_same_answer(bed: &Bed) {
         ["agt_b", "", "prj"],
         ["agt_a", "key_a ", "prj"],
         ["no id at all", "key_b", "prj"],
-        // Without a passkey of its own nobody comes in by one.
+        // An agent without a passkey can't authenticate with one.
         ["agt_keyless", "", "prj"],
-        // What isn't proven is told nothing of projects.
+        // A caller without proof learns nothing about projects.
         ["agt_b", "key_a", "prj_nowhere"],
         ["agt_nowhere", "key_b", "prj_nowhere"],
     ];
-    // At the same time: they are answered later and later.
+    // They are sent at the same time, because their answers are delayed more and more.
     let asked: Vec<_> = others.into_iter().map(|other| (other, ask(&mut client, other))).collect();
     for (other, id) in asked {
         assert_eq!(anonymous(&mut client, id), wrong, "{other:?}");
@@ -184,9 +185,9 @@ pub fn a_ticket_used_again_rotates_the_token(bed: &Bed) {
     first.call("get_my_task", json!({})).refusal("invalid_session");
     first.call("report_completed", json!({ "result": "success" })).refusal("invalid_session");
     assert_eq!(second.done("get_my_task", json!({}))["task"]["task_id"], "tsk");
-    // The passkey doesn't: the agent is running.
+    // The passkey does not, because the agent is running.
     authenticate(bed, "agt_a", "key_a", "prj").refusal("already_running");
-    // Nobody else comes in by it.
+    // Other agents can't use the ticket.
     authenticate(bed, "agt_nobody", &ticket, "prj").refusal("invalid_credentials");
     authenticate(bed, "agt_b", &ticket, "prj").refusal("invalid_credentials");
     authenticate(bed, "agt_a", &ticket, "prj_2").refusal("invalid_credentials");

@@ -1,4 +1,5 @@
-//! A server behind one of its doors, and the operator's hand in it. Whatever a test does, its end ends the server.
+//! A server behind one of its interfaces, with the operator's requests to it. The end of a test
+//! ends the server in any case.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -36,24 +37,25 @@ use crate::mcp::{MINE, credentials, world};
 use crate::service::settings;
 use crate::support::{DEADLINE, kill, until, until_some};
 
-/// What a coordinator shows where it isn't known by its process.
+/// The token of a coordinator that is not known by its process.
 pub const TOKEN: &str = "coord_of_the_contract";
 
-/// A way to the tools.
+/// An interface to the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Door {
     /// A stream in the process of the server.
     InProcess,
     Socket,
     Http,
-    /// `agent-coordinator mcp`, to the socket.
+    /// `agent-coordinator mcp`, connected to the socket.
     Bridge,
-    /// `agent-coordinator mcp`, to the URL.
+    /// `agent-coordinator mcp`, connected to the URL.
     HttpBridge,
 }
 
 impl Door {
-    /// Whether the server sees the caller's process, and so knows a coordinator without its token.
+    /// Returns whether the server sees the caller's process, and so knows a coordinator without its
+    /// token.
     pub const fn knows_its_peer(self) -> bool {
         match self {
             Self::InProcess | Self::Socket | Self::Bridge => true,
@@ -70,7 +72,7 @@ pub struct Bed {
 }
 
 enum Server {
-    /// The real program as `serve`.
+    /// The real program in the role `serve`.
     Program(Program),
     Here(Here),
 }
@@ -101,7 +103,7 @@ impl Bed {
         self.folder.path().join("state/control.sock")
     }
 
-    /// The file of its store, where it has one.
+    /// Returns the file of its store, if it has one.
     pub fn database(&self) -> PathBuf {
         self.folder.path().join("state/state.db")
     }
@@ -110,7 +112,7 @@ impl Bed {
         self.folder.path().join("work")
     }
 
-    /// What a person asks by the control socket.
+    /// Sends a person's request on the control socket and returns the answer.
     #[track_caller]
     pub fn operate(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -120,7 +122,7 @@ impl Bed {
         serde_json::from_str(&response.body).unwrap_or(Value::Null)
     }
 
-    /// The problem with what a person asks.
+    /// Sends a person's request that is refused, and returns the problem.
     #[track_caller]
     pub fn refused(&self, method: &str, path: &str, body: &Value) -> Value {
         let response = send_to(
@@ -133,7 +135,7 @@ impl Bed {
         serde_json::from_str(&response.body).unwrap()
     }
 
-    /// Applies a manifest that must be right.
+    /// Applies a valid manifest.
     #[track_caller]
     pub fn apply(&self, manifest: &str) {
         let path = self.folder.path().join("manifest.yaml");
@@ -142,7 +144,7 @@ impl Bed {
         self.operate("POST", "/apply", &serde_json::to_value(wanted).unwrap());
     }
 
-    /// Ann and Bob in a project, and a task in progress for Ann.
+    /// Makes Ann and Bob in a project, and a task in progress for Ann.
     pub fn with_a_task(&self) -> &Self {
         self.apply(&world(MINE));
         self
@@ -161,12 +163,12 @@ impl Bed {
         self.operate("GET", "/status", &Value::Null)
     }
 
-    /// The launch as people see it.
+    /// Returns the launch as people see it.
     pub fn launch(&self, launch: &Value) -> Value {
         self.operate("GET", &format!("/launches/{}", launch.as_str().unwrap()), &Value::Null)
     }
 
-    /// What `agent-coordinator status --json` prints, where there is a daemon that it can ask.
+    /// Returns the output of `agent-coordinator status --json`, if there is a daemon for it.
     pub fn printed_status(&self) -> Option<Value> {
         let Server::Program(_) = &self.server else {
             return None;
@@ -175,7 +177,7 @@ impl Bed {
         Some(serde_json::from_slice(&printed.stdout).unwrap())
     }
 
-    /// Has the server end as it does in a shutdown; returns at once.
+    /// Makes the server end like in a shutdown. Returns at once.
     pub fn begin_to_stop(&self) {
         match &self.server {
             Server::Program(Program(child)) => {
@@ -192,7 +194,7 @@ impl Bed {
         }
     }
 
-    /// Whether the daemon has ended well, once it has.
+    /// Waits for the end of the daemon, and returns whether it ended without an error.
     #[track_caller]
     pub fn has_ended_well(&mut self) -> bool {
         match &mut self.server {
@@ -206,7 +208,7 @@ impl Bed {
         }
     }
 
-    /// Waits until the only call that is being answered was dropped.
+    /// Waits until the only running call was dropped.
     #[track_caller]
     pub fn until_call_dropped(&self) {
         match &self.server {
@@ -221,18 +223,18 @@ impl Bed {
         }
     }
 
-    /// A client that shows nothing of who it is.
+    /// Returns a client without credentials.
     pub fn client(&self) -> Client {
         Client::new(self.open())
     }
 
-    /// A coordinator of this name.
+    /// Returns a coordinator of this name.
     pub fn coordinator(&self, id: &str) -> Caller {
         Caller::new(self.client(), &json!({ "coordinator_id": id }))
             .with(&self.proof_of_coordinator())
     }
 
-    /// One without a name.
+    /// Returns a coordinator without a name.
     pub fn nameless_coordinator(&self) -> Caller {
         Caller::new(self.client(), &self.proof_of_coordinator())
     }
@@ -241,13 +243,13 @@ impl Bed {
         if self.door.knows_its_peer() { json!({}) } else { json!({ "coordinator_token": TOKEN }) }
     }
 
-    /// An agent of the world in its project, by its passkey.
+    /// Returns an agent of the world in its project, by its passkey.
     #[track_caller]
     pub fn agent(&self, agent: &str) -> Caller {
         self.agent_with(agent, &agent.replace("agt_", "key_"))
     }
 
-    /// With a passkey or a ticket.
+    /// Returns an agent with a passkey or a ticket.
     #[track_caller]
     pub fn agent_with(&self, agent: &str, passkey: &str) -> Caller {
         let mut client = self.client();
@@ -280,8 +282,9 @@ impl Bed {
         self.status()["http"]["address"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Each request goes on a connection of its own, as those of a client that doesn't wait for its answers. One that is
-    /// cancelled is closed, and all of them at the end. Of what is cancelled in a batch the server is told.
+    /// Opens HTTP. Each request has a connection of its own, like those of a client that doesn't
+    /// wait for its answers. The connection of a cancelled request is closed, and all of them at
+    /// the end. Cancelled requests of a batch are reported to the server.
     fn open_http(&self) -> Wire {
         let address = self.http_address();
         let (answers, receiver) = mpsc::channel();
@@ -309,7 +312,7 @@ impl Bed {
                     *client_id.lock().unwrap() = format!("Mcp-Session-Id: {id}\r\n");
                 }
                 for message in answer.iter().flat_map(Answer::messages) {
-                    // The test may have seen enough.
+                    // The test may have ended already.
                     let _ = answers.send(message);
                 }
             });
@@ -339,7 +342,7 @@ impl Bed {
     }
 }
 
-/// The program under test with the configuration in `folder`.
+/// Returns the program under test with the configuration in `folder`.
 fn command(folder: &TempDir) -> Command {
     let mut command = Command::new(PROGRAM);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).current_dir(folder.path());

@@ -1,4 +1,4 @@
-//! The tools of an agent in a chat (seed 003).
+//! The tools of an agent in a chat.
 
 use serde_json::{Value, json};
 
@@ -9,14 +9,14 @@ use crate::redacted::redacted;
 
 const MESSAGES: &str = "/projects/prj/agents/agt_a/chat/messages";
 
-/// Ann in a chat.
+/// Returns Ann in a chat.
 fn in_chat(bed: &Bed) -> Caller {
     bed.apply(&world(""));
     bed.operate("POST", "/projects/prj/chat/start", &json!({ "agentId": "agt_a" }));
     bed.agent("agt_a")
 }
 
-/// Somebody says something; its id.
+/// Sends a message as a person and returns its id.
 fn say(bed: &Bed, content: &str) -> Value {
     bed.operate("POST", MESSAGES, &json!({ "content": content }))["id"].clone()
 }
@@ -33,7 +33,7 @@ pub fn an_agent_in_a_chat_answers_what_was_said(bed: &Bed) {
         (&"wait_for_messages".into(), &0.into()),
         "{wait}"
     );
-    // It is asked for a turn, so that it makes no two calls that are the same.
+    // The answer contains a turn, so that the agent makes no two identical calls.
     for turn in 1..4 {
         let wait = ann.done("get_next_action", json!({ "timeout_seconds": 0, "turn": turn }));
         assert_eq!(
@@ -63,7 +63,7 @@ pub fn an_agent_in_a_chat_answers_what_was_said(bed: &Bed) {
     let two = answer["message_id"].clone();
     let instruction = "Your answer is delivered. Call get_next_action.";
     assert_eq!(answer, json!({ "success": true, "message_id": two, "instruction": instruction }));
-    // The hidden message that opened the chat is nobody's to read.
+    // The hidden message that opened the chat is not shown.
     let expected = json!({
         "success": true, "pending_messages": [], "instruction": "There are no messages for you. Call get_next_action.",
         "context_messages": [message(&one, "user", "What is the progress?"), message(&two, "agt_a", "Nearly done.")],
@@ -90,7 +90,7 @@ pub fn a_tool_of_the_other_purpose_says_what_to_call(bed: &Bed) {
 pub fn a_held_poll_ends_with_the_message(bed: &Bed) {
     let mut ann = in_chat(bed);
     let id = ann.begin("get_next_action", json!({}));
-    // Another call meanwhile is answered at once.
+    // Another call is answered at once meanwhile.
     assert_eq!(ann.done("health_check", json!({}))["status"], "ok");
     say(bed, "one");
     assert_eq!(ann.client.answer(id).success()["messages"][0]["content"], "one");
@@ -103,7 +103,7 @@ pub fn a_poll_that_is_given_up_loses_no_message(bed: &Bed) {
     ann.client.send(&given_up.to_string());
     say(bed, "one");
     let token = json!({ "session_token": ann.shows("session_token") });
-    // One that only goes away.
+    // This client closes its connection without cancelling.
     let mut gone = Caller::new(bed.client(), &token);
     gone.begin("get_next_action", json!({}));
     drop(gone);

@@ -1,4 +1,4 @@
-//! A client that knows JSON-RPC and nothing of the door it stands at.
+//! A client of JSON-RPC that does not depend on the interface.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::DEADLINE;
 
-/// Messages to a server, and what comes back, in whatever order.
+/// A connection for messages to a server and its messages, in any order.
 pub struct Wire {
     send: Box<dyn FnMut(&str)>,
     answers: mpsc::Receiver<String>,
@@ -19,7 +19,7 @@ impl Wire {
         Self { send: Box::new(send), answers, end: None }
     }
 
-    /// For a stream that is read by waiting for it.
+    /// Makes a connection from a stream that is read by blocking.
     pub fn of_lines(
         lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static,
         send: impl FnMut(&str) + 'static,
@@ -33,7 +33,7 @@ impl Wire {
         Self::new(receiver, send)
     }
 
-    /// What is to be done when nobody needs it any more.
+    /// Sets the action at the drop of the connection.
     pub fn ending(mut self, end: impl FnOnce() + 'static) -> Self {
         self.end = Some(Box::new(end));
         self
@@ -48,7 +48,7 @@ impl Drop for Wire {
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Success(Value),
@@ -61,7 +61,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whatever is called: the answer has the form of all answers.
+    /// Parses an answer. Checks that it has the common form of all answers.
     #[track_caller]
     fn of(line: &str) -> Self {
         let message: Value = serde_json::from_str(line).unwrap();
@@ -107,7 +107,7 @@ impl Answer {
         }
     }
 
-    /// The refusal with this code.
+    /// Returns the refusal with this code.
     #[track_caller]
     pub fn refusal(self, error_code: &str) -> Value {
         match self {
@@ -121,9 +121,9 @@ impl Answer {
 pub struct Client {
     wire: Wire,
     n_requests: u64,
-    /// Answers that others waited for before them.
+    /// Answers that arrived while the test waited for another one.
     early: BTreeMap<u64, String>,
-    /// What came and answers nothing.
+    /// The messages that are not answers.
     notices: Vec<Value>,
 }
 
@@ -132,12 +132,12 @@ impl Client {
         Self { wire, n_requests: 0, early: BTreeMap::new(), notices: Vec::new() }
     }
 
-    /// Sends a line as it is.
+    /// Sends a line unchanged.
     pub fn send(&mut self, line: &str) {
         (self.wire.send)(&format!("{line}\n"));
     }
 
-    /// The next message, whatever it answers.
+    /// Returns the next message of any kind.
     #[track_caller]
     pub fn receive(&mut self) -> String {
         self.wire.answers.recv_timeout(DEADLINE).expect("an answer")
@@ -152,7 +152,7 @@ impl Client {
         self.n_requests
     }
 
-    /// The answer to an earlier request, as it came.
+    /// Waits for the answer to an earlier request and returns it unchanged.
     #[track_caller]
     pub fn answer_line(&mut self, id: u64) -> String {
         loop {
@@ -179,12 +179,12 @@ impl Client {
         );
     }
 
-    /// What came before the answers so far and answers nothing.
+    /// Returns the messages before the answers so far that are not answers.
     pub fn notices(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.notices)
     }
 
-    /// Whether the answer has come.
+    /// Returns whether the answer has come.
     pub fn has_answer(&mut self, id: u64) -> bool {
         while let Ok(line) = self.wire.answers.try_recv() {
             self.sort(line);
@@ -214,7 +214,7 @@ impl Client {
     }
 }
 
-/// A client that shows with each call who it is.
+/// A client that sends its credentials with each call.
 pub struct Caller {
     pub client: Client,
     identity: Value,
@@ -225,13 +225,13 @@ impl Caller {
         Self { client, identity: json!({}) }.with(identity)
     }
 
-    /// Shows this, too.
+    /// Adds this to its credentials.
     pub fn with(mut self, more: &Value) -> Self {
         merge(&mut self.identity, more);
         self
     }
 
-    /// What it shows under this name.
+    /// Returns its credential of this name.
     pub fn shows(&self, name: &str) -> &str {
         self.identity[name].as_str().unwrap()
     }
@@ -242,14 +242,14 @@ impl Caller {
         self.client.begin(tool, &arguments)
     }
 
-    /// Begins a call of which it wants to hear while it waits.
+    /// Begins a call with progress messages.
     pub fn begin_attended(&mut self, tool: &str, arguments: &Value, progress_token: &str) -> u64 {
         let meta = json!({ "progressToken": progress_token });
         let params = json!({ "name": tool, "arguments": self.arguments(arguments), "_meta": meta });
         self.client.begin_request("tools/call", &params)
     }
 
-    /// These arguments beside those that show who it is.
+    /// Returns these arguments with its credentials.
     pub fn arguments(&self, more: &Value) -> Value {
         let mut all = self.identity.clone();
         merge(&mut all, more);
@@ -262,7 +262,7 @@ impl Caller {
         self.client.answer(id)
     }
 
-    /// A call that must succeed.
+    /// Makes a call that must succeed.
     #[track_caller]
     pub fn done(&mut self, tool: &str, arguments: Value) -> Value {
         self.call(tool, arguments).success()

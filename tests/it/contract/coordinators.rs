@@ -1,4 +1,4 @@
-//! What coordinators look at, and what they say of themselves.
+//! The coordinators' views, and their reports about themselves.
 
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ pub fn a_status_is_shown_to_people(bed: &Bed) {
         assert_eq!(redacted(&printed["coordinators"]), expected);
     }
 
-    // The newest word is the one that counts; others have their own.
+    // The newest report counts. Other coordinators have their own.
     assert_eq!(coordinator.done("report_status", json!({ "max_concurrent": 2 })), done);
     bed.coordinator("crd_near").done("report_status", json!({ "max_concurrent": 1 }));
     let limits: Vec<Value> = bed.status()["coordinators"]
@@ -123,7 +123,7 @@ pub fn an_earlier_start_of_a_coordinator_is_refused(bed: &Bed) {
         );
     }
     assert_eq!(later.done("should_start", pair)["should_start"], true);
-    // Others, and who doesn't say which start it is, are none of that.
+    // Other coordinators, and calls without an incarnation, are not affected.
     start("crd_two", "1.1").done("wait_for_work", json!({}));
     bed.coordinator("crd_one").done("wait_for_work", json!({}));
     let refusal =

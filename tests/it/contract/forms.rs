@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::bed::{Bed, TOKEN};
 use crate::mcp::credentials;
 
-/// [`super::client::Answer`] looks at each answer that way; here it is looked at for its own sake.
+/// [`super::client::Answer`] checks each answer in this way. This test checks it for its own sake.
 pub fn an_answer_is_the_same_as_structure_and_as_text(bed: &Bed) {
     let mut client = bed.client();
     let id = client.begin("health_check", &json!({}));
@@ -133,7 +133,7 @@ pub fn a_refusal_of_wrong_arguments_has_a_hint_and_tells_of_notices(bed: &Bed) {
     agent.done("report_completed", json!({ "result": "blocked" }));
 }
 
-/// Also the answers of tools that are not for the agent.
+/// Answers of tools that are not for agents mention the notices, too.
 pub fn every_answer_to_an_agent_tells_of_its_notices(bed: &Bed) {
     bed.with_a_task();
     let mut agent = bed.agent("agt_a");
@@ -149,7 +149,7 @@ pub fn every_answer_to_an_agent_tells_of_its_notices(bed: &Bed) {
         .call("list_managed_agents", json!({ "coordinator_token": token }))
         .refusal("coordinator_only");
     assert_eq!(refused["notification"], notification, "{refused}");
-    // Others are told nothing of that.
+    // Other callers get no such mention.
     assert_eq!(
         bed.client().call("health_check", &json!({})).success()["notification"],
         Value::Null
@@ -163,7 +163,7 @@ pub fn every_answer_to_an_agent_tells_of_its_notices(bed: &Bed) {
     assert_eq!(agent.done("health_check", json!({}))["notification"], Value::Null);
 }
 
-/// Coordinators of other versions may send more.
+/// Coordinators of other versions may send more arguments.
 pub fn a_tool_of_coordinators_ignores_what_it_does_not_know(bed: &Bed) {
     bed.with_a_task();
     let more = json!({ "verbose": true, "coordinator_id": "crd_x", "session_token": "sess_x", "limit": "many" });
@@ -205,7 +205,7 @@ pub fn a_tool_of_agents_refuses_what_it_does_not_know(bed: &Bed) {
         (&"argument `role` is unknown".into(), &Value::Null)
     );
 
-    // What says who calls is accepted by every tool, and null is absent.
+    // Every tool accepts the arguments that identify the caller, and null counts as absent.
     let more = json!({ "agent_id": "agt_a", "project_id": "prj", "coordinator_token": null, "verbose": null });
     assert_eq!(agent.done("get_my_task", more)["task"]["task_id"], "tsk");
     let more = json!({ "coordinator_token": TOKEN, "token": "x", "wait_for_previous": true });
@@ -253,7 +253,7 @@ pub fn an_id_has_a_grammar(bed: &Bed) {
     for project in ["x", "7", "X._-9", &"x".repeat(64)] {
         assert_eq!(ask(project).success()["reason"], "unknown", "{project}");
     }
-    // At the door of agents nothing is said of what is wrong with an id.
+    // `authenticate` does not say what is wrong with an id.
     for agent in ["", "../etc", &"x".repeat(65)] {
         bed.client()
             .call("authenticate", &credentials(agent, "key_a", "prj"))
@@ -289,7 +289,8 @@ pub fn what_is_no_request_is_told_so(bed: &Bed) {
     assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
 }
 
-/// A batch of two calls, a notification, a request of an unknown method, and an object that is not a request.
+/// Returns a batch of two calls, a notification, a request of an unknown method, and an object that
+/// is not a request.
 fn batch() -> String {
     let call = |id: u32, tool: &str| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool, "arguments": {} } });
     let unknown = json!({ "jsonrpc": "2.0", "id": "three", "method": "no/such" });

@@ -1,4 +1,4 @@
-//! Who calls: what a token is good for, and what nobody gets without one.
+//! The identity of callers: the rights of a token, and the limits without one.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::bed::{Bed, TOKEN};
 use super::client::{Answer, Caller, Client};
 use crate::mcp::{MINE, world};
 
-/// Every tool of coordinators, with arguments that are right and change nothing.
+/// Returns every tool of coordinators, with valid arguments that change nothing.
 fn coordinator_tools() -> Vec<(&'static str, Value)> {
     let pair = json!({ "agent_id": "agt_b", "project_id": "prj" });
     let launch = |more: Value| {
@@ -31,7 +31,8 @@ fn coordinator_tools() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The answer of each tool to `client`, which shows `identity`. Asked at the same time: wrong tokens are answered later and later.
+/// Returns the answer of each tool to `client`, which sends `identity`. The calls are sent at the
+/// same time, because the answers to wrong tokens are delayed more and more.
 fn ask_all(
     client: Client,
     tools: Vec<(&'static str, Value)>,
@@ -72,9 +73,9 @@ pub fn a_coordinator_shows_its_token_where_nobody_sees_its_process(bed: &Bed) {
     } else {
         check_refused(list(json!({ "coordinator_id": "crd_x" })));
     }
-    // Whoever shows a wrong one is not taken for what its process is.
+    // A caller with a wrong token does not get the rights of its process.
     check_refused(list(json!({ "coordinator_token": "coord_wrong" })));
-    // That the server lives is told to everyone.
+    // Every caller may learn that the server is running.
     assert_eq!(bed.client().call("health_check", &json!({})).success()["status"], "ok");
 }
 
@@ -125,7 +126,7 @@ pub fn a_token_that_is_none_is_refused_by_every_tool(bed: &Bed) {
     }
     for id in asked {
         match client.answer(id) {
-            // Over the network, few guesses of one host are checked at a time.
+            // Over the network, the server checks only a few guesses of one host at a time.
             Answer::Refusal(guess) if guess["error_code"] == "too_many_attempts" => {
                 assert!(!bed.door.knows_its_peer());
             }
@@ -144,10 +145,10 @@ pub fn a_session_reaches_its_own_work_only(bed: &Bed) {
     let mut set =
         |task: &str| bob.call("update_task_status", json!({ "task_id": task, "status": "done" }));
     set("tsk").refusal("not_your_task");
-    // Of other projects nothing is told, not even that there is such a task.
+    // A task of another project is not even acknowledged.
     set("tsk_elsewhere").refusal("task_not_found");
     set("tsk_nowhere").refusal("task_not_found");
-    // Bob's token is Bob, whatever else is said.
+    // Bob's token identifies Bob, whatever the other arguments say.
     bob.call("report_completed", json!({ "result": "failed", "agent_id": "agt_a" }))
         .refusal("invalid_arguments");
     bob.done("report_completed", json!({ "result": "failed", "agent_id": "agt_b" }));

@@ -1,4 +1,4 @@
-//! `report_process_started`, `_stopping` and `_exit`: what a coordinator tells of its launches.
+//! `report_process_started`, `_stopping` and `_exit`: a coordinator's reports about its launches.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub fn a_report_may_be_repeated(bed: &Bed) {
     let seen = bed.launch(&launch);
     let end = (&seen["state"], &seen["outcome"], &seen["exitCode"]);
     assert_eq!(end, (&"ended".into(), &"never_authenticated".into(), &3.into()), "{seen}");
-    // Old news, also if they contradict: that end is known.
+    // Later reports have no effect, even if they contradict: the end is known.
     assert_eq!(coordinator.done("report_process_exit", exit), done());
     let other = json!({ "launch_id": launch, "signal": 9, "outcome": "lost" });
     assert_eq!(coordinator.done("report_process_exit", other), done());
@@ -56,7 +56,7 @@ pub fn a_server_asks_for_a_shim_that_it_was_not_told(bed: &Bed) {
     let started = json!({ "launch_id": launch, "pid": 4242 });
     assert_eq!(coordinator.done("report_process_started", started), done());
     assert_eq!(is_asked_for(&mut coordinator), Some(true.into()));
-    // Of another machine.
+    // This process is on another machine.
     let started = json!({
         "launch_id": launch, "pid": 4242, "shim_pid": 4241, "shim_start_ticks": 7, "shim_boot": "another", "shim_pid_namespace": 7,
     });
@@ -78,7 +78,7 @@ pub fn the_first_reason_of_a_stop_is_the_one_that_counts(bed: &Bed) {
         (&"stopping".into(), &"shutdown".into()),
         "{seen}"
     );
-    // The process is gone, what it started is not: the place isn't free yet.
+    // The process is gone, but the processes that it started are not: the slot is not free yet.
     let exited = json!({ "launch_id": launch, "signal": 15, "outcome": "exited" });
     assert_eq!(coordinator.done("report_process_exit", exited), done());
     assert_eq!(bed.launch(&launch)["state"], "ending");
@@ -138,7 +138,7 @@ pub fn an_activity_is_the_newest_word_and_its_usage_never_shrinks(bed: &Bed) {
         (160, &Value::Null),
         "{seen}"
     );
-    // It is kept with the end, and later words are old news.
+    // The report is kept with the end, and later reports have no effect.
     coordinator.done("report_process_exit", json!({ "launch_id": launch, "exit_code": 1 }));
     let seen = bed.launch(&launch);
     assert_eq!(
@@ -191,7 +191,7 @@ pub fn a_report_may_leave_the_launch_unsaid(bed: &Bed) {
     };
     one.call("report_process_exit", exit(None)).refusal("no_open_launch");
     let launch = claim(&mut one);
-    // Another coordinator's launch is not ended by anybody else, whatever process they name.
+    // Only the owner of a launch can end it, whatever process a report names.
     two.call("report_process_exit", exit(None)).refusal("no_open_launch");
     bed.nameless_coordinator()
         .call("report_process_exit", exit(Some(4242)))

@@ -1,4 +1,4 @@
-//! `should_start` and `get_agent_action`: a yes reserves the start.
+//! `should_start` and `get_agent_action`: the answer "true" reserves the start.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub fn a_yes_reserves_the_start_for_who_asked(bed: &Bed) {
 
     assert_eq!(two.done("should_start", pair()), no("starting"));
     assert_eq!(bed.nameless_coordinator().done("should_start", pair()), no("starting"));
-    // The first answer may have been lost. An agent that was started with it goes on with what it has.
+    // The first answer may have been lost. An agent that was started with it keeps its ticket.
     assert_eq!(one.done("should_start", pair()), yes);
     assert_eq!(bed.coordinator("crd_one").done("should_start", pair()), yes);
 
@@ -47,7 +47,8 @@ pub fn a_ticket_is_only_for_a_coordinator_that_says_its_name(bed: &Bed) {
         "start_deadline": "[start_deadline]",
     });
     assert_eq!(redacted(&yes), expected);
-    // Seed 004's coordinator starts the agent with its passkey: it takes the reservation.
+    // A coordinator of the older system starts the agent with its passkey. That uses the
+    // reservation.
     bed.agent("agt_a");
     assert_eq!(bed.launch(&yes["launch_id"])["state"], "running");
 }
@@ -86,14 +87,14 @@ pub fn an_action_is_the_same_decision_in_one_word(bed: &Bed) {
     let hold = |reason: &str| json!({ "action": "hold", "reason": reason, "purpose": "task" });
     assert_eq!(bed.coordinator("crd_two").done("get_agent_action", pair()), hold("starting"));
     assert_eq!(coordinator.done("get_agent_action", pair()), start);
-    // It is one reservation, in whatever form it is asked for.
+    // There is one reservation, in whichever form it is requested.
     assert_eq!(coordinator.done("should_start", pair())["launch_ticket"], start["launch_ticket"]);
 
     let mut agent = bed.agent_with("agt_a", start["launch_ticket"].as_str().unwrap());
     assert_eq!(coordinator.done("get_agent_action", pair()), hold("running"));
     agent.done("get_my_task", json!({}));
     agent.done("report_completed", json!({ "result": "success" }));
-    // It has its time to go by itself.
+    // It has some time to end by itself.
     assert_eq!(coordinator.done("get_agent_action", pair()), hold("stopping"));
     bed.operate("POST", "/stop", &json!({ "agentId": "agt_a", "projectId": "prj" }));
     let stop = json!({ "action": "stop", "reason": "reported", "purpose": "task", "launch_id": start["launch_id"] });

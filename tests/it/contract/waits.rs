@@ -1,4 +1,5 @@
-//! `wait_for_work` and `list_stop_requests`: what a coordinator plans from, and how it hears of news.
+//! `wait_for_work` and `list_stop_requests`: the facts for a coordinator's plan, and its waits for
+//! news.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +10,10 @@ use super::client::Caller;
 use crate::redacted::redacted;
 use crate::support::until;
 
-/// Longer than any of these tests may take.
+/// A wait that is longer than any of these tests may take, in seconds.
 const LONG: u64 = 55;
 
-/// What there is now.
+/// Returns the present view.
 fn look(coordinator: &mut Caller) -> Value {
     coordinator.done("wait_for_work", json!({}))
 }
@@ -23,7 +24,8 @@ fn wait(bed: &Bed, coordinator: &mut Caller, work: &Value, timeout_seconds: u64)
     let arguments = json!({ "seen": work["seen"], "timeout_seconds": timeout_seconds });
     let id =
         until_heard(bed, coordinator, |coordinator| coordinator.begin("wait_for_work", arguments));
-    // Another call, on the same connection where there are connections: it is answered at once.
+    // This is another call, on the same connection if there are connections. It is answered at
+    // once.
     assert_eq!(coordinator.done("health_check", json!({}))["status"], "ok");
     id
 }
@@ -31,7 +33,7 @@ fn wait(bed: &Bed, coordinator: &mut Caller, work: &Value, timeout_seconds: u64)
 /// Begins a call as this coordinator by `begin`, and returns when the server has taken it.
 #[track_caller]
 fn until_heard<T>(bed: &Bed, coordinator: &mut Caller, begin: impl FnOnce(&mut Caller) -> T) -> T {
-    // From then on it is noted when the server hears of it.
+    // From then on the server notes when it hears from the coordinator.
     coordinator.done("report_status", json!({ "max_concurrent": 1 }));
     let heard_at = || bed.status()["coordinators"][0]["heardAt"].clone();
     let before = heard_at();
@@ -59,7 +61,7 @@ fn claim(coordinator: &mut Caller) -> Value {
         .clone()
 }
 
-/// The only entry of a list of the view, without what differs.
+/// Returns the only entry of a list of the view, without the parts that differ.
 #[track_caller]
 fn only(work: &Value, list: &str) -> Value {
     let entries = work[list].as_array().unwrap();
@@ -78,7 +80,7 @@ pub fn who_has_seen_nothing_is_answered_at_once(bed: &Bed) {
     let mut coordinator = bed.coordinator("crd_one");
     let began = Instant::now();
     let work = coordinator.done("wait_for_work", json!({ "timeout_seconds": LONG }));
-    // Neither is who has seen another server, or an earlier run of this one.
+    // A caller that has seen another server, or an earlier run of this one, does not wait either.
     coordinator
         .done("wait_for_work", json!({ "timeout_seconds": LONG, "seen": "of another server" }));
     assert!(began.elapsed() < Duration::from_secs(LONG));
@@ -115,7 +117,7 @@ pub fn a_wait_ends_with_the_news_and_delays_nothing_else(bed: &Bed) {
     let news = coordinator.client.answer(id).success();
     assert_eq!(news["startable"][0]["agent_id"], "agt_a", "{news}");
     assert_ne!(news["seen"], work["seen"]);
-    // What came in between two waits is not missed.
+    // A change between two waits is not missed.
     stop(bed);
     let id = wait(bed, &mut coordinator, &news, LONG);
     let news = coordinator.client.answer(id).success();
@@ -156,7 +158,7 @@ pub fn a_coordinator_sees_its_own_launches_and_stops(bed: &Bed) {
         "grace_seconds": 0,
     });
     let news = one.client.answer(id).success();
-    // The pair is held before its launch is told to end: the first news may be of that alone.
+    // The pair is held before its launch is told to end, so the first news may contain only that.
     let news = if news["stop_requests"] == json!([]) { look(&mut one) } else { news };
     assert_eq!(news["stop_requests"], json!([request]));
     assert_eq!(
@@ -178,7 +180,7 @@ pub fn a_wait_that_is_given_up_harms_nobody(bed: &Bed) {
     let given_up = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     coordinator.client.send(&given_up.to_string());
     assert_eq!(look(&mut coordinator)["startable"], work["startable"]);
-    // One that only goes away.
+    // This client closes its connection without cancelling.
     let mut gone = bed.coordinator("crd_one");
     wait(bed, &mut gone, &work, LONG);
     drop(gone);
@@ -192,7 +194,7 @@ pub fn a_wait_that_is_cancelled_is_dropped(bed: &Bed) {
     let id = wait(bed, &mut coordinator, &work, LONG);
     cancel(&mut coordinator, id);
     bed.until_call_dropped();
-    // What has ended can't be cancelled any more; some clients try that after each call.
+    // A call that has ended can't be cancelled any more. Some clients try that after each call.
     let answered = coordinator.client.begin("health_check", &json!({}));
     coordinator.client.answer(answered).success();
     for ended in [id, answered, 1000] {
@@ -228,7 +230,7 @@ pub fn a_cancelled_request_of_a_batch_is_dropped_and_the_others_are_answered(bed
     let answers: Value = serde_json::from_str(&coordinator.client.receive()).unwrap();
     assert_eq!((&answers[0]["id"], answers.as_array().unwrap().len()), (&202.into(), 1));
     bed.until_call_dropped();
-    // One of which nothing is left has no answer at all.
+    // A batch whose requests are all cancelled has no answer at all.
     let batch = json!([held(&coordinator, 203)]);
     send_wait(bed, &mut coordinator, &batch);
     cancel(&mut coordinator, 203);
@@ -253,7 +255,7 @@ pub fn who_asks_for_it_is_told_that_a_wait_goes_on(bed: &Bed) {
     bed.with_a_task();
     let mut coordinator = bed.coordinator("crd_one");
     let work = look(&mut coordinator);
-    // Neither is who doesn't ask, nor who gets an answer soon.
+    // A caller that does not ask for progress gets none, and neither does one with a quick answer.
     let silent =
         coordinator.begin("wait_for_work", json!({ "seen": work["seen"], "timeout_seconds": 3 }));
     let short = coordinator.begin_attended("health_check", &json!({}), "short");

@@ -1,4 +1,4 @@
-//! Agents over HTTP: which sessions are taken there, and how HTTP is closed to agents.
+//! Agents over HTTP: the sessions that are accepted there, and how HTTP is closed to agents.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ fn a_session_that_was_opened_on_the_socket_is_refused_over_http() {
         }
         assert_eq!(daemon.client().call("get_my_task", &token)["task"]["task_id"], "tsk");
     }
-    // Only who has the token hears of the socket.
+    // Only a caller with the token learns that the session belongs to the socket.
     let guess = json!({ "session_token": "sess_socket_0123456789abcdef0123456789abcdef" });
     assert_eq!(Web::to(&daemon).call("get_my_task", &guess)["error_code"], "invalid_session");
     assert_eq!(daemon.task_status("tsk"), "in_progress");
@@ -72,7 +72,7 @@ fn http_agents_off_gives_agents_no_address() {
 fn http_agents_off_refuses_agents_over_http_until_a_reload() {
     let daemon = Daemon::crowded(NO_AGENTS, WORLD);
     let mut web = Web::to(&daemon);
-    // A wrong passkey gets the same answer: nothing is checked.
+    // A wrong passkey gets the same answer, because nothing is checked.
     for passkey in ["key_a", "wrong"] {
         let refused = web.call("authenticate", &credentials(passkey));
         assert_eq!(refused["error_code"], "agents_not_over_http", "{refused}");
@@ -86,7 +86,7 @@ fn http_agents_off_refuses_agents_over_http_until_a_reload() {
     for tool in ["get_my_task", "logout", "get_next_action", "report_completed"] {
         assert_eq!(web.call(tool, &token)["error_code"], "agents_not_over_http", "{tool}");
     }
-    // Coordinators and people go on.
+    // Coordinators and people can still use HTTP.
     let coordinator = fs::read_to_string(daemon.state().join("coordinator_token")).unwrap();
     let coordinator = json!({ "coordinator_token": coordinator.trim() });
     assert_eq!(web.call("list_active_projects_with_agents", &coordinator)["success"], true);

@@ -1,4 +1,4 @@
-//! What people change is told in the log: who, what, before and after, and no secret.
+//! The log of people's changes: the person, the thing, the values before and after, and no secret.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::entry::{OWN, link, log_in, token};
 use super::{LISTENING, Web};
 use crate::daemon::Daemon;
 
-/// The newest line about one thing.
+/// Returns the newest line about one thing.
 #[track_caller]
 fn told(daemon: &Daemon, what: &str, id: &str) -> Value {
     let lines = daemon.logged("done by a person");
@@ -16,7 +16,7 @@ fn told(daemon: &Daemon, what: &str, id: &str) -> Value {
     about
 }
 
-/// That it was this, by them; with what is different.
+/// Checks that the line is about this change by this person, and returns the differences.
 #[track_caller]
 fn check(
     daemon: &Daemon,
@@ -96,7 +96,7 @@ fn what_the_command_line_changes_is_told() {
     daemon.done(&["chat", "start", "agt", "prj"]);
     daemon.done(&["chat", "send", "agt", "prj", "my dear"]);
     let n_told = daemon.logged("done by a person").len();
-    // Looking is no change, and a change of nothing is none.
+    // Reads are not changes, and neither is a change without a difference.
     daemon.status();
     daemon.done(&["task", "set", "tsk", "--title", "another"]);
     assert_eq!(daemon.logged("done by a person").len(), n_told);
@@ -144,7 +144,7 @@ fn who_logs_in_and_acts_is_told_by_name_and_credential() {
     web.ask("POST", "/logout", &format!("{cookie}{OWN}"), "");
     let left = told(&daemon, "credential", &of_cookie);
     assert_eq!((&left["who"], &left["action"]), (&"Ann".into(), &"change".into()), "{left}");
-    // Who is refused changes nothing, so nothing is told.
+    // A refused request changes nothing, so there is no line.
     let n_told = daemon.logged("done by a person").len();
     web.ask("POST", "/api/pause", "", "");
     web.ask("POST", "/api/pause", &cookie, "");

@@ -1,4 +1,5 @@
-//! What is wrong is told, with what was expected; the next good request is answered all the same.
+//! Wrong requests get an answer with what was expected. The next valid request is answered
+//! nevertheless.
 
 use std::net::Shutdown;
 
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use super::{HEALTH, JSON, LISTENING, Web, request_head};
 use crate::daemon::Daemon;
 
-/// The answer to this, and that the same connection goes on after it.
+/// Returns the answer to this, and checks that the same connection goes on after it.
 #[track_caller]
 fn answer_to(web: &mut Web, headers: &str, body: &[u8]) -> super::Answer {
     let answer = web.post(headers, body).expect("an answer");
@@ -76,7 +77,7 @@ fn a_body_that_is_no_request_is_answered_as_on_the_socket() {
         assert_eq!((&error["error"]["code"], &error["id"]), (&code.into(), &id), "{answer:?}");
         assert!(error["error"]["message"].as_str().unwrap().contains(message), "{answer:?}");
     }
-    // What gets no answer on the socket gets an empty one here.
+    // Messages without an answer on the socket get an empty one here.
     for body in [
         "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/of/no/kind\"}",
         "{\"jsonrpc\":\"1.0\",\"method\":\"x\"}",
@@ -84,7 +85,7 @@ fn a_body_that_is_no_request_is_answered_as_on_the_socket() {
         let answer = answer_to(web, JSON, body.as_bytes());
         assert_eq!((answer.status, answer.body.as_str()), (202, ""));
     }
-    // An answer to nothing that was asked.
+    // This is an answer to no request.
     assert_eq!(
         answer_to(web, JSON, b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}").json()["error"]["code"],
         -32600
@@ -165,11 +166,11 @@ fn an_unknown_version_of_the_protocol_is_told_which_there_are() {
         let problem = answer_to(web, &headers, HEALTH.as_bytes());
         problem.check_problem(400, "unsupported_protocol_version", "2025-11-25, 2026-07-28");
     }
-    // By a handshake it is negotiated instead.
+    // A handshake negotiates the version instead.
     let hello = json!({ "protocolVersion": "1999-12-31", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } });
     let agreed = web.request("", "initialize", &hello).json()["result"]["protocolVersion"].clone();
     assert!(agreed.as_str().unwrap() >= "2025-11-25", "{agreed}");
-    // The newest has it in each request, too.
+    // The newest revision has it in each request, too.
     let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2030-01-01", "io.modelcontextprotocol/clientCapabilities": {} });
     let headers = "MCP-Protocol-Version: 2030-01-01\r\nMcp-Method: ping\r\n";
     let answer = web.request(headers, "ping", &json!({ "_meta": meta }));
@@ -198,11 +199,11 @@ fn a_body_that_is_too_long_is_told_however_it_comes() {
         web.send("\r\n");
     }
     web.receive().unwrap().check_problem(413, "body_too_large", "longer than 1048576 bytes");
-    // Who asks first needn't send it.
+    // A client that asks first need not send it.
     let mut web = Web::to(&daemon);
     web.send(request_head(&format!("{JSON}Expect: 100-continue\r\n"), long.len()));
     web.receive().unwrap().check_problem(413, "body_too_large", "longer than 1048576 bytes");
-    // One that just fits is read.
+    // A body that just fits is read.
     let mut fits = HEALTH.as_bytes().to_vec();
     fits.resize(1024 * 1024, b' ');
     let mut web = Web::to(&daemon);
@@ -279,7 +280,7 @@ fn what_is_no_http_is_refused() {
     let many = "X: x\r\n".repeat(200);
     web.send(format!("GET /health/live HTTP/1.1\r\nHost: localhost\r\n{many}\r\n"));
     assert_eq!(web.receive().unwrap().status, 431);
-    // A body that breaks off.
+    // This body breaks off.
     let mut web = Web::to(&daemon);
     web.send(request_head(JSON, HEALTH.len()));
     web.send(&HEALTH.as_bytes()[..20]);

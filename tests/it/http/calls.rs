@@ -1,4 +1,4 @@
-//! What clients of all ages ask, and what they get.
+//! The requests of clients of all revisions, and their answers.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,8 @@ fn an_agent_does_its_task_with_plain_posts() {
     let hello = web.call("authenticate", &credentials());
     let token = hello["session_token"].clone();
     assert!(token.as_str().unwrap().starts_with("sess_"), "{hello}");
-    // The token as argument, as ever, and as the header of HTTP: each on a connection of its own, as nothing depends on one.
+    // The token is an argument or the header of HTTP. Each call has a connection of its own,
+    // because no state belongs to a connection.
     let task = Web::to(&daemon).call("get_my_task", &json!({ "session_token": token }));
     assert_eq!(task["task"]["task_id"], "tsk");
     let task = Web::to(&daemon).call_with(&bearer(&token), "get_my_task", &json!({}));
@@ -50,7 +51,7 @@ fn an_argument_counts_more_than_the_header() {
     assert_eq!(web.call_with("", "get_my_task", &wrong)["error_code"], "invalid_session");
     let refusal = web.call_with("", "get_my_task", &json!({}));
     assert_eq!(refusal["error"], "argument `session_token` is missing");
-    // Only a token is no token.
+    // These are not valid forms of a token.
     for wrong in ["Basic dTpw", "Bearer", "Bearer  ", "sess_1"] {
         let answer = web.request(&format!("Authorization: {wrong}\r\n"), "ping", &json!({}));
         answer.check_problem(401, "no_bearer_token", "expected `Bearer`");
@@ -64,7 +65,7 @@ fn a_coordinator_over_http_always_needs_the_token() {
     let mut web = Web::to(&daemon);
     let pair = json!({ "agent_id": "agt_a", "project_id": "prj", "coordinator_id": "crd_far" });
     assert_eq!(web.call("should_start", &pair)["error_code"], "coordinator_only");
-    // The same process may ask without one on the socket.
+    // The same process needs no token on the socket.
     assert_eq!(daemon.client().call("should_start", &pair)["should_start"], true);
     for wrong in ["", "coord_", "coord_0000000000000000000000000000000000000000"] {
         let mut asked = pair.clone();
@@ -108,7 +109,7 @@ fn wrong_tokens_and_passkeys_are_answered_later_and_later() {
     let mut web = Web::to(&daemon);
     let wrong = json!({ "agent_id": "agt_a", "project_id": "prj", "coordinator_token": "wrong" });
     let began = std::time::Instant::now();
-    // 50, 100 and 200 ms.
+    // The delays are 50, 100 and 200 ms.
     for _ in 0..3 {
         assert_eq!(web.call("should_start", &wrong)["error_code"], "coordinator_only");
     }
@@ -119,7 +120,7 @@ fn wrong_tokens_and_passkeys_are_answered_later_and_later() {
         assert_eq!(web.call("authenticate", &guess)["error_code"], "invalid_credentials");
     }
     assert!(began.elapsed().as_millis() >= 350, "{:?}", began.elapsed());
-    // Who knows it is not held back.
+    // A caller with the right passkey is not delayed.
     assert_eq!(web.call("authenticate", &credentials())["success"], true);
 }
 
@@ -187,7 +188,7 @@ fn clients_of_every_revision_are_served() {
             "{version}"
         );
     }
-    // The newest has no handshake: each request says all of it.
+    // The newest revision has no handshake, so each request contains everything.
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": { "name": "a test", "version": "1" },
@@ -263,7 +264,8 @@ fn a_hundred_requests_at_once_are_answered_and_a_client_that_goes_leaves_nothing
         })
         .count()
     };
-    // The control socket's own, three listeners, what the runtime has: none of them a client's.
+    // These are the control socket, three listeners and the runtime's own ones, but none of a
+    // client.
     until("the connections are gone", || sockets() < 12);
 }
 

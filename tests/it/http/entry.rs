@@ -1,4 +1,4 @@
-//! Who may come in over HTTP, and what they may do: links, cookies and tokens, with all that is wrong about them.
+//! Access over HTTP, and its rights: links, cookies and tokens, and all mistakes with them.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Answer, LISTENING, Web, address};
 use crate::daemon::Daemon;
 use crate::support::until;
 
-/// A link as `login` prints it: its path and its secret.
+/// Returns a link that `login` printed: its path and its secret.
 pub(super) fn link(daemon: &Daemon, more: &[&str]) -> (String, String) {
     let printed = daemon.done(&[&["login"], more].concat());
     let base = format!("http://{}/login?link=", address(daemon));
@@ -26,7 +26,7 @@ pub(super) fn token(daemon: &Daemon, more: &[&str]) -> String {
 }
 
 impl Web {
-    /// Any request, with these headers beside Host.
+    /// Sends any request, with these headers beside Host.
     pub(super) fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let length = body.len();
         self.send(format!(
@@ -35,7 +35,7 @@ impl Web {
         self.receive().unwrap()
     }
 
-    /// The button of the page of a link.
+    /// Presses the button of the page of a link.
     pub(super) fn press(&mut self, secret: &str, headers: &str) -> Answer {
         self.ask("POST", "/login", &format!("{headers}{FORM}"), &format!("link={secret}"))
     }
@@ -44,7 +44,7 @@ impl Web {
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 pub(super) const OWN: &str = "Origin: http://localhost:7420\r\n";
 
-/// The header of a browser that has just logged in.
+/// Returns the header of a browser that has just logged in.
 pub(super) fn log_in(web: &mut Web, daemon: &Daemon, more: &[&str]) -> String {
     let (_, secret) = link(daemon, more);
     let answer = web.press(&secret, OWN);
@@ -75,7 +75,7 @@ fn a_link_logs_one_browser_in_and_looking_at_it_uses_nothing_up() {
     assert!(!cookie.contains(&secret));
     let mine = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
     assert_eq!(web.ask("GET", "/api/status", &mine, "").status, 200);
-    // It was for one.
+    // The link was for one login.
     for answer in [web.press(&secret, OWN), web.get(&path, "Host: localhost\r\n")] {
         assert_eq!(answer.status, 403, "{answer:?}");
         assert!(
@@ -83,7 +83,7 @@ fn a_link_logs_one_browser_in_and_looking_at_it_uses_nothing_up() {
             "{answer:?}"
         );
     }
-    // And the way out.
+    // This is the logout.
     let answer = web.ask("POST", "/logout", &format!("{mine}{OWN}"), "");
     assert_eq!((answer.status, answer.header("location")), (303, Some("/login")), "{answer:?}");
     assert!(answer.header("set-cookie").unwrap().contains("Max-Age=0"));
@@ -141,7 +141,7 @@ fn each_secret_is_good_for_its_own_purpose_only() {
         ("Authorization: Bearer\r\n".to_owned(), 401),
         (format!("Authorization: Bearer {token}x\r\n"), 401),
         ("Authorization: Bearer \u{e9}\r\n".to_owned(), 401),
-        // A token that is wrong isn't made up for by a cookie.
+        // A cookie does not make up for a wrong token.
         (format!("{cookie}Authorization: Bearer op_x\r\n"), 401),
         (format!("Authorization: Bearer {token}\r\nAuthorization: Bearer {token}\r\n"), 400),
         ("Cookie: agent_coordinator_session=\r\n".to_owned(), 401),
@@ -154,7 +154,7 @@ fn each_secret_is_good_for_its_own_purpose_only() {
             assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
         }
     }
-    // More than a head may have.
+    // This is longer than a head may be.
     let huge = format!("Authorization: Bearer {}\r\n", "x".repeat(64 * 1024));
     web.send(format!("GET /api/status HTTP/1.1\r\nHost: localhost\r\n{huge}\r\n"));
     assert_eq!(web.receive().map(|answer| answer.status), Some(431));
@@ -232,7 +232,7 @@ fn a_viewer_looks_and_changes_nothing() {
         );
     }
     assert!(daemon.status()["paused_since"].is_null());
-    // Going is nobody's right to refuse.
+    // A logout is never refused.
     assert_eq!(web.ask("POST", "/logout", &format!("{cookie}{OWN}"), "").status, 303);
     assert_eq!(web.ask("GET", "/api/projects", &cookie, "").status, 401);
 }
@@ -247,7 +247,7 @@ fn a_page_of_somebody_else_changes_nothing_with_the_cookie_of_its_reader() {
     };
     for (headers, code) in [
         ("", "not_same_origin"),
-        // A server of somebody else on this machine has the same cookies.
+        // Another user's server on this machine has the same cookies.
         ("Origin: http://localhost:3000\r\n", "not_same_origin"),
         ("Origin: http://127.0.0.1:7420\r\n", "not_same_origin"),
         ("Origin: http://evil.example\r\n", "origin_not_allowed"),
@@ -363,7 +363,7 @@ fn no_route_lets_a_stranger_in_nor_a_viewer_change_anything() {
     {
         for path in [format!("/api{path}"), path] {
             let answer = web.ask(&method, &path, "", "{}");
-            // A page without `/api` in front of it is no REST route.
+            // A page without `/api` in front of it is not a REST route.
             if answer.status != 404 {
                 answer.check_problem(401, "not_authenticated", "");
             }
@@ -374,7 +374,7 @@ fn no_route_lets_a_stranger_in_nor_a_viewer_change_anything() {
         }
     }
     assert!(n_unsafe > 30, "the routes are found: {n_unsafe}");
-    // Nor does a method that a route doesn't have.
+    // A method that a route doesn't have needs a token, too.
     for method in ["PUT", "OPTIONS", "TRACE", "XYZ"] {
         let answer = web.ask(method, "/api/tasks", "", "");
         assert!([401, 405].contains(&answer.status), "{method}: {answer:?}");
@@ -385,7 +385,8 @@ const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const OPEN: [&str; 6] =
     ["/health/live", "/health/ready", "/login", "/logout", "/favicon.ico", "/ui/do/language"];
 
-/// Every route that isn't described, with its methods, as the sources have them: the pages and what they do.
+/// Returns every route without a description, with its methods, from the sources: the pages and
+/// their actions.
 fn routes() -> Vec<(String, String)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rest");
     let (mut found, mut folders) = (Vec::new(), vec![root]);
@@ -448,7 +449,7 @@ fn behind_a_proxy_links_and_cookies_are_for_its_name() {
         ));
         web.receive().unwrap()
     };
-    // Somebody between the browser and the proxy who has no certificate.
+    // This request comes from an attacker between the browser and the proxy, without a certificate.
     assert_eq!(press("Host: c.example\r\nOrigin: http://c.example\r\n").status, 403);
     let answer = press("Host: c.example\r\nOrigin: https://c.example\r\n");
     assert_eq!(answer.status, 303, "{answer:?}");
@@ -476,7 +477,7 @@ fn who_guesses_is_answered_later_and_later_and_keeps_nobody_else_out() {
     let guess = &guess;
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let guesses: Vec<_> = (0..60).map(|n| scope.spawn(move || guess(n))).collect();
-        // Meanwhile, from the same address.
+        // These requests come from the same address meanwhile.
         for _ in 0..10 {
             assert_eq!(Web::to(&daemon).ask("GET", "/api/status", &good, "").status, 200);
         }

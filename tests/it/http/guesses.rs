@@ -1,5 +1,5 @@
-//! One process guesses at passkeys, tokens and links over HTTP without pause. Few of its guesses are checked, and nobody else is
-//! kept from working.
+//! One process guesses at passkeys, tokens and links over HTTP without pause. Few of its guesses
+//! are checked, and no other client is delayed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ tasks: { tsk_a: { project: prj_a, title: by hand, assignee: agt_a, status: todo 
 ";
 
 impl Web {
-    /// A connection from this address of the loopback network.
+    /// Opens a connection from this address of the loopback network.
     fn connect_from(source: Ipv4Addr, address: SocketAddr) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let stream = runtime.block_on(async {
@@ -31,7 +31,7 @@ impl Web {
         Self::over(stream)
     }
 
-    /// One wrong passkey; whether it was checked.
+    /// Sends one wrong passkey. Returns whether it was checked.
     fn guess_passkey(&mut self) -> bool {
         let arguments = json!({ "agent_id": "agt_a", "passkey": "guess", "project_id": "prj_a" });
         let call = json!({ "name": "authenticate", "arguments": arguments });
@@ -60,7 +60,7 @@ fn guesses_from_all_loopback_addresses_are_those_of_one_host() {
         let guesses: Vec<_> = (0..40).map(|n| scope.spawn(guess(n))).collect();
         guesses.into_iter().filter_map(|guess| guess.join().unwrap().then_some(())).count()
     });
-    // Those whose time was over when the last ones came make room for others.
+    // Guesses that ended before the last ones came made room for others.
     assert!((8..20).contains(&n_checked), "{n_checked} of 40 guesses were checked");
 }
 
@@ -79,9 +79,9 @@ fn while_one_process_guesses_without_pause_agents_start_and_another_user_logs_in
     let (stop, n_checked, n_refused) =
         (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        // Also when an assertion fails, so that the threads end.
+        // The guard works even if an assertion fails, so that the threads end.
         let _guard = Stop(&stop);
-        // Twice as many as there are slots.
+        // This is twice the number of slots.
         for n in 0..48 {
             let (stop, n_checked, n_refused) = (&stop, &n_checked, &n_refused);
             scope.spawn(move || {
@@ -107,14 +107,14 @@ fn while_one_process_guesses_without_pause_agents_start_and_another_user_logs_in
         }
         until("guesses are refused", || n_refused.load(Ordering::Relaxed) > 300);
 
-        // An agent that the daemon starts, with its ticket.
+        // The daemon starts this agent with its ticket.
         daemon.with_one_task(&["authenticate", "get-my-task", "report:success"]);
         assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
-        // One that a person starts on the socket.
+        // A person starts this one on the socket.
         let by_hand = json!({ "agent_id": "agt_a", "passkey": "key_a", "project_id": "prj_a" });
         let opened = daemon.client().call("authenticate", &by_hand);
         assert_eq!(opened["success"], true, "{opened}");
-        // A browser logs in by a new link; a token and a coordinator go on.
+        // A browser logs in with a new link, and a token and a coordinator still work.
         let cookie = log_in(&mut Web::to(&daemon), &daemon, &[]);
         for headers in
             [&cookie, &used, &format!("Authorization: Bearer {}\r\n", token(&daemon, &[]))]
@@ -127,7 +127,7 @@ fn while_one_process_guesses_without_pause_agents_start_and_another_user_logs_in
         );
         assert_eq!(Web::to(&daemon).call("should_start", &pair)["should_start"], false);
     });
-    // Three throttles with eight slots each; soon each answer is held back for two seconds.
+    // There are three throttles with eight slots each. Soon each answer is delayed by two seconds.
     let (n_checked, n_refused) = (n_checked.into_inner(), n_refused.into_inner());
     let most = 24 * (8 + began.elapsed().as_secs());
     assert!(

@@ -1,9 +1,10 @@
-//! Pages of the web can reach a loopback port through their reader's browser; they are refused.
+//! Web pages can reach a loopback port through their reader's browser. The server refuses their
+//! requests.
 
 use super::{HEALTH, JSON, LISTENING, Web};
 use crate::daemon::Daemon;
 
-/// The answer to a call with this Host and these headers.
+/// Returns the answer to a call with this Host and these headers.
 fn call(web: &mut Web, host: &str, headers: &str) -> super::Answer {
     let length = HEALTH.len();
     web.send(format!(
@@ -42,7 +43,7 @@ fn only_requests_for_this_server_are_answered() {
             "host_not_allowed",
             &format!("does not answer for the host `{host}`"),
         );
-        // Nor for anything else.
+        // Other requests are refused, too.
         let answer = web.get("/health/live", &format!("Host: {host}\r\n"));
         answer.check_problem(403, "host_not_allowed", host);
     }
@@ -52,7 +53,7 @@ fn only_requests_for_this_server_are_answered() {
         "repeated_header",
         "`host`",
     );
-    // As to a proxy.
+    // This is a request in the form for a proxy.
     web.send("GET http://evil.example/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n");
     web.receive().unwrap().check_problem(403, "host_not_allowed", "evil.example");
     web.check_well();

@@ -1,4 +1,4 @@
-//! Which address the daemon listens on, and when it rather doesn't start.
+//! The address on which the daemon listens, and the conditions under which it does not start.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -11,7 +11,7 @@ fn a_chosen_port_is_kept_over_a_restart_and_given_up_when_it_is_taken() {
     let first = address(&daemon);
     assert_eq!(daemon.logged("ready")[0]["http"], first.to_string());
     assert!(daemon.done(&["status"]).contains(&format!("http://{first}/mcp")));
-    // Also while connections of before are still open.
+    // Connections of the earlier run may still be open.
     let mut web = Web::to(&daemon);
     web.check_well();
     daemon.terminate();

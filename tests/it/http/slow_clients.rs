@@ -1,4 +1,4 @@
-//! Clients that take their time, and those that are many: the others don't notice.
+//! Slow clients, and very many clients. Other clients are not affected.
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
@@ -13,10 +13,10 @@ use super::{HEALTH, JSON, LISTENING, Web, address, request_head};
 use crate::control::send_to;
 use crate::daemon::{Daemon, PROGRAM};
 
-/// Idle connections in the tests of a crowd.
+/// The number of idle connections in the tests of a crowd.
 const CROWD: usize = 1000;
 
-/// So many descriptors for this process, if it may have them.
+/// Raises the limit of descriptors of this process, if that is allowed.
 fn raise_descriptors() {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(8192.min(hard)), hard).unwrap();
@@ -35,14 +35,14 @@ fn a_crowd_of_idle_connections_keeps_nobody_out() {
     late.check_well();
     late.check_well();
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
-    // One that began its request is no better.
+    // Clients that have begun a request have no more rights.
     let half = format!("{}{HEALTH}", request_head(JSON, HEALTH.len()));
     let mut half_way: Vec<Web> = (0..CROWD).map(|_| Web::connect(address)).collect();
     for web in &mut half_way {
         web.send(&half[..half.len() - 10]);
     }
     Web::connect(address).check_well();
-    // Nor is anything else of the daemon's short of descriptors.
+    // Other parts of the daemon have enough descriptors, too.
     assert_eq!(daemon.client().call("health_check", &json!({}))["status"], "ok");
     daemon.with_one_task(&["authenticate", "report:success"]);
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
@@ -59,10 +59,10 @@ fn a_crowd_on_the_socket_keeps_nobody_out() {
     let asked = Instant::now();
     assert_eq!(daemon.client().call("health_check", &json!({}))["status"], "ok");
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
-    // Whoever has spoken stays.
+    // A client that has sent a request keeps its connection.
     assert_eq!(speaks.call("health_check", &json!({}))["status"], "ok");
     drop(silent);
-    // And the same for people.
+    // The same holds for people.
     let control = daemon.state().join("control.sock");
     let silent: Vec<UnixStream> =
         (0..CROWD).map(|_| UnixStream::connect(&control).unwrap()).collect();
@@ -117,7 +117,7 @@ fn answers_that_are_not_read_take_little_memory_and_delay_only_their_asker() {
     let unread: Vec<Web> = (0..N_ASKERS).map(|_| ask(&greedy)).collect();
     let answer = ask(&other).receive().unwrap();
     assert!(answer.status == 200 && answer.body.len() > 4_000_000, "{}", answer.status);
-    // No more of each is read than how it begins.
+    // Only the beginning of each answer is read.
     let refused = unread.iter().filter(|web| {
         let mut begin = [0; 12];
         (&web.stream).read_exact(&mut begin).unwrap();

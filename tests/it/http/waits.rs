@@ -1,4 +1,4 @@
-//! Calls that wait, and clients that don't: how they say so in HTTP.
+//! Calls that wait, and clients that give up: the ways to say so in HTTP.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn daemon() -> Daemon {
     ))
 }
 
-/// A wait for news that don't come.
+/// Returns a call that waits for news that do not come.
 fn wait(daemon: &Daemon, timeout_seconds: u64, meta: &Value) -> String {
     let who = json!({ "coordinator_id": "crd", "coordinator_token": TOKEN });
     let seen = Web::to(daemon).call("wait_for_work", &who)["seen"].clone();
@@ -40,7 +40,7 @@ fn until_dropped(daemon: &Daemon) {
     until("the call is dropped", || daemon.log().contains("tool call dropped"));
 }
 
-/// What a client of the handshake repeats.
+/// Does a handshake and returns the headers that a client repeats.
 fn shake_hands(daemon: &Daemon) -> String {
     let client = json!({ "name": "a test", "version": "1" });
     let hello =
@@ -63,7 +63,8 @@ fn a_call_is_cancelled_by_the_client_that_made_it_and_by_no_other() {
     assert_ne!(one, two);
     let mut web = Web::to(&daemon);
     begin(&mut web, &one, &wait(&daemon, 55, &json!({})));
-    // The order of two connections is nobody's: whether the call is there is seen by what happens to it.
+    // The order of two connections is not defined. The effect on the call shows whether it has
+    // arrived.
     for (headers, id) in [(two.as_str(), 7), (BOTH, 7), (one.as_str(), 8)] {
         assert_eq!(cancel(&daemon, headers, id).status, 202);
     }
@@ -157,7 +158,8 @@ fn a_message_does_not_go_to_a_poll_whose_connection_is_closed() {
     ask("/projects/prj/agents/agt_a/chat/messages", &json!({ "content": "hello" }));
     let next = ann.call("get_next_action", &json!({ "session_token": token }));
     assert_eq!(next["action"], "get_pending_messages", "{next}");
-    // A poll counted as present for 2 s, and a message that it was given was given again 5 s later.
+    // The agent would count as present for 2 s after a poll, and would get the message again only
+    // after 5 s.
     assert!(closed.elapsed() < Duration::from_secs(1), "{:?}", closed.elapsed());
 }
 

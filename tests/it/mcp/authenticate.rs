@@ -1,4 +1,4 @@
-//! `authenticate`: who comes in, how, and in which words others don't.
+//! `authenticate`: accepted callers, and the texts of the refusals.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn authenticate(daemon: &Daemon, agent: &str, passkey: &str, project: &str) -> V
     daemon.client().call("authenticate", &credentials(agent, passkey, project))
 }
 
-/// Whoever is refused here is told to exit.
+/// Checks a refusal, which tells the caller to exit.
 #[track_caller]
 fn check(daemon: &Daemon, [agent, passkey, project]: [&str; 3], error_code: &str, error: &str) {
     let answer = authenticate(daemon, agent, passkey, project);
@@ -25,9 +25,9 @@ fn a_second_agent_is_refused_while_the_first_runs() {
     let mut first = ByHand::authenticate(&daemon, "agt_a");
     let already = ("already_running", "Agent instance already running for this project");
     check(&daemon, ["agt_a", "key_a", "prj"], already.0, already.1);
-    // Only after the passkey is proven.
+    // This answer needs a correct passkey.
     check(&daemon, ["agt_a", "key_b", "prj"], INVALID.0, INVALID.1);
-    // Elsewhere, and somebody else: that is another instance.
+    // The same agent in another project, and another agent, are other instances.
     assert_eq!(authenticate(&daemon, "agt_a", "key_a", "prj_2")["success"], true);
     ByHand::authenticate(&daemon, "agt_b");
     assert_eq!(first.get_my_task()["has_task"], true);
@@ -65,6 +65,6 @@ fn the_seeds_wording_is_spoken_in_japanese() {
     let daemon = Daemon::crowded("language: ja", &world(MINE));
     let answer = authenticate(&daemon, "agt_a", "key_a", "prj");
     assert_eq!(answer["instruction"], "get_my_task を呼び出してタスク詳細を取得してください");
-    // Errors are for programs too: the seed's own words, in English.
+    // Errors are for programs too, so they are always in English.
     check(&daemon, ["agt_a", "key_b", "prj"], INVALID.0, INVALID.1);
 }

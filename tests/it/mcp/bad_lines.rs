@@ -1,4 +1,4 @@
-//! Whatever else may come through the socket: nobody else notices.
+//! Invalid input on the socket, which does not affect other clients.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use crate::daemon::{Client, Daemon};
 const HEALTH: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check"}}"#;
 
-/// What an answer to this line is.
+/// Returns the answer to this line.
 fn answer_to(client: &mut Client, line: &[u8]) -> Value {
     client.send(line);
     client.send(b"\n");
@@ -74,7 +74,7 @@ fn a_line_that_is_no_request_is_answered_and_the_connection_goes_on() {
             "{shown}: {answer}"
         );
         assert_eq!(answer["jsonrpc"], "2.0");
-        // What comes next is not mistaken for a part of it.
+        // The next line is not taken for a part of it.
         assert_eq!(answer_to(client, HEALTH.as_bytes())["result"]["isError"], false, "{shown}");
     }
 }
@@ -86,7 +86,7 @@ fn a_line_that_needs_no_answer_gets_none() {
     client.send(b"\n\r\n   \n");
     client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/of/no/kind\"}\n");
     client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":99}}\n");
-    // Without an id it is a notification, whatever it asks for.
+    // A message without an id is a notification, whatever its method is.
     client.send(
         b"{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"params\":{\"name\":\"health_check\"}}\n",
     );
@@ -122,7 +122,7 @@ fn calls_that_were_sent_are_answered_though_nothing_more_will_be_sent() {
     ids.sort_unstable();
     assert_eq!(ids, (0..100).collect::<Vec<_>>());
 
-    // And nobody minds one who doesn't wait for them.
+    // A client that doesn't wait for the answers affects no other client.
     for _ in 0..20 {
         let mut client = daemon.client();
         client.send(calls.as_bytes());
@@ -162,7 +162,7 @@ fn a_peer_that_sends_and_never_reads_waits_and_costs_little() {
     let floods: Vec<UnixStream> = (0..4)
         .map(|_| {
             let mut stream = UnixStream::connect(daemon.state().join("mcp.sock")).unwrap();
-            // Until the server takes no more.
+            // The client writes until the server accepts no more.
             stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
             let is_stopped = (0..100).any(|_| stream.write_all(flood.as_bytes()).is_err());
             assert!(is_stopped, "the server took 100,000 calls without an answer being read");
@@ -170,7 +170,7 @@ fn a_peer_that_sends_and_never_reads_waits_and_costs_little() {
         })
         .collect();
     check_well(&daemon);
-    // A line of which no end comes.
+    // This line has no end.
     let mut endless = UnixStream::connect(daemon.state().join("mcp.sock")).unwrap();
     let piece = vec![b'x'; 1024 * 1024];
     for _ in 0..64 {
@@ -179,7 +179,7 @@ fn a_peer_that_sends_and_never_reads_waits_and_costs_little() {
     check_well(&daemon);
     let grown = daemon.resident_kib().saturating_sub(before);
     assert!(grown < 32 * 1024, "{grown} KiB more");
-    // What was taken is answered.
+    // Accepted calls are answered.
     let mut first = [0; 16];
     (&floods[0]).read_exact(&mut first).unwrap();
     assert!(first.starts_with(b"{\"jsonrpc\":"));

@@ -56,7 +56,7 @@ fn what_cannot_be_made_is_said_in_clear_words() {
     let unknown = "There is no task tsk_x in project prj";
     check(json!({ "title": "t", "parent_task_id": "tsk_x" }), "task_not_found", unknown);
     check(json!({ "title": "t", "dependencies": ["tsk_x"] }), "task_not_found", unknown);
-    // Another project's task is no different from none.
+    // A task of another project is treated like a missing one.
     let elsewhere = "There is no task tsk_elsewhere in project prj";
     check(json!({ "title": "t", "parent_task_id": "tsk_elsewhere" }), "task_not_found", elsewhere);
     check(json!({ "title": "t", "dependencies": ["tsk_elsewhere"] }), "task_not_found", elsewhere);
@@ -86,7 +86,7 @@ fn entry(local_id: &str, parent: &str, dependencies: &[&str]) -> Value {
 fn a_batch_is_made_whole_with_real_ids_for_local_ones() {
     let daemon = Daemon::crowded("", &world(MINE));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
-    // In any order: a task may name one that comes after it.
+    // The order is free: a task may name one that comes after it.
     let tasks = [
         entry("leaf", "branch", &["first"]),
         entry("branch", "tsk", &[]),

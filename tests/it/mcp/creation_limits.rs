@@ -1,4 +1,4 @@
-//! What one launch of an agent may create.
+//! The limits of one launch's creations.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn an_agent_creates_as_many_tasks_as_its_launch_may_also_after_a_restart() {
         "hint": "do the work with the tasks that there are, or report what is left; a person can raise limits.tasks_per_launch",
     });
     assert_eq!(answer, expected);
-    // What was refused, for this reason or another, does not count.
+    // A refused creation does not count, whatever the reason.
     assert_eq!(ann.call("create_task", subtask(" "))["error_code"], "invalid");
     assert_eq!(ann.call("create_task", subtask("fourth"))["success"], true);
     daemon.kill();
@@ -43,7 +43,7 @@ fn an_agent_creates_as_many_tasks_as_its_launch_may_also_after_a_restart() {
     assert_eq!(ann.call("create_task", json!({ "title": "fifth, a top task" }))["success"], true);
     assert_eq!(ann.call("create_task", subtask("sixth"))["error_code"], "limit_reached");
     assert_eq!(n_tasks(&daemon), before + 5);
-    // People create what they like, and other launches have their own number.
+    // People have no limit, and other launches have their own count.
     daemon.done(&["task", "add", "--project", "prj", "--title", "by a person"]);
     let mut bob = ByHand::authenticate(&daemon, "agt_b");
     assert_eq!(bob.call("create_task", json!({ "title": "another" }))["success"], true);
@@ -82,7 +82,7 @@ fn a_task_gets_as_many_subtasks_from_agents_as_it_may_have() {
         ann.call("create_task", json!({ "title": "t", "parent_task_id": first }))["error_code"],
         "limit_reached"
     );
-    // Those of people count, and are not refused.
+    // Tasks of people count, and are not refused.
     for title in ["second", "third"] {
         daemon.done(&["task", "add", "--project", "prj", "--parent", "tsk", "--title", title]);
     }

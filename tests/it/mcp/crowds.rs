@@ -1,4 +1,4 @@
-//! A client with too many connections, or with lines that do not end: it uses up its own places and no other client's.
+//! A client with too many connections, or with endless lines. It uses up only its own places.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream as StdStream;
@@ -27,7 +27,7 @@ use crate::support::until;
 
 const PING: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
 
-/// A server whose clients are who the test says.
+/// A server whose clients have the identities that the test gives them.
 struct Bed {
     server: McpServer,
     register: ConnectionRegister,
@@ -69,7 +69,7 @@ impl Bed {
     }
 }
 
-/// An agent of a launch of its own.
+/// Returns the identity of an agent with a launch of its own.
 fn launch(n: usize) -> PeerKind {
     let id: LaunchId = format!("lch_{n}").parse().unwrap();
     PeerKind::Agent { launch: Some(id) }
@@ -83,14 +83,14 @@ impl Wire {
         self.0.get_mut().write_all(bytes).await.unwrap();
     }
 
-    /// The next message; `None` when the server has closed.
+    /// Returns the next message, or `None` when the server has closed.
     async fn receive(&mut self) -> Option<Value> {
         let mut line = String::new();
         let n_read = self.0.read_line(&mut line).await.unwrap_or(0);
         (n_read > 0).then(|| serde_json::from_str(&line).unwrap())
     }
 
-    /// Whether the server answers a ping here.
+    /// Returns whether the server answers a ping here.
     async fn is_served(&mut self) -> bool {
         let is_sent = self.0.get_mut().write_all(PING).await.is_ok();
         is_sent && self.receive().await.is_some_and(|answer| answer["result"].is_object())
@@ -165,7 +165,7 @@ async fn unfinished_lines_of_a_launch_hold_a_limited_number_of_bytes() {
         held.push(wire);
     }
     let mut late = bed.connect(&crowd);
-    // Until the server has read the others, there may be room.
+    // There may be room until the server has read the others.
     let busy = loop {
         late.send(&half).await;
         late.send(b"\n").await;
@@ -177,7 +177,7 @@ async fn unfinished_lines_of_a_launch_hold_a_limited_number_of_bytes() {
     };
     let problem = busy["error"]["message"].as_str().unwrap();
     assert!(problem.contains("more than 4194304 bytes together"), "{problem}");
-    // The connection goes on, and no other client is concerned.
+    // The connection goes on, and no other client is affected.
     let whole = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{{\"x\":\"{}\"}}}}\n",
         "y".repeat(1_000_000)
@@ -185,7 +185,7 @@ async fn unfinished_lines_of_a_launch_hold_a_limited_number_of_bytes() {
     let mut other = bed.connect(&launch(2));
     other.send(whole.as_bytes()).await;
     assert!(other.receive().await.unwrap()["result"].is_object());
-    // What was held is given back.
+    // The held bytes are released.
     for mut wire in held {
         wire.send(b"\n").await;
         assert_eq!(wire.receive().await.unwrap()["error"]["code"], -32700);
@@ -216,7 +216,8 @@ async fn a_line_must_end_in_time() {
     assert!(idle.is_served().await, "silence between two lines has no limit");
 }
 
-/// A client below the keeper of an agent: this test's own program, which the agent starts with `CROWD` in its environment.
+/// A client below the keeper of an agent. It is this test's own program, which the agent starts
+/// with `CROWD` in its environment.
 #[test]
 fn client_of_an_agent() {
     let Ok(what) = std::env::var("CROWD") else {
@@ -243,7 +244,7 @@ fn client_of_an_agent() {
     drop(streams);
 }
 
-/// The step of an agent that runs [`client_of_an_agent`].
+/// Returns the step of an agent that runs [`client_of_an_agent`].
 fn crowd(what: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!("run:CROWD={what} {} --exact mcp::crowds::client_of_an_agent >&2", program.display())

@@ -1,4 +1,4 @@
-//! Whoever guesses is slowed down, and whoever calls without end; nobody else notices.
+//! A client that guesses, or calls without end, is slowed down. Other clients are not affected.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn code(answer: &Value) -> String {
     answer["result"]["structuredContent"]["error_code"].as_str().unwrap_or("none").to_owned()
 }
 
-/// The codes of the next answers, in the order of the alphabet.
+/// Returns the codes of the next answers, in alphabetical order.
 fn codes(client: &mut Client, n: usize) -> Vec<String> {
     let mut codes: Vec<String> =
         (0..n).map(|_| code(&client.receive().expect("an answer"))).collect();
@@ -42,7 +42,7 @@ fn ids_that_vary_do_not_help_a_guesser() {
             daemon.client().call("authenticate", &credentials(&format!("agt_{n}"), "guess", "prj"));
         check_refused(&answer, "invalid_credentials", "Invalid agent_id or passkey");
     }
-    // 50, 100, 200, 400 and 800 milliseconds.
+    // The delays are 50, 100, 200, 400 and 800 milliseconds.
     assert!(begun.elapsed() > Duration::from_millis(1_500), "{:?}", begun.elapsed());
     let begun = Instant::now();
     ByHand::authenticate(&daemon, "agt_a");
@@ -61,8 +61,9 @@ fn guesses_at_once_are_refused_at_once_and_hold_nobody_up() {
     let ticket = claim(&daemon, "agt_b");
     let mut guesser = daemon.client();
     let guesses = |n: usize| (0..n).map(|_| ("authenticate", credentials("agt_a", "guess", "prj")));
-    // Eight are held back, each longer than the one before; what comes meanwhile is refused at once. Others are answered before
-    // them, on the same connection: it has places for 64 calls.
+    // Eight guesses are delayed, each longer than the one before, and further ones are refused at
+    // once. Other calls are answered before them on the same connection, which has places for 64
+    // calls.
     send_all(&mut guesser, guesses(60).chain([("health_check", json!({}))]));
     let mut answers = Vec::new();
     while answers.last().is_none_or(|answer: &Value| answer["id"] != 61) {
@@ -72,12 +73,12 @@ fn guesses_at_once_are_refused_at_once_and_hold_nobody_up() {
         answers.iter().filter(|answer| code(answer) == "invalid_credentials").count() < 8,
         "{answers:?}"
     );
-    // A right passkey of an agent that nobody guesses at, and any ticket, from the same process.
+    // The same process may use the right passkey of an agent without guesses, and any ticket.
     ByHand::with(&daemon, "agt_b", &ticket);
     answers.extend((answers.len()..61).map(|_| guesser.receive().unwrap()));
     let n_heard = answers.iter().filter(|answer| code(answer) == "invalid_credentials").count();
     assert!((8..16).contains(&n_heard), "{n_heard} of 60 guesses were looked at");
-    // When none of its answers is held back any more it is looked at again.
+    // When none of its answers is delayed any more, its attempts are checked again.
     ByHand::authenticate(&daemon, "agt_a");
 }
 
@@ -116,7 +117,7 @@ fn guesses_over_http_take_few_of_its_places() {
         .collect();
     let codes: Vec<String> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let n_held = codes.iter().filter(|code| *code == "invalid_credentials").count();
-    // Those whose time was over when the last ones came make room for others.
+    // Guesses that ended before the last ones came made room for others.
     assert!((8..20).contains(&n_held), "{codes:?}");
     assert_eq!(
         codes.iter().filter(|code| *code == "too_many_attempts").count(),
@@ -136,9 +137,9 @@ fn an_agent_in_a_loop_is_told_to_wait_and_no_other_notices() {
     let codes = codes(&mut ann.client, n_sent);
     let n_limited = codes.iter().filter(|code| *code == "rate_limited").count();
     assert!(codes.iter().all(|code| code == "none" || code == "rate_limited"), "{codes:?}");
-    // A hundred, and twenty for each second that it took.
+    // The limit is a hundred calls, and twenty for each second that this took.
     assert!((200..=300).contains(&n_limited), "{n_limited}");
-    // The others are counted.
+    // The other refusals are only counted.
     let logged = daemon.logged("tool call refused");
     assert_eq!(
         logged.iter().filter(|line| line["reason"] == "rate_limited").count(),

@@ -1,4 +1,4 @@
-//! How a connection begins.
+//! The beginning of a connection.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Older clients of the seeds' system (docs/migration.md): what they call is answered, and the log names what takes its place.
+//! Older clients of the seeds' system (docs/migration.md): their calls are answered, and the log
+//! names the replacements.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::daemon::Daemon;
 use crate::redacted::redacted;
 use crate::support::until;
 
-/// Agent `agt_a` has work in `prj_2`, too.
+/// A task of agent `agt_a` in `prj_2`.
 const ELSEWHERE: &str = "  tsk_2: { project: prj_2, title: Another page, description: d, assignee: agt_a, status: in_progress, priority: high }\n";
 
 #[expect(clippy::needless_pass_by_value, reason = "written with json! at each call")]
@@ -23,7 +24,7 @@ fn action(daemon: &Daemon, coordinator: Option<&str>) -> Value {
     call(daemon, "get_agent_action", arguments)
 }
 
-/// The forms that were warned about, each with its successor, in order.
+/// Returns the deprecated forms in the log, each with its successor, in order.
 fn warned(daemon: &Daemon) -> Vec<(String, String)> {
     let text = |line: &Value, field: &str| line[field].as_str().unwrap().to_owned();
     let lines = daemon.logged("a client uses a deprecated call");
@@ -102,7 +103,7 @@ fn an_older_coordinator_and_its_agent_get_through() {
             "started_at": "[started_at]",
         })
     );
-    // Again, and in the new form: the same work.
+    // The call is repeated, and made in the new form: the work is the same.
     assert_eq!(agent.call("report_execution_start", json!({ "task_id": "tsk" })), begun);
     assert_eq!(agent.get_my_task()["task"]["task_id"], "tsk");
 
@@ -116,7 +117,7 @@ fn an_older_coordinator_and_its_agent_get_through() {
         })
     );
     assert_eq!(agent.call("report_execution_complete", ended), completed);
-    // The name that the standalone runner has for it.
+    // This is the standalone runner's name of the argument.
     let again = json!({ "execution_log_id": execution, "exit_code": 0, "duration_seconds": 1.5 });
     assert_eq!(agent.call("report_execution_complete", again), completed);
     assert_eq!(daemon.task_status("tsk"), "done");
@@ -135,12 +136,12 @@ fn an_older_coordinator_and_its_agent_get_through() {
     );
 }
 
-/// Before `report_process_exit` there was this: the pair is free for the next start.
+/// This call is older than `report_process_exit`. It makes the pair free for the next start.
 #[test]
 fn an_older_coordinator_ends_the_session_of_a_process_that_is_gone() {
     let daemon = Daemon::crowded("", &world(MINE));
     let pair = json!({ "agent_id": "agt_a", "project_id": "prj" });
-    // Nothing was started: there is nothing to end.
+    // Nothing was started, so there is nothing to end.
     let done = json!({ "success": true });
     assert_eq!(call(&daemon, "invalidate_session", pair.clone()), done);
     assert_eq!(call(&daemon, "should_start", pair.clone())["should_start"], true);
@@ -165,8 +166,8 @@ fn an_older_coordinator_ends_the_session_of_a_process_that_is_gone() {
     );
 }
 
-/// A client of the older system that polls: it authenticates again if the words of a refusal contain `invalid` or `expired`, in
-/// whatever case, and does one task at a time.
+/// A client of the older system that polls. It authenticates again if the text of a refusal
+/// contains `invalid` or `expired`, in any case, and does one task at a time.
 struct Poller<'a> {
     daemon: &'a Daemon,
     token: Option<Value>,
@@ -185,7 +186,7 @@ impl Poller<'_> {
         call(self.daemon, tool, arguments)
     }
 
-    /// One turn of its loop; the task that it did.
+    /// Makes one turn of its loop. Returns the task that it did.
     fn turn(&mut self) -> Option<String> {
         if self.token.is_none() {
             self.authenticate();
@@ -225,7 +226,7 @@ fn an_older_client_that_polls_does_task_after_task() {
     let mut poller = Poller { daemon: &daemon, token: None };
     let done = [poller.turn(), poller.turn(), poller.turn()];
     assert_eq!(done, [Some("tsk_1".to_owned()), Some("tsk_2".to_owned()), None]);
-    // What people start while it polls is done in its present session.
+    // Tasks that people start while it polls are done in its present session.
     daemon.task("tsk_3", "prj", "agt_b");
     assert_eq!(poller.turn().as_deref(), Some("tsk_3"));
     for task in ["tsk_1", "tsk_2", "tsk_3"] {
@@ -365,7 +366,7 @@ fn an_execution_is_of_one_s_own_task() {
         "Execution not found",
     );
 
-    // What is done makes room for the next.
+    // A finished task makes room for the next.
     agent.set("tsk_more", "done");
     assert_eq!(agent.call("report_execution_start", json!({ "task_id": "tsk" }))["success"], true);
 }

@@ -1,4 +1,4 @@
-//! Seed 000: what an agent at work is told when somebody changes its work.
+//! Notices to an agent at work about changes of its work.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::until;
 
 const NOTIFICATION: &str = "There is a notification. Call get_notifications and read it.";
 
-/// Ann at work on `tsk`.
+/// Returns Ann at work on `tsk`.
 fn at_work(settings: &str, tasks: &str) -> (Daemon, ByHand) {
     let daemon = Daemon::crowded(settings, &world(&format!("{MINE}{tasks}")));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
@@ -41,7 +41,8 @@ fn the_flow_of_seed_000_in_its_own_words() {
     assert_eq!(notified(&ann.get_my_task()), None);
     set(&daemon, "tsk", &["--status", "blocked", "--reason", "the design changes"]);
 
-    // 4a and 6a: it is kept until the agent asks, and told with every answer, also a refusal, until then and until its report.
+    // The notice is kept until the agent reads it. Every answer mentions it until then, even a
+    // refusal, and until its report.
     let told = Some("通知があります。get_notificationsを呼び出して確認してください。");
     assert_eq!(notified(&ann.get_my_task()), told);
     let refused = ann.set("tsk_elsewhere", "done");
@@ -83,16 +84,16 @@ fn every_change_that_ends_the_work_is_told_in_its_own_words() {
         set(&daemon, "tsk", arguments);
         assert_eq!(ann.call("get_next_action", json!({}))["action"], "get_notifications");
         assert_eq!(actions(&mut ann), [expected]);
-        // Given back, it is as if nothing had been said.
+        // After the task is given back, the change has no effect.
         daemon.done(&["task", "set", "tsk", "--status", "todo", "--assignee", "agt_a"]);
         set(&daemon, "tsk", &["--status", "in_progress"]);
         assert_eq!(notified(&ann.get_my_task()), None);
     }
-    // What isn't worked on is nobody's news, and neither is a title.
+    // A task that is not worked on causes no notice, and neither does a title.
     set(&daemon, "tsk_more", &["--status", "cancelled"]);
     set(&daemon, "tsk", &["--title", "Another title"]);
     assert_eq!(notified(&ann.get_my_task()), None);
-    // What an agent does itself it need not be told.
+    // An agent gets no notice about its own changes.
     assert_eq!(notified(&ann.set("tsk", "blocked")), None);
     assert_eq!(notified(&ann.get_my_task()), None);
 }
@@ -129,7 +130,7 @@ fn blocking_a_task_reaches_the_agents_of_its_subtasks() {
     let mut bob = ByHand::authenticate(&daemon, "agt_b");
     assert_eq!(bob.get_my_task()["task"]["task_id"], "tsk_bob");
 
-    // One of her subtasks is Ann's business until she has read it.
+    // Ann has a notice about one of her subtasks until she has read it.
     set(&daemon, "tsk_own", &["--status", "blocked"]);
     assert_eq!(notified(&bob.get_my_task()), None);
     assert_eq!(actions(&mut ann), ["status_change blocked"]);

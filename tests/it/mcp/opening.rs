@@ -1,4 +1,4 @@
-//! How many sessions a client may open for one agent in one project.
+//! The limit of sessions that a client may open for one agent in one project.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const TASKS: &str = "  tsk_1: { project: prj, title: t, assignee: agt_b, status:
   tsk_2: { project: prj, title: t, assignee: agt_b, status: in_progress }
 ";
 
-/// Opens a session; the error code of the refusal if there is one.
+/// Opens a session, or returns the error of the refusal.
 fn authenticate(
     daemon: &Daemon,
     agent: &str,
@@ -34,7 +34,7 @@ fn a_client_that_authenticates_and_logs_out_in_a_loop_is_told_to_wait() {
             Err(answer) => refused.push(answer),
         }
     }
-    // Thirty, and one for each two seconds that this takes.
+    // The limit is thirty, and one for each two seconds that this takes.
     assert!(refused.len() > 30, "{} of 90 were refused", refused.len());
     let expected = json!({
         "success": false,
@@ -49,7 +49,7 @@ fn a_client_that_authenticates_and_logs_out_in_a_loop_is_told_to_wait() {
         1,
         "{logged:?}"
     );
-    // Others, and the same agent elsewhere.
+    // Other agents, and the same agent in another project, are not limited.
     authenticate(&daemon, "agt_b", "key_b", "prj").unwrap();
     authenticate(&daemon, "agt_a", "key_a", "prj_2").unwrap();
 }

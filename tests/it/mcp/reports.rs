@@ -1,4 +1,4 @@
-//! `report_completed` and `logout`: what the last word of an agent does.
+//! `report_completed` and `logout`: the effects of an agent's last call.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn said(instruction: &str) -> Value {
     json!({ "success": true, "instruction": instruction })
 }
 
-/// An agent that has fetched its task.
+/// Returns an agent that has fetched its task.
 fn at_work(daemon: &Daemon, agent: &str) -> ByHand {
     let mut agent = ByHand::authenticate(daemon, agent);
     assert_eq!(agent.get_my_task()["has_task"], true);
@@ -38,7 +38,7 @@ fn a_report_moves_the_task_and_ends_the_session() {
         );
         assert_eq!(daemon.ended("agt_a")[0]["outcome"], outcome);
         check_refused(&ann.get_my_task(), "session_ended", "Invalid session: it has ended");
-        // The answer may have been lost: asked again it is the same, and nothing changes.
+        // The answer may have been lost. A repeated call gets the same answer, and nothing changes.
         assert_eq!(ann.report("failed"), said(instruction));
         assert_eq!(daemon.json(&["task", "show", "tsk"]), task);
     }

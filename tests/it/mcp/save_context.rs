@@ -1,4 +1,4 @@
-//! `save_context`: what is kept of the work on the way, and who gets it.
+//! `save_context`: the saved notes, and the agents that get them.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn what_was_saved_is_there_for_the_next_run_and_the_next_agent() {
             .map(|key| run[key].as_str().unwrap_or("-").to_owned())
     };
     assert_eq!(kept(&context), ["most", "it's [31mred", "the rest", "exited_without_report"]);
-    // A report without next steps leaves those that were saved.
+    // A report without next steps keeps the saved ones.
     ann.call("save_context", json!({ "next_steps": "ask Bob" }));
     ann.call("report_completed", json!({ "result": "blocked", "summary": "no network" }));
     let shown = daemon.done(&["task", "show", "tsk"]);

@@ -1,4 +1,4 @@
-//! Sessions: of agents started by hand, their time limits, and tokens that are none.
+//! Sessions of agents that were started by hand, their time limits, and invalid tokens.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn an_agent_started_by_hand_works_and_blocks_a_twin_until_it_reports() {
         (1, &"running".into(), &"tsk".into())
     );
     assert_eq!(open[0].get("pid"), None);
-    // Also the daemon itself starts none beside it, only after it.
+    // The daemon itself starts no agent beside it, only after it.
     assert_eq!(daemon.status()["counters"]["starts"], 0);
     daemon.task("tsk_next", "prj", "agt_a");
     ann.report("success");
@@ -63,7 +63,7 @@ fn silence_ends_the_session_of_an_agent_that_nobody_keeps() {
     check_refused(&ann.get_my_task(), "session_expired", "Session has expired");
     check_refused(&ann.report("success"), "session_expired", "Session has expired");
     assert_eq!(daemon.task_status("tsk"), "in_progress");
-    // Its place is free.
+    // Its slot is free.
     ByHand::authenticate(&daemon, "agt_a");
 }
 
@@ -88,7 +88,7 @@ fn every_call_is_a_sign_of_life_also_a_refused_one() {
     ann.get_my_task();
     let begun = std::time::Instant::now();
     until("more than a second has passed", || {
-        // As often as it may, too.
+        // The agent calls up to its rate limit, too.
         let code = ann.report("success")["error_code"].clone();
         assert!(code == "subtasks_open" || code == "rate_limited", "{code}");
         begun.elapsed() > std::time::Duration::from_millis(2_200)

@@ -1,4 +1,5 @@
-//! Tasks with subtasks: how far they have come, in which order they end, and by which doors that can be tried (seed 001).
+//! Tasks with subtasks: their progress, the order in which they end, and attempts to break that
+//! order.
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
@@ -17,7 +18,8 @@ const REMAINING: &str =
     "get_my_task_progress で残りのタスク状況を確認し、必要な作業を続けてください。";
 const ALL_DONE: &str = "担当タスクが全て完了しました。report_completed を呼び出してください。";
 
-/// The whole answer for [`TREE`], with these statuses of the main task and the two last subtasks.
+/// Returns the whole answer for [`TREE`], with these statuses of the main task and the two last
+/// subtasks.
 fn progress(main: &str, second: &str, third: &str) -> Value {
     json!({ "success": true, "tasks": [{
         "id": "tsk_main", "title": "ショッピングカートのテスト", "status": main, "subtasks": [
@@ -94,7 +96,7 @@ fn the_seeds_flow_ends_with_a_report_that_is_taken() {
     );
 }
 
-/// How often others have changed the database that this connection has open.
+/// Returns the number of changes that other connections have made to the open database.
 fn data_version(database: &Connection) -> i64 {
     database.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap()
 }
@@ -114,7 +116,7 @@ fn asking_for_the_progress_changes_nothing_in_the_store() {
     }
     assert_eq!(data_version(&database), before);
     assert_eq!(daemon.open("agt_a")[0].get("task_id"), None);
-    // What does change something is seen so.
+    // A call that changes something is detected.
     ann.get_my_task();
     assert_ne!(data_version(&database), before);
 }

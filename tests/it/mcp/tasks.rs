@@ -82,7 +82,7 @@ fn a_failed_run_leaves_its_context_and_another_agents_its_handoff() {
     };
     assert_eq!(redacted(&task["context"]), left_by("agt_a", "failed", "failed"));
     assert_eq!(task.get("handoff"), None);
-    // Asking again is not another run.
+    // A repeated question is not another run.
     assert_eq!(ann.get_my_task()["task"], task);
     ann.report("blocked");
     daemon.done(&["task", "set", "tsk", "--status", "in_progress", "--assignee", "agt_b"]);
@@ -106,7 +106,7 @@ fn after_done_it_is_said_what_comes_next() {
     );
     let daemon = Daemon::crowded("", &world(&tasks));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
-    // Nobody has started the task in the backlog.
+    // The task in the backlog was not started.
     assert_eq!(
         ann.set("tsk", "done"),
         json!({
@@ -124,7 +124,7 @@ fn after_done_it_is_said_what_comes_next() {
     );
     let all_done = "All tasks assigned to you are finished. Call report_completed.";
     assert_eq!(ann.set("tsk_next", "done")["instruction"], all_done);
-    // The work in another project and that of others don't count.
+    // Work in another project and of other agents doesn't count.
     assert_eq!(daemon.task_status("tsk_elsewhere"), "todo");
     assert_eq!(ann.set("tsk_next", "done")["instruction"], all_done);
 }
@@ -190,7 +190,7 @@ fn a_status_that_an_agent_may_not_set_is_refused_with_the_reason() {
         "Task tsk_child has no assignee: it can't be in progress",
     );
 
-    // The subtasks of one's own task are one's own business, whoever has them.
+    // An agent may change the subtasks of its own task, whichever agent has them.
     assert_eq!(ann.set("tsk_child", "done")["success"], true);
     assert_eq!(ann.set("tsk_given", "done")["task"]["previous_status"], "in_progress");
     assert_eq!(ann.set("tsk_parent", "done")["success"], true);

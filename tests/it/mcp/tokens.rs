@@ -1,4 +1,5 @@
-//! Session tokens: bound to a launch, its project and its processes, and good for nothing afterwards.
+//! Session tokens. They are bound to a launch, its project and its processes, and become useless
+//! afterwards.
 
 use std::fs;
 
@@ -29,7 +30,7 @@ fn check_revoked(daemon: &Daemon, token: &str, error_code: &str) {
     assert_eq!(daemon.json(&["task", "show", "tsk"]), before);
 }
 
-/// The token that an agent wrote down.
+/// Returns the token that an agent wrote.
 fn token_of(daemon: &Daemon, agent: &str) -> String {
     let file = daemon.work().join(format!("{agent}.token"));
     until_some("the agent has its token", || {
@@ -39,7 +40,7 @@ fn token_of(daemon: &Daemon, agent: &str) -> String {
     .to_owned()
 }
 
-/// What an agent does to write its token down.
+/// Returns the step with which an agent writes its token.
 fn write_token(agent: &str) -> String {
     format!(
         "run:printf '%s\\n' \"$AGENT_SESSION_TOKEN\" >{agent}.draft && mv {agent}.draft {agent}.token"
@@ -76,7 +77,7 @@ fn a_token_that_was_replaced_opens_nothing_even_after_the_report_of_its_successo
     second.get_my_task();
     assert_eq!(second.report("blocked")["success"], true);
     check_revoked(&daemon, &first.token, "invalid_session");
-    // Its own report may be repeated, and nothing else.
+    // It may repeat its own report, and do nothing else.
     assert_eq!(second.report("success")["success"], true);
     check_refused(&second.get_my_task(), "session_ended", "Invalid session: it has ended");
     assert_eq!(daemon.task_status("tsk"), "blocked");
@@ -134,7 +135,7 @@ fn the_token_of_an_agent_is_of_no_use_to_another() {
     }
     assert_eq!(daemon.task_status("tsk"), "in_progress");
     assert_eq!(daemon.logged("an agent showed the session token of another").len(), 2);
-    // To its owner it is.
+    // The token is valid for its owner.
     fs::write(daemon.work().join("go"), "").unwrap();
     let ended: Value = daemon.until_ended("agt_a");
     assert_eq!(ended["outcome"], "completed", "{ended}");

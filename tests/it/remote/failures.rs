@@ -1,12 +1,14 @@
-//! Fault 33: a server that is down, slow, broken or garbled stops no loop and touches no running agent.
+//! Row 33 of the fault catalogue: a server that is down, slow or broken, or sends garbage, stops no
+//! loop and affects no running agent.
 
 use super::proxy::{Mode, Proxy};
 use super::{LISTENING, with_token};
 use crate::daemon::Daemon;
 use crate::support::{is_gone, until};
 
-/// An agent that runs through all of it, and one that does a task after each failure. A poll notices a server that hangs before
-/// the question for news does, which is held for half a minute.
+/// The settings for an agent that runs during all failures, and one that does a task after each. A
+/// poll notices a hanging server before the question for news does, which is held for half a
+/// minute.
 const SETTINGS: &str =
     "agents: { agt: { passkey: x }, short: { passkey: x } }\npolling_interval: 1s";
 
@@ -65,7 +67,7 @@ fn a_server_that_never_stops_answering_is_outlived() {
     check_outlived(&[Mode::Huge]);
 }
 
-/// With these settings of a server and of its coordinator.
+/// Checks an agent that ends while its server is away, with these settings of both.
 #[track_caller]
 fn check_ended_while_away(of_server: &str, of_coordinator: &str, reason: &str) {
     let server = Daemon::serving(&format!("{LISTENING}\n{of_server}"));
@@ -112,7 +114,8 @@ fn a_slow_server_is_asked_one_thing_at_a_time() {
     let (server, proxy, coordinator, agent) = with_an_agent_and(&settings);
     proxy.set(Mode::Slow);
     until("several answers were slow", || proxy.slow().1 >= 6);
-    // News, what was asked meanwhile, and what is left of the connections before.
+    // These are the question for news, the requests meanwhile, and the rest of the earlier
+    // connections.
     let (most, _) = proxy.slow();
     assert!(most <= 4, "{most} at a time");
     assert!(!is_gone(agent));
@@ -123,7 +126,7 @@ fn a_slow_server_is_asked_one_thing_at_a_time() {
     assert!(!is_gone(agent));
 }
 
-/// A coordinator with a running agent, over a proxy.
+/// Returns a coordinator with a running agent, connected through a proxy.
 fn with_an_agent(settings: &str) -> (Daemon, Proxy, Daemon, i32) {
     with_an_agent_and(&format!("{SETTINGS}\n{settings}"))
 }

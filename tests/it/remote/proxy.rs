@@ -1,4 +1,5 @@
-//! What stands between a coordinator and its server and can go wrong: a TCP proxy that passes, or breaks in one of many ways.
+//! A TCP proxy between a coordinator and its server that passes data, or breaks in one of many
+//! ways.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,32 +8,32 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What it does with a connection.
+/// The treatment of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Pass,
     /// Closes it at once.
     Close,
-    /// Takes everything and never answers.
+    /// Reads everything and never answers.
     Hang,
     /// Answers every request with 500.
     Fail,
-    /// Answers with what is no HTTP.
+    /// Answers with a text that is not HTTP.
     Garbage,
-    /// Answers with JSON that is no answer.
+    /// Answers with JSON that is not an answer.
     OtherJson,
     /// Answers with JSON that doesn't end: 64 MiB of it.
     Huge,
     /// Closes in the middle of an answer.
     Half,
-    /// Passes, and takes its time for each piece of an answer.
+    /// Passes data, with a delay for each piece of an answer.
     Slow,
 }
 
-/// Of a slow one, for each piece; no longer than it is slow.
+/// The delay of a slow proxy for each piece, as long as it is slow.
 const SLOWNESS: Duration = Duration::from_secs(1);
 
-/// A running proxy; its end closes all.
+/// A running proxy. Its drop closes all connections.
 pub struct Proxy {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -46,9 +47,9 @@ struct Shared {
     open: Mutex<Vec<TcpStream>>,
     is_over: AtomicBool,
     n_slow: AtomicUsize,
-    /// The most slow connections at a time.
+    /// The greatest number of slow connections at a time.
     most_slow: AtomicUsize,
-    /// Pieces of answers that were slow.
+    /// The number of delayed pieces of answers.
     n_slow_pieces: AtomicUsize,
 }
 
@@ -87,7 +88,7 @@ impl Proxy {
         format!("http://{}/mcp", self.address)
     }
 
-    /// From now on, for new connections; what is open is closed.
+    /// Sets the mode for new connections, and closes the open ones.
     pub fn set(&self, mode: Mode) {
         let mut current = self.shared.mode.lock().unwrap();
         *current = mode;
@@ -97,7 +98,8 @@ impl Proxy {
         }
     }
 
-    /// The most slow connections at a time, and how many pieces of answers were slow.
+    /// Returns the greatest number of slow connections at a time, and the number of delayed pieces
+    /// of answers.
     pub fn slow(&self) -> (usize, usize) {
         (
             self.shared.most_slow.load(Ordering::SeqCst),
@@ -109,7 +111,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
-        // Wakes the one that accepts.
+        // This wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         self.accepting.take().unwrap().join().unwrap();
         self.set(Mode::Close);
@@ -118,7 +120,8 @@ impl Drop for Proxy {
 
 impl Shared {
     fn treat(&self, mut client: TcpStream) {
-        // The list of what is open has a descriptor of it, too: dropping ours closes nothing.
+        // The list of open connections has a descriptor of it, too, so that dropping this one
+        // closes nothing.
         let end = client.try_clone().unwrap();
         self.answer(&mut client);
         let _ = end.shutdown(Shutdown::Both);
@@ -126,7 +129,7 @@ impl Shared {
 
     fn answer(&self, client: &mut TcpStream) {
         let mode = {
-            // Under both locks, so that none slips past a change.
+            // Both locks are held, so that no connection misses a change.
             let mode = self.mode.lock().unwrap();
             self.open.lock().unwrap().push(client.try_clone().unwrap());
             *mode
@@ -175,7 +178,7 @@ impl Shared {
         }
     }
 
-    /// Passes all; `hold_up` is called for each piece of an answer.
+    /// Passes all data, and calls `hold_up` for each piece of an answer.
     fn pass(&self, client: TcpStream, hold_up: impl Fn(&Self) + Send) {
         let Ok(server) = TcpStream::connect(self.server) else {
             return;
@@ -205,7 +208,7 @@ fn drain(stream: &mut TcpStream) {
     while stream.read(&mut buffer).is_ok_and(|n_read| n_read > 0) {}
 }
 
-/// Answers once something was asked.
+/// Answers after a request.
 fn answer(stream: &mut TcpStream, text: &str) {
     let mut buffer = [0; 4096];
     if stream.read(&mut buffer).is_ok_and(|n_read| n_read > 0) {

@@ -1,4 +1,5 @@
-//! A server of the seeds' time: the three steps of 004's loop on a Unix socket, and `report_process_exit` in its older form.
+//! A server of the older system: three steps of its loop on a Unix socket, and
+//! `report_process_exit` in its older form.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -7,20 +8,20 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// A running server; its socket is in a folder of its own.
+/// A running server with its socket in a folder of its own.
 pub struct SeedServer {
     folder: tempfile::TempDir,
     state: Arc<State>,
 }
 
 struct State {
-    /// Where its agents work.
+    /// The working directory of its agents.
     work: PathBuf,
-    /// What should start, as `agent`.
+    /// The agents that should start.
     wanted: Mutex<Vec<String>>,
-    /// With which word it refuses to say whether to start, if it does.
+    /// The code with which it refuses `should_start`, if it does.
     refusal: Mutex<Option<&'static str>>,
-    /// Each tool call, with its arguments.
+    /// The tool calls with their arguments.
     calls: Mutex<Vec<(String, Value)>>,
 }
 
@@ -33,7 +34,7 @@ impl SeedServer {
         let (wanted, refusal, calls) = Default::default();
         let state = Arc::new(State { work: work.to_owned(), wanted, refusal, calls });
         let serving = Arc::clone(&state);
-        // Ends with the process of the tests; it holds nothing but its socket.
+        // The thread ends with the process of the tests. It holds nothing but its socket.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (state, stream) = (Arc::clone(&serving), stream.unwrap());
@@ -56,7 +57,7 @@ impl SeedServer {
         *self.state.refusal.lock().unwrap() = word;
     }
 
-    /// The arguments of each call of `tool` so far.
+    /// Returns the arguments of each call of `tool` so far.
     pub fn calls(&self, tool: &str) -> Vec<Value> {
         let calls = self.state.calls.lock().unwrap();
         calls
@@ -92,7 +93,7 @@ impl State {
         }
     }
 
-    /// Answers as text alone, as servers did then.
+    /// Answers with text alone, like servers at that time.
     fn call(&self, params: &Value) -> Value {
         let (tool, arguments) = (params["name"].as_str().unwrap(), &params["arguments"]);
         self.calls.lock().unwrap().push((tool.to_owned(), arguments.clone()));

@@ -1,4 +1,4 @@
-//! The seed's three-step loop against a server that offers nothing else.
+//! The three-step loop of the older system, against a server that offers nothing else.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::seed_server::SeedServer;
 use crate::daemon::Daemon;
 use crate::support::{is_gone, until, until_some};
 
-/// It is asked often: it announces nothing.
+/// The coordinator polls often, because such a server announces nothing.
 const SETTINGS: &str = "agents: { agt: { passkey: a-passkey } }\npolling_interval: 100ms";
 
 #[test]
@@ -24,13 +24,13 @@ fn an_agent_is_started_once_with_its_passkey_and_its_end_is_told() {
     );
     server.want(&["agt", "stranger"]);
     let agent = bed.written_pid("ready");
-    // The server goes on to say yes, as the seed's does until its agent has authenticated.
+    // The server still answers "true", because its agent has not authenticated.
     let n_asked = server.calls("health_check").len();
     until("some more cycles", || server.calls("health_check").len() > n_asked + 5);
     assert!(!is_gone(agent) && !bed.work().join("one.twin").exists());
     let environment = fs::read_to_string(bed.work().join("environment")).unwrap();
     assert!(environment.contains("AGENT_PASSKEY=a-passkey"), "{environment}");
-    // Nobody has a passkey for the other one, so nobody asks about it.
+    // The coordinator has no passkey for the other agent, so it does not ask about it.
     assert!(
         server
             .calls("should_start")
@@ -43,7 +43,7 @@ fn an_agent_is_started_once_with_its_passkey_and_its_end_is_told() {
     let told =
         until_some("the end is told", || server.calls("report_process_exit").first().cloned());
     assert_eq!(told, json!({ "agent_id": "agt", "project_id": "prj", "exit_code": 0 }));
-    // What it says of its usage, such a server doesn't want to know.
+    // Such a server does not accept reports of the usage.
     assert!(server.calls("report_activity").is_empty());
     coordinator.until_nothing_is_left();
 }
@@ -79,7 +79,8 @@ fn an_agent_outlives_its_coordinator_and_a_failing_one_is_held_back() {
 fn what_another_server_means_by_a_word_ends_nobody() {
     let bed = Daemon::configured("");
     let server = SeedServer::start(&bed.work());
-    // To a server that takes no `coordinator_incarnation`, no start of a coordinator is later than another.
+    // For a server without `coordinator_incarnation`, no start of a coordinator is later than
+    // another.
     server.refuse(Some("superseded"));
     let mut coordinator = Daemon::supervising(&server.address(), SETTINGS);
     coordinator.start();

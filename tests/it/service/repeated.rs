@@ -1,4 +1,4 @@
-//! Calls that an agent repeats, and that change nothing the second time.
+//! Calls that an agent repeats. They change nothing the second time.
 
 use agent_coordinator::domain::launch::ReportResult;
 use agent_coordinator::service::{Caller, Report, TaskEdit};
@@ -11,7 +11,8 @@ struct AtWork {
     token: Secret,
 }
 
-/// A server with an agent that has a session, and a task in progress that it has not asked for.
+/// Returns a server with an agent that has a session, and a task in progress that it has not asked
+/// for.
 async fn at_work() -> AtWork {
     let store = one_pair_with_work().await;
     let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(), Nudge::new());
@@ -36,7 +37,7 @@ impl AtWork {
             .unwrap()
     }
 
-    /// Returns how many transactions `call` takes of the writer.
+    /// Runs `call`. Returns the number of its write transactions, and its answer.
     async fn n_writes<T>(&self, call: impl Future<Output = T>) -> (u64, T) {
         let before = self.store.n_transactions();
         let answer = call.await;

@@ -1,4 +1,4 @@
-//! What holds for transactions that are written as closures.
+//! The behaviour of transactions that are written as closures.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::observed::{Observed, Observer};
 use super::rows::{at, task};
 
-/// Why a closure of these tests is undone.
+/// The reason why a closure of these tests is undone.
 #[derive(Debug, PartialEq)]
 enum Refused {
     ByRule,
@@ -57,7 +57,7 @@ async fn names(engine: &Engine) -> Vec<String> {
     all.unwrap().into_iter().map(|task| task.title).collect()
 }
 
-/// Runs the closures as one group: while the writer waits for a first one, they come.
+/// Runs the closures as one group. They arrive while the writer waits for a first one.
 async fn group(engine: &Engine, closures: Vec<Closure>) -> Vec<Result<Outcome, String>> {
     let (begin, begun) = mpsc::channel();
     let (go, gone) = mpsc::channel::<()>();
@@ -100,7 +100,7 @@ async fn a_closure_that_fails_leaves_nothing_and_harms_no_other() {
             }),
             Box::new(|tx| {
                 add_task(tx, "ignored")?;
-                // A statement that fails, and a closure that looks away.
+                // The statement fails, and the closure ignores the error.
                 let _ =
                     tx.execute("INSERT INTO assignments (project_id) VALUES (?1)", &["p".into()]);
                 Ok(())
@@ -208,7 +208,7 @@ async fn those_who_wait_for_a_place_in_the_queue_and_go_away_leave_nothing() {
             Ok(())
         }
     };
-    // The one that holds up the others has a place, too.
+    // The blocking transaction has a place, too.
     for _ in 0..MAX_WAITING + 99 {
         let mut write = engine.write(count()).boxed();
         assert!(futures::poll!(&mut write).is_pending());

@@ -1,4 +1,4 @@
-//! The answers of a store to all questions, to see whether anything has changed.
+//! The answers of a store to all questions, for a comparison before and after a change.
 
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::forge::{ForgeKind, ItemKey, ItemKind};
@@ -37,7 +37,7 @@ macro_rules! ask {
     };
 }
 
-/// The answers that decide about starts, and the events.
+/// Returns the answers that decide about starts, and the events.
 fn answers_about_starts(tx: &mut Read<'_>) -> Vec<String> {
     let mut answers = Vec::new();
     ask!(answers, startable::list(tx));
@@ -56,7 +56,7 @@ fn answers_about_starts(tx: &mut Read<'_>) -> Vec<String> {
     answers
 }
 
-/// The answers to all questions, one text each.
+/// Returns the answers to all questions, one text each.
 pub(super) async fn everything(store: &Store) -> Vec<String> {
     store.read(|tx| Ok::<_, StoreError>(answers(tx))).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! What only a store in a file can do: group, survive, fail, and be opened wrongly.
+//! The behaviour of a store in a file: groups, survival, failures, and mistakes in opening it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn run(connection: &Connection, sql: &str) {
 
 async fn closed_store(path: &Path) {
     let path = path.to_owned();
-    // Opened by a task, as the daemon may want to: the future is `Send`.
+    // A task opens it, like in the daemon, so the future must be `Send`.
     let store = tokio::spawn(async move { Store::open(&path).await }).await.unwrap().unwrap();
     made(&store, vec![Row::Agent(agent("a"))]).await;
     store.close().await;
@@ -56,7 +56,7 @@ async fn commits_that_come_at_once_share_transactions() {
         tokio::spawn(async move {
             let name = format!("t{n}");
             made(&store, vec![Row::Task(task(&name, "p", None))]).await;
-            // Its own commit is there, whoever made the transaction.
+            // Its own commit is visible, whichever thread made the transaction.
             assert!(store.task(&name.parse().unwrap()).await.unwrap().is_some());
         })
     });
@@ -77,8 +77,8 @@ async fn who_is_refused_leaves_the_others_of_a_shared_transaction_alone() {
     let path = folder.path().join("store.db");
     let store = Store::open(&path).await.unwrap();
     made(&store, vec![task_change(100), event_change(100)]).await;
-    // They come together, as one group or a few. Each tenth writes a new row, tells of it, and then writes one
-    // that is there already.
+    // They come together, as one group or a few. Each tenth writes a new row with its event, and
+    // then a row that exists already.
     let commits = (0..30).map(|n| {
         let doomed = (n % 10 == 9).then(|| task_change(100));
         write(&store, [task_change(n), event_change(n)].into_iter().chain(doomed).collect())
@@ -136,7 +136,7 @@ async fn what_was_acknowledged_is_there_after_a_crash() {
     for n in 0..5 {
         made(&store, vec![task_change(n)]).await;
     }
-    // As a crash leaves it: the files of this moment, with nobody having closed anything.
+    // This is the state after a crash: the files of this moment, without a close.
     let copy = folder.path().join("copy.db");
     for suffix in ["", "-wal"] {
         let name = |path: PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
@@ -208,7 +208,7 @@ async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     assert!(chain(&error).contains("full"), "{}", chain(&error));
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), n_made);
     assert_eq!(n_open(&store).await, n_made + 1, "what was not made is not open");
-    // What needs no space still works.
+    // Changes that need no space still work.
     made(&store, vec![Row::Pause(None)]).await;
     assert_eq!(n_open(&store).await, n_made + 1);
     store.close().await;
@@ -220,7 +220,7 @@ async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     assert_eq!(n_tasks(store.tasks(&TaskFilter::default()).await), n_made + 1);
 }
 
-/// What becomes of the files of a database, and words of the error that says so.
+/// An accident of the files of a database, and words of the error that reports it.
 type Accident = (fn(&Path), &'static str);
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn a_database_that_was_deleted_or_replaced_is_not_written_to_until_it_is_b
         let path = folder.path().join("store.db");
         let store = Store::open(&path).await.unwrap();
         made(&store, vec![task_change(0)]).await;
-        // Another name, by which it comes back.
+        // This is another name, by which the file comes back.
         std::fs::hard_link(&path, away(&path)).unwrap();
         std::fs::hard_link(log(&path), log(&away(&path))).unwrap();
         accident(&path);
@@ -287,7 +287,8 @@ fn chain(error: &dyn std::error::Error) -> String {
         .join(": ")
 }
 
-/// Opens `path`, which must fail with words that contain `expected` and leave the bytes of the file alone.
+/// Opens `path`, which must fail with an error that contains `expected`, and leave the bytes of the
+/// file unchanged.
 fn refused(path: &Path, expected: &str) -> OpenError {
     let before = std::fs::read(path).ok();
     let error = open_with(path, IMPATIENT).expect_err("a bad file");
@@ -328,7 +329,7 @@ async fn the_database_of_another_program_is_left_alone() {
     drop(other);
     assert_eq!(refused(&path, "another program").kind, OpenErrorKind::Foreign);
 
-    // One that uses the same library looks like ours by its tables.
+    // A program with the same library has tables that look like the daemon's.
     let path = folder.path().join("other.db");
     closed_store(&path).await;
     let other = stranger(&path);
@@ -343,7 +344,7 @@ async fn a_damaged_database_is_left_alone() {
     let path = folder.path().join("store.db");
     closed_store(&path).await;
     let whole = std::fs::read(&path).unwrap();
-    // Every page but the first: the header is fine, the trees are not.
+    // Every page except the first is damaged: the header is valid, the trees are not.
     let mut damaged = whole.clone();
     damaged[4096..].fill(0xa5);
     for bytes in [&damaged[..], &whole[..whole.len() / 2]] {
@@ -364,7 +365,7 @@ async fn a_newer_schema_is_left_alone() {
     drop(newer);
     assert!(matches!(refused(&path, "schema 99").kind, OpenErrorKind::Newer { found: 99, .. }));
 
-    // Nor is the log touched that a crash left beside it.
+    // The log that a crash left beside it is not touched either.
     let crashed = folder.path().join("crashed.db");
     let newer = stranger(&path);
     run(&newer, "UPDATE _sqlx_migrations SET version = 98 WHERE version = 99");
@@ -417,7 +418,8 @@ async fn a_crash_in_the_middle_of_a_write_is_mended() {
     let (path, crashed) = (folder.path().join("state.db"), folder.path().join("crashed.db"));
     closed_store(&path).await;
 
-    // With the journal that a database has before it is first turned to WAL, and more pages than the cache takes.
+    // The journal is the one that a database has before it is first turned to WAL, with more pages
+    // than the cache takes.
     let connection = stranger(&path);
     let unfinished = "PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN IMMEDIATE; DELETE FROM agents; \
         CREATE TABLE unfinished (x); \

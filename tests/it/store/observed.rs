@@ -1,15 +1,15 @@
-//! A connection whose calls a test sees, and can let fail.
+//! A connection whose calls a test can observe and let fail.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use agent_coordinator::store::{Cells, Connection, Db, DbError, Value};
 
-/// Is told of each call. An error that it returns is the answer in place of that of the database.
+/// Observes each call. An error that it returns replaces the answer of the database.
 pub trait Observer: Send + 'static {
     fn statement(&mut self, _sql: &str, _args: &[Value<'_>]) {}
 
-    /// Before a statement that changes rows.
+    /// Called before a statement that changes rows.
     fn before_change(&mut self) -> Result<(), DbError> {
         Ok(())
     }
@@ -18,7 +18,7 @@ pub trait Observer: Send + 'static {
         Ok(())
     }
 
-    /// After one that the database made.
+    /// Called after a commit of the database.
     fn after_commit(&mut self) -> Result<(), DbError> {
         Ok(())
     }
@@ -33,7 +33,7 @@ pub trait Observer: Send + 'static {
     }
 }
 
-/// A connection, and who is told of its calls.
+/// A connection with its observer.
 pub struct Observed<O>(pub Box<dyn Connection>, pub O);
 
 impl<O: Observer> Db for Observed<O> {

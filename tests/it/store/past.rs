@@ -1,4 +1,4 @@
-//! What is old is forgotten, by the use case on a real store; what is needed is not.
+//! Old rows are removed by the use case on a real store; needed ones are kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
     let finished = Task { status: TaskStatus::Done, ..task("done", "p", Some("a")) };
     let open = Task { status: TaskStatus::InProgress, ..task("open", "p", Some("a")) };
     let mut changes = vec![Row::Task(finished), Row::Task(open)];
-    // Of a task that goes on, the newest execution is what the next one begins with.
+    // The next execution of an unfinished task begins with the newest one.
     for (launch, worked_on) in [("l_done", "done"), ("l_older", "open"), ("l_newest", "open")] {
         changes.push(ended(launch));
         let execution = execution(&format!("e_{launch}"), launch, worked_on);

@@ -1,4 +1,4 @@
-//! Rows to store: valid ones, by name.
+//! Valid rows for tests, by name.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
-//! Each statement of the program is run on the schema, and none is missing.
+//! Runs each statement of the program on the schema, and checks that none is missing.
 //!
-//! [`all`] runs the functions of `src/rows`, with each combination of the fields of a filter, and records what the
-//! connection is asked to prepare. What the sources have as text must be in a statement that was recorded: a statement
-//! that is added and not run makes a test fail.
+//! [`all`] runs the functions of `src/rows`, with each combination of the fields of a filter, and
+//! records the statements that the connection prepares. Each SQL text of the sources must be in a
+//! recorded statement. A statement that is added and not run makes a test fail.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,7 +42,7 @@ pub(super) struct Statement {
     pub(super) args: Vec<&'static str>,
 }
 
-/// All statements of the program.
+/// Returns all statements of the program.
 pub(super) fn all() -> BTreeSet<Statement> {
     let record = Arc::new(Mutex::new(Record::default()));
     let recorder = Recorder(record.clone());
@@ -83,7 +83,7 @@ fn kind(value: &Value<'_>) -> &'static str {
     }
 }
 
-/// Where the statements are run.
+/// The databases on which the statements are run.
 struct Bed {
     engine: Engine,
     record: Arc<Mutex<Record>>,
@@ -139,7 +139,7 @@ fn old_rows() -> (tempfile::TempDir, Engine) {
     (folder, engine)
 }
 
-/// A row as if it were new.
+/// A row that is treated as new.
 struct New<E>(E);
 
 impl<E: Entity> Entity for New<E> {
@@ -173,7 +173,7 @@ fn entities(bed: &Bed) {
     bed.entity::<Project>("projects");
     bed.entity::<Session>("sessions");
     bed.entity::<Task>("tasks");
-    // One that ended, with work.
+    // This launch ended, with work.
     bed.write("launches", |tx| {
         let state = LaunchState::Ended { outcome: Outcome::Completed, at: at(500) };
         tx.put(&Launch { state, ..launch("ended", "a", "p") })?;
@@ -268,7 +268,7 @@ fn questions(bed: &Bed) {
     bed.read("tasks", |tx| tasks::get(tx, &id("t")));
 }
 
-/// A change of each kind of work.
+/// Returns a change of each kind of work.
 fn work_changes() -> [WorkChange; 4] {
     let task = Box::new(task("t", "p", Some("a")));
     [
@@ -279,7 +279,7 @@ fn work_changes() -> [WorkChange; 4] {
     ]
 }
 
-/// Each combination of the fields that a filter has. A new field does not compile here.
+/// Runs each combination of the fields of a filter. A new field does not compile here.
 fn filters(bed: &Bed) {
     for n in 0..1 << 4 {
         let has = |bit: u32| n >> bit & 1 == 1;
@@ -345,7 +345,7 @@ fn forgets(bed: &Bed) {
     bed.write("messages", |tx| messages::forget(tx, &assignment("p", "a"), 1));
 }
 
-/// The sources below `folder` of the repository.
+/// Returns the sources below `folder` of the repository.
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
@@ -365,14 +365,14 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The texts between quotation marks, as the program has them.
+/// Returns the texts between quotation marks, as the program has them.
 fn literals(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = code.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
             '/' if rest.peek() == Some(&'/') => while rest.next_if(|c| *c != '\n').is_some() {},
-            // A character. A lifetime has no second quotation mark.
+            // This is a character. A lifetime has no second quotation mark.
             '\'' => {
                 let is_escape = rest.next_if_eq(&'\\').is_some();
                 rest.next();
@@ -402,7 +402,7 @@ fn literals(code: &str) -> Vec<String> {
     found
 }
 
-/// Whether a text is SQL or a piece of it, not a name or a message.
+/// Returns whether a text is SQL or a piece of it, not a name or a message.
 fn is_sql(text: &str) -> bool {
     const WORDS: &[&str] = &[
         "SELECT", "INSERT", "UPDATE", "DELETE", "FROM", "WHERE", "ORDER", "LIMIT", "JOIN",
@@ -413,7 +413,7 @@ fn is_sql(text: &str) -> bool {
     text.contains(['?', '=', '<', '>']) || words.any(|word| WORDS.contains(&word))
 }
 
-/// Whether the text between the placeholders of a format is in `sql`, piece after piece.
+/// Returns whether the text between the placeholders of a format is in `sql`, piece after piece.
 fn is_in(literal: &str, sql: &str) -> bool {
     let mut rest = sql;
     literal.split('{').enumerate().all(|(n, piece)| {
@@ -431,7 +431,7 @@ fn each_statement_of_the_program_is_prepared() {
     let mut n_literals = 0;
     for (path, code) in sources("src/rows") {
         let file = path.file_stem().unwrap().to_str().unwrap();
-        // Its pieces are in the statements of the others.
+        // The pieces of `filter` are in the statements of the other files.
         let is_of = |statement: &Statement| statement.of == file || file == "filter";
         for literal in literals(&code).into_iter().filter(|text| is_sql(text)) {
             n_literals += 1;

@@ -1,4 +1,5 @@
-//! The statements keep to the SQL that SQLite and PostgreSQL have in common, and means the same to both.
+//! The statements use only the SQL that SQLite and PostgreSQL have in common, with the same
+//! meaning.
 
 use std::collections::BTreeMap;
 
@@ -110,7 +111,7 @@ fn tokens(sql: &str) -> Result<Vec<Token>, String> {
     Ok(found)
 }
 
-/// What is wrong with a statement.
+/// Returns the mistake in a statement.
 fn fault(statement: &Statement, schema: &Schema) -> Option<String> {
     let tokens = match tokens(&statement.sql) {
         Ok(tokens) => tokens,
@@ -142,7 +143,8 @@ impl Parsed<'_> {
         self.at(n) == Some(&Token::Symbol(symbol))
     }
 
-    /// The tokens from `from` on up to the end of their parentheses, or to one of these words between them.
+    /// Returns the tokens from `from` on up to the end of their parentheses, or to one of these
+    /// words between them.
     fn until(&self, from: usize, words: &[&str]) -> std::ops::Range<usize> {
         let mut depth = 0;
         for (n, token) in self.tokens.iter().enumerate().skip(from) {
@@ -157,7 +159,7 @@ impl Parsed<'_> {
         from..self.tokens.len()
     }
 
-    /// The parts of a range between the commas that are in no parentheses of it.
+    /// Returns the parts of a range between the commas that are in no parentheses of it.
     fn parts(&self, range: std::ops::Range<usize>) -> Vec<std::ops::Range<usize>> {
         let (mut parts, mut depth, mut from) = (Vec::new(), 0, range.start);
         for n in range.clone() {
@@ -183,7 +185,7 @@ impl Parsed<'_> {
         self.tokens.iter().enumerate().find_map(|(n, token)| {
             let Token::Word(word) = token else { return None };
             if word.starts_with(|c: char| c.is_ascii_lowercase()) {
-                // A table with its columns is the only name before parentheses.
+                // Only a table with its columns is a name before parentheses.
                 let is_call = self.is_symbol(n + 1, '(') && !self.is(n.wrapping_sub(1), "INTO");
                 let is_name = !word.contains(|c: char| c.is_ascii_uppercase()) && !is_call;
                 return (!is_name).then(|| format!("the name `{word}`"));
@@ -227,7 +229,7 @@ impl Parsed<'_> {
         if changes_rows && end < self.tokens.len() {
             return Some("a limit or an order of changes".to_owned());
         }
-        // `n = n + 1` does not say which of the two rows is meant.
+        // `n = n + 1` does not say which of the two rows it means.
         let conflict = (0..self.tokens.len())
             .find(|n| self.is(*n, "DO") && self.is(n + 1, "UPDATE") && self.is(n + 2, "SET"))?;
         self.parts(self.until(conflict + 3, &["WHERE"]))
@@ -236,13 +238,13 @@ impl Parsed<'_> {
             .then(|| "an upsert that takes its value from elsewhere than `excluded`".to_owned())
     }
 
-    /// The name of the column at the beginning of a range, without that of its table.
+    /// Returns the name of the column at the beginning of a range, without that of its table.
     fn column(&self, range: std::ops::Range<usize>) -> Option<&str> {
         let n = if self.is_symbol(range.start + 1, '.') { range.start + 2 } else { range.start };
         self.at(n)?.name()
     }
 
-    /// A column in the answer of a grouped query that is the same in no group.
+    /// Finds a column in the answer of a grouped query that may differ within a group.
     fn bare_column(&self) -> Option<String> {
         for group in self.places("GROUP") {
             let groups = self.until(group + 2, &["HAVING", "ORDER", "LIMIT", "UNION"]);
@@ -263,7 +265,7 @@ impl Parsed<'_> {
         None
     }
 
-    /// An order by a column with NULL, which is first or last.
+    /// Finds an order by a nullable column without a place for NULL.
     fn undefined_order(&self) -> Option<String> {
         for order in self.places("ORDER") {
             for part in self.parts(self.until(order + 2, &["LIMIT", "UNION"])) {
@@ -288,7 +290,7 @@ impl Parsed<'_> {
         None
     }
 
-    /// The columns with this name of the tables that the statement names.
+    /// Returns the columns with this name in the tables that the statement names.
     fn columns(&self, name: &str) -> impl Iterator<Item = &Column> {
         let columns = self.schema.iter().filter(move |((_, column), _)| column == name);
         columns
@@ -296,7 +298,7 @@ impl Parsed<'_> {
             .map(|(_, column)| column)
     }
 
-    /// A parameter that has another type than the column that it meets.
+    /// Finds a parameter whose type differs from that of its column.
     fn wrong_type(&self, args: &[&'static str]) -> Option<String> {
         let mut meetings = Vec::new();
         for (n, token) in self.tokens.iter().enumerate() {
@@ -416,7 +418,7 @@ fn the_schema_has_keys_without_null_and_types_that_both_engines_know() {
             "{table}.{name} is {}",
             column.kind
         );
-        // That one is released.
+        // That one was released already.
         let is_exempt = (table.as_str(), name.as_str()) == ("output_tails", "launch_id");
         assert!(
             !column.is_key || !column.is_nullable || is_exempt,
