@@ -1,4 +1,4 @@
-//! `agent-coordinator mcp`: the agents' door on standard input and output.
+//! `agent-coordinator mcp`: the agents' interface on standard input and output.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -67,7 +67,7 @@ fn a_bridge_to_a_socket_asks_nothing_over_http() {
     let mut said = String::new();
     BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
     assert!(said.contains("no server at") && said.contains("later.sock"), "{said}");
-    // The line waits for the socket, however long there is only the address.
+    // The line waits for the socket, however long only the address is known.
     let listener = UnixListener::bind(&socket).unwrap();
     let mut connection = BufReader::new(listener.accept().unwrap().0);
     let mut line = String::new();

@@ -1,5 +1,5 @@
-//! A control group for each agent: on plain files everywhere, and on the kernel's own where this machine lets the tests make one
-//! that is nobody else's.
+//! A control group for each agent: on plain files everywhere, and on the kernel's own if this
+//! machine lets the tests make one for themselves.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{Bed, exited, is_gone, kill, killed, skip, until, until_some};
 
-/// The root of a container, as plain files.
+/// Returns the root of a container, as plain files.
 fn fake_root() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (file, text) in [
@@ -86,7 +86,7 @@ async fn who_ran_out_of_memory_is_recorded() {
     let launch = bed.start(&["write:ready", "sleep:600"]).await;
     bed.written("ready");
     let pid = bed.until_running(&launch);
-    // As the kernel does it.
+    // The kernel writes the file like this.
     fs::write(only_group(root.path()).join("memory.events"), "oom 1\noom_kill 2\n").unwrap();
     kill(pid, Signal::KILL);
     assert_eq!(bed.until_ended(&launch), killed(9));
@@ -116,7 +116,7 @@ async fn a_limit_that_cant_be_set_keeps_the_agent_from_starting_and_a_missing_gr
     }
 }
 
-/// Starts where no group can be made: its folder has become a file.
+/// Starts an agent whose group can't be made, because its folder has become a file.
 async fn with_group_in_the_way(
     bed: &Bed,
     root: &Path,
@@ -132,14 +132,14 @@ async fn with_group_in_the_way(
     launch
 }
 
-/// Groups that this process has made, so that each has a name of its own.
+/// The number of groups that this process has made, so that each has a name of its own.
 static N_MADE: AtomicU32 = AtomicU32::new(0);
 
-/// A group of the kernel's that the tests have made, with nobody else in it.
+/// A group of the kernel that the tests have made, without other processes in it.
 struct RealGroup(PathBuf);
 
 impl RealGroup {
-    /// `None`, and says why, where there is no way to make one.
+    /// Makes a group. If there is no way to do so, prints the reason and returns `None`.
     fn new() -> Option<Self> {
         let mount = Path::new(cgroup::MOUNT);
         let is_hierarchy = |dir: &PathBuf| dir.join("cgroup.controllers").exists();
@@ -170,7 +170,7 @@ impl RealGroup {
         Some(group)
     }
 
-    /// What starts the daemon in it.
+    /// Starts the daemon in the group.
     fn start(&self, daemon: &mut Daemon) {
         let plain = daemon.command();
         let mut command = Command::new("sh");
@@ -209,7 +209,8 @@ fn group_of(pid: i32) -> String {
     membership.lines().find_map(|line| line.strip_prefix("0::")).unwrap().to_owned()
 }
 
-/// What nothing but its group could find without a daemon: no mark in its environment, no parent.
+/// A step that starts a child that only its group can find without a daemon: it has no mark in its
+/// environment, and no parent.
 const DAEMONISED_CHILD: &str =
     "run:(env -i setsid sh -c 'echo $$ >child; exec sleep 600' >/dev/null 2>&1 &)";
 
@@ -242,7 +243,8 @@ fn the_kernels_own_groups_hold_whole_trees() {
     daemon.until_nothing_is_left();
 }
 
-/// A daemon that was killed, its agent's keeper after it, and what lives of the agent's tree.
+/// Returns a killed daemon, whose agent's keeper was killed after it, and a living process of the
+/// agent's tree.
 fn with_what_a_keeper_left(group: &RealGroup) -> (Daemon, i32) {
     let mut daemon = Daemon::configured("backoff: { initial: 1m }");
     group.start(&mut daemon);

@@ -1,4 +1,4 @@
-//! Secrets of the configuration: no agent is given one, and none stands in what is stored or sent.
+//! Secrets of the configuration: no agent gets one, and no stored or sent text contains one.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -27,7 +27,7 @@ const VARIABLES: [(&str, &str); 7] = [
     ("COPY", "https://me:hook-s3cret-0123@example"),
     ("HARMLESS", "coordinators elsewhere"),
 ];
-/// What stands in the configuration in the end.
+/// The secrets that the configuration contains in the end.
 const SECRETS: [&str; 4] =
     ["coordinators-here", "passkey-of-agent-b", "passkey-of-agent-c", "hook-s3cret-0123"];
 

@@ -1,4 +1,4 @@
-//! The control socket: what people's programs send it, and the one form in which it says no.
+//! The control socket: the requests of people's programs, and the common form of refusals.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use crate::daemon::Daemon;
 use crate::redacted::redacted;
 use crate::support::DEADLINE;
 
-/// What came back.
+/// An answer.
 pub struct Response {
     pub status: u16,
     head: String,
@@ -29,7 +29,7 @@ fn send(daemon: &Daemon, method: &str, path: &str, body: &[u8]) -> Response {
     send_to(&daemon.state().join("control.sock"), method, path, body)
 }
 
-/// Asks at a control socket.
+/// Sends a request to a control socket.
 pub fn send_to(socket: &Path, method: &str, path: &str, body: &[u8]) -> Response {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -49,7 +49,7 @@ pub fn send_to(socket: &Path, method: &str, path: &str, body: &[u8]) -> Response
     Response { status, head: head.to_lowercase(), body: body.to_owned() }
 }
 
-/// That this is refused in the one form, which is returned.
+/// Checks that this is refused in the common form, and returns the problem.
 #[track_caller]
 fn refused(
     daemon: &Daemon,
@@ -74,7 +74,8 @@ fn refused(
     problem
 }
 
-/// A daemon that starts nothing, with a project, an agent in it and one beside it, and a task.
+/// Returns a daemon that starts nothing, with a project, an agent in it and one beside it, and a
+/// task.
 fn quiet() -> Daemon {
     let daemon = Daemon::running("");
     daemon.apply(
@@ -305,7 +306,7 @@ fn a_task_is_changed_under_api_and_without() {
         let response = send(&daemon, "PATCH", path, body.as_bytes());
         assert_eq!((response.status, redacted(&response.json())), (200, expected(status, path)));
     }
-    // Nothing said, nothing changed.
+    // An empty request changes nothing.
     assert_eq!(
         redacted(&send(&daemon, "PATCH", "/tasks/tsk", b"").json()),
         expected("cancelled", "/tasks/tsk")
@@ -395,7 +396,8 @@ fn an_agent_is_refused() {
     assert!(!daemon.logged("refused an agent on the control socket").is_empty());
 }
 
-/// What an agent prints that runs `script` in the working directory of its task, `cli_command` being a script of that name.
+/// Checks that an agent that runs `script` in the working directory of its task is refused.
+/// `cli_command` is a script of that name.
 #[track_caller]
 fn refused_to_agent(name: &str, script: &str) {
     let daemon =
@@ -417,7 +419,7 @@ const CREATE_TOKEN: &str =
 
 #[test]
 fn an_agent_below_a_process_whose_name_is_not_utf_8_is_refused() {
-    // The printf of a shell is the shell itself, which may rename itself.
+    // The printf of a shell runs in the shell itself, which may rename itself.
     let rename = r"printf '\377\376' >/proc/$$/comm";
     refused_to_agent("agent.sh", &format!("{rename}\n{CREATE_TOKEN}"));
     // The kernel keeps the first 15 bytes of a name, which end in the middle of a character here.

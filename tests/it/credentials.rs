@@ -1,4 +1,4 @@
-//! Ways in, as the use cases give them out, look at them and forget them.
+//! The use cases of credentials: they are made, checked and removed.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn service() -> (Arc<Store>, Arc<Service>) {
     (store.clone(), Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new())))
 }
 
-/// A link that is good for as long as anybody looks.
+/// Returns a credential that does not expire during the test.
 fn credential(id: &str, kind: CredentialKind) -> Credential {
     Credential {
         id: id.parse().unwrap(),

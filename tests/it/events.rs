@@ -1,4 +1,5 @@
-//! What happens, as people's programs follow it: nothing is missed, nothing comes twice, and who doesn't read delays nobody.
+//! The event stream for people's programs: no event is missed or comes twice, and a client that
+//! doesn't read delays no other one.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,10 +12,10 @@ use crate::control::send_to;
 use crate::daemon::Daemon;
 use crate::support::{DEADLINE, until_some};
 
-/// Somebody who follows.
+/// A client that follows.
 struct Follower(BufReader<UnixStream>);
 
-/// One event, as it was sent.
+/// One event as it was sent.
 #[derive(Debug)]
 struct Told {
     id: Option<i64>,
@@ -26,12 +27,12 @@ impl Follower {
     fn ask(daemon: &Daemon, query: &str, headers: &str) -> Self {
         let mut stream = UnixStream::connect(daemon.state().join("control.sock")).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        // Without chunks: the end of the connection is the end.
+        // HTTP/1.0 has no chunks, so that the end of the connection is the end.
         write!(stream, "GET /api/events{query} HTTP/1.0\r\nhost: x\r\n{headers}\r\n").unwrap();
         Self(BufReader::new(stream))
     }
 
-    /// Follows; what happens from now on will be told.
+    /// Follows the events from now on.
     fn of(daemon: &Daemon, query: &str, headers: &str) -> Self {
         let mut follower = Self::ask(daemon, query, headers);
         let head = follower.head();
@@ -58,7 +59,7 @@ impl Follower {
         head
     }
 
-    /// The next event that isn't about the status; `None` at the end.
+    /// Returns the next event that isn't about the status, or `None` at the end.
     fn next(&mut self) -> Option<Told> {
         let mut told = Told { id: None, kind: String::new(), data: Value::Null };
         loop {
@@ -141,16 +142,16 @@ fn what_people_change_is_told_at_once_and_in_order() {
     });
     assert_eq!(told, expected);
 
-    // Who comes back goes on where it was; the header is what browsers send.
+    // A client that reconnects continues after its last event. Browsers send this header.
     let mut back = Follower::of(&daemon, "?after=0", &format!("last-event-id: {id}\r\n"));
     assert_eq!(back.next().unwrap().kind, "person.stop");
-    // Another log than this.
+    // The number belongs to another log than this.
     let mut lost = Follower::of(&daemon, "?after=1000000", "");
     let reset = lost.next().unwrap();
     assert_eq!((reset.kind.as_str(), reset.data), ("reset", json!({})));
     ask(&daemon, "POST", "/api/resume", &json!({ "all": true }));
     assert_eq!(lost.next().unwrap().kind, "person.resume");
-    // Only what was asked for.
+    // This client gets only the events of its query.
     let mut narrow = Follower::of(&daemon, "?project=other&after=0", "");
     ask(&daemon, "POST", "/api/projects", &json!({ "id": "other", "workingDirectory": work }));
     assert_eq!(narrow.next().unwrap().kind, "project.created");

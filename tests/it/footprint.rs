@@ -1,4 +1,5 @@
-//! What a keeper costs for each agent: its private memory, and the part of the program that every process must copy.
+//! The cost of a keeper for each agent: its private memory, and the part of the program that every
+//! process must copy.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -7,9 +8,11 @@ use agent_coordinator::sys::processes;
 
 use crate::daemon::{Daemon, PROGRAM};
 
-/// In a debug build most of it is what the optimiser takes away, so there it only may not grow without bounds.
+/// The greatest size of the relocated part, in bytes. The optimiser removes most of it, so that a
+/// debug build only must not grow without bounds.
 const MAX_RELOCATED: u64 = if cfg!(debug_assertions) { 1280 * 1024 } else { 512 * 1024 };
-/// In kilobytes. What is relocated counts, hence more in a debug build.
+/// The greatest private memory of a keeper, in kilobytes. It includes the relocated part, so it is
+/// more in a debug build.
 const MAX_KEEPER: u64 = if cfg!(debug_assertions) { 2816 } else { 768 };
 
 #[test]
@@ -37,14 +40,14 @@ fn a_keeper_is_small() {
     );
 }
 
-/// A number of `/proc/<pid>/status`.
+/// Returns a number of `/proc/<pid>/status`.
 fn kilobytes(status: &str, name: &str) -> u64 {
     let number = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     number.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The size of a section of a 64-bit little-endian ELF file: the table of sections tells the places of the sections, and one
-/// of these holds their names.
+/// Returns the size of a section of a 64-bit little-endian ELF file. The table of sections contains
+/// the places of the sections, and one of these contains their names.
 fn section_size(elf: &[u8], name: &str) -> Option<u64> {
     let n16 = |at: usize| Some(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?).into());
     let n32 = |at: usize| Some(u32::from_le_bytes(elf.get(at..at + 4)?.try_into().ok()?));

@@ -16,10 +16,11 @@ use crate::control::send_to;
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{Bed, agent_fixture, exited, is_gone, kill, skip, tree_of, until};
 
-/// `nobody` almost everywhere.
+/// The id of `nobody` on almost every system.
 const USER: u32 = 65534;
 
-/// Its name, where the tests may become it and it may run what was built here; else says why not.
+/// Returns its name if the tests may become this user and it may run the programs that were built
+/// here. Otherwise prints the reason.
 fn other_user() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         skip("only root can run agents as another user");
@@ -38,7 +39,7 @@ fn other_user() -> Option<String> {
     Some(user.name)
 }
 
-/// A daemon of root whose agents are `user`'s.
+/// Returns a daemon of root whose agents run as `user`.
 fn daemon_with_agents_of(user: &str) -> Daemon {
     let daemon = Daemon::configured(&format!(
         "mcp_socket_path: run/mcp.sock\nbackoff: {{ initial: 1m }}\nai_providers:\n  claude: {{ cli_command: {}, cli_args: [script], run_as: {user} }}",
@@ -97,7 +98,7 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
         written("names")
     );
     assert_eq!(written("reached"), "");
-    // The same user, but no agent.
+    // This is the same user, but not an agent.
     let mut stranger = Command::new(PROGRAM);
     stranger.env_clear().env("COORDINATOR_MCP_SOCKET", daemon.folder().join("run/mcp.sock"));
     let said = stranger
@@ -109,7 +110,7 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
         .unwrap();
     assert!(!said.status.success());
     assert_eq!(daemon.logged("refused a connection of another user").len(), 1, "{}", daemon.log());
-    // The same under the name of a keeper, with a launch in its arguments.
+    // This does the same under the name of a keeper, with a launch in its arguments.
     let forged = daemon.work().join(SHIM_COMM);
     fs::copy("/bin/sh", &forged).unwrap();
     let mut stranger = Command::new(&forged);
@@ -118,7 +119,7 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
     let said = stranger.uid(USER).gid(USER).current_dir("/").output().unwrap();
     assert!(!said.status.success(), "{said:?}");
     assert_eq!(daemon.logged("refused a connection of another user").len(), 2, "{}", daemon.log());
-    // Adopted as any other.
+    // The agent is adopted like any other.
     daemon.kill();
     daemon.start();
     assert!(!is_gone(agent));
@@ -168,7 +169,7 @@ fn the_chat_file_is_its_agents_users_and_root_makes_nothing_for_it() {
     let read =
         Command::new("cat").arg(&file).uid(USER).gid(USER).current_dir("/").output().unwrap();
     assert!(String::from_utf8_lossy(&read.stdout).contains("one"), "{read:?}");
-    // Where the user may not make anything, root makes nothing either.
+    // If the user may not make anything, root makes nothing either.
     fs::remove_dir_all(daemon.work().join(".ai-pm")).unwrap();
     chown(daemon.work(), Some(0), Some(0)).unwrap();
     say("two");
@@ -270,7 +271,7 @@ async fn the_files_of_a_launch_are_its_users() {
     assert_eq!((mode, files.join("more").exists()), (0o700, true));
     bed.table().forget(&launch).await.unwrap();
     assert!(!files.exists());
-    // What it may not enter is named with it.
+    // A folder that it may not enter is named, together with the user.
     let mut request = bed.request(&["exit:0"]);
     request.command.run_as =
         Some(RunAs { name: name.clone(), uid: USER, gid: USER, groups: vec![USER] });
@@ -286,7 +287,7 @@ async fn the_files_of_a_launch_are_its_users() {
 
 #[test]
 fn a_wrapper_starts_the_agent_and_changes_nothing_else() {
-    // Of two kinds: one that becomes the agent, and one that stays in between.
+    // There are two kinds of wrappers: one becomes the agent, and one stays in between.
     let between = r#"[sh, -c, 'echo "$1" >wrapped; shift; "$@"; exit $?', sh, "{agent_id}"]"#;
     for (wrap, agent_is_leader) in [("[env, WRAPPED=1, nice, -n, \"1\"]", true), (between, false)] {
         let daemon = Daemon::running(&format!(

@@ -1,11 +1,12 @@
-//! The plan of the house, enforced: who may use whom (`src/lib.rs`). One package has no other wall between its modules.
+//! Checks the layers of `src/lib.rs`: the modules that a module may use. One package has no other
+//! border between its modules.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// From the top down. A module uses modules of lower rows only.
+/// The rows from the top down. A module uses only modules of lower rows.
 const ROWS: [&[&str]; 10] = [
     &["cli"],
     &["app"],
@@ -30,7 +31,7 @@ const ROWS: [&[&str]; 10] = [
     &["domain"],
 ];
 
-/// Narrower than the rows: these are named by nobody else.
+/// Narrower rules than the rows: only these modules name the first one.
 const NAMED_ONLY_BY: [(&str, &[&str]); 6] = [
     ("store", &["rows", "service", "app"]),
     ("rows", &["service", "app"]),
@@ -40,7 +41,7 @@ const NAMED_ONLY_BY: [(&str, &[&str]); 6] = [
     ("shim", &["main"]),
 ];
 
-/// What pure code can't have.
+/// Names that pure code can't contain.
 const IMPURE: [&str; 12] = [
     "tokio",
     "async fn",
@@ -103,7 +104,8 @@ fn the_keeper_has_no_runtime() {
     }
 }
 
-/// Which system this is, is asked where a twin is chosen, and nowhere in the middle of what is done.
+/// The code asks for the system only to choose between the two versions of a module, and nowhere
+/// else.
 #[test]
 fn the_system_is_asked_for_only_to_choose_a_twin() {
     let mut n_choices = 0;
@@ -136,8 +138,8 @@ fn an_undisciplined_cfg_is_found() {
     assert_eq!(asks("const A: u8 = if cfg!(target_os = \"linux\") { 1 } else { 2 };"), Some(1));
 }
 
-/// The number of the first line that asks for the system otherwise than at the outermost level, for the module, import or constant
-/// of the next line.
+/// Returns the number of the first line that asks for the system in another way than at the
+/// outermost level, for the module, import or constant of the next line.
 fn first_undisciplined(text: &str) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let is_choice = |n: usize| {
@@ -165,7 +167,7 @@ fn row_of(module: &str) -> Option<usize> {
     ROWS.iter().position(|row| row.contains(&module))
 }
 
-/// Each source file with its module and the modules of this crate that it names.
+/// Returns each source file with its module and the modules of this crate that it names.
 fn uses() -> Vec<(PathBuf, String, BTreeSet<String>)> {
     let found: Vec<_> = sources()
         .into_iter()
@@ -189,7 +191,7 @@ fn named_in(code: &str) -> BTreeSet<String> {
                     .chars()
                     .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
                     .collect();
-                // What begins with a capital letter is no module.
+                // A name that begins with a capital letter is not a module.
                 if name.starts_with(|c: char| c.is_ascii_lowercase()) && name != "self" {
                     named.insert(name);
                 }
@@ -199,7 +201,7 @@ fn named_in(code: &str) -> BTreeSet<String> {
     named
 }
 
-/// The top-level module a file belongs to.
+/// Returns the top-level module that a file belongs to.
 fn module_of(file: &Path) -> String {
     let inside = file.strip_prefix(root()).unwrap();
     inside
@@ -213,7 +215,7 @@ fn module_of(file: &Path) -> String {
         .to_owned()
 }
 
-/// A file without its comments.
+/// Returns the text of a file without its comments.
 fn code_of(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")

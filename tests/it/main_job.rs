@@ -1,4 +1,4 @@
-//! The main job with the real binary: an agent is started, works, reports, and is gone.
+//! The main work with the real binary: an agent is started, works, reports, and ends.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -172,7 +172,7 @@ fn each_crash_is_followed_by_a_longer_wait() {
     };
     let mut least = Duration::from_millis(100);
     for (before, after) in crashes.iter().zip(&crashes[1..]) {
-        // A machine that is busy may be late, but nobody may be early.
+        // A busy machine may be late, but the start must not be early.
         let waited = time(after, "claimed_at").since(time(before, "ended_at"));
         assert!(waited >= least, "{waited:?} instead of {least:?}: {crashes:?}");
         least *= 2;
@@ -209,7 +209,7 @@ fn the_service_manager_is_told_when_it_serves_and_when_it_ends() {
     let socket = daemon.work().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
     manager.set_read_timeout(Some(DEADLINE)).unwrap();
-    // Between what is looked for, it tells how it goes.
+    // Other status messages come in between.
     let until_told = |what: &str| loop {
         let mut message = [0; 512];
         let n_received = manager.recv(&mut message).unwrap();

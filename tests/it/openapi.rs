@@ -1,4 +1,5 @@
-//! What `/api/openapi.json` says is so: every operation it names is there, and what the daemon answers is as it says.
+//! Checks `/api/openapi.json`: every operation exists, and the daemon's answers match their
+//! descriptions.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::resources::ask;
 
-/// A document and what it says of answers.
+/// The document with its descriptions of answers.
 struct Document(Value);
 
 impl Document {
@@ -14,7 +15,7 @@ impl Document {
         Self(ask(daemon, "GET", "/openapi.json", "", "").json())
     }
 
-    /// That an answer is as the document says; `place` is for people.
+    /// Checks that an answer matches the document. `place` is for people.
     #[track_caller]
     fn check(&self, path: &str, method: &str, status: u16, answer: &Value) {
         let responses = &self.0["paths"][path][method]["responses"];
@@ -29,7 +30,8 @@ impl Document {
         assert!(problems.is_empty(), "{method} {path}: {problems:#?}\n{answer:#}");
     }
 
-    /// As much of JSON Schema as the document uses; a word that is not known here is a problem.
+    /// Validates a value with the part of JSON Schema that the document uses. An unknown keyword is
+    /// a problem.
     fn validate(&self, schema: &Value, value: &Value, place: &str, problems: &mut Vec<String>) {
         let Some(schema) = schema.as_object() else {
             return;
@@ -84,7 +86,7 @@ impl Document {
                         }
                     }
                 }
-                // Of maps, whose keys are all of one kind here.
+                // This is for maps, whose keys are all of one kind here.
                 "patternProperties" => {
                     let schema = rule.as_object().unwrap().values().next().unwrap();
                     for (name, value) in value.as_object().into_iter().flatten() {
@@ -139,7 +141,7 @@ fn what_is_described_is_there() {
     let paths = document.0["paths"].as_object().unwrap();
     assert!(paths.len() > 35, "{}", paths.len());
     for (path, operations) in paths {
-        // These would end what the test asks, or answer forever.
+        // These would end the tested daemon, or answer forever.
         if path == "/events" {
             continue;
         }
@@ -216,14 +218,14 @@ fn what_is_answered_is_as_described() {
     document.check("/tasks/{id}", "patch", refused.0, &refused.json());
 }
 
-/// Checks one word of the schema at a place of the document.
+/// Checks one keyword of the schema at a place of the document.
 #[track_caller]
 fn check_word(document: &Document, pointer: &str, word: &str, expected: &Value) {
     let schema = document.0.pointer(pointer).unwrap_or_else(|| panic!("{pointer}"));
     assert_eq!(&schema[word], expected, "{pointer}: {schema}");
 }
 
-/// The schema of the body of an operation.
+/// Returns the place of the schema of an operation's body.
 fn body(path: &str, method: &str) -> String {
     format!(
         "/paths/{}/{method}/requestBody/content/application~1json/schema",

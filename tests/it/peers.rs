@@ -1,4 +1,5 @@
-//! Whose agent a process is, and who is an operator: names give no rights, identities do.
+//! The agent that a process belongs to, and the processes that are operators: names give no rights,
+//! identities do.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::{self, Permissions};
@@ -11,9 +12,10 @@ use rustix::process::Signal;
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{is_gone, kill, until, until_some};
 
-/// What the two agents of a project do: `agt_b` shows its token to everyone, and `agt_a` tries it whenever it finds `go_N`. It tries
-/// until it is refused, because the start of an agent is reported while the agent runs; then once more below a process that looks
-/// like the shim of `agt_b`; and last what is its own.
+/// Adds two agents. `agt_b` shows its token to every process. `agt_a` tries it whenever it finds
+/// `go_N`. It tries until it is refused, because the start of an agent is reported while the agent
+/// runs. Then it tries once more below a process that looks like the shim of `agt_b`. Last, it uses
+/// its own token.
 fn with_a_thief(server: &Daemon) {
     let call = r#""$AGENT_COORDINATOR" call get_my_task >/dev/null 2>&1"#;
     let forged = r#"x "/instances/$(cat launch)""#;
@@ -41,7 +43,7 @@ fn with_a_thief(server: &Daemon) {
     until("both agents are there", || server.work().join("ready").exists());
 }
 
-/// What `agt_a` achieves now.
+/// Checks the results of `agt_a` now.
 #[track_caller]
 fn check_thief(server: &Daemon, n: u32) {
     fs::write(server.work().join(format!("go_{n}")), "").unwrap();
@@ -142,7 +144,7 @@ fn what_a_killed_shim_of_one_daemon_leaves_behind_is_an_agent_to_another_daemon(
     let agent = daemon.written_pid("ready");
     let orphan = daemon.written_pid("orphan");
     let shim = agent_coordinator::sys::processes::read(agent).unwrap().parent;
-    // It would end the orphan at once.
+    // The daemon would end the orphan at once.
     daemon.signal(Signal::STOP);
     kill(shim, Signal::KILL);
     until("the orphan fell to its daemon", || {

@@ -1,4 +1,4 @@
-//! Who runs, and who has to wait: limits, and accounts that failed.
+//! The agents that run and those that wait: limits, and accounts that failed.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::support::{until, until_some};
 
-/// Works until `go` is there.
+/// The steps of an agent that works until the file `go` exists.
 const WORKS: [&str; 5] = ["authenticate", "get-my-task", "wait-for:go", "report:success", "exit:0"];
 
-/// A step that prints lines as an agent CLI does.
+/// Returns a step that prints lines of an agent CLI.
 fn print(name: &str) -> String {
     format!(
         "run:cat {}",
@@ -20,7 +20,7 @@ fn print(name: &str) -> String {
     )
 }
 
-/// An agent with this `ai_type`, and a task in progress for it.
+/// Adds an agent with this `ai_type`, and a task in progress for it.
 fn give_work(daemon: &Daemon, agent: &str, ai_type: &str, steps: &[&str]) {
     daemon.steps(agent, steps);
     daemon.done(&["agent", "add", agent, "--ai-type", ai_type]);
@@ -28,7 +28,7 @@ fn give_work(daemon: &Daemon, agent: &str, ai_type: &str, steps: &[&str]) {
     daemon.task(&format!("tsk_{agent}"), "prj", agent);
 }
 
-/// Why an agent's task waits, once it does.
+/// Waits until an agent's task waits for this reason, and returns the entry.
 fn until_deferred(daemon: &Daemon, agent: &str, reason: &str) -> Value {
     until_some(&format!("{agent} waits: {reason}"), || {
         let status = daemon.status();
@@ -41,7 +41,7 @@ fn why(daemon: &Daemon, agent: &str) -> Value {
     daemon.json(&["why", agent, "prj", "--purpose", "task"])[0].clone()
 }
 
-/// `agt_a` runs, and `agt_b` with this `ai_type` waits.
+/// Returns a daemon in which `agt_a` runs, and `agt_b` with this `ai_type` waits.
 fn one_runs_and_one_waits(settings: &str, second: &str, reason: &str) -> Daemon {
     let daemon = Daemon::running(settings);
     daemon.project("prj");
@@ -116,7 +116,7 @@ fn a_slot_is_kept_for_chats() {
     until_deferred(&daemon, "agt_b", "no_free_slot");
 }
 
-/// The parked accounts that are shown.
+/// Returns the parked accounts that the status shows.
 fn parked(daemon: &Daemon) -> Vec<(String, String)> {
     let status = daemon.status();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -141,7 +141,7 @@ fn a_quota_that_is_used_up_parks_its_provider_and_nobody_else() {
     give_work(&daemon, "agt_b", "claude", &["authenticate", "write:b", "sleep:600"]);
     let waits = until_deferred(&daemon, "agt_b", "parked");
     assert!(waits["until"].is_string(), "{waits}");
-    // Its own failure holds nobody back: it waits for its account, and for nothing else.
+    // Its own failure causes no backoff: it waits only for its account.
     let why_a = why(&daemon, "agt_a");
     assert_eq!((&why_a["reason"], &why_a["n_failures"]), (&"parked".into(), &0.into()), "{why_a}");
     give_work(&daemon, "agt_c", "other", &["authenticate", "sleep:600"]);
@@ -178,7 +178,7 @@ fn a_login_that_fails_parks_its_provider_for_longer_each_time() {
     );
     daemon.project("prj");
     give_work(&daemon, "agt", "claude", &[&print("codex_auth.jsonl"), "exit:1"]);
-    // Each try finds the same, and suspends nobody.
+    // Each try has the same result, and suspends no agent.
     until("it was tried three times", || daemon.ended("agt").len() >= 3);
     let lines = until_some("three parkings are logged", || {
         let message = "account parked: no agent of this provider is started until then, or until it is resumed";
@@ -189,7 +189,7 @@ fn a_login_that_fails_parks_its_provider_for_longer_each_time() {
     assert_eq!((&lines[0]["reason"], &lines[0]["provider"]), (&"auth".into(), &"claude".into()));
 }
 
-/// As claude, which goes on trying for three minutes.
+/// The agent behaves like claude, which retries for three minutes.
 #[test]
 fn an_agent_whose_login_is_refused_ends_before_its_start_timeout() {
     let daemon = Daemon::running(

@@ -1,4 +1,4 @@
-//! The table of processes: many agents, daemons that come and go, shims that are killed, files that are damaged.
+//! The table of processes: many agents, daemons that start and end, killed shims, damaged files.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -189,7 +189,7 @@ async fn a_patient_stop_after_a_hurried_one_does_not_prolong_it() {
     let launch = bed.start(&["ignore-term", "write:ready", "sleep:600"]).await;
     until("it takes no notice of TERM", || bed.file("ready").exists());
     let shim = bed.shim(&launch).pid;
-    // It sees both at once, and of two equal signals only one.
+    // The shim sees both at once, and only one of two equal signals.
     kill(shim, Signal::STOP);
     bed.table().request_stop(&launch, StopReason::Shutdown, Some(Duration::ZERO)).await.unwrap();
     bed.table()
@@ -210,7 +210,8 @@ async fn a_second_daemon_is_refused_and_the_next_is_not() {
     bed.open().await;
 }
 
-/// An agent with a child in its group and one that has left everything; its pid, and all of its tree.
+/// Starts an agent with a child in its group and one that has left its group and session. Returns
+/// its launch, and the pids of its tree.
 async fn start_tree(bed: &Bed) -> (LaunchId, Vec<i32>) {
     let launch =
         bed.start(&["term-ignoring-child", "setsid-child", "write:ready", "sleep:600"]).await;
@@ -250,7 +251,7 @@ async fn a_shim_killed_without_a_daemon_is_lost_and_its_tree_ended() {
     assert_eq!((adoption.n_adopted, adoption.n_lost), (0, 1));
     assert_eq!(bed.until_ended(&launch), ProcessEnd::Lost);
     assert!(tree.iter().all(|&pid| is_gone(pid)));
-    // What was found out is not found out again.
+    // The result is not determined again.
     bed.leave().await;
     assert_eq!(bed.open().await.n_ended, 1);
 }
@@ -263,7 +264,7 @@ async fn a_start_that_a_dying_daemon_did_not_finish_is_a_failed_start() {
     bed.until_shim_gone(&launch);
     let dir = bed.dir(&launch);
     bed.leave().await;
-    // What is there before the spawn.
+    // These are the files before the spawn.
     std::fs::remove_file(dir.join(Exit::FILE)).unwrap();
     std::fs::remove_file(dir.join("started.json")).unwrap();
     std::fs::write(dir.join("lock"), "").unwrap();
@@ -314,7 +315,7 @@ async fn damaged_files_are_set_aside() {
     }
 }
 
-/// Puts something else in the place of a file.
+/// Replaces a file with something else.
 fn replace(path: &Path, kind: &str) {
     let _ = std::fs::remove_file(path);
     match kind {
@@ -392,7 +393,7 @@ async fn an_agent_whose_lock_was_replaced_is_adopted_and_ended() {
         let adoption =
             tokio::time::timeout(DEADLINE, bed.open()).await.expect("the start is not held up");
         assert_eq!((adoption.n_adopted, adoption.n_set_aside), (1, 0), "{kind}");
-        // It names the keeper, which holds another file.
+        // The lock names the keeper, which holds another file.
         assert_eq!(lock::look(&bed.dir(&launch)).unwrap(), LockState::Free(Some(shim)), "{kind}");
         bed.stop(&launch).await;
         assert_eq!(bed.until_ended(&launch), killed(15), "{kind}");
@@ -428,7 +429,7 @@ async fn a_folder_that_a_dying_daemon_just_made_is_removed() {
             std::fs::write(instances.join(name).join(file), "").unwrap();
         }
     }
-    // What somebody did run, or what somebody is about to.
+    // The folder of an agent that ran, or that is about to run.
     for (name, file) in [("lch_ran", Exit::FILE), ("lch_printed", instance_dir::OUTPUT_LOG)] {
         std::fs::create_dir(instances.join(name)).unwrap();
         std::fs::write(instances.join(name).join(file), "").unwrap();
@@ -486,7 +487,7 @@ async fn a_folder_removed_under_a_living_agent_loses_its_end_and_nothing_else() 
     let launch = bed.start(&["wait-for:go"]).await;
     let pid = bed.until_running(&launch);
     let dir = bed.dir(&launch);
-    // Its last file; one that appears during the removal would make it fail.
+    // This is its last file. A file that appears during the removal would make it fail.
     until("the folder is complete", || dir.join(instance_dir::OUTPUT_LOG).exists());
     std::fs::remove_dir_all(dir).unwrap();
     std::fs::write(bed.file("go"), "").unwrap();

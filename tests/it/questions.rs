@@ -1,4 +1,4 @@
-//! What tests ask a store: each question is a read of its own.
+//! The tests' questions to a store. Each question is a read of its own.
 
 use agent_coordinator::domain::event::{Event, EventSpan};
 use agent_coordinator::domain::id::{ExecutionId, LaunchId, TaskId};
@@ -34,7 +34,7 @@ pub trait Questions {
         self.ask(agents::list)
     }
 
-    /// Returns how many agents and projects there are.
+    /// Returns the numbers of agents and projects.
     fn counts(&self) -> Answer<(u64, u64)> {
         self.ask(|tx| Ok((agents::count(tx)?, projects::count(tx)?)))
     }

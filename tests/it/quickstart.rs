@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::daemon::Daemon;
 use crate::support::until;
 
-/// A daemon whose folder is a copy of the bundled example.
+/// Returns a daemon whose folder is a copy of the bundled example.
 fn quickstart() -> Daemon {
     let daemon = Daemon::configured("");
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quickstart");
@@ -49,7 +49,7 @@ fn the_quickstart_does_its_task_once_and_says_how_to_give_the_next() {
     assert!(hint.contains("task add --project prj_hello --assignee agt_example"), "{hint}");
     assert_eq!(daemon.ended("agt_example").len(), 1, "the task is not done twice");
 
-    // The next one, as the hint says.
+    // This adds the next task in the way of the hint.
     let words = ["task", "add", "--project", "prj_hello", "--assignee", "agt_example"];
     daemon.done(&[&words[..], &["--status", "in_progress", "--title", "again"]].concat());
     until("the next task is done", || daemon.ended("agt_example").len() == 2);

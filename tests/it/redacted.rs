@@ -1,8 +1,8 @@
-//! Answers without what differs from run to run, so that the whole of them can be compared.
+//! Answers without the parts that differ from run to run, so that whole answers can be compared.
 
 use serde_json::{Map, Value};
 
-/// Keys whose values differ, in whatever case they are written.
+/// The keys whose values differ, in any case.
 const VOLATILE: [&str; 22] = [
     "at",
     "authenticatedat",
@@ -28,7 +28,7 @@ const VOLATILE: [&str; 22] = [
     "since",
 ];
 
-/// `value` with `[key]` in place of each volatile text or number.
+/// Returns `value` with `[key]` in place of each volatile text or number.
 pub fn redacted(value: &Value) -> Value {
     match value {
         Value::Object(object) => Value::Object(

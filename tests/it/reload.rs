@@ -1,5 +1,5 @@
-//! Rows 26 and 27: the configuration of a daemon that runs. What is right counts at once, as far as it can; what is wrong changes
-//! nothing and is told.
+//! Rows 26 and 27 of the fault catalogue: the configuration of a running daemon. A valid file takes
+//! effect at once, as far as it can. An invalid one changes nothing and is reported.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -14,7 +14,7 @@ use crate::support::{is_gone, until, until_some};
 const PATIENT: &[&str] =
     &["authenticate", "write:ready", "wait-for:go", "get-my-task", "report:success"];
 
-/// How the file stands to what is in use.
+/// Returns the relation of the file to the configuration in use.
 fn standing(daemon: &Daemon) -> Value {
     daemon.status()["configuration"].clone()
 }
@@ -27,17 +27,17 @@ fn until_rejected(daemon: &Daemon, problem: &str) -> Value {
     })
 }
 
-/// The changes that `reload --json` or `status --json` names.
+/// Returns the settings that `reload --json` or `status --json` names.
 fn settings(changes: &Value) -> Vec<&str> {
     changes.as_array().unwrap().iter().map(|change| change["setting"].as_str().unwrap()).collect()
 }
 
-/// What a reload changes.
+/// Reloads and returns the changed settings.
 fn settings_of(daemon: &Daemon) -> Vec<String> {
     settings(&daemon.json(&["reload"])["changes"]).into_iter().map(str::to_owned).collect()
 }
 
-/// As editors save: a new file, renamed over the old one.
+/// Saves like an editor: a new file is renamed over the old one.
 fn replace(daemon: &Daemon, text: &str) {
     let draft = daemon.folder().join("draft");
     fs::write(&draft, text).unwrap();
@@ -87,7 +87,7 @@ fn a_broken_file_changes_nothing_and_is_told_until_it_is_mended() {
     }
     fs::remove_file(daemon.config()).unwrap();
     fs::create_dir(daemon.config()).unwrap();
-    // Nobody tells: the folder was watched. And nobody can ask by this file.
+    // No command is sent, because the folder is watched. And no command could use this file.
     until("the log says so", || daemon.log().contains("could not read"));
     fs::remove_dir(daemon.config()).unwrap();
     replace(&daemon, &good);
@@ -150,7 +150,7 @@ fn a_changed_file_is_read_by_itself_however_it_was_changed() {
     let text = fs::read_to_string(daemon.config()).unwrap();
     replace(&daemon, &text.replace("11", "12"));
     limit(12);
-    // A link to a file elsewhere, as people keep their settings.
+    // The file becomes a link to another file, which some people use for their settings.
     let elsewhere = tempfile::tempdir().unwrap();
     let target = elsewhere.path().join("config.yaml");
     fs::write(&target, text.replace("11", "13")).unwrap();
@@ -192,7 +192,7 @@ fn what_can_not_change_waits_for_a_restart_and_says_so() {
         (&json!("info"), &json!("debug"), &json!("now"))
     );
     assert!(!daemon.log().contains("hunter2"));
-    // Still told when something else changes, and no more when it is taken back.
+    // The change is still reported when something else changes, and no more when it is taken back.
     daemon.configure(&format!("{other}\nmax_concurrent: 4"));
     let reloaded = daemon.json(&["reload"]);
     assert_eq!(settings(&reloaded["changes"]), ["max_concurrent"]);
@@ -233,7 +233,7 @@ fn a_changed_provider_is_for_new_starts() {
     until("it is done", || daemon.task_status("tsk_next") == "done");
 }
 
-/// The agent's answer to a passkey: its session's token, or the refusal.
+/// Returns the answer to a passkey: the session with its token, or the refusal.
 fn authenticate(daemon: &Daemon, passkey: &str) -> Value {
     let arguments = json!({ "agent_id": "agt", "passkey": passkey, "project_id": "prj" });
     daemon.client().call("authenticate", &arguments)
@@ -255,7 +255,7 @@ tasks: { tsk: { project: prj, title: a title, assignee: agt, status: todo } }
     daemon.configure("agents: { agt: { passkey: second } }\nmanifest: manifest.yaml");
     assert_eq!(settings(&daemon.json(&["reload"])["changes"]), ["agents.agt.passkey"]);
     assert_eq!(authenticate(&daemon, "first")["error"], "Invalid agent_id or passkey");
-    // Only who has proven the passkey is told that somebody is at work.
+    // Only a caller with the right passkey learns that an agent is at work.
     let twin = authenticate(&daemon, "second");
     assert_eq!(twin["error"], "Agent instance already running for this project", "{twin}");
     let token = json!({ "session_token": session["session_token"] });
@@ -305,7 +305,8 @@ fn a_manifest_that_changes_is_applied_and_one_that_does_not_is_left_alone() {
     assert!(standing(&daemon)["rejected"].is_null());
 }
 
-/// A call over HTTP that only coordinators may make; the code of its refusal, if it is one.
+/// Makes a call over HTTP that only coordinators may make. Returns the code of its refusal, if
+/// there is one.
 fn ask_as_coordinator(daemon: &Daemon, token: &str) -> Option<String> {
     let url = format!("http://{}/mcp", daemon.status()["http"]["address"].as_str().unwrap());
     let mut command = daemon.command();
@@ -388,7 +389,7 @@ fn an_agent_that_starts_has_the_time_that_it_was_started_with() {
     daemon.written_pid("ready");
     daemon.configure(&format!("start: {{ timeout: 1s }}\n{settings}"));
     assert_eq!(settings_of(&daemon), ["start.timeout"]);
-    // One that is started later has the new time, and no more.
+    // An agent that is started later has the new time, and no more.
     daemon.agent("later", "prj", &["sleep:600"]);
     daemon.task("tsk_later", "prj", "later");
     assert_eq!(daemon.until_ended("later")["outcome"], "never_authenticated");
@@ -401,7 +402,7 @@ fn an_empty_file_is_one_that_is_being_written() {
     let daemon = Daemon::running("max_concurrent: 2");
     let good = fs::read_to_string(daemon.config()).unwrap();
     replace(&daemon, "\n");
-    // A command would look for the daemon where an empty file says.
+    // A command would look for the daemon at the default places of an empty file.
     let refused =
         || daemon.logged("the configuration on disk is not used; the last good one stays in use");
     until("it is refused", || !refused().is_empty());

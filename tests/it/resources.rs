@@ -1,5 +1,5 @@
-//! What people look up and change over REST beside tasks and chats: sessions, executions, notices, assignments, settings; in parts,
-//! and not again what they have.
+//! People's reads and changes over REST beside tasks and chats: sessions, executions, notices,
+//! assignments, settings. Lists come in parts, and unchanged answers are not sent again.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::support::{DEADLINE, until};
 
-/// An answer: status, head, body.
+/// An answer: its status, head and body.
 pub struct Answer(pub u16, String, pub String);
 
 impl Answer {
@@ -87,7 +87,7 @@ fn a_session_is_listed_and_ended_with_its_process() {
         (&"tsk".into(), &shown["launchId"])
     );
 
-    // Its work is taken away: it is told, and everybody sees that it was.
+    // Its work is taken away. It gets a notice, and the lists show that.
     ask(&daemon, "PATCH", "/tasks/tsk", "", r#"{"status": "blocked"}"#);
     let notices = get(&daemon, "/notices?open=true&agent=agt");
     assert_eq!(
@@ -95,7 +95,7 @@ fn a_session_is_listed_and_ended_with_its_process() {
         (&"blocked".into(), &"status_change".into())
     );
 
-    // The command line says the same.
+    // The command line shows the same.
     let listed = daemon.json(&["session", "list", "--agent", "agt"]);
     assert_eq!((listed[0]["id"].as_str(), listed.as_array().unwrap().len()), (Some(id), 1));
     assert!(daemon.done(&["execution", "list", "--task", "tsk", "--open"]).contains("working"));

@@ -1,13 +1,14 @@
-//! The server as other people's clients find it: the official SDKs of MCP and the Inspector, at every door that an agent has; and
-//! the official conformance suite.
+//! The server for foreign clients: the official SDKs of MCP and the Inspector, on every interface
+//! for agents, and the official conformance suite.
 //!
 //! ```sh
-//! mkdir sdks && cp tests/clients/package.json sdks/ && npm install --ignore-scripts --prefix sdks
+//! mkdir sdks && cp tests/clients/package.json sdks/
+//! npm install --ignore-scripts --prefix sdks
 //! python3 -m venv sdks/venv && sdks/venv/bin/pip install -r tests/clients/requirements.txt
 //! AGENT_COORDINATOR_TEST_SDKS=$PWD/sdks cargo test --test it sdks
 //! ```
-//! `.ci/run` does that. Other versions are tried by changing the two files. Without the variable each test says that it is
-//! skipped, and passes.
+//! `.ci/run` does that. To try other versions, change the two files. Without the variable each test
+//! prints that it is skipped, and passes.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::ffi::OsString;
@@ -21,10 +22,10 @@ use serde_json::{Value, json};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{skip, until};
 
-/// Names the folder with `venv` and `node_modules`.
+/// The variable that names the folder with `venv` and `node_modules`.
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_SDKS";
 
-/// Ann in a project, with a task for her.
+/// A manifest with Ann in a project, with a task for her.
 const WORLD: &str = "
 agents:
   agt_a: { name: Ann, passkey: key_a }
@@ -34,13 +35,14 @@ tasks:
   tsk: { project: prj, title: Login page, assignee: agt_a }
 ";
 
-/// The revisions that clients agree on with the server: the newest, and the newest that begins with a handshake.
+/// The revisions that clients agree on with the server: the newest, and the newest that begins with
+/// a handshake.
 const NEWEST: &str = "2026-07-28";
 const HANDSHAKE: &str = "2025-11-25";
 
-/// What the daemon says once of each older form of a call.
+/// The log message that appears once for each older form of a call.
 const DEPRECATED: &str = "a client uses a deprecated call";
-/// Why a call that is as it should be is refused when nobody knows its caller.
+/// The refusals of valid calls from unknown callers.
 const STRANGER: [&str; 4] =
     ["invalid_credentials", "invalid_session", "session_ended", "coordinator_only"];
 
@@ -49,13 +51,13 @@ enum Door {
     Http,
     /// The bridge to the socket.
     Bridge,
-    /// The bridge where only the URL is known.
+    /// The bridge, if only the URL is known.
     BridgeByUrl,
 }
 
 const DOORS: [Door; 3] = [Door::Http, Door::Bridge, Door::BridgeByUrl];
 
-/// A daemon, and clients that know nothing but what they are told.
+/// A daemon, and clients that know only the given facts.
 struct Bed {
     daemon: Daemon,
     sdks: PathBuf,
@@ -63,7 +65,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// `needed` is looked up in the folder of the SDKs; says why where it isn't there.
+    /// Makes a bed if `needed` is in the folder of the SDKs. Otherwise prints the reason.
     fn with(needed: &str) -> Option<Self> {
         let Some(sdks) = std::env::var_os(VARIABLE) else {
             skip(&format!("{VARIABLE} names no folder with {needed} (see tests/it/sdks.rs)"));
@@ -84,7 +86,7 @@ impl Bed {
         Some(Self { daemon, sdks, tools })
     }
 
-    /// A program of the SDKs, or the node that came with them, if one did.
+    /// Returns a program of the SDKs, with the node that came with them, if one did.
     fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut path = OsString::from(self.sdks.join("node_modules/.bin"));
         path.push(":");
@@ -99,7 +101,7 @@ impl Bed {
         format!("http://{}/mcp", self.daemon.status()["http"]["address"].as_str().unwrap())
     }
 
-    /// What a client has to know to come in by this door.
+    /// Returns the variable that a client needs for this interface.
     fn variable(&self, door: Door) -> Option<(&'static str, String)> {
         match door {
             Door::Http => None,
@@ -118,14 +120,14 @@ impl Bed {
         }
     }
 
-    /// Also if it is done.
+    /// Gives the task to the agent, even if it is done.
     fn give_task(&self) {
         for status in ["todo", "in_progress"] {
             self.daemon.done(&["task", "set", "tsk", "--status", status]);
         }
     }
 
-    /// Lets a client of `tests/clients` do the task, by this door.
+    /// Lets a client of `tests/clients` do the task on this interface.
     #[track_caller]
     fn check(&self, mut client: Command, door: Door, mode: &str, protocol: &str) {
         self.give_task();
@@ -137,7 +139,7 @@ impl Bed {
             client.args([mode, &self.target(door)]).envs(self.variable(door)).output().unwrap();
         let about = format!("{door:?}, {mode}: {output:?}\n{}", self.daemon.log());
         assert!(output.status.success(), "{about}");
-        // Clients warn there of what they find strange.
+        // Clients write their warnings there.
         assert!(output.stderr.is_empty(), "{about}");
         let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(
@@ -155,7 +157,7 @@ impl Bed {
         assert_eq!(seen.get("errors").unwrap_or(&json!([])), &json!([]), "{about}");
     }
 
-    /// Each was answered, in one of the two forms.
+    /// Checks that each tool answered in one of the two forms.
     #[track_caller]
     fn check_every_tool(&self, answers: &Value, about: &str) {
         for tool in &self.tools {
@@ -164,13 +166,13 @@ impl Bed {
                 && answer["error"].is_string()
                 && answer["error_code"].is_string();
             assert!(answer.is_object() && *is_error == is_refusal, "{tool}: {answer}: {about}");
-            // It is known who calls, whatever comes of it.
+            // The server knows the caller, whatever the answer is.
             let is_stranger = STRANGER.contains(&answer["error_code"].as_str().unwrap_or_default());
             assert!(!is_stranger, "{tool}: {answer}: {about}");
         }
     }
 
-    /// What the tools answered, by their names.
+    /// Checks the tools' answers, by their names.
     #[track_caller]
     fn check_answers(&self, seen: &Value, about: &str) {
         for tool in ["health_check", "authenticate", "get_my_task", "report_completed"] {
@@ -190,7 +192,7 @@ impl Bed {
         assert_eq!(bad, Vec::<&str>::new(), "{about}");
     }
 
-    /// `tests/clients/typescript_sdk.mjs` with the packages it finds beside it.
+    /// Returns `tests/clients/typescript_sdk.mjs` with the packages beside it.
     fn typescript(&self, generation: &str) -> Command {
         let (modules, script) = ("node_modules", "typescript_sdk.mjs");
         let folder = self.daemon.folder();
@@ -205,7 +207,7 @@ impl Bed {
         command
     }
 
-    /// One call of the Inspector; its exit code and what it printed.
+    /// Runs the Inspector once. Returns its exit code and its output.
     #[track_caller]
     fn inspect(&self, door: Door, era: &str, arguments: &[&str]) -> (i32, Value) {
         let mut command = self.command("node");
@@ -225,14 +227,14 @@ impl Bed {
         (code, printed.unwrap_or_else(|_| panic!("{about}")))
     }
 
-    /// A tool call; its answer in the form of the other clients.
+    /// Makes a tool call. Returns its answer in the form of the other clients.
     #[track_caller]
     fn inspected(&self, door: Door, era: &str, tool: &str, arguments: &Value) -> Value {
         let arguments = arguments.to_string();
         let words = ["--method", "tools/call", "--tool-name", tool, "--tool-args-json", &arguments];
         let (code, printed) = self.inspect(door, era, &words);
         let is_error = printed["isError"].as_bool().unwrap_or(false);
-        // The Inspector's own code for a tool that refuses.
+        // This is the Inspector's own code for a tool that refuses.
         assert_eq!(code, if is_error { 5 } else { 0 }, "{printed}");
         json!({ "is_error": is_error, "answer": printed["structuredContent"] })
     }

@@ -1,4 +1,5 @@
-//! What people and their monitoring see of agents: states, what is wrong with them, how they ended, and the numbers.
+//! The view of people and their monitoring: the states of agents, their problems, their ends, and
+//! the metrics.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::support::{kill, skip, until, until_some};
 
-/// The value of a sample, as it is written with its labels.
+/// Returns the value of a sample by its name with labels.
 fn sample(metrics: &str, name: &str) -> Option<u64> {
     metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
@@ -43,7 +44,8 @@ fn an_agent_stopped_by_a_signal_is_shown_and_a_killed_one_says_why() {
     assert!(daemon.cli(&["logs", "agt", "prj"]).stderr.contains("killed from outside"));
 }
 
-/// What is told of the end of `agt`, by which signal it was: in JSON, in the table, and beside its output.
+/// Checks the hint about the end of `agt` by this signal: in JSON, in the table, and beside its
+/// output.
 #[track_caller]
 fn check_hint(daemon: &Daemon, signal: i32, hint: &str, in_words: &str) {
     let ended = until_some("it is told", || {
@@ -60,7 +62,8 @@ fn check_hint(daemon: &Daemon, signal: i32, hint: &str, in_words: &str) {
     assert_eq!(said, format!("agent-coordinator: of the end of this agent: {in_words}\n"));
 }
 
-/// Whether a process of the tests that dumps core does so in its working directory; else says why not.
+/// Returns whether a process of the tests dumps core in its working directory. Otherwise prints the
+/// reason.
 fn dumps_core_here() -> bool {
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     if pattern.starts_with(['|', '/']) {
@@ -98,8 +101,8 @@ fn an_agent_that_dumped_core_says_so_and_one_that_did_not_does_not() {
     );
 }
 
-/// That the kernel's count gets into the record is shown with a control group of the tests' own: no test runs a machine out of
-/// memory.
+/// A test with a control group of its own shows that the kernel's count gets into the record. Here
+/// the record is changed by hand, because no test runs a machine out of memory.
 #[test]
 fn an_agent_that_was_killed_for_want_of_memory_says_so() {
     let daemon = Daemon::running("backoff: { initial: 1m }");

@@ -1,4 +1,4 @@
-//! One agent under one shim: what it is given, what is kept of it, and that nothing of it stays.
+//! One agent under one shim: its environment, its records, and that no process of it stays.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::unix::fs::MetadataExt as _;
@@ -30,7 +30,7 @@ async fn an_exit_code_is_recorded() {
     assert!(!has_two_ends(&bed, &launch), "nothing outlived it");
 }
 
-/// Whether the exit was recorded before the end, and the place that was reserved for it used.
+/// Returns whether the exit was recorded before the end, in the place that was reserved for it.
 fn has_two_ends(bed: &Bed, launch: &LaunchId) -> bool {
     !bed.dir(launch).join(".exited.json").exists()
 }
@@ -112,7 +112,7 @@ async fn a_stopped_agent_is_ended() {
     assert_eq!(bed.until_ended(&launch), killed(TERM));
 }
 
-/// The pids in `tree`, once the agent has as many descendants.
+/// Waits until the agent has this number of descendants, and returns the pids of its tree.
 fn until_tree(bed: &Bed, launch: &LaunchId, n: usize) -> Vec<i32> {
     let shim = bed.shim(launch).pid;
     until_some("the tree is complete", || Some(tree_of(shim)).filter(|tree| tree.len() >= n))
@@ -122,7 +122,7 @@ fn until_tree(bed: &Bed, launch: &LaunchId, n: usize) -> Vec<i32> {
 async fn a_daemonised_child_is_found_and_ended() {
     let bed = Bed::new().await;
     let launch = bed.start(&["setsid-child", "wait-for:go", "exit:0"]).await;
-    // The agent, its nap, and the child that has left its session.
+    // These are the agent, its sleep, and the child that has left its session.
     let shim = bed.shim(&launch).pid;
     let daemonised = until_some("the child has its own session", || {
         let all = processes::list().unwrap();
@@ -163,7 +163,7 @@ async fn a_held_pipe_does_not_delay_the_exit() {
     bed.written("ready");
     assert_eq!(bed.until_ended(&launch), exited(0));
     let record = bed.exit_record(&launch);
-    // The pipe would be held for ten minutes.
+    // The child would hold the pipe for ten minutes.
     assert!(record.ended_at.unwrap().since(record.exited_at) < Duration::from_mins(1));
     assert_eq!(bed.output(&launch), "the end\n");
 }
@@ -200,12 +200,12 @@ async fn a_large_tree_is_ended_in_one_stop() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_has_three_descriptors() {
-    // As if the daemon had been started with a descriptor that it knows nothing of.
+    // This is like a daemon that was started with an unknown descriptor.
     let leaked = rustix::io::dup(std::io::stdout()).unwrap();
     let bed = Bed::new().await;
     let launch = bed.start_request(bed.request_program("ls", &["-1", "/proc/self/fd"])).await;
     assert_eq!(bed.until_ended(&launch), exited(0));
-    // 3 is the folder that `ls` reads.
+    // Descriptor 3 is the folder that `ls` reads.
     assert_eq!(bed.output(&launch), "0\n1\n2\n3\n");
     drop(leaked);
 }
@@ -213,11 +213,11 @@ async fn an_agent_has_three_descriptors() {
 #[test]
 fn an_agent_has_a_clean_signal_state() {
     use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, signal};
-    // SAFETY: no handler is installed, and no other test minds.
+    // SAFETY: no handler is installed, and no other test depends on the signal.
     unsafe { signal(Signal::SIGHUP, SigHandler::SigIgn) }.unwrap();
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGTERM);
-    // Threads of the runtime below inherit it.
+    // The threads of the runtime below inherit the mask.
     pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&blocked), None).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -432,7 +432,7 @@ async fn a_full_disk_loses_lines_and_neither_the_agent_nor_its_end() {
     let shim = Pid::from_raw(bed.shim(&launch).pid);
     let unlimited = rustix::process::getrlimit(Resource::Fsize);
     bed.until_running(&launch);
-    // Room for a record, and for little of the output.
+    // There is room for a record, and for little of the output.
     prlimit(shim, Resource::Fsize, Rlimit { current: Some(8192), ..unlimited }).unwrap();
     std::fs::write(bed.file("go"), "").unwrap();
     bed.written("chattered");

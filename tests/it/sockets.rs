@@ -1,5 +1,6 @@
-//! The real binary with sockets that somebody else made, as a service manager's socket units do: nobody is refused while it
-//! starts or is started again, and what no door can use is refused by name.
+//! The real binary with inherited sockets, like those of a service manager's socket units. No
+//! client is refused while the daemon starts or restarts. A socket that the daemon can't use is
+//! refused by name.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -18,7 +19,7 @@ use crate::support::{DEADLINE, until};
 const HEALTH: &[u8] =
     br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health_check","arguments":{}}}"#;
 
-/// A daemon in whose place the test listens, and the socket that it will inherit.
+/// Returns a daemon and the socket that it will inherit. The test listens in its place.
 fn listening(settings: &str) -> (Daemon, UnixListener) {
     let daemon = Daemon::configured(settings);
     fs::create_dir(daemon.state()).unwrap();
@@ -26,12 +27,13 @@ fn listening(settings: &str) -> (Daemon, UnixListener) {
     (daemon, listener)
 }
 
-/// Spawns the daemon with `socket` passed to it once per name, as systemd would.
+/// Spawns the daemon with `socket` passed to it once per name, like systemd.
 fn spawn(daemon: &mut Daemon, socket: impl Into<OwnedFd>, n_sockets: usize, names: Option<&str>) {
     let program = daemon.command();
     let copies: Vec<_> = (0..n_sockets).map(|index| format!("{}<&0", index + 3)).collect();
     let mut command = Command::new("sh");
-    // Through standard input: a descriptor without close-on-exec could get into another test's children.
+    // The socket is passed as standard input, because a descriptor without close-on-exec could get
+    // into another test's children.
     command
         .arg("-c")
         .arg(format!("exec {} </dev/null; LISTEN_PID=$$ exec \"$0\" \"$@\"", copies.join(" ")));
@@ -48,7 +50,7 @@ fn spawn(daemon: &mut Daemon, socket: impl Into<OwnedFd>, n_sockets: usize, name
     daemon.spawn_with(command, socket.into());
 }
 
-/// Connects and asks; the answer comes when somebody serves.
+/// Connects and sends a request. The answer comes when a server runs.
 fn ask(daemon: &Daemon) -> Client {
     let mut client = daemon.client();
     client.send(HEALTH);
@@ -244,7 +246,7 @@ fn an_address_for_http_that_is_not_the_configured_one_is_refused() {
     }
 }
 
-/// One that nobody else has.
+/// Returns an unused abstract name.
 fn abstract_name() -> std::os::unix::net::SocketAddr {
     use std::os::linux::net::SocketAddrExt as _;
     let mut bytes = [0; 16];

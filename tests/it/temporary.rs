@@ -1,4 +1,5 @@
-//! The folder for temporary files of a launch: there before the agent, its own alone, and gone with the last of its processes.
+//! The folder for temporary files of a launch. It exists before the agent, belongs to it alone, and
+//! disappears with the last of its processes.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::{self, Permissions};
@@ -10,11 +11,11 @@ use agent_coordinator::process::TemporaryConfig;
 
 use crate::support::{Bed, skip, until};
 
-/// `nobody` almost everywhere.
+/// The id of `nobody` on almost every system.
 const USER: u32 = 65534;
 const FILLS: &str = r#"run:mkdir -p "$TMPDIR/a/b" && echo x >"$TMPDIR/a/b/c" && ln -s / "$TMPDIR/a/root" && echo "$TMPDIR" >named.draft && mv named.draft named"#;
 
-/// The folders of launches below a base.
+/// Returns the folders of launches below a base.
 fn folders(base: &Path) -> Vec<PathBuf> {
     let below = |folder: &Path| {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
@@ -59,7 +60,7 @@ async fn a_later_daemon_keeps_the_files_of_the_living_and_removes_those_of_the_d
     bed.leave().await;
     fs::write(bed.file("go"), "").unwrap();
     bed.until_shim_gone(&dead);
-    // What a launch left whose folder in the state directory is gone.
+    // This folder was left by a launch whose folder in the state directory is gone.
     let of_nobody = of_dead.with_file_name("0123456789ab");
     fs::create_dir(&of_nobody).unwrap();
     assert!(of_dead.exists());
@@ -100,7 +101,7 @@ async fn temporary_files_of_another_user_are_removed_as_that_user() {
     assert_eq!((found.mode() & 0o7777, found.uid(), found.gid()), (0o700, USER, USER));
     let common = fs::metadata(folder.parent().unwrap()).unwrap();
     assert_eq!((common.mode() & 0o7777, common.uid()), (0o711, 0));
-    // A file that is root's in a folder that is root's: its user can't remove it, so nothing of it goes.
+    // This is a file of root in a folder of root. The agent's user can't remove it, so it stays.
     fs::create_dir(folder.join("roots")).unwrap();
     fs::write(folder.join("roots/file"), "x").unwrap();
     bed.stop(&launch).await;

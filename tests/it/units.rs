@@ -1,4 +1,5 @@
-//! The service units, against what the program does: systemd can check their words, and not what they mean.
+//! Compares the service units with the program: systemd can check their syntax, but not their
+//! meaning.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -6,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use agent_coordinator::config::{self, Environment};
 
-/// Beyond the stop ladder of the agents: every other deadline of the shutdown (`app`).
+/// The other deadlines of the shutdown (`app`), in seconds, beyond the time for ending agents.
 const STEPS_SECONDS: u64 = 20;
 
 fn text(unit: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(unit)).unwrap()
 }
 
-/// The value of a setting, which stands there once.
+/// Returns the value of a setting, which occurs once.
 #[track_caller]
 pub fn setting(unit: &str, key: &str) -> String {
     let text = text(unit);
@@ -40,7 +41,7 @@ fn systemd_is_more_patient_than_the_daemon() {
     for unit in ["agent-coordinator.service", "agent-coordinator-supervise.service"] {
         let systemd: u64 = setting(unit, "TimeoutStopSec").parse().unwrap();
         assert!(systemd > daemon, "{unit}: {systemd} s, and the daemon may take {daemon} s");
-        // SIGUSR1 is `keep`: tests/it/sockets.rs.
+        // SIGUSR1 means `keep`: tests/it/sockets.rs.
         assert_eq!(
             (setting(unit, "KillSignal").as_str(), setting(unit, "RestartKillSignal").as_str()),
             ("SIGTERM", "SIGUSR1")
@@ -58,10 +59,10 @@ fn every_service_reloads_by_its_own_command_and_is_watched() {
     ] {
         assert_eq!(setting(unit, "Type"), "notify", "{unit}");
         assert_eq!(setting(unit, "ExecReload"), "/usr/bin/agent-coordinator reload", "{unit}");
-        // A command that speaks for the daemon (sd_notify) would take its watchdog, too.
+        // A command that notifies for the daemon (sd_notify) would take its watchdog, too.
         assert_eq!(setting(unit, "NotifyAccess"), "main", "{unit}");
         assert_eq!(setting(unit, "WatchdogSec"), "3min", "{unit}");
-        // Also what the watchdog ends is a failure, and is started again.
+        // An end by the watchdog is a failure, too, and the daemon is started again.
         assert_eq!(setting(unit, "Restart"), "on-failure", "{unit}");
     }
 }
@@ -87,7 +88,7 @@ impl Plist {
     }
 }
 
-/// What stands between `<tag>` and `</tag>` at the beginning of `text`, and the rest.
+/// Returns the text between `<tag>` and `</tag>` at the beginning of `text`, and the rest.
 #[track_caller]
 fn element<'a>(text: &'a str, tag: &str) -> (&'a str, &'a str) {
     let text = text
@@ -97,7 +98,8 @@ fn element<'a>(text: &'a str, tag: &str) -> (&'a str, &'a str) {
     text.split_once(&format!("</{tag}>")).unwrap_or_else(|| panic!("<{tag}> has no end"))
 }
 
-/// A value at the beginning of `text`, and the rest. Of XML only what property lists have.
+/// Returns a value at the beginning of `text`, and the rest. It reads only the XML of property
+/// lists.
 fn plist(text: &str) -> (Plist, &str) {
     let text = text.trim_start();
     let tag = text.strip_prefix('<').and_then(|text| text.split_once('>')).unwrap().0;
@@ -143,7 +145,7 @@ fn launchd_is_told_the_same_as_systemd() {
     let body = text.split_once("<plist version=\"1.0\">").unwrap().1;
     let (plist, rest) = plist(body);
     assert_eq!(rest.trim(), "</plist>");
-    // `run` and nothing else, as ExecStart= has it.
+    // The arguments are `run` and nothing else, like in ExecStart=.
     let Plist::List(arguments) = plist.get("ProgramArguments") else { panic!("no list") };
     assert_eq!(arguments.last(), Some(&Plist::Text("run".to_owned())));
     assert_eq!(arguments.len(), 2);
@@ -151,13 +153,13 @@ fn launchd_is_told_the_same_as_systemd() {
         Plist::Text(file.file_stem().unwrap().to_str().unwrap().to_owned()),
         *plist.get("Label")
     );
-    // Its keepers are in groups of their own, and launchd leaves them alone: as KillMode=process.
+    // Its keepers are in groups of their own, and launchd leaves them alone, like KillMode=process.
     assert_eq!(plist.get("AbandonProcessGroup"), &Plist::Boolean(true));
-    // As Restart=on-failure.
+    // This is like Restart=on-failure.
     assert_eq!(plist.get("KeepAlive").get("SuccessfulExit"), &Plist::Boolean(false));
     let seconds: u64 = setting("agent-coordinator.service", "TimeoutStopSec").parse().unwrap();
     assert_eq!(plist.get("ExitTimeOut"), &Plist::Number(seconds));
-    // What people are told to type names this very service, and the signal of RestartKillSignal=.
+    // The commands in the README name this very service, and the signal of RestartKillSignal=.
     let told = fs::read_to_string(file.with_file_name("README.md")).unwrap();
     let Plist::Text(label) = plist.get("Label") else { panic!("no text") };
     let signal = setting("agent-coordinator.service", "RestartKillSignal");
@@ -179,7 +181,8 @@ fn every_setting_of_a_unit_has_its_reason() {
             text.split_once("\n[Service]\n").or_else(|| text.split_once("\n[Socket]\n")).unwrap().1;
         let first_lines =
             settings.split_once("\n[Install]\n").map_or(settings, |(settings, _)| settings).lines();
-        // One comment may be for several lines; none stands without one above its group.
+        // One comment may belong to several lines, and no line stands without a comment above its
+        // group.
         let mut is_explained = false;
         for line in first_lines {
             is_explained = !line.is_empty() && (line.starts_with('#') || is_explained);

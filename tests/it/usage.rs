@@ -1,4 +1,5 @@
-//! What agents take and how they fail, from the lines that their CLIs print to what `status`, `logs` and `task show` tell.
+//! The usage and the failures of agents, from the lines of their CLIs to the output of `status`,
+//! `logs` and `task show`.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::{Path, PathBuf};
@@ -8,12 +9,13 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::support::{until, until_some};
 
-/// Lines as a CLI prints them.
+/// Returns the file with lines of a CLI.
 fn printed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/output").join(name)
 }
 
-/// A daemon with an agent that takes its task, prints these lines and waits for `go`; then it does the rest.
+/// Returns a daemon with an agent that takes its task, prints these lines and waits for `go`. Then
+/// the agent takes the other steps.
 fn printing(name: &str, rest: &[&str]) -> Daemon {
     let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
     let print = format!("run:cat {}", printed(name).display());
@@ -22,7 +24,7 @@ fn printing(name: &str, rest: &[&str]) -> Daemon {
     daemon
 }
 
-/// The launch once it is shown with its usage.
+/// Waits until the launch is shown with its usage, and returns it.
 fn until_used(daemon: &Daemon) -> Value {
     until_some("its usage is known", || {
         daemon.open("agt").into_iter().find(|launch| launch["usage"].is_object())
@@ -69,7 +71,7 @@ fn what_a_running_agent_takes_and_does_is_shown() {
     assert!(task.contains("3 turns, 662 tokens, $0.01"), "{task}");
 }
 
-/// How an agent ended that printed these lines and went without a report.
+/// Returns the end of an agent that printed these lines and exited without a report.
 fn ended_after(name: &str, exit: &str) -> Value {
     let daemon = printing(name, &[exit]);
     go_on(&daemon)
@@ -126,7 +128,7 @@ fn a_daemon_that_comes_back_knows_what_was_taken() {
     let mut daemon = printing("claude.jsonl", &["run:cat extra", "report:success"]);
     until_used(&daemon);
     daemon.kill();
-    // Meanwhile the session went on: its total has what was before in it.
+    // The session went on meanwhile: its total includes the earlier usage.
     let more = r#"{"type":"result","session_id":"5d0c2f4e-0000-4000-8000-000000000001","num_turns":5,"total_cost_usd":1}"#;
     daemon.write("work/extra", format!("{more}\n"));
     daemon.start();
@@ -187,7 +189,7 @@ fn logs_are_put_into_words_for_people_and_left_for_programs() {
     let daemon = printing("claude.jsonl", &["print:plain", "report:success"]);
     go_on(&daemon);
     let lines = std::fs::read_to_string(printed("claude.jsonl")).unwrap();
-    // Standard output is no terminal here.
+    // Standard output is not a terminal here.
     for as_it_is in [&["logs", "agt", "prj"][..], &["logs", "agt", "prj", "--raw"]] {
         assert!(daemon.done(as_it_is).contains(&lines), "{as_it_is:?}");
     }
@@ -212,7 +214,7 @@ fn a_coordinator_elsewhere_tells_its_server() {
     );
     coordinator.start();
     assert_eq!(until_used(&server)["usage"], claude_usage());
-    // One that has forgotten what it was only told is told again.
+    // A server that has lost a report is told again.
     server.kill();
     server.start();
     assert_eq!(until_used(&server)["usage"], claude_usage());
