@@ -49,7 +49,7 @@ fn the_time_of_an_agent_goes_on_while_no_daemon_is_there() {
     let restarted_at = Instant::now();
     daemon.start();
     check_timed_out(&daemon, "run_maximum");
-    // By its own beginning, not by that of the daemon.
+    // The time counts from the agent's own start, not from that of the daemon.
     assert!(restarted_at.elapsed() < Duration::from_millis(2_800), "{:?}", restarted_at.elapsed());
 }
 
@@ -89,7 +89,7 @@ fn the_maximum_of_a_session_goes_on_while_no_daemon_is_there() {
     let restarted_at = Instant::now();
     daemon.start();
     check_timed_out(&daemon, "session_maximum");
-    // By its own beginning, not by that of the daemon.
+    // The time counts from the agent's own start, not from that of the daemon.
     assert!(restarted_at.elapsed() < Duration::from_millis(5_800), "{:?}", restarted_at.elapsed());
     daemon.until_nothing_is_left();
 }
