@@ -454,7 +454,7 @@ impl<'r, 'a> Field<'r, 'a> {
         .flatten()
     }
 
-    /// Returns a duration, `off` or `auto`.
+    /// Does the same as [`Field::duration_or_off`], and also accepts `auto`.
     pub fn duration_off_or_auto<T: Copy>(
         &self,
         range: RangeInclusive<Duration>,

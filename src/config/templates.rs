@@ -48,6 +48,9 @@ impl Template {
 }
 
 /// Returns `text` with each template replaced by its value. Templates in a value are not replaced.
+///
+/// # Errors
+/// Returns the first error of `value`.
 pub fn fill<E>(
     text: &str,
     mut value: impl FnMut(Template) -> Result<String, E>,
