@@ -1,5 +1,5 @@
-//! Measures the time until ends are known: of hundreds of agents that end at once, of one that dies
-//! among many, and of all that die together.
+//! Measures the time until ends are known. Hundreds of agents end at once, one agent dies among
+//! many, or all die together.
 
 mod support;
 

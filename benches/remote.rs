@@ -1,5 +1,5 @@
-//! Measures the cost of separate processes for server and coordinator: a cycle over the link, a
-//! start over the link, and a call over the bridge.
+//! Measures the cost of separate processes for server and coordinator: a cycle and a start over the
+//! link, and a call over the bridge.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! The common parts of the benchmarks: a daemon in a folder of its own, clients of its two sockets,
-//! the agents that it starts, and the table in which the figures are shown.
+//! The common parts of the benchmarks: a daemon in a folder of its own, clients of its sockets, its
+//! agents, and the table of figures.
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 pub mod agent;

@@ -336,10 +336,10 @@ pub struct Places {
     pub server: ServerAddress,
 }
 
-/// Reads the addresses that a client of the daemon needs, from the file that [`load`] would read.
-/// Two things don't keep a client out: a passkey whose variable only the daemon has, and a mistake
-/// in the file that the running daemon doesn't have yet. That holds even for a file that is not
-/// valid YAML.
+/// Reads the addresses that a client of the daemon needs, from the file that [`load`] would read. A
+/// client is admitted although only the daemon has the variable of a passkey. It is admitted
+/// although the file has a mistake that the running daemon doesn't have yet, even one that makes
+/// the file invalid YAML.
 ///
 /// # Errors
 /// Fails like [`load`], for the keys of the addresses only.

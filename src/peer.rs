@@ -1,9 +1,10 @@
 //! Identifies the other end of a connection.
 //!
-//! On a Unix socket, a process of the daemon's own user belongs to a person or a script, unless one
-//! of its ancestors is a keeper of agents. Then it is an agent, and has no rights of an operator or
-//! a coordinator. Of other users, only agents are admitted that run as them by the configuration
-//! (`run_as`). Over the network, a client has no rights before it shows a token.
+//! On a Unix socket, a process of the daemon's own user belongs to a person or a script. If one of
+//! its ancestors is a keeper of agents, it is an agent, and has no rights of an operator or a
+//! coordinator. A process of another user is only admitted if it is an agent that runs as this user
+//! by the configuration (`run_as`). Over the network, a client has no rights before it shows a
+//! token.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -156,8 +157,8 @@ impl LocalPeer {
         }
     }
 
-    /// Returns the process and its ancestors, if it is an agent whose launch was not reported when
-    /// it was looked at, and if these are all ancestors.
+    /// Returns the process and its ancestors for an agent whose launch was not reported when it was
+    /// looked at. Returns `None` if these are not all ancestors.
     pub fn ancestors_of_unknown_agent(&self) -> Option<&[ProcessId]> {
         let is_unknown_agent = matches!(self.kind, PeerKind::Agent { launch: None });
         (is_unknown_agent && self.lineage.is_whole).then_some(&*self.lineage.processes)

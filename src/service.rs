@@ -167,8 +167,7 @@ struct Inputs {
 /// The settings of chats.
 #[derive(Debug, Clone)]
 pub struct ChatSettings {
-    /// The time that an agent's question for its next action is held; zero answers at once (seed
-    /// 003).
+    /// The time that an agent's question for its next action is held; zero answers at once.
     pub poll_hold: Duration,
     /// The time without a message after which a chat ends.
     pub idle_timeout: Duration,

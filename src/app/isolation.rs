@@ -1,6 +1,6 @@
-//! Separates agents from one another and from the daemon, as far as this machine and its user
-//! allow: by users of their own, control groups and limits. This module looks them up and reports
-//! what is missing; `process` and its keepers apply them.
+//! Separates agents from one another and from the daemon: by users of their own, control groups and
+//! limits, as far as possible. This module looks up what this machine and its user allow, and
+//! reports what is missing. `process` and its keepers apply it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;

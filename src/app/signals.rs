@@ -53,8 +53,8 @@ pub struct Signals {
     leave: Stream,
     hang_up: Stream,
     hang_ups: Nudge,
-    /// Never read. While it exists, a file that grows too large (`ulimit -f`) causes an error of
-    /// that write, as on a full disk, and does not end the daemon.
+    /// Never read. While it exists, a write to a file that grows too large (`ulimit -f`) fails, as
+    /// on a full disk. It does not end the daemon.
     _file_size: Stream,
 }
 

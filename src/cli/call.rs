@@ -92,7 +92,7 @@ impl CallArguments {
                     )));
                 }
             },
-            // With `--get`, the output is taken for the value of the field. So a refusal prints
+            // A script takes the output of `--get` for the value of the field, so a refusal prints
             // nothing there.
             Some(_) => {}
             None => print_answer(&answer.to_string())?,

@@ -1,5 +1,5 @@
-//! `limits`: the numbers of agents that may run at once beside `max_concurrent`, the free resources
-//! that a start needs, and the number of tasks that an agent may create.
+//! `limits`: the limits beside `max_concurrent`. They are the numbers of agents that may run at
+//! once, the free resources that a start needs, and the number of tasks that an agent may create.
 
 use super::reader::{Field, Section};
 use super::report::Problem;

@@ -187,8 +187,7 @@ impl<'r, 'a> Section<'r, 'a> {
         self.field(key)
     }
 
-    /// Returns the field like [`Section::field`], and notes a missing key. For a key without a
-    /// default.
+    /// Returns the field like [`Section::field`], for a key without a default. Notes a missing key.
     pub fn required(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
         if self.is_mapping && !self.entries.iter().any(|entry| entry.key == key) {
             let problem =
@@ -616,9 +615,12 @@ fn mapping(reader: &Reader<'_>, path: &str, node: Node) -> Vec<Entry> {
     Vec::new()
 }
 
-/// Collects the places of all values that should not be shown. These are values below a key that
-/// looks like a secret's, values in an agent's environment, a passkey directly under its agent, and
-/// URLs with a password.
+/// Collects the places of all values that should not be shown:
+///
+/// - values below a key that looks like a secret's
+/// - values in an agent's environment
+/// - a passkey directly under its agent
+/// - URLs with a password
 fn find_secrets(node: &Node, is_secret: bool, secrets: &mut Vec<Span>) {
     match &node.value {
         Value::Nothing => {}

@@ -51,7 +51,7 @@ fn defaults() -> Config {
     Config::with_state_dir("/home/me/.local/state/agent-coordinator")
 }
 
-/// Seed 004, sections "設定ファイル" and "タイムアウト設定", to the letter.
+/// A configuration of the older system, unchanged.
 const SEED: &str = include_str!("../../tests/fixtures/seed_004.yaml");
 
 #[test]

@@ -1,5 +1,5 @@
-//! Checks if the children of a silent agent are at work: agent CLIs print nothing while a long
-//! command runs. [`crate::domain::plan::silence`] decides what counts as work.
+//! Checks if the children of a silent agent are at work, because agent CLIs print nothing while a
+//! long command runs. [`crate::domain::plan::silence`] decides what counts as work.
 
 use std::time::Duration;
 

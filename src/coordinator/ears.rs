@@ -1,5 +1,6 @@
-//! Follows the output of the agents of this host and reports their activity to the server: at most
-//! once a second for each agent, and at its end. While the agents are silent, it does nothing.
+//! Follows the output of the agents of this host and reports their activity to the server. It
+//! reports at most once a second for each agent, and at its end. While the agents are silent, it
+//! does nothing.
 //!
 //! `provider::output` decides what a line means, and `domain::activity` what the facts add up to.
 //! This module stores nothing: the next coordinator reads the kept output again, and the server

@@ -1,5 +1,5 @@
-//! The interface for a watcher outside the loop, such as a service manager by way of `app`: it sees
-//! that the loop still turns, and its status.
+//! The interface for a watcher outside the loop, such as a service manager by way of `app`. The
+//! watcher sees that the loop still turns, and its status.
 
 use std::time::Duration;
 

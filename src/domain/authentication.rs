@@ -81,8 +81,7 @@ pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     // Only after the passkey is proven, and for each purpose: a chat and a task do not count for
     // each other.
     let is_open = |purpose| facts.open.iter().any(|launch| launch.key.purpose == purpose);
-    // A person waits for a chat. The wish for a chat ends here, while a task would stay one (seed
-    // 003).
+    // A person waits for a chat. The wish for a chat ends here, while a task would stay one.
     if facts.is_chat_wanted && !is_open(Purpose::Chat) {
         Ok(Grant::OnNewLaunch(Purpose::Chat))
     } else if is_open(Purpose::Task) {

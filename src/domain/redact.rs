@@ -44,8 +44,8 @@ enum TokenForm {
     /// Any text that may be a token or a part of one. This is for output, which people only look
     /// at.
     Similar,
-    /// Only texts of exactly the form that we make. People work with these texts, in which `loop_…`
-    /// and `top_…` are words.
+    /// Matches only texts of exactly the form that we make. People work with these texts, in which
+    /// `loop_…` and `top_…` are words.
     Exact,
 }
 

@@ -11,8 +11,8 @@ use super::id::{
 use super::key::Purpose;
 use super::task::TaskStatus;
 
-/// The reason for a refusal. `Display` is the wording that people and agents read (that of the
-/// seeds, if they give one).
+/// The reason for a refusal. `Display` is the text that people and agents read. Clients of the
+/// older system know some of these texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("Invalid agent_id or passkey")]

@@ -1,5 +1,4 @@
-//! The folders of items: the records of the work on an item for people, also after its end (seed
-//! 002 §4).
+//! The folders of items: the records of the work on an item for people, also after its end.
 //!
 //! ```text
 //! <state_dir>/contexts/{running,paused,completed}/<uuid>/

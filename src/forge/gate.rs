@@ -134,8 +134,8 @@ impl Gate {
     /// the queue.
     ///
     /// # Errors
-    /// [`ForgeError::Withheld`] if the host wants a pause, also if it asks for it while this write
-    /// waits; [`ForgeError::OverBudget`] if the budget of the hour is used up.
+    /// Returns [`ForgeError::Withheld`] if the host wants a pause, also if it asks for it while
+    /// this write waits. Returns [`ForgeError::OverBudget`] if the budget of the hour is used up.
     pub(super) async fn write(&self, urgency: Urgency) -> Result<(), ForgeError> {
         let place = self.enqueue(urgency);
         let mut moved = self.moved.listen();

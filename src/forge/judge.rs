@@ -67,7 +67,7 @@ impl Judge {
                 Ok(true) => self.stop(&item, StopCause::Gone, is_checked).await,
                 other => other.map(|_| Judged::AskAgain),
             },
-            // Seed 002 §8.1: an item without an answer goes on.
+            // The work on an item without an answer goes on.
             Err(error) => {
                 tracing::debug!(item = %item.key, %error, "a forge item could not be looked at; its work goes on");
                 Ok(Judged::AskAgain)

@@ -158,7 +158,7 @@ impl Poller {
                     self.suspects.extend(ours.filter(|within| kinds_of(*feed).contains(&within.0)));
                     problem = Some(format!("{error}; `forge check` tells more"));
                 }
-                // Nor of what is suspected: its items would not answer either.
+                // A suspected repository proves nothing either, because its items would not answer.
                 Err(error @ Unanswered::Repository(_)) => {
                     problem = Some(format!(
                         "{error}; its items are worked on as before, and `forge check` tells more"

@@ -21,7 +21,8 @@ pub(super) struct Seat {
     /// The place in the configuration.
     place: usize,
     pub(super) config: ForgeHost,
-    /// For the first entry of an address: the repositories there that later entries watch.
+    /// The repositories that later entries of the same address watch. Only the first entry of an
+    /// address has them.
     of_others: Option<BTreeSet<String>>,
     pub(super) is_dry_run: bool,
     claims_from: BTreeSet<String>,

@@ -195,7 +195,7 @@ pub(super) async fn serve<S, I>(
 }
 
 /// Returns the answer to a request. A request that may change something is carried out even if this
-/// future is dropped, so that a change of several commits is not left incomplete.
+/// future is dropped. Otherwise a change of several commits could stay incomplete.
 fn answer_to(
     mut request: Request<Body>,
     router: &TowerToHyperService<Router>,

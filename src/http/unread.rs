@@ -1,4 +1,4 @@
-//! A stream whose writes fail if its client does not read. hyper has no such limit: it would keep
+//! A stream whose writes fail if its client does not read. hyper has no such limit. It would keep
 //! the written data as long as the client stays.
 
 use std::io;

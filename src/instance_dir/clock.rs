@@ -1,5 +1,5 @@
-//! The clocks of an instance folder: the wall clock for people, a clock that continues while the
-//! machine sleeps, and a clock that stands still meanwhile. The last two cannot be set.
+//! The clocks of an instance folder. The wall clock is for people. Another clock continues while
+//! the machine sleeps, and a third one stands still meanwhile. The last two cannot be set.
 
 use std::ops::Add;
 use std::time::{Duration, SystemTime};

@@ -58,8 +58,8 @@ impl OutputReader {
 
     /// Opens the files that are newer than the current one; `false` if there are none.
     ///
-    /// The order is from the newest to the oldest: a rotation moves files in the same direction, so
-    /// a file may be found twice but none is missed.
+    /// The order is from the newest to the oldest. A rotation moves files in the same direction, so
+    /// a file may be found twice, but none is missed.
     fn open_newer(&mut self) -> io::Result<bool> {
         let current = self.current.as_ref().map(inode).transpose()?;
         let mut last = None;

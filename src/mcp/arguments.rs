@@ -1,8 +1,8 @@
 //! The names of the arguments of a call, compared with the schema of its tool.
 //!
-//! A tool for agents refuses a name that it does not know: a model would take the success of the
-//! call for the effect of the argument. A tool for coordinators ignores it, because coordinators of
-//! other versions may send more.
+//! A tool for agents refuses a name that it does not know. Otherwise a model would take the success
+//! of the call for the effect of the argument. A tool for coordinators ignores it, because
+//! coordinators of other versions may send more.
 
 use std::fmt::Write as _;
 

@@ -1,10 +1,10 @@
-//! MCP over HTTP, at `/mcp`: every request for itself, without sessions, for all revisions of the
+//! MCP over HTTP, at `/mcp`. Each request stands alone, without sessions, for all revisions of the
 //! protocol.
 //!
-//! A client that takes JSON gets its answer as one JSON object, and a stream of events only when
-//! the tool sent something before its answer, which tools do only for a caller that asked for
-//! progress. One that takes nothing but streams gets a stream. Older clients say nothing of what
-//! they take, or `*/*`: that is JSON.
+//! A client that accepts JSON gets its answer as one JSON object. It gets a stream of events only
+//! when the tool sent something before its answer. Tools do that only for a caller that asked for
+//! progress. A client that accepts only streams gets a stream. Older clients name no form, or
+//! `*/*`: they get JSON.
 //!
 //! A tool that waits is told when its client cancels the call, or closes the connection.
 

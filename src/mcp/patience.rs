@@ -1,6 +1,6 @@
-//! A call that takes its time, as its client sees it: it is told now and then that the call goes
-//! on, if it asked for that, and nothing goes on for it when it is gone. Called by `server` around
-//! every tool; a tool knows nothing of it.
+//! Handles a long call for its client. A client that asked for progress is told now and then that
+//! the call goes on. If the client is gone, the call ends. `server` calls this module around every
+//! tool, and tools do not know it.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Lets the connections of one process be identified one after the other. Finding out who connected
-//! takes far longer than to connect: without turns, a process that connects again and again would
+//! Lets the connections of one process be identified one after the other. To identify a process
+//! takes far longer than to connect. Without turns, a process that connects again and again would
 //! keep the server from accepting other connections in time.
 
 use std::collections::HashMap;

@@ -32,9 +32,9 @@ use crate::sys::handle::Handle;
 
 /// The directories in which programs are looked up if the agent's environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Descriptors that are kept from agents: those that the daemon itself needs, the part of the rest
-/// that agents use as clients, and some for reading and recording how an agent ended. Without the
-/// last ones, no descriptor would ever be free again. At most `MOST_SPARE` are kept.
+/// Descriptors that are kept from agents. The daemon itself needs some. Agents use a part of the
+/// rest as clients. Others serve for reading and recording how an agent ended: without those, no
+/// descriptor would ever be free again. At most `MOST_SPARE` are kept.
 const OWN: u64 = 32;
 const CLIENTS_PART: u64 = 4;
 const FOR_ENDS: u64 = 8;

@@ -19,8 +19,8 @@ use crate::instance_dir::record::{Record, Stop};
 use crate::sys::handle::Handle;
 use crate::sys::processes;
 
-/// The first pause between checks of a shim that cannot be watched: the shim has not noted itself
-/// yet, is not of this host, or a resource is used up.
+/// The first pause between checks of a shim that cannot be watched. Such a shim has not noted
+/// itself yet, is not of this host, or a resource is used up.
 const POLL: Duration = Duration::from_millis(20);
 const LONGEST_POLL: Duration = Duration::from_secs(1);
 

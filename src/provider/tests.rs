@@ -82,11 +82,11 @@ fn shown(command: &CommandSpec) -> String {
     lines.join("\n")
 }
 
-// ── Entries in the seed's shape ──
+// ── Entries with a command of their own ──
 
 #[test]
 fn an_entry_with_the_seeds_keys_is_started_in_the_seeds_shape() {
-    // Also where there is a preset of its name.
+    // A preset of the same name makes no difference.
     for name in ["claude", "gpt"] {
         let command =
             command(&providers([(name, own("claude", &["--dangerously-skip-permissions"]))]), name);

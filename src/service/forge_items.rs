@@ -142,7 +142,7 @@ impl ForgeItems {
     }
 
     /// Stops the work on an item: its task is cancelled and its agent ended, in one transaction.
-    /// What is owed for that comes when the agent is gone ([`ForgeItems::settle_all`]).
+    /// The pending actions for that come when the agent is gone ([`ForgeItems::settle_all`]).
     pub async fn stop(&self, id: &ItemId, cause: StopCause) -> Result<(), ServiceError> {
         self.on_open(id, move |tx, inputs, item| {
             let Some(after) = settle::stopping(item, cause, tx.now()) else {

@@ -1,18 +1,22 @@
 //! Limits on guesses at passkeys, tokens and links. The answer to a wrong secret is held back. The
-//! delay grows with each failure for the same agent id, whether such an agent exists or not, and
-//! with each failure of the same peer, whichever ids it tries.
+//! delay grows with each failure for the same agent id, whether such an agent exists or not. It
+//! also grows with each failure of the same peer, whichever ids it tries.
 //!
 //! A check needs a free waiting slot of its peer. If answers that are held back use all slots, the
-//! attempt is refused and the secret is not checked: otherwise the speed of the answer would tell
+//! attempt is refused and the secret is not checked. Otherwise the speed of the answer would reveal
 //! what the delay hides. A right secret frees its slot at once. A wrong secret keeps the slot until
-//! its delay is over. An attempt waits for checks that go on: a thousand agents may show their
-//! tokens at once after a restart. All hosts together have a limited number of slots, too.
+//! its delay is over. An attempt waits for checks that go on, because a thousand agents may show
+//! their tokens at once after a restart. All hosts together have a limited number of slots, too.
 //!
-//! Some attempts need no slot, so that guesses over the network lock no other client out: launch
-//! tickets, which cannot be guessed; operators on the Unix socket, who have all rights anyway; and
-//! tokens, cookies, links and sessions that this server has just issued, or that were right when
-//! they were last shown. Agents on the Unix socket have slots of their own for each launch, so an
-//! agent that guesses at the passkeys of others locks out only itself.
+//! Some attempts need no slot, so that guesses over the network lock no other client out:
+//!
+//! - launch tickets, which cannot be guessed
+//! - operators on the Unix socket, who have all rights anyway
+//! - tokens, cookies, links and sessions that this server has just issued, or that were right when
+//!   they were last shown
+//!
+//! Agents on the Unix socket have slots of their own for each launch. So an agent that guesses at
+//! the passkeys of others locks out only itself.
 //!
 //! The listeners call this module; they know who is at the other end. It never sees the secrets
 //! themselves.

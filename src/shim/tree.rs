@@ -1,5 +1,5 @@
 //! The agent's process tree from the view of its keeper. As subreaper the keeper inherits every
-//! orphan, so that "no children" is "no tree": if `waitid` answers ECHILD, the tree is empty, and
+//! orphan, so that "no children" is "no tree". If `waitid` answers ECHILD, the tree is empty, and
 //! the normal path does not read `/proc`. On systems without subreapers, a search that finds no
 //! escaped process must suffice.
 

@@ -1,7 +1,7 @@
 //! The migrations of the schema, and how they are applied.
 //!
-//! The table `_sqlx_migrations` keeps the format of the library that wrote it first, so that a
-//! program of any version knows which migrations a database has.
+//! The table `_sqlx_migrations` keeps the format of the library that wrote it first. So a program
+//! of any version knows which migrations a database has.
 
 use rusqlite::{Connection, TransactionBehavior};
 use sha2::{Digest as _, Sha384};

@@ -1,5 +1,6 @@
-//! Opens small files in folders that other processes may change. A directory, a pipe, a device, a
-//! link or a huge file in the place of a record neither blocks the caller nor fills its memory.
+//! Opens small files in folders that other processes may change. A record may have been replaced by
+//! a directory, a pipe, a device, a link or a huge file. Such a replacement neither blocks the
+//! caller nor fills its memory.
 //!
 //! The code is the same on both systems. It blocks as long as the disk is slow. All code that reads
 //! or writes small files below the state directory uses it.

@@ -267,7 +267,7 @@ fn a_mistake_in_any_argument_of_any_tool_is_told_and_changes_nothing() {
         let before = dump(&bed);
         let mut client = bed.client();
         // Mistakes of one kind are sent at the same time, because the answers to wrong passkeys are
-        // delayed more and more, or refuse too many attempts.
+        // delayed more and more.
         let mistakes = tool.mistakes(agent.shows("session_token"));
         let (of_form, others): (Vec<Mistake>, Vec<Mistake>) =
             mistakes.into_iter().partition(|mistake| mistake.kind == Kind::Form);

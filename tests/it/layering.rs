@@ -138,8 +138,8 @@ fn an_undisciplined_cfg_is_found() {
     assert_eq!(asks("const A: u8 = if cfg!(target_os = \"linux\") { 1 } else { 2 };"), Some(1));
 }
 
-/// Returns the number of the first line that asks for the system in another way than at the
-/// outermost level, for the module, import or constant of the next line.
+/// Returns the number of the first line that asks for the system in another way than allowed.
+/// Allowed is the outermost level, for the module, import or constant of the next line.
 fn first_undisciplined(text: &str) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let is_choice = |n: usize| {

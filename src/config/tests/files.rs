@@ -125,6 +125,7 @@ fn hostile_files_are_refused_quickly() {
     for text in files {
         assert!(report(&text).len() < 100_000);
     }
-    // Generous: an unoptimized build on a busy machine. What this guards against takes minutes.
+    // The limit is generous for an unoptimized build on a busy machine. The fault that this test
+    // finds takes minutes.
     assert!(started.elapsed() < Duration::from_mins(1), "{:?}", started.elapsed());
 }

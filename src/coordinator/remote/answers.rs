@@ -9,7 +9,7 @@ use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::ProcessReport;
 use crate::domain::{Activity, AgentId, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp};
 
-/// The answer of `should_start`. Servers from the time of the seeds send only the first two fields.
+/// The answer of `should_start`. Servers of the older system send only the first two fields.
 #[derive(Deserialize)]
 pub(super) struct ShouldStart {
     should_start: bool,

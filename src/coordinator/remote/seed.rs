@@ -1,5 +1,5 @@
-//! The seed's three steps (004 "ポーリングループ"), for a server that offers no more: is it healthy, which
-//! projects have which agents, should each of them start?
+//! The loop of three steps for a server that offers no more. Is the server healthy? Which projects
+//! have which agents? Should each of them start?
 //!
 //! Such a server keeps no record of launches. Running launches and failures are then known only
 //! from the processes of this machine.

@@ -1,8 +1,8 @@
 //! Lines of `claude --output-format stream-json`, and of qwen, which prints the same form.
 //!
-//! Each block of an answer is a line of its own with the usage of the whole answer: it is counted
-//! once, by the answer's id. The `result` has the totals of the session, those before a resumption
-//! among them.
+//! Each block of an answer is a line of its own with the usage of the whole answer. So the usage is
+//! counted once, by the answer's id. The `result` has the totals of the session, those before a
+//! resumption among them.
 
 use serde_json::Value;
 

@@ -54,8 +54,8 @@ async fn choose_language(headers: HeaderMap, InForm(fields): InForm<LanguageFiel
     let came_from = came_from.and_then(|url| url.to_str().ok()?.parse::<axum::http::Uri>().ok());
     let path =
         came_from.as_ref().and_then(|url| url.path_and_query()).map_or(HOME, |path| path.as_str());
-    // The path of another site's URL would be taken for a path of this server, and a path that
-    // begins with two slashes would be another site.
+    // A path of another site's URL would be taken for one of this server. A path that begins with
+    // two slashes would be another site.
     let path = if path.starts_with("/ui") { path } else { HOME };
     ([(header::SET_COOKIE, cookie.as_str()), (header::LOCATION, path)], StatusCode::SEE_OTHER)
         .into_response()

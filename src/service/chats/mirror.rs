@@ -5,9 +5,9 @@
 //! be written stays behind until it can, and messages do not fail because of it. An agent with one
 //! working directory in two projects has one mirror for both.
 //!
-//! The path of a working directory is resolved when the daemon starts or a project gets it, before
-//! an agent of the project can have put a link in its place. It is not resolved again until the
-//! next start.
+//! The path of a working directory is resolved when the daemon starts or a project gets it. An
+//! agent of the project cannot have put a link in its place before. It is not resolved again until
+//! the next start.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

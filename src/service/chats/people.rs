@@ -220,8 +220,8 @@ pub(in crate::service) async fn end(
     core.write(move |tx| {
         check_known(tx, &of.agent, &of.project)?;
         let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
-        // The stop is in one transaction with the end of the wish: the end of a launch wishes for a
-        // chat if it leaves unread messages.
+        // The stop is in one transaction with the end of the wish, because the end of a launch with
+        // unread messages makes a new wish.
         if let Some(open) = startable::of_key(tx, &of)?.open
             && let Some(before) = launches::get(tx, &open.id)?
         {

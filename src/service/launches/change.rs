@@ -1,4 +1,4 @@
-//! The effects of a change of a launch, for all use cases: its sessions and executions end with its
+//! The effects of a change of a launch, for all use cases. Its sessions and executions end with its
 //! process, and its key remembers the result.
 
 use std::time::Duration;

@@ -125,8 +125,8 @@ fn claim(
 }
 
 /// Returns the ticket of a launch. It is made from the id and a key that only the server has. So
-/// the answer to a claim can be repeated without a stored ticket, and an agent that was started
-/// with the ticket can use it further.
+/// the answer to a claim can be repeated without a stored ticket. An agent that was started with
+/// the ticket can use it further.
 fn ticket_of(launch: &LaunchId, settings: &Settings) -> Secret {
     settings.ticket_key.derive(TICKET_PREFIX, launch.as_str())
 }

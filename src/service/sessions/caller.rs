@@ -101,11 +101,11 @@ impl Activity {
     }
 }
 
-/// Returns the launch of `caller` as it is now: what an agent does counts only while its session is
-/// open, and not for a launch that has ended.
+/// Returns the launch of `caller` as it is now. The actions of an agent count only while its
+/// session is open, and not for a launch that has ended.
 ///
 /// # Errors
-/// The errors of [`Sessions::identify`].
+/// Returns the errors of [`Sessions::identify`].
 pub(in crate::service) fn fence(
     tx: &mut Read<'_>,
     caller: &Caller,

@@ -2,7 +2,7 @@
 //! callers that must end one.
 //!
 //! Functions for information return `None` for a value that cannot be read. A caller that must know
-//! that something is *not* there uses the `try_` functions and [`list`]: they fail if they could
+//! that something is *not* there uses the `try_` functions and [`list`]. They fail if they could
 //! not read, for want of descriptors or memory.
 
 use std::fs::File;

@@ -150,7 +150,7 @@ fn pids() -> io::Result<Vec<i32>> {
 
 /// Returns the processor time of all living descendants of `pid`, but not its own. The time of
 /// descendants that ended is missing. On Apple silicon the kernel counts in units of 41 ns, which
-/// are taken for nanoseconds here: the result is too small, but never too large.
+/// are taken for nanoseconds here. So the result is too small, but never too large.
 pub fn time_used_by_children(pid: i32) -> Option<Duration> {
     let used = |pid: i32| {
         // SAFETY: the flavour fills this struct, which is plain numbers.

@@ -189,8 +189,8 @@ const STARTS: [CrashPoint; 7] = [
     CrashPoint::LossRecorded,
 ];
 
-/// The agents that a starting daemon finds, named by their fates while there was no daemon, with
-/// the outcomes of their launches, the first one first.
+/// The agents that a starting daemon finds, named by their fates while there was no daemon. Each
+/// has the outcomes of its launches, the first one first.
 const FOUND: [(&str, &[&str]); 5] = [
     ("working", &["completed"]),
     ("ended", &["completed"]),
@@ -280,7 +280,7 @@ fn whenever_a_starting_daemon_dies_the_next_one_takes_over() {
 }
 
 /// The time from the request for a claim to the moment when no agent may be executed for it any
-/// more: its `start.timeout`, and the addition of `coordinator::act`.
+/// more. It is `start.timeout`, and the addition of `coordinator::act`.
 const FUSE: Duration = Duration::from_secs(2 + 2);
 
 /// Checks a daemon that is stopped at a point: its knowledge is outdated when it goes on.

@@ -1,5 +1,5 @@
-//! Rows 6 to 10, 12 to 14, 21, 22: the processes that an agent starts, the descriptors that it
-//! holds, the signals that it ignores, and its environment, under a running daemon.
+//! Rows 6 to 10, 12 to 14, 21, 22: the processes of an agent under a running daemon, and its
+//! descriptors, signals and environment.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;

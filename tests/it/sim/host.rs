@@ -1,5 +1,5 @@
-//! One machine: processes with pids that are used again, keepers and folders that outlive their
-//! coordinator, and the table of instances that each coordinator makes of them anew. It is the
+//! One machine: processes with pids that are used again, and keepers and folders that outlive their
+//! coordinator. Each coordinator makes a table of instances of them anew. The machine is the
 //! `ProcessLayer` of its coordinator.
 //!
 //! A folder is the content of the disk; `procs` is the knowledge of the kernel. The table reads its

@@ -154,9 +154,9 @@ async fn look_at_sessions(sim: &Arc<Sim>) {
     }
 }
 
-/// Checks that no session exceeds its maximum. Two parts enforce that independently: the server,
-/// from its start on, at each cleanup; and a coordinator, from its own start on, when the session
-/// is due.
+/// Checks that no session exceeds its maximum. Two parts enforce that independently. The server
+/// does it at each cleanup, from its start on. A coordinator does it when the session is due, from
+/// its own start on.
 async fn look_at_maxima(sim: &Arc<Sim>, hosts: &[Arc<Host>]) {
     // After the clock was set, the start of a session is not known.
     if sim.world.has_jumped() || !sim.health.is_settled() {

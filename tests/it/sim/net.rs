@@ -1,6 +1,5 @@
-//! The network between a coordinator and its server: requests and answers that are lost, late, or
-//! come twice, and views that are old when they arrive. It is the `ControlPlane` of its
-//! coordinator.
+//! The network between a coordinator and its server. Requests and answers are lost, late, or come
+//! twice, and views are old when they arrive. It is the `ControlPlane` of its coordinator.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Time, chance and memory of one history: a clock that moves only when all tasks wait, dice that
-//! give the same numbers for the same seed, and a chronicle of what happened.
+//! Time, chance and memory of one history. The clock moves only when all tasks wait. The dice give
+//! the same numbers for the same seed. The chronicle records what happened.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
