@@ -255,8 +255,8 @@ impl Group {
     }
 
     fn open(&self, file: &str) -> io::Result<File> {
-        // The kernel has made the files of a group by now, and refuses to make others. In the plain
-        // folder of a test this makes them.
+        // The kernel has made the files of a group by now, and refuses to make others. `create` is
+        // for the plain folder of a test, which has no such files.
         OpenOptions::new().write(true).create(true).truncate(false).open(self.dir.join(file))
     }
 }

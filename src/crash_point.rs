@@ -12,8 +12,8 @@ use std::ffi::CString;
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A moment, named by the step just taken. The moments of a start of the daemon come first. Those
-/// of the keeper follow `Spawned`.
+/// A moment, named by the step just taken. The moments of a start of the daemon come first. The
+/// moments of the keeper follow `Spawned`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
     LockMended,

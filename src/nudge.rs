@@ -56,7 +56,7 @@ impl Default for Nudge {
 }
 
 impl Wakeups {
-    /// Returns when there was a wake-up since the last return. Never returns once all nudges are
+    /// Returns when there was a wake-up since the last return. It never returns once all nudges are
     /// gone.
     ///
     /// Cancel-safe: a wake-up is only taken by the call that returns.

@@ -1,6 +1,6 @@
 //! The daemon's own log: the destination of lines, the filter, and the form of errors.
 //!
-//! JSON lines carry the fields of an event and of all spans around it at the top level. So `jq
+//! JSON lines carry the fields of an event and of all spans around it at the top level, so `jq
 //! 'select(.launch_id == "…")'` follows one launch. This module does not know the configuration:
 //! its caller, `app`, passes the settings. The output of agents is logged by their keepers, not
 //! here.

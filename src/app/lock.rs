@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::sys::regular_file::{self, MAX_SMALL};
 
 /// The time to wait for the lock. A process that is being spawned holds a copy of every open file
-/// until its exec. So a lock may outlive its daemon for that time.
+/// until its exec, so a lock may outlive its daemon for that time.
 const PATIENCE: Duration = Duration::from_millis(300);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 

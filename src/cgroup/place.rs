@@ -20,10 +20,10 @@ pub enum NotDelegated {
 /// The place of the agents' groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In the daemon's own group.
+    /// The groups are in the daemon's own group.
     Below,
-    /// Beside the daemon's own group, in the one above (`DelegateSubgroup=`). Only such a group can
-    /// limit its children.
+    /// The groups are beside the daemon's own group, in the one above (`DelegateSubgroup=`). Only
+    /// such a group can limit its children.
     Beside,
 }
 

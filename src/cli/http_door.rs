@@ -153,8 +153,8 @@ fn next_event(buffer: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((data.join(&b'\n'), at + n_end))
 }
 
-/// Returns whether `body` is a JSON-RPC error about `message`. Such a body is the answer, whatever
-/// the HTTP status. A notification has no answer.
+/// Returns whether `body` is a JSON-RPC error about `message`. Such a body is the answer under each
+/// HTTP status. A notification has no answer.
 fn is_error_about(message: &[u8], body: &[u8]) -> bool {
     let [message, body] =
         [message, body].map(|text| serde_json::from_slice(text).unwrap_or(Value::Null));

@@ -36,8 +36,8 @@ pub struct Forges {
     pub writes_per_hour: Option<u32>,
     /// The daemon reads everything, but only logs its writes.
     pub dry_run: bool,
-    /// The logins of other coordinators' accounts, whose claims on items count. Those of the bot
-    /// always do.
+    /// The logins of other coordinators' accounts, whose claims on items count. The claims of the
+    /// bot always count.
     pub claims_from: BTreeSet<String>,
     /// The webhook; `None` means that the daemon only polls.
     pub webhook: Option<Webhook>,

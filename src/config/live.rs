@@ -1,5 +1,5 @@
 //! The configuration of a running daemon, and its relation to the file. The last valid
-//! configuration stays in use, whatever the file contains.
+//! configuration stays in use, even if the file becomes invalid.
 //!
 //! This module is pure: `app` reads files and distributes the configuration. `rest` and the command
 //! line show the [`Standing`].

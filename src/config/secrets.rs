@@ -101,7 +101,7 @@ impl Secrets {
         self.own.iter().map(|(_, secret)| secret).chain(&self.files).cloned().collect()
     }
 
-    /// Returns the variables that agents must not get, whatever their values are.
+    /// Returns the variables that agents must not get. Their values do not matter.
     pub const fn variables(&self) -> &BTreeSet<String> {
         &self.variables
     }

@@ -142,7 +142,7 @@ fn build(raw: Spanned<Raw>, source: &Source) -> Result<Node, NotYaml> {
     Ok(Node { value, span })
 }
 
-/// Returns the bytes of `location`. They are within the text, whatever the parser says.
+/// Returns the bytes of `location`. They are within the text, even if the parser is wrong.
 fn span_of(location: Location, source: &Source) -> Span {
     let span = location.span();
     let text = source.text();

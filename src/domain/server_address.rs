@@ -54,8 +54,8 @@ impl FromStr for ServerAddress {
 }
 
 impl ServerAddress {
-    /// Returns whether traffic to the server can be read on the way. That is so for plain HTTP to
-    /// another machine.
+    /// Returns whether traffic to the server can be read on the way, as with plain HTTP to another
+    /// machine.
     pub fn is_exposed(&self) -> bool {
         let Self::Url(url) = self else { return false };
         let Some(rest) = url.strip_prefix("http://") else {

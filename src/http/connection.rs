@@ -1,6 +1,6 @@
 //! One HTTP/1 connection, from the accept to the close.
 //!
-//! hyper limits the head of a request in size and time, and ends the connection when its client
+//! hyper limits the head of a request in size and time. It ends the connection when its client
 //! closes it, also while an answer is being made: the future of the request is dropped. This file
 //! adds what hyper does not do:
 //!

@@ -1,6 +1,6 @@
-//! The log of refused calls. A client in a loop is refused thousands of times in a second. Of the
-//! refusals for one reason and one caller, the first of a minute is logged at once. The others are
-//! logged as a number.
+//! The log of refused calls. A client in a loop is refused thousands of times in a second. The
+//! first refusal of a minute for one reason and one caller is logged at once. The others are logged
+//! as a number.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};

@@ -9,12 +9,12 @@
 //! A process without a mark (a tool started with an empty environment) is known only by having
 //! fallen to this process. It is claimed only if it cannot be a stranger. PID 1 claims none,
 //! because every orphan falls to it. A process that already had children in other sessions when it
-//! began (`setsid sidecar & exec agent-coordinator run`) claims none either, because their orphans
-//! fall to it as well. In these cases, such a tool outlives a killed shim. A process with the mark
-//! of another installation is never touched.
-//! The shim of an unmarked orphan cannot be seen either. All unmarked orphans are ended, and each
-//! lost instance waits for those that may be its own. It does not wait for an orphan that was there
-//! when its shim still lived, so that an unkillable process delays as few instances as possible.
+//! began (`setsid sidecar & exec agent-coordinator run`) claims none either. The orphans of those
+//! children fall to it as well. In these cases, such a tool outlives a killed shim. A process with
+//! the mark of another installation is never touched. The shim of an unmarked orphan cannot be seen
+//! either. All unmarked orphans are ended, and each lost instance waits for those that may be its
+//! own. It does not wait for an orphan that was there when its shim still lived, so that an
+//! unkillable process delays as few instances as possible.
 //!
 //! Children belong to a process, not to a table: their state is kept once per process.
 

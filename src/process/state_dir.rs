@@ -18,7 +18,7 @@ use crate::sys::regular_file::{self, MAX_SMALL};
 const LOCK: &str = "coordinator.lock";
 const INSTALLATION_ID: &str = "installation_id";
 /// The time to wait for the lock. A process that is being spawned holds a copy of every open file
-/// until its exec. So a lock may outlive its daemon for that time.
+/// until its exec, so a lock may outlive its daemon for that time.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The state directory while this process owns it. Dropping it releases the directory.

@@ -30,8 +30,8 @@ use crate::nudge::Nudges;
 
 /// The longest body, in bytes: GitHub's limit. A longer body is not a webhook.
 const MAX_BODY: usize = 25 * 1024 * 1024;
-/// The number of bytes of a body that are kept until its signature is known. Of a longer body only
-/// the signature counts, and all forges are asked.
+/// The number of bytes of a body that are kept until its signature is known. For a longer body only
+/// the signature is checked, and all forges are asked.
 const MAX_KEPT: usize = 256 * 1024;
 /// The number of bodies of unauthenticated senders that are read at the same time.
 const N_SLOTS: usize = 8;

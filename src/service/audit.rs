@@ -1,8 +1,8 @@
 //! The person or script that acts. The layer that authenticates a request names it once, around the
 //! request ([`acting`]).
 //!
-//! Each row that they change has a line in the log with the target `audit`. What they do without a
-//! row is a [`note`].
+//! Each row that they change has a line in the log with the target `audit`. An action that changes
+//! no row is a [`note`].
 
 pub use crate::rows::audit::Actor;
 use crate::rows::audit::Entry;

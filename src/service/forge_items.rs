@@ -1,8 +1,8 @@
 //! Work on items of forges: taken, stopped, paused, resumed, tried again; and what is owed for it,
 //! until it is done.
 //!
-//! Each call is one transaction, and repeating it changes nothing. What the forge says is judged by
-//! `domain::forge`.
+//! Each call is one transaction, and repeating it changes nothing. `domain::forge` judges the
+//! answers of the forge.
 
 mod settling;
 

@@ -84,8 +84,8 @@ impl Launches {
         Ok(self.heard.activities.with_newest(launch))
     }
 
-    /// Returns the executions of a filter, the newest first. Those that go on have their usage so
-    /// far.
+    /// Returns the executions of a filter, the newest first. Executions that go on have their usage
+    /// so far.
     pub async fn executions(
         &self,
         filter: &HistoryFilter<ExecutionId>,

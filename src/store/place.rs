@@ -1,8 +1,8 @@
 //! Notices that the files of a database were deleted or replaced while it is in use.
 //!
 //! SQLite continues with the files that it has open. Later writes would be lost with the process,
-//! and a log that stays beside another database damages that one. So the store writes nothing until
-//! the files are back.
+//! and a log that stays beside another database damages that one. The store therefore writes
+//! nothing until the files are back.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;

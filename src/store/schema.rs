@@ -1,6 +1,6 @@
 //! The migrations of the schema, and how they are applied.
 //!
-//! The table `_sqlx_migrations` keeps the format of the library that wrote it first. So a program
+//! The table `_sqlx_migrations` keeps the format of the library that wrote it first, so a program
 //! of any version knows which migrations a database has.
 
 use rusqlite::{Connection, TransactionBehavior};

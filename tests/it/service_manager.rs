@@ -50,7 +50,8 @@ impl Manager {
         Ok(String::from_utf8(bytes[..length].to_vec()).unwrap())
     }
 
-    /// Receives messages up to one that contains this text, and returns them. That one is the last.
+    /// Receives messages up to one that contains this text, and returns them. The last one
+    /// contains the text.
     #[track_caller]
     fn hear_until(&self, wanted: &str) -> Vec<String> {
         let mut heard = Vec::new();

@@ -1,5 +1,5 @@
-//! The simulation. It runs the real coordinator loop, service and domain on a store in memory, with
-//! a simulated clock, simulated machines, and a script of everything that can go wrong.
+//! The simulation. It runs the real coordinator loop, service and domain on a store in memory. The
+//! clock and the machines are simulated, and a script contains everything that can go wrong.
 //!
 //! A seed makes a fleet and a script. The same seed makes the same history. After each step the
 //! promises of the supervision and of chats are checked. If a history breaks one, it prints its

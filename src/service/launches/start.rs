@@ -124,7 +124,7 @@ fn claim(
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }
 
-/// Returns the ticket of a launch. It is made from the id and a key that only the server has. So
+/// Returns the ticket of a launch. It is made from the id and a key that only the server has, so
 /// the answer to a claim can be repeated without a stored ticket. An agent that was started with
 /// the ticket can use it further.
 fn ticket_of(launch: &LaunchId, settings: &Settings) -> Secret {

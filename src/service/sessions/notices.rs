@@ -132,7 +132,7 @@ fn concerned(tx: &mut Read<'_>, news: &[WorkChange]) -> Result<Vec<Launch>, Stor
     Ok(launches)
 }
 
-/// Writes the notices for an agent. Of two notices about the same subject, the newer one counts.
+/// Writes the notices for an agent. A newer notice replaces an older one about the same subject.
 fn tell(
     tx: &mut Transaction<'_>,
     launch: Launch,

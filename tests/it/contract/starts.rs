@@ -47,7 +47,7 @@ pub fn a_ticket_is_only_for_a_coordinator_that_says_its_name(bed: &Bed) {
         "start_deadline": "[start_deadline]",
     });
     assert_eq!(redacted(&yes), expected);
-    // A coordinator of the older system starts the agent with its passkey. That uses the
+    // A coordinator of the older system starts the agent with its passkey, which uses the
     // reservation.
     bed.agent("agt_a");
     assert_eq!(bed.launch(&yes["launch_id"])["state"], "running");

@@ -198,7 +198,7 @@ async fn each_request_is_one_that_gitlab_documents() {
 struct Description(Value);
 
 impl Description {
-    /// Returns the operation of a request. Of the matching paths, that is the one with the fewest
+    /// Returns the operation of a request: the operation of the matching path with the fewest
     /// parameters.
     fn operation(&self, request: &Request) -> Option<(&Value, &Value)> {
         let paths = self.0["paths"].as_object().unwrap();

@@ -418,7 +418,7 @@ fn the_schema_has_keys_without_null_and_types_that_both_engines_know() {
             "{table}.{name} is {}",
             column.kind
         );
-        // That one was released already.
+        // The migration with this column was released already.
         let is_exempt = (table.as_str(), name.as_str()) == ("output_tails", "launch_id");
         assert!(
             !column.is_key || !column.is_nullable || is_exempt,

@@ -69,7 +69,7 @@ impl Drop for Driver {
 
 impl Browser {
     /// Returns a browser that is logged in at `daemon`. If this machine has no browser, prints that
-    /// and returns `None`. In CI there must be one.
+    /// and returns `None`. CI must have one.
     pub fn at(daemon: &Daemon, role: &str, language: &str) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let profile = tempfile::tempdir().unwrap();
