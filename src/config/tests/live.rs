@@ -69,7 +69,9 @@ fn every_key_that_is_known_is_compared() {
     let is_of_entry =
         |setting: &str| NAMED.iter().any(|named| setting.starts_with(&format!("{named}.")));
     // A host has one of the two.
-    let is_other_token = |setting: &str| matches!(setting, "github.token_file" | "gitlab.token");
+    let is_other_token = |setting: &str| {
+        matches!(setting, "github.token_file" | "gitlab.token" | "store.password_file")
+    };
     let known: BTreeSet<_> = reader
         .known_keys()
         .into_iter()
