@@ -14,9 +14,10 @@
 //! rows                                  the entities of the store, one file each
 //! store  process  provider  chat_log    adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
-//! config  telemetry  nudge  peer  http  mcp_client
+//! throttle                              limits on guesses at secrets, by peer; for the listeners
+//! config  telemetry  nudge  peer  recent  http  mcp_client
 //! folder_watch  instance_dir  cgroup  crash_point      leaves
-//! sys                                   the operating system, in two versions
+//! sys  postgres_url                     the operating system, in two versions; the URL of a database
 //! domain                                pure decisions
 //! ```
 
@@ -39,6 +40,7 @@ pub mod peer;
 pub mod postgres_url;
 pub mod process;
 pub mod provider;
+pub mod recent;
 pub mod rest;
 pub mod rows;
 pub mod service;
@@ -46,3 +48,4 @@ pub mod shim;
 pub mod store;
 pub mod sys;
 pub mod telemetry;
+pub mod throttle;

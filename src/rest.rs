@@ -35,7 +35,7 @@ pub use webhook::WebhookDoor;
 use crate::domain::host::Origin;
 use crate::http::{self, Limits};
 use crate::service::Service;
-use crate::service::throttle::Throttle;
+use crate::throttle::Throttle;
 
 /// The state that every route needs.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use crate::domain::secret::TICKET_PREFIX;
 use crate::domain::{Refusal, Secret};
 use crate::peer::{LocalPeer, Peer, PeerKind};
 use crate::service::ServiceError;
-use crate::service::throttle::{Admission, Attempt, Guesser, Throttle};
+use crate::throttle::{Admission, Attempt, Guesser, Throttle};
 
 /// The gate of all connections.
 #[derive(Debug, Default)]

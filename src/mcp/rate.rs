@@ -11,7 +11,7 @@ use crate::domain::LaunchId;
 use crate::domain::peer::ProcessId;
 use crate::domain::rate::{Bucket, Rate};
 use crate::domain::secret::TokenHash;
-use crate::service::recent::Recent;
+use crate::recent::Recent;
 
 /// A hundred at once after a pause: more than any agent has to say in one turn. Then 20 a second: a
 /// model takes seconds between two calls; a script that polls as fast as it can gets this much. At

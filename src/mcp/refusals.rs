@@ -11,8 +11,8 @@ use super::gate::calls_of;
 use super::rate::CallsOf;
 use crate::domain::Refusal;
 use crate::domain::rate::LogInterval;
-use crate::service::recent::Recent;
-use crate::service::throttle::Guesser;
+use crate::recent::Recent;
+use crate::throttle::Guesser;
 
 /// The time between two checks of the counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -31,7 +31,7 @@ use crate::http::only_header;
 use crate::peer::Peer;
 use crate::service::Service;
 use crate::service::audit::{self, Actor};
-use crate::service::throttle::{Admission, Attempt, Guesser};
+use crate::throttle::{Admission, Attempt, Guesser};
 
 pub use crate::domain::credential::Role;
 

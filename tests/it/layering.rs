@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rows from the top down. A module uses only modules of lower rows.
-const ROWS: [&[&str]; 10] = [
+const ROWS: [&[&str]; 11] = [
     &["cli"],
     &["app"],
     &["coordinator", "mcp", "rest", "forge"],
@@ -15,11 +15,13 @@ const ROWS: [&[&str]; 10] = [
     &["rows"],
     &["store", "process", "provider", "chat_log"],
     &["shim"],
+    &["throttle"],
     &[
         "config",
         "telemetry",
         "nudge",
         "peer",
+        "recent",
         "http",
         "mcp_client",
         "folder_watch",
@@ -32,13 +34,14 @@ const ROWS: [&[&str]; 10] = [
 ];
 
 /// Narrower rules than the rows: only these modules name the first one.
-const NAMED_ONLY_BY: [(&str, &[&str]); 6] = [
+const NAMED_ONLY_BY: [(&str, &[&str]); 7] = [
     ("store", &["rows", "service", "app"]),
     ("rows", &["service", "app"]),
     ("chat_log", &["service"]),
     ("process", &["coordinator", "app"]),
     ("provider", &["coordinator", "app", "cli"]),
     ("shim", &["main"]),
+    ("throttle", &["mcp", "rest"]),
 ];
 
 /// Names that pure code can't contain.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::rate::{Bucket, Rate};
-use crate::service::recent::Recent;
+use crate::recent::Recent;
 
 /// The limit is far above the needs of people and restarts of agents.
 const LIMIT: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };

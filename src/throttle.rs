@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::recent::Recent;
 use crate::domain::LaunchId;
 use crate::domain::secret::TokenHash;
 use crate::peer::{Peer, PeerKind};
+use crate::recent::Recent;
 
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
