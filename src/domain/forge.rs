@@ -11,6 +11,7 @@ pub mod eligibility;
 pub mod item;
 pub mod labels;
 pub mod marker;
+pub mod open_work;
 pub mod pacing;
 pub mod queue;
 pub mod settle;

@@ -284,6 +284,21 @@ impl StartReason {
         matches!(self, Self::Unknown | Self::NotAssigned | Self::Inactive)
     }
 
+    /// Returns whether the start waits for a person, or for something else without a known end.
+    pub const fn waits_indefinitely(self) -> bool {
+        matches!(
+            self,
+            Self::Unknown
+                | Self::NotAssigned
+                | Self::Inactive
+                | Self::Held
+                | Self::Suspended
+                | Self::Misconfigured
+                | Self::Paused
+                | Self::Parked
+        )
+    }
+
     /// Returns whether coordinators give this reason, and not their server.
     pub const fn is_of_coordinator(self) -> bool {
         matches!(

@@ -18,7 +18,7 @@ use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, Owed, Setback, StopC
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::task::Actor;
-use crate::domain::{Execution, InstanceKey, Launch, Priority, Purpose, TaskStatus, Timestamp};
+use crate::domain::{Execution, Launch, Priority, TaskStatus, Timestamp};
 use crate::nudge::Wakeups;
 use crate::rows::{Transaction, executions, forge_items, launches, tasks};
 use crate::store::{Read, StoreError};
@@ -389,7 +389,7 @@ const fn is_claiming(item: &ForgeItem) -> bool {
 /// Returns the open launches that work on an item or a part of it, or may come to. A launch that
 /// has not asked for work yet does not count if there is other work for it.
 fn launches_on(tx: &mut Read<'_>, item: &ForgeItem) -> Result<Vec<Launch>, StoreError> {
-    let key = InstanceKey::new(item.agent.clone(), item.project.clone(), Purpose::Task);
+    let key = item.launch_key();
     let below = tasks_below(tx, &item.task, |_| true)?;
     let mut tasks: BTreeSet<TaskId> = below.into_iter().map(|task| task.id).collect();
     tasks.insert(item.task.clone());

@@ -4,7 +4,7 @@
 mod claims;
 pub(super) mod waiting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::forge::ForgeKind;
@@ -82,12 +82,13 @@ impl ForgeBoard {
         self.hosts().get(&place).is_some_and(ForgeStatus::takes_claims)
     }
 
-    /// Returns whether a host takes no claims now with any of its tokens.
-    fn is_in_trouble(&self, forge: ForgeKind, host: &str) -> bool {
+    /// Returns the hosts that take no claims now with one of their tokens.
+    fn hosts_in_trouble(&self) -> BTreeSet<(ForgeKind, String)> {
         self.hosts()
             .values()
-            .filter(|status| (status.forge, status.host.as_str()) == (forge, host))
-            .any(|status| !status.takes_claims())
+            .filter(|status| !status.takes_claims())
+            .map(|status| (status.forge, status.host.clone()))
+            .collect()
     }
 }
 

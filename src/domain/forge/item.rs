@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::labels::LabelState;
 use super::{ItemKey, StopCause};
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
+use crate::domain::key::{InstanceKey, Purpose};
 use crate::domain::time::Timestamp;
 
 /// Our work on an item. If the bot is taken off an item and assigned again, that is another value.
@@ -247,6 +248,11 @@ impl ForgeItem {
             ended_at: None,
             revision: 0,
         }
+    }
+
+    /// Returns the key of the launches that work on the item.
+    pub fn launch_key(&self) -> InstanceKey {
+        InstanceKey::new(self.agent.clone(), self.project.clone(), Purpose::Task)
     }
 
     /// Returns whether the work on the item is not over. While it is open, no other work may take

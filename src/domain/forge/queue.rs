@@ -1,8 +1,8 @@
 //! Decides which waiting item is claimed next.
 //!
 //! An item becomes work when an agent of its repository and a slot are free for it, or about to be.
-//! The repositories are served in turn. `service::forge_queue` reads the facts and makes the
-//! claims.
+//! The repositories are served in turn. `service::forges::claims` reads the facts and
+//! makes the claims.
 
 use std::collections::BTreeSet;
 
