@@ -35,9 +35,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use catalog::Catalog;
 pub use catalog::manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
 pub use catalog::roster::ActiveProject;
-pub use catalog::{AgentEdit, Catalog, ProjectEdit};
 pub use chats::Chats;
 pub use chats::agents::Pending;
 pub use chats::attendance::Attendance;
@@ -66,8 +66,10 @@ pub use tasks::create::{Created, Draft};
 pub use tasks::mine::MyTask;
 pub use tasks::progress::TaskProgress;
 pub use tasks::status::StatusChange;
-pub use tasks::{NewTask, TaskEdit, TaskView, Tasks};
+pub use tasks::{TaskView, Tasks};
 
+pub use crate::domain::agent::{AgentEdit, ProjectEdit};
+pub use crate::domain::task::{NewTask, TaskEdit};
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 pub use upkeep::Upkeep;
 

@@ -1,5 +1,7 @@
 //! Agents and projects as people define them, and the projects in which each agent works.
 
+mod edit;
+
 use std::fmt;
 use std::path::PathBuf;
 
@@ -9,6 +11,8 @@ use super::id::{AgentId, ProjectId};
 use super::secret::PasskeyHash;
 use super::time::Timestamp;
 use super::words::words;
+
+pub use edit::{AgentEdit, ProjectEdit};
 
 words! {
     /// Whether an agent may be started.

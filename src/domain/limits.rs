@@ -127,6 +127,14 @@ impl Limit {
         text.map(|text| self.take(text)).transpose()
     }
 
+    /// Returns the new text in the form that is stored, or the old one if there is no new one.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Limit::take`].
+    pub fn edit(&self, new: Option<&str>, old: String) -> Result<String, Refusal> {
+        Ok(self.take_optional(new)?.map_or(old, Cow::into_owned))
+    }
+
     /// Describes in a JSON schema which texts [`Limit::take`] takes.
     pub fn described(self) -> impl FnMut(&mut Schema) {
         move |schema| {

@@ -5,7 +5,7 @@
 //! agent's report, by the end of its launch, or because its reason is gone. An agent that leaves a
 //! notice unsettled for longer than the grace is stopped.
 
-use super::agent::{AgentStatus, Assignment, ProjectStatus};
+use super::agent::{Agent, AgentStatus, Assignment, Project, ProjectStatus};
 use super::id::{AgentId, LaunchId, NoticeId, ProjectId, TaskId};
 use super::key::{InstanceKey, Purpose};
 use super::launch::Launch;
@@ -156,6 +156,18 @@ pub enum Meaning {
 }
 
 impl WorkChange {
+    /// Returns the change that agents at work must learn after a change of an agent.
+    pub fn of_agent(before: &Agent, after: &Agent) -> Option<Self> {
+        let (agent, status) = (after.id.clone(), after.status);
+        (before.status != status).then_some(Self::Agent { agent, status })
+    }
+
+    /// Returns the change that agents at work must learn after a change of a project.
+    pub fn of_project(before: &Project, after: &Project) -> Option<Self> {
+        let (project, status) = (after.id.clone(), after.status);
+        (before.status != status).then_some(Self::Project { project, status })
+    }
+
     /// Returns whether the change ends the chat of `launch`.
     pub fn ends_chat(&self, launch: &Launch) -> bool {
         if matches!(self, Self::Task { .. }) {

@@ -14,8 +14,10 @@
 //! that were blocked by it become todo again. Cancelled subtasks stay cancelled when their parent
 //! is reopened.
 
+mod edit;
 mod graph;
 
+pub use edit::{NewTask, TaskEdit, each_once};
 pub use graph::TaskGraph;
 
 use super::id::{AgentId, ProjectId, TaskId};

@@ -3,16 +3,11 @@
 pub(super) mod manifest;
 pub(super) mod roster;
 
-use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::domain::Timestamp;
-use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
+use crate::domain::agent::{AgentEdit, ProjectEdit};
 use crate::domain::id::{AgentId, ProjectId};
-use crate::domain::limits::{self, Limit};
 use crate::domain::notice::WorkChange;
-use crate::domain::printable::excerpt;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::{Agent, Assignment, Project, Refusal, Secret};
 use crate::rows::{Transaction, agents, assignments, projects};
@@ -21,30 +16,6 @@ use crate::store::Read;
 use super::core::Core;
 use super::revision::check_seen;
 use super::{Heard, ServiceError, Shared};
-
-/// The changes of an agent. A field that is `None` stays as it is.
-#[derive(Debug, Clone, Default)]
-pub struct AgentEdit {
-    pub name: Option<String>,
-    pub ai_type: Option<String>,
-    pub system_prompt: Option<String>,
-    pub passkey: Option<Secret>,
-    pub status: Option<AgentStatus>,
-    /// The revision on which the edit is based; `None` edits any revision.
-    pub seen: Option<i64>,
-}
-
-/// The changes of a project. A field that is `None` stays as it is.
-#[derive(Debug, Clone, Default)]
-pub struct ProjectEdit {
-    pub name: Option<String>,
-    pub working_directory: Option<PathBuf>,
-    pub status: Option<ProjectStatus>,
-    pub assign: Vec<AgentId>,
-    pub unassign: Vec<AgentId>,
-    /// The revision on which the edit is based; `None` edits any revision.
-    pub seen: Option<i64>,
-}
 
 /// Agents, projects and assignments.
 pub struct Catalog {
@@ -73,7 +44,7 @@ impl Catalog {
     /// authenticate only with launch tickets.
     ///
     /// # Errors
-    /// `AlreadyExists`, the refusals of [`limits`].
+    /// `AlreadyExists`, the refusals of [`limits`](crate::domain::limits).
     pub async fn add_agent(
         &self,
         id: Option<AgentId>,
@@ -86,7 +57,7 @@ impl Catalog {
                 if agents::get(tx, &new.id)?.is_some() {
                     return Err(Refusal::AlreadyExists(format!("agent {}", new.id)).into());
                 }
-                let agent = edit.of(new.clone(), salt)?;
+                let agent = edit.apply(new.clone(), salt)?;
                 agents::put(tx, &agent)?;
                 Ok(agent)
             })
@@ -94,7 +65,7 @@ impl Catalog {
     }
 
     /// # Errors
-    /// `AgentNotFound`, the refusals of [`limits`].
+    /// `AgentNotFound`, the refusals of [`limits`](crate::domain::limits).
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         let (id, edit, inputs) = (id.clone(), edit.clone(), self.heard.inputs(&self.core));
         let salt = self.core.world.new_salt();
@@ -102,10 +73,14 @@ impl Catalog {
             .write(move |tx| {
                 let before = agent(tx, &id)?;
                 check_seen("Agent", &id, edit.seen, before.revision)?;
-                let after = edit.of(before.clone(), salt)?;
+                let after = edit.apply(before.clone(), salt)?;
                 if after != before {
                     agents::put(tx, &after)?;
-                    inputs.tell_agents(tx, news_of_agent(&before, &after).as_slice(), None)?;
+                    inputs.tell_agents(
+                        tx,
+                        WorkChange::of_agent(&before, &after).as_slice(),
+                        None,
+                    )?;
                 }
                 Ok(after)
             })
@@ -143,16 +118,7 @@ impl Catalog {
             .passkeys
             .get(&id)
             .map(|passkey| PasskeyHash::new(passkey, self.core.world.new_salt()));
-        Agent {
-            name: id.to_string(),
-            id,
-            ai_type: DEFAULT_AI_TYPE.to_owned(),
-            system_prompt: String::new(),
-            passkey,
-            status: AgentStatus::Active,
-            created_at: self.core.now(),
-            revision: 0,
-        }
+        Agent::new(id, passkey, self.core.now())
     }
 
     pub async fn projects(&self) -> Result<Vec<(Project, Vec<AgentId>)>, ServiceError> {
@@ -189,9 +155,9 @@ impl Catalog {
                 if projects::get(tx, &id)?.is_some() {
                     return Err(Refusal::AlreadyExists(format!("project {id}")).into());
                 }
-                let project = edited_project(new_project(id.clone(), tx.now()), &edit)?;
+                let project = edit.apply(Project::new(id.clone(), tx.now()))?;
                 projects::put(tx, &project)?;
-                edit.assign(tx, &id)?;
+                assign(tx, &edit, &id)?;
                 Ok(id.clone())
             })
             .await
@@ -209,11 +175,11 @@ impl Catalog {
             .write(move |tx| {
                 let before = project(tx, &id)?;
                 check_seen("Project", &id, edit.seen, before.revision)?;
-                let after = edited_project(before.clone(), &edit)?;
-                let mut news = edit.assign(tx, &id)?;
+                let after = edit.apply(before.clone())?;
+                let mut news = assign(tx, &edit, &id)?;
                 if after != before {
                     projects::put(tx, &after)?;
-                    news.extend(news_of_project(&before, &after));
+                    news.extend(WorkChange::of_project(&before, &after));
                 }
                 Ok(inputs.tell_agents(tx, &news, None)?)
             })
@@ -226,77 +192,24 @@ impl Catalog {
     }
 }
 
-/// Returns a project with the defaults.
-pub(super) fn new_project(id: ProjectId, now: Timestamp) -> Project {
-    Project {
-        name: id.to_string(),
-        id,
-        working_directory: PathBuf::new(),
-        status: ProjectStatus::Active,
-        created_at: now,
-        revision: 0,
+/// Adds and removes the agents of a project. Returns the resulting changes for agents at work.
+///
+/// # Errors
+/// `AgentNotFound`.
+fn assign(
+    tx: &mut Transaction<'_>,
+    edit: &ProjectEdit,
+    project: &ProjectId,
+) -> Result<Vec<WorkChange>, ServiceError> {
+    let assignment = |id: &AgentId| Assignment { project: project.clone(), agent: id.clone() };
+    for id in &edit.assign {
+        agent(tx, id)?;
+        assignments::add(tx, &assignment(id))?;
     }
-}
-
-impl AgentEdit {
-    /// Returns the agent with the changes of this edit. A new passkey is hashed with `salt`.
-    ///
-    /// # Errors
-    /// The refusals of [`limits`].
-    pub(super) fn of(&self, agent: Agent, salt: [u8; 16]) -> Result<Agent, Refusal> {
-        limits::PASSKEY.take_optional(self.passkey.as_ref().map(Secret::reveal))?;
-        let passkey = match (&self.passkey, agent.passkey) {
-            (Some(new), Some(old)) if old.is_of(new) => Some(old),
-            (Some(new), _) => Some(PasskeyHash::new(new, salt)),
-            (None, old) => old,
-        };
-        Ok(Agent {
-            name: edited(limits::NAME, self.name.as_deref(), agent.name)?,
-            ai_type: edited(limits::AI_TYPE, self.ai_type.as_deref(), agent.ai_type)?,
-            system_prompt: edited(
-                limits::SYSTEM_PROMPT,
-                self.system_prompt.as_deref(),
-                agent.system_prompt,
-            )?,
-            passkey,
-            status: self.status.unwrap_or(agent.status),
-            ..agent
-        })
+    for id in &edit.unassign {
+        assignments::remove(tx, &assignment(id))?;
     }
-}
-
-impl ProjectEdit {
-    /// Adds and removes the agents of a project. Returns the resulting changes for agents at work.
-    ///
-    /// # Errors
-    /// `AgentNotFound`.
-    fn assign(
-        &self,
-        tx: &mut Transaction<'_>,
-        project: &ProjectId,
-    ) -> Result<Vec<WorkChange>, ServiceError> {
-        let assignment = |id: &AgentId| Assignment { project: project.clone(), agent: id.clone() };
-        for id in &self.assign {
-            agent(tx, id)?;
-            assignments::add(tx, &assignment(id))?;
-        }
-        for id in &self.unassign {
-            assignments::remove(tx, &assignment(id))?;
-        }
-        Ok(self.unassign.iter().map(|id| WorkChange::Unassigned(assignment(id))).collect())
-    }
-}
-
-/// Returns the change that agents at work must learn after a change of an agent.
-pub(super) fn news_of_agent(before: &Agent, after: &Agent) -> Option<WorkChange> {
-    let (agent, status) = (after.id.clone(), after.status);
-    (before.status != status).then_some(WorkChange::Agent { agent, status })
-}
-
-/// Returns the change that agents at work must learn after a change of a project.
-pub(super) fn news_of_project(before: &Project, after: &Project) -> Option<WorkChange> {
-    let (project, status) = (after.id.clone(), after.status);
-    (before.status != status).then_some(WorkChange::Project { project, status })
+    Ok(edit.unassign.iter().map(|id| WorkChange::Unassigned(assignment(id))).collect())
 }
 
 /// # Errors
@@ -330,29 +243,6 @@ pub(super) fn check_assignable(
     } else {
         Err(Refusal::NotAssigned { agent: assignee.clone(), project: id.clone() }.into())
     }
-}
-
-/// Returns the new text, or the old text if there is no new one.
-pub(super) fn edited(limit: Limit, new: Option<&str>, old: String) -> Result<String, Refusal> {
-    Ok(limit.take_optional(new)?.map_or(old, Cow::into_owned))
-}
-
-pub(super) fn edited_project(project: Project, edit: &ProjectEdit) -> Result<Project, Refusal> {
-    let working_directory = edit.working_directory.clone().unwrap_or(project.working_directory);
-    if !working_directory.is_absolute() {
-        let given = working_directory.to_string_lossy();
-        let given = excerpt(&given, 80);
-        return Err(Refusal::Invalid(format!(
-            "the working directory must be an absolute path, not `{given}`"
-        )));
-    }
-    limits::WORKING_DIRECTORY.take(&working_directory.to_string_lossy())?;
-    Ok(Project {
-        name: edited(limits::NAME, edit.name.as_deref(), project.name)?,
-        working_directory,
-        status: edit.status.unwrap_or(project.status),
-        ..project
-    })
 }
 
 fn with_members(project: Project, assignments: &[Assignment]) -> (Project, Vec<AgentId>) {

@@ -7,59 +7,21 @@ pub(super) mod progress;
 pub(super) mod rules;
 pub(super) mod status;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::domain::Timestamp;
 use crate::domain::event::{Event, NewEvent};
-use crate::domain::id::{AgentId, ProjectId, TaskId};
-use crate::domain::limits;
-use crate::domain::task::Actor;
-use crate::domain::{
-    Execution, InstanceKey, PairRecord, Priority, Purpose, Refusal, Task, TaskStatus,
-};
+use crate::domain::id::TaskId;
+use crate::domain::task::{Actor, NewTask, TaskEdit};
+use crate::domain::{Execution, InstanceKey, PairRecord, Purpose, Refusal, Task, TaskStatus};
 use crate::rows::{Transaction, events, executions, pairs, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
-use super::catalog::{check_assignable, edited, project};
+use super::catalog::{check_assignable, project};
 use super::core::Core;
 use super::creations::Creations;
 use super::revision::check_seen;
 use super::{Heard, ServiceError, Shared};
 use rules::{Changed, change_task, tasks_below};
-
-/// A new task.
-#[derive(Debug, Clone)]
-pub struct NewTask {
-    pub id: Option<TaskId>,
-    pub project: ProjectId,
-    pub title: String,
-    pub description: String,
-    pub status: TaskStatus,
-    pub priority: Priority,
-    pub assignee: Option<AgentId>,
-    pub parent: Option<TaskId>,
-    pub dependencies: Vec<TaskId>,
-}
-
-/// The changes of a task. A field that is `None` stays as it is.
-#[derive(Debug, Clone, Default)]
-pub struct TaskEdit {
-    pub title: Option<String>,
-    pub description: Option<String>,
-    pub priority: Option<Priority>,
-    /// `Some(None)` takes the task away from its assignee.
-    pub assignee: Option<Option<AgentId>>,
-    /// `Some(None)` makes it a task without a parent.
-    pub parent: Option<Option<TaskId>>,
-    /// The complete new list.
-    pub dependencies: Option<Vec<TaskId>>,
-    pub status: Option<TaskStatus>,
-    /// The reason why the task is blocked. Other tasks have no reason.
-    pub reason: Option<String>,
-    /// The revision on which the edit is based; `None` edits any revision.
-    pub seen: Option<i64>,
-}
 
 /// A task with its subtasks, dependencies and executions.
 #[derive(Debug, Clone)]
@@ -116,8 +78,9 @@ impl Tasks {
     /// Creates a task. A task that is in progress starts its agent.
     ///
     /// # Errors
-    /// `AlreadyExists`, the refusals of [`limits`] and of [`change`](crate::domain::task::change),
-    /// `ProjectNotFound`, and for an assignee `AgentNotFound` and `NotAssigned`.
+    /// `AlreadyExists`, the refusals of [`limits`](crate::domain::limits) and of
+    /// [`change`](crate::domain::task::change), `ProjectNotFound`, and for an assignee
+    /// `AgentNotFound` and `NotAssigned`.
     pub async fn add(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
         let id = new.id.clone().unwrap_or_else(|| self.core.world.new_id(TaskId::PREFIX));
         let (of, new) = (id.clone(), new.clone());
@@ -136,8 +99,8 @@ impl Tasks {
     /// progress already.
     ///
     /// # Errors
-    /// `TaskNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change),
-    /// `NotAssigned` for an assignee outside the project.
+    /// `TaskNotFound`, the refusals of [`limits`](crate::domain::limits) and of
+    /// [`change`](crate::domain::task::change), `NotAssigned` for an assignee outside the project.
     pub async fn set(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
         let (of, edit, inputs) = (id.clone(), edit.clone(), self.heard.inputs(&self.core));
         self.core
@@ -149,7 +112,7 @@ impl Tasks {
                 {
                     check_assignable(tx, assignee.as_ref(), &before.project)?;
                 }
-                let after = edit.of(&before)?;
+                let after = edit.apply(&before)?;
                 let Changed { task, news } = change_task(tx, Some(&before), &after, Actor::Person)?;
                 if edit.status == Some(TaskStatus::InProgress) {
                     release_for(tx, &task)?;
@@ -187,34 +150,6 @@ pub(super) fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<Task, ServiceError>
     Ok(task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?)
 }
 
-impl TaskEdit {
-    /// Returns the task with the changes of this edit.
-    ///
-    /// # Errors
-    /// The refusals of [`limits`].
-    fn of(&self, before: &Task) -> Result<Task, Refusal> {
-        let status = self.status.unwrap_or(before.status);
-        let reason = limits::REASON.take_optional(self.reason.as_deref())?.map(Cow::into_owned);
-        let reason = reason.or_else(|| before.blocked_reason.clone());
-        let dependencies = self.dependencies.as_deref().map(each_once);
-        Ok(Task {
-            title: edited(limits::TITLE, self.title.as_deref(), before.title.clone())?,
-            description: edited(
-                limits::DESCRIPTION,
-                self.description.as_deref(),
-                before.description.clone(),
-            )?,
-            priority: self.priority.unwrap_or(before.priority),
-            parent: self.parent.clone().unwrap_or_else(|| before.parent.clone()),
-            dependencies: dependencies.unwrap_or_else(|| before.dependencies.clone()),
-            assignee: self.assignee.clone().unwrap_or_else(|| before.assignee.clone()),
-            status,
-            blocked_reason: reason.filter(|_| status == TaskStatus::Blocked),
-            ..before.clone()
-        })
-    }
-}
-
 /// Ends the hold and the back-off of the pair of a task that a person set in progress, for each
 /// purpose.
 pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
@@ -229,35 +164,11 @@ pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), S
     Ok(())
 }
 
-impl NewTask {
-    /// Returns the task, which is not stored yet.
-    ///
-    /// # Errors
-    /// The refusals of [`limits`].
-    pub(super) fn to_task(&self, id: TaskId, now: Timestamp) -> Result<Task, Refusal> {
-        Ok(Task {
-            id,
-            project: self.project.clone(),
-            parent: self.parent.clone(),
-            title: limits::TITLE.take(&self.title)?.into_owned(),
-            description: limits::DESCRIPTION.take(&self.description)?.into_owned(),
-            status: self.status,
-            priority: self.priority,
-            assignee: self.assignee.clone(),
-            dependencies: each_once(&self.dependencies),
-            blocked_reason: None,
-            created_at: now,
-            status_since: now,
-            revision: 0,
-        })
-    }
-}
-
 /// Creates a task in the name of a person. A task in progress lets its pair start again.
 ///
 /// # Errors
-/// `ProjectNotFound`, the refusals of [`limits`] and of [`change`](crate::domain::task::change),
-/// `NotAssigned`.
+/// `ProjectNotFound`, the refusals of [`limits`](crate::domain::limits) and of
+/// [`change`](crate::domain::task::change), `NotAssigned`.
 pub(super) fn create_task(
     tx: &mut Transaction<'_>,
     id: TaskId,
@@ -269,15 +180,4 @@ pub(super) fn create_task(
     let task = change_task(tx, None, &task, Actor::Person)?.task;
     release_for(tx, &task)?;
     Ok(task)
-}
-
-/// Returns the ids in their order, without duplicates.
-pub(super) fn each_once(ids: &[TaskId]) -> Vec<TaskId> {
-    let mut once: Vec<TaskId> = Vec::with_capacity(ids.len());
-    for id in ids {
-        if !once.contains(id) {
-            once.push(id.clone());
-        }
-    }
-    once
 }

@@ -7,23 +7,21 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::config::manifest::Manifest;
-use crate::domain::agent::{AgentStatus, ProjectStatus};
+use crate::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::notice::WorkChange;
-use crate::domain::task::{Actor, change};
+use crate::domain::task::{Actor, change, each_once};
 use crate::domain::{
     Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskGraph, TaskStatus, Timestamp,
 };
 use crate::rows::{Transaction, agents, assignments, projects, tasks};
 use crate::store::{Read, StoreError};
 
-use super::{
-    AgentEdit, Catalog, ProjectEdit, edited_project, new_project, news_of_agent, news_of_project,
-};
+use super::Catalog;
 use crate::service::creations::TASK_CREATED;
+use crate::service::tasks::release_for;
 use crate::service::tasks::rules::{Wish, graph_around, write_task};
-use crate::service::tasks::{each_once, release_for};
 use crate::service::{Inputs, ServiceError};
 
 /// The entries of a manifest, without their places in its file.
@@ -309,7 +307,7 @@ impl Merged {
                 continue;
             }
             let before = self.agents.get(id).cloned();
-            let after = match edit.of(before.clone().unwrap_or_else(|| new.clone()), *salt) {
+            let after = match edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt) {
                 Ok(after) => after,
                 Err(refusal) => {
                     let (field, problem) = (field_of(&refusal), refusal.to_string());
@@ -320,7 +318,7 @@ impl Merged {
             let what = applied_as(before.as_ref(), &after);
             if what != AppliedAs::Unchanged {
                 self.changes.agents.push(after.clone());
-                self.changes.news.extend(before.and_then(|b| news_of_agent(&b, &after)));
+                self.changes.news.extend(before.and_then(|b| WorkChange::of_agent(&b, &after)));
             }
             self.note("agent", id.as_str(), what);
             self.agents.insert(id.clone(), after);
@@ -346,8 +344,8 @@ impl Merged {
                 status: Some(entry.status),
                 ..ProjectEdit::default()
             };
-            let base = before.clone().unwrap_or_else(|| new_project(entry.id.clone(), now));
-            let after = match edited_project(base, &edit) {
+            let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), now));
+            let after = match edit.apply(base) {
                 Ok(after) => after,
                 Err(refusal) => {
                     let field = field_of(&refusal).or(Some(("working_directory", None)));
@@ -358,7 +356,7 @@ impl Merged {
             let mut what = applied_as(before.as_ref(), &after);
             if what != AppliedAs::Unchanged {
                 self.changes.projects.push(after.clone());
-                self.changes.news.extend(before.and_then(|b| news_of_project(&b, &after)));
+                self.changes.news.extend(before.and_then(|b| WorkChange::of_project(&b, &after)));
             }
             for (index, agent) in entry.agents.iter().enumerate() {
                 if !self.agents.contains_key(agent) {

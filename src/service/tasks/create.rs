@@ -9,7 +9,7 @@ use crate::domain::guidance::NewPlace;
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::limits;
 use crate::domain::printable::excerpt;
-use crate::domain::task::{Actor, change};
+use crate::domain::task::{Actor, NewTask, change};
 use crate::domain::{InstanceKey, Priority, Refusal, Task, TaskStatus};
 use crate::rows::{Transaction, tasks};
 use crate::store::Read;
@@ -17,8 +17,8 @@ use crate::store::Read;
 use crate::service::catalog::check_assignable;
 use crate::service::sessions::caller::fence;
 
+use super::Tasks;
 use super::rules::{Wish, graph_around, parts_of, write_task};
-use super::{NewTask, Tasks};
 use crate::service::creations::{Creation, TASK_CREATED};
 use crate::service::{Caller, ServiceError};
 

@@ -1,0 +1,161 @@
+//! New agents and projects, and the changes that people make to them.
+
+use std::path::PathBuf;
+
+use super::{Agent, AgentStatus, DEFAULT_AI_TYPE, Project, ProjectStatus};
+use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::limits;
+use crate::domain::printable::excerpt;
+use crate::domain::refusal::Refusal;
+use crate::domain::secret::{PasskeyHash, Secret};
+use crate::domain::time::Timestamp;
+
+/// The changes of an agent. A field that is `None` stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct AgentEdit {
+    pub name: Option<String>,
+    pub ai_type: Option<String>,
+    pub system_prompt: Option<String>,
+    pub passkey: Option<Secret>,
+    pub status: Option<AgentStatus>,
+    /// The revision on which the edit is based; `None` edits any revision.
+    pub seen: Option<i64>,
+}
+
+/// The changes of a project. A field that is `None` stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct ProjectEdit {
+    pub name: Option<String>,
+    pub working_directory: Option<PathBuf>,
+    pub status: Option<ProjectStatus>,
+    pub assign: Vec<AgentId>,
+    pub unassign: Vec<AgentId>,
+    /// The revision on which the edit is based; `None` edits any revision.
+    pub seen: Option<i64>,
+}
+
+impl Agent {
+    /// Returns an agent with the defaults. Without a passkey it can authenticate only with launch
+    /// tickets.
+    pub fn new(id: AgentId, passkey: Option<PasskeyHash>, now: Timestamp) -> Self {
+        Self {
+            name: id.to_string(),
+            id,
+            ai_type: DEFAULT_AI_TYPE.to_owned(),
+            system_prompt: String::new(),
+            passkey,
+            status: AgentStatus::Active,
+            created_at: now,
+            revision: 0,
+        }
+    }
+}
+
+impl AgentEdit {
+    /// Returns the agent with the changes of this edit. A new passkey is hashed with `salt`. The
+    /// passkey that the agent has already keeps its hash.
+    ///
+    /// # Errors
+    /// The refusals of [`limits`].
+    pub fn apply(&self, agent: Agent, salt: [u8; 16]) -> Result<Agent, Refusal> {
+        limits::PASSKEY.take_optional(self.passkey.as_ref().map(Secret::reveal))?;
+        let passkey = match (&self.passkey, agent.passkey) {
+            (Some(new), Some(old)) if old.is_of(new) => Some(old),
+            (Some(new), _) => Some(PasskeyHash::new(new, salt)),
+            (None, old) => old,
+        };
+        Ok(Agent {
+            name: limits::NAME.edit(self.name.as_deref(), agent.name)?,
+            ai_type: limits::AI_TYPE.edit(self.ai_type.as_deref(), agent.ai_type)?,
+            system_prompt: limits::SYSTEM_PROMPT
+                .edit(self.system_prompt.as_deref(), agent.system_prompt)?,
+            passkey,
+            status: self.status.unwrap_or(agent.status),
+            ..agent
+        })
+    }
+}
+
+impl Project {
+    /// Returns a project with the defaults. It has no working directory yet.
+    pub fn new(id: ProjectId, now: Timestamp) -> Self {
+        Self {
+            name: id.to_string(),
+            id,
+            working_directory: PathBuf::new(),
+            status: ProjectStatus::Active,
+            created_at: now,
+            revision: 0,
+        }
+    }
+}
+
+impl ProjectEdit {
+    /// Returns the project with the changes of this edit, except for its assignments.
+    ///
+    /// # Errors
+    /// `Invalid` if the working directory is missing or not absolute; the refusals of [`limits`].
+    pub fn apply(&self, project: Project) -> Result<Project, Refusal> {
+        let working_directory = self.working_directory.clone().unwrap_or(project.working_directory);
+        if !working_directory.is_absolute() {
+            let given = working_directory.to_string_lossy();
+            let given = excerpt(&given, 80);
+            return Err(Refusal::Invalid(format!(
+                "the working directory must be an absolute path, not `{given}`"
+            )));
+        }
+        limits::WORKING_DIRECTORY.take(&working_directory.to_string_lossy())?;
+        Ok(Project {
+            name: limits::NAME.edit(self.name.as_deref(), project.name)?,
+            working_directory,
+            status: self.status.unwrap_or(project.status),
+            ..project
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(0);
+
+    fn agent() -> Agent {
+        let passkey = PasskeyHash::new(&Secret::new("old"), [1; 16]);
+        Agent::new("agt".parse().unwrap(), Some(passkey), NOW)
+    }
+
+    fn with_passkey(passkey: &str) -> AgentEdit {
+        AgentEdit { passkey: Some(Secret::new(passkey)), ..AgentEdit::default() }
+    }
+
+    #[test]
+    fn an_edit_changes_only_its_own_fields() {
+        assert_eq!(AgentEdit::default().apply(agent(), [2; 16]), Ok(agent()));
+        let edit = AgentEdit { status: Some(AgentStatus::Inactive), ..AgentEdit::default() };
+        let inactive = Agent { status: AgentStatus::Inactive, ..agent() };
+        assert_eq!(edit.apply(agent(), [2; 16]), Ok(inactive));
+        let long = AgentEdit { name: Some("x".repeat(1_000)), ..AgentEdit::default() };
+        assert!(matches!(long.apply(agent(), [2; 16]), Err(Refusal::TooLong { .. })));
+    }
+
+    #[test]
+    fn the_same_passkey_keeps_its_hash_and_another_one_replaces_it() {
+        assert_eq!(with_passkey("old").apply(agent(), [2; 16]), Ok(agent()));
+        let changed = with_passkey("new").apply(agent(), [2; 16]).unwrap();
+        let passkey = changed.passkey.unwrap();
+        assert!(passkey.is_of(&Secret::new("new")) && !passkey.is_of(&Secret::new("old")));
+    }
+
+    #[test]
+    fn a_project_needs_an_absolute_working_directory() {
+        let project = Project::new("prj".parse().unwrap(), NOW);
+        let apply = |directory: &str| {
+            let working_directory = Some(PathBuf::from(directory));
+            ProjectEdit { working_directory, ..ProjectEdit::default() }.apply(project.clone())
+        };
+        assert!(matches!(ProjectEdit::default().apply(project.clone()), Err(Refusal::Invalid(_))));
+        assert!(matches!(apply("a/b"), Err(Refusal::Invalid(_))));
+        assert_eq!(apply("/a/b").unwrap().working_directory, PathBuf::from("/a/b"));
+    }
+}
