@@ -208,6 +208,58 @@ impl WorkChange {
     }
 }
 
+/// Returns the notices of a launch after changes with these meanings: the open ones, some of them
+/// settled now, then the new ones. Of two notices about the same subject, the newer one counts.
+pub fn after_changes(
+    open: &[Notice],
+    launch: &LaunchId,
+    meanings: impl IntoIterator<Item = Meaning>,
+    now: Timestamp,
+    mut new_id: impl FnMut() -> NoticeId,
+) -> Vec<Notice> {
+    let mut all = open.to_vec();
+    for meaning in meanings {
+        for notice in all.iter_mut().filter(|notice| meaning.supersedes(notice)) {
+            *notice = notice.clone().settled(now);
+        }
+        if let Meaning::Tell { task, action, demand } = meaning {
+            all.push(Notice {
+                id: new_id(),
+                launch: launch.clone(),
+                task,
+                action,
+                demand,
+                created_at: now,
+                read_at: None,
+                settled_at: None,
+                revision: 0,
+            });
+        }
+    }
+    all
+}
+
+/// Returns the number of the notices that are not settled.
+pub fn n_open(notices: &[Notice]) -> u32 {
+    let n_open = notices.iter().filter(|notice| notice.is_open()).count();
+    u32::try_from(n_open).unwrap_or(u32::MAX)
+}
+
+impl Meaning {
+    /// Returns whether this replaces or withdraws an earlier notice.
+    fn supersedes(&self, notice: &Notice) -> bool {
+        match self {
+            Self::Tell { task, action, .. } => {
+                notice.task == *task && (task.is_some() || notice.action.kind() == action.kind())
+            }
+            Self::TakeBackTask(task) => notice.task.as_ref() == Some(task),
+            Self::TakeBackPause => {
+                notice.action.kind() == NoticeKind::Stop && notice.action.is_a_pause()
+            }
+        }
+    }
+}
+
 fn means_of_task(before: &Task, after: &Task, launch: &Launch) -> Option<Meaning> {
     let task = before.id.clone();
     let is_own = launch.task.as_ref() == Some(&task);

@@ -123,3 +123,42 @@ fn a_project_that_rests_ends_its_chats_and_tells_its_agents() {
     };
     assert!(!blocked.ends_chat(&launch(Purpose::Chat)));
 }
+
+fn tell(name: Option<&str>, action: NoticeAction) -> Meaning {
+    Meaning::Tell { task: name.map(id), action, demand: NoticeDemand::End }
+}
+
+/// Returns the actions of the open notices after these changes, one after the other.
+fn open_after(changes: &[Meaning]) -> Vec<NoticeAction> {
+    let mut n_notices = 0;
+    let mut all = Vec::new();
+    for change in changes {
+        all = after_changes(&all, &id("lch"), [change.clone()], NOW, || {
+            n_notices += 1;
+            id(&format!("ntf_{n_notices}"))
+        });
+    }
+    let open: Vec<_> = all.iter().filter(|notice| notice.is_open()).collect();
+    assert_eq!(usize::try_from(n_open(&all)), Ok(open.len()));
+    open.into_iter().map(|notice| notice.action).collect()
+}
+
+#[test]
+fn of_two_notices_about_the_same_subject_the_newer_one_counts() {
+    use NoticeAction::{Blocked, Cancelled, Closed, Paused, Unassigned};
+    let of_task = |name, action| tell(Some(name), action);
+    assert_eq!(open_after(&[of_task("a", Blocked), of_task("a", Cancelled)]), [Cancelled]);
+    assert_eq!(open_after(&[of_task("a", Blocked), of_task("b", Cancelled)]), [Blocked, Cancelled]);
+    assert_eq!(open_after(&[tell(None, Paused), tell(None, Closed)]), [Closed]);
+    assert_eq!(open_after(&[of_task("a", Blocked), tell(None, Unassigned)]), [Blocked, Unassigned]);
+}
+
+#[test]
+fn a_withdrawn_notice_is_settled_and_an_unassignment_stays() {
+    use NoticeAction::{Blocked, Paused, Unassigned};
+    let of_a = tell(Some("a"), Blocked);
+    assert_eq!(open_after(&[of_a.clone(), Meaning::TakeBackTask(id("a"))]), []);
+    assert_eq!(open_after(&[of_a.clone(), Meaning::TakeBackTask(id("b"))]), [Blocked]);
+    assert_eq!(open_after(&[of_a, tell(None, Paused), Meaning::TakeBackPause]), [Blocked]);
+    assert_eq!(open_after(&[tell(None, Unassigned), Meaning::TakeBackPause]), [Unassigned]);
+}

@@ -2,7 +2,7 @@
 //! transaction.
 
 use crate::domain::launch::LaunchEvent;
-use crate::domain::notice::{Meaning, NoticeKind, WorkChange};
+use crate::domain::notice::{Meaning, WorkChange, after_changes, n_open};
 use crate::domain::{Launch, LaunchId, Notice, NoticeId, Purpose, Timestamp};
 use crate::rows::{Transaction, launches, notices};
 use crate::store::{Read, StoreError};
@@ -60,11 +60,6 @@ impl Reading {
     fn changes_anything(&self) -> bool {
         self.read != self.open || self.launch.n_notices != n_open(&self.read)
     }
-}
-
-fn n_open(notices: &[Notice]) -> u32 {
-    let n_open = notices.iter().filter(|notice| notice.is_open()).count();
-    u32::try_from(n_open).unwrap_or(u32::MAX)
 }
 
 /// Returns the notices of a launch that are not settled.
@@ -132,7 +127,7 @@ fn concerned(tx: &mut Read<'_>, news: &[WorkChange]) -> Result<Vec<Launch>, Stor
     Ok(launches)
 }
 
-/// Writes the notices for an agent. A newer notice replaces an older one about the same subject.
+/// Writes the notices for an agent.
 fn tell(
     tx: &mut Transaction<'_>,
     launch: Launch,
@@ -142,28 +137,7 @@ fn tell(
         return Ok(());
     }
     let (open, now) = (open_of(tx, &launch.id)?, tx.now());
-    let mut all = open.clone();
-    for meaning in meanings {
-        for notice in all.iter_mut().filter(|notice| is_superseded(notice, &meaning)) {
-            *notice = notice.clone().settled(now);
-        }
-        if let Meaning::Tell { task, action, demand } = meaning {
-            let (id, launch) = (tx.new_id(NoticeId::PREFIX), launch.id.clone());
-            let (read_at, settled_at, revision) = (None, None, 0);
-            let created_at = now;
-            all.push(Notice {
-                id,
-                launch,
-                task,
-                action,
-                demand,
-                created_at,
-                read_at,
-                settled_at,
-                revision,
-            });
-        }
-    }
+    let all = after_changes(&open, &launch.id, meanings, now, || tx.new_id(NoticeId::PREFIX));
     for notice in all.iter().filter(|notice| !open.contains(notice)) {
         notices::put(tx, notice, &launch.key)?;
     }
@@ -172,17 +146,4 @@ fn tell(
         launches::put(tx, &Launch { n_notices, ..launch })?;
     }
     Ok(())
-}
-
-/// Returns whether a new or withdrawn notice replaces `notice`.
-fn is_superseded(notice: &Notice, by: &Meaning) -> bool {
-    match by {
-        Meaning::Tell { task, action, .. } => {
-            notice.task == *task && (task.is_some() || notice.action.kind() == action.kind())
-        }
-        Meaning::TakeBackTask(task) => notice.task.as_ref() == Some(task),
-        Meaning::TakeBackPause => {
-            notice.action.kind() == NoticeKind::Stop && notice.action.is_a_pause()
-        }
-    }
 }
