@@ -5,11 +5,14 @@
 
 use std::borrow::Cow;
 
+use super::agent::{AgentStatus, ProjectStatus};
 use super::id::{AgentId, MessageId, ProjectId};
-use super::launch::{Launch, Outcome, StopReason, Verdict};
+use super::key::InstanceKey;
+use super::launch::{Launch, LaunchState, Outcome, StopReason, Verdict};
 use super::limits;
-use super::pair::{PairRecord, StartLimit};
+use super::pair::{OpenLaunch, PairFacts, PairRecord, StartLimit};
 use super::refusal::Refusal;
+use super::session::Session;
 use super::time::Timestamp;
 use super::words::words;
 
@@ -49,6 +52,11 @@ impl Message {
             Sender::Agent => self.agent.as_str(),
         }
     }
+
+    /// Returns whether the message is in the chat of `key`.
+    pub fn is_in(&self, key: &InstanceKey) -> bool {
+        self.agent == key.agent && self.project == key.project
+    }
 }
 
 /// Returns the content of a message in the form that is stored.
@@ -72,6 +80,55 @@ pub fn n_fitting<'a>(contents: impl IntoIterator<Item = &'a str>, budget: usize)
         is_fitting
     };
     contents.into_iter().enumerate().take_while(fits).count()
+}
+
+/// Returns the last of these messages, in their order, that fit into `budget` bytes together. There
+/// are none if the last message does not fit by itself.
+pub fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
+    let contents = messages.iter().rev().map(|message| message.content.as_str());
+    let n_fitting = contents
+        .clone()
+        .next()
+        .filter(|content| content.len() <= budget)
+        .map_or(0, |_| n_fitting(contents, budget));
+    messages.split_off(messages.len() - n_fitting)
+}
+
+/// Returns whether an answer is the last answer of the agent once more. It is if `last` has the
+/// same content and is from this session, and if the agent has answered all messages that it was
+/// given.
+pub fn is_repeated(last: &Message, content: &str, session: &Session, record: &PairRecord) -> bool {
+    last.content == content
+        && last.created_at >= session.created_at
+        && record.read_up_to >= session.handed_out
+}
+
+/// Returns whether an agent has a session in the chat and is not about to leave.
+pub fn listens(facts: &PairFacts) -> bool {
+    facts.open.as_ref().is_some_and(|open| matches!(open.state, LaunchState::Running { .. }))
+}
+
+/// Returns whether an agent listens in the chat or is about to.
+pub fn is_open(facts: &PairFacts) -> bool {
+    let is_starting = |open: &OpenLaunch| matches!(open.state, LaunchState::Starting { .. });
+    listens(facts) || facts.open.as_ref().is_some_and(is_starting)
+}
+
+/// Checks whether people may write in a chat.
+///
+/// # Errors
+/// Returns `AgentNotFound`, `ProjectNotFound`, `NotAssigned` or `Inactive`.
+pub fn check_may_chat(facts: &PairFacts) -> Result<(), Refusal> {
+    let InstanceKey { agent, project, .. } = &facts.key;
+    match (&facts.agent, &facts.project) {
+        (None, _) => Err(Refusal::AgentNotFound { agent: agent.clone() }),
+        (_, None) => Err(Refusal::ProjectNotFound { project: project.clone() }),
+        _ if !facts.is_assigned => {
+            Err(Refusal::NotAssigned { agent: agent.clone(), project: project.clone() })
+        }
+        (Some((AgentStatus::Active, _)), Some((ProjectStatus::Active, _))) => Ok(()),
+        _ => Err(Refusal::Inactive),
+    }
 }
 
 /// Returns the record of a chat after its launch ended. If the agent leaves messages unanswered, it
@@ -98,8 +155,13 @@ pub fn after_end(
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::{InstanceKey, Purpose};
+    use std::path::PathBuf;
+
     use super::*;
+    use crate::domain::account::Account;
+    use crate::domain::key::Purpose;
+    use crate::domain::pair::{Backoff, StartReason};
+    use crate::domain::secret::Secret;
 
     const LIMIT: StartLimit =
         StartLimit { failures: 5, interval: std::time::Duration::from_mins(10) };
@@ -184,5 +246,103 @@ mod tests {
         assert_eq!(n_fitting(["a text that is too long"], 10), 1);
         assert_eq!(n_fitting(["12345", "12345", "1"], 10), 2);
         assert_eq!(n_fitting(["12345", "123456", "1"], 10), 1);
+    }
+
+    fn message(content: &str, at: Timestamp) -> Message {
+        Message {
+            seq: 1,
+            id: "msg".parse().unwrap(),
+            agent: "agt".parse().unwrap(),
+            project: "prj".parse().unwrap(),
+            sender: Sender::Agent,
+            content: content.to_owned(),
+            created_at: at,
+            is_visible: true,
+        }
+    }
+
+    #[test]
+    fn the_context_is_what_was_said_last() {
+        let fitting = |contents: &[&str]| -> Vec<String> {
+            let messages = contents.iter().map(|text| message(text, Timestamp::from_millis(0)));
+            let newest = newest_fitting(messages.collect(), 10);
+            newest.into_iter().map(|message| message.content).collect()
+        };
+        assert_eq!(fitting(&["1", "12345", "12345"]), ["12345", "12345"]);
+        assert_eq!(fitting(&["1", "123456", "12345"]), ["12345"]);
+        assert_eq!(fitting(&["1", "a text that is too long"]), [""; 0]);
+        assert_eq!(fitting(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn an_answer_is_a_repetition_if_nothing_was_handed_out_since() {
+        let at = Timestamp::from_millis;
+        let session = Session {
+            id: "ses".parse().unwrap(),
+            launch: "lch".parse().unwrap(),
+            key: record().key,
+            token: Secret::new("token").token_hash(),
+            created_at: at(10),
+            last_seen_at: at(10),
+            ended: None,
+            handed_out: 5,
+            revision: 1,
+        };
+        let answered = record().answered(5);
+        assert!(is_repeated(&message("yes", at(11)), "yes", &session, &answered));
+        assert!(!is_repeated(&message("yes", at(11)), "no", &session, &answered));
+        assert!(!is_repeated(&message("yes", at(9)), "yes", &session, &answered));
+        assert!(!is_repeated(&message("yes", at(11)), "yes", &session, &record().answered(4)));
+    }
+
+    fn facts() -> PairFacts {
+        PairFacts {
+            key: record().key,
+            agent: Some((AgentStatus::Active, "claude".to_owned())),
+            project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
+            is_assigned: true,
+            waiting_since: None,
+            open: None,
+            record: record(),
+            account: Account::new("claude".to_owned()),
+            is_paused: false,
+        }
+    }
+
+    #[test]
+    fn an_agent_listens_while_it_has_a_session_and_its_chat_is_open_before_that() {
+        let now = Timestamp::from_millis(0);
+        let with = |state| {
+            let open = OpenLaunch { id: "lch".parse().unwrap(), state };
+            let facts = PairFacts { open: Some(open), ..facts() };
+            (listens(&facts), is_open(&facts))
+        };
+        assert_eq!((listens(&facts()), is_open(&facts())), (false, false));
+        assert_eq!(with(LaunchState::Starting { deadline: now }), (false, true));
+        assert_eq!(with(LaunchState::Running { session: "ses".parse().unwrap() }), (true, true));
+        let stopping = LaunchState::Stopping { reason: StopReason::LoggedOut, ladder_at: now };
+        assert_eq!(with(stopping), (false, false));
+        assert_eq!(with(LaunchState::Ending), (false, false));
+    }
+
+    /// The reason that keeps the agent from starting says the same as the refusal.
+    #[test]
+    fn people_may_write_to_an_active_agent_of_an_active_project() {
+        let check = |facts: PairFacts, expected: Option<&str>| {
+            let refusal = check_may_chat(&facts).err();
+            assert_eq!(refusal.as_ref().map(Refusal::code), expected, "{facts:?}");
+            let backoff = Backoff { initial: LIMIT.interval, max: LIMIT.interval };
+            let reason = facts.reason(backoff, Timestamp::from_millis(0));
+            assert_eq!(StartReason::refuses_messages(reason), refusal.is_some(), "{facts:?}");
+        };
+        let claude = || "claude".to_owned();
+        check(facts(), None);
+        check(PairFacts { agent: None, ..facts() }, Some("agent_not_found"));
+        check(PairFacts { project: None, ..facts() }, Some("project_not_found"));
+        check(PairFacts { is_assigned: false, ..facts() }, Some("not_assigned"));
+        let agent = Some((AgentStatus::Inactive, claude()));
+        check(PairFacts { agent, ..facts() }, Some("inactive"));
+        let project = Some((ProjectStatus::Archived, PathBuf::from("dir")));
+        check(PairFacts { project, ..facts() }, Some("inactive"));
     }
 }

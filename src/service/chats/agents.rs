@@ -3,7 +3,7 @@
 //! A message is unread until its agent answers it. It is handed out to a session when any answer
 //! contains it.
 
-use crate::domain::chat::{Sender, n_fitting, said};
+use crate::domain::chat::{Sender, is_repeated, n_fitting, newest_fitting, said};
 use crate::domain::{
     InstanceKey, Launch, LaunchState, Message, MessageId, PairRecord, Purpose, Session, StopReason,
 };
@@ -189,25 +189,6 @@ pub(in crate::service) fn newest_unread_after(
     let (after, sender, end) = (Some(read_up_to), Some(Sender::User), ChatEnd::Newest);
     let newest = MessageFilter { after, sender, end, ..visible(key, 1) };
     Ok(messages::list(tx, &newest)?.first().map(|message| message.seq))
-}
-
-/// Returns whether this is the agent's last message, from this session, and the agent has answered
-/// all messages that it was given.
-fn is_repeated(last: &Message, content: &str, session: &Session, record: &PairRecord) -> bool {
-    last.content == content
-        && last.created_at >= session.created_at
-        && record.read_up_to >= session.handed_out
-}
-
-fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message> {
-    let contents = messages.iter().rev().map(|message| message.content.as_str());
-    // The context does not need a message that is too long by itself.
-    let n_fitting = contents
-        .clone()
-        .next()
-        .filter(|content| content.len() <= budget)
-        .map_or(0, |_| n_fitting(contents, budget));
-    messages.split_off(messages.len() - n_fitting)
 }
 
 /// Returns the filter of the visible messages of a chat, the oldest first.

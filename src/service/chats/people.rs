@@ -7,14 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::chat::{Sender, said};
+use crate::domain::chat::{Sender, check_may_chat, is_open, listens, said};
 use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, MessageId, ProjectId};
 use crate::domain::launch::LaunchEvent;
 use crate::domain::{
-    Assignment, InstanceKey, LaunchState, Message, PairFacts, PairRecord, Purpose, Refusal,
-    Timestamp,
+    Assignment, InstanceKey, LaunchState, Message, PairRecord, Purpose, Refusal, Timestamp,
 };
 use crate::rows::{Transaction, assignments, launches, messages, pairs, startable};
 use crate::store::{ChatEnd, MessageFilter, Read};
@@ -272,7 +270,7 @@ fn place_of(
     key: &InstanceKey,
 ) -> Result<Option<i64>, ServiceError> {
     let Some(id) = id else { return Ok(None) };
-    let message = messages::get(tx, id)?.filter(|message| is_of(message, key));
+    let message = messages::get(tx, id)?.filter(|message| message.is_in(key));
     Ok(Some(message.ok_or_else(|| Refusal::MessageNotFound { message: id.clone() })?.seq))
 }
 
@@ -285,9 +283,7 @@ fn said_before(
     let Some(id) = id else { return Ok(None) };
     match messages::get(tx, id)? {
         None => Ok(None),
-        Some(said)
-            if is_of(&said, key) && said.sender == Sender::User && said.content == content =>
-        {
+        Some(said) if said.is_in(key) && said.sender == Sender::User && said.content == content => {
             Ok(Some(said))
         }
         Some(_) => Err(Refusal::AlreadyExists(format!("message {id}")).into()),
@@ -327,33 +323,5 @@ pub(in crate::service) fn message_event(message: &Message) -> NewEvent {
         launch: None,
         task: None,
         detail: Some(message.id.to_string()),
-    }
-}
-
-fn is_of(message: &Message, key: &InstanceKey) -> bool {
-    message.agent == key.agent && message.project == key.project
-}
-
-/// Returns whether an agent has a session and is not about to leave.
-fn listens(facts: &PairFacts) -> bool {
-    facts.open.as_ref().is_some_and(|open| matches!(open.state, LaunchState::Running { .. }))
-}
-
-/// Returns whether an agent listens or is about to.
-fn is_open(facts: &PairFacts) -> bool {
-    let is_starting = |open: &LaunchState| matches!(open, LaunchState::Starting { .. });
-    listens(facts) || facts.open.as_ref().is_some_and(|open| is_starting(&open.state))
-}
-
-fn check_may_chat(facts: &PairFacts) -> Result<(), Refusal> {
-    let InstanceKey { agent, project, .. } = &facts.key;
-    match (&facts.agent, &facts.project) {
-        (None, _) => Err(Refusal::AgentNotFound { agent: agent.clone() }),
-        (_, None) => Err(Refusal::ProjectNotFound { project: project.clone() }),
-        _ if !facts.is_assigned => {
-            Err(Refusal::NotAssigned { agent: agent.clone(), project: project.clone() })
-        }
-        (Some((AgentStatus::Active, _)), Some((ProjectStatus::Active, _))) => Ok(()),
-        _ => Err(Refusal::Inactive),
     }
 }
