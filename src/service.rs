@@ -62,13 +62,14 @@ pub use sessions::next_action::NextAction;
 pub use sessions::report::Report;
 pub use status::{Health, StatusView};
 pub use tasks::context::Progress;
-pub use tasks::create::{Created, Draft};
+pub use tasks::create::Created;
 pub use tasks::mine::MyTask;
 pub use tasks::progress::TaskProgress;
 pub use tasks::status::StatusChange;
 pub use tasks::{TaskView, Tasks};
 
 pub use crate::domain::agent::{AgentEdit, ProjectEdit};
+pub use crate::domain::task::batch::Draft;
 pub use crate::domain::task::{NewTask, TaskEdit};
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 pub use upkeep::Upkeep;

@@ -14,6 +14,7 @@
 //! that were blocked by it become todo again. Cancelled subtasks stay cancelled when their parent
 //! is reopened.
 
+pub mod batch;
 mod edit;
 mod graph;
 
