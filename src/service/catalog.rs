@@ -11,7 +11,7 @@ use crate::domain::notice::WorkChange;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::{Agent, Assignment, Project, Refusal, Secret};
 use crate::rows::{Transaction, agents, assignments, projects};
-use crate::store::Read;
+use crate::store::{Read, StoreError};
 
 use super::core::Core;
 use super::revision::check_seen;
@@ -58,7 +58,7 @@ impl Catalog {
                     return Err(Refusal::AlreadyExists(format!("agent {}", new.id)).into());
                 }
                 let agent = edit.apply(new.clone(), salt)?;
-                agents::put(tx, &agent)?;
+                write_agent(tx, None, &agent)?;
                 Ok(agent)
             })
             .await
@@ -74,14 +74,8 @@ impl Catalog {
                 let before = agent(tx, &id)?;
                 check_seen("Agent", &id, edit.seen, before.revision)?;
                 let after = edit.apply(before.clone(), salt)?;
-                if after != before {
-                    agents::put(tx, &after)?;
-                    inputs.tell_agents(
-                        tx,
-                        WorkChange::of_agent(&before, &after).as_slice(),
-                        None,
-                    )?;
-                }
+                let news = write_agent(tx, Some(&before), &after)?;
+                inputs.tell_agents(tx, news.as_slice(), None)?;
                 Ok(after)
             })
             .await
@@ -156,7 +150,7 @@ impl Catalog {
                     return Err(Refusal::AlreadyExists(format!("project {id}")).into());
                 }
                 let project = edit.apply(Project::new(id.clone(), tx.now()))?;
-                projects::put(tx, &project)?;
+                write_project(tx, None, &project)?;
                 assign(tx, &edit, &id)?;
                 Ok(id.clone())
             })
@@ -177,10 +171,7 @@ impl Catalog {
                 check_seen("Project", &id, edit.seen, before.revision)?;
                 let after = edit.apply(before.clone())?;
                 let mut news = assign(tx, &edit, &id)?;
-                if after != before {
-                    projects::put(tx, &after)?;
-                    news.extend(WorkChange::of_project(&before, &after));
-                }
+                news.extend(write_project(tx, Some(&before), &after)?);
                 Ok(inputs.tell_agents(tx, &news, None)?)
             })
             .await
@@ -190,6 +181,32 @@ impl Catalog {
     pub async fn assignments(&self) -> Result<Vec<Assignment>, ServiceError> {
         self.core.read(|tx| Ok(assignments::list(tx)?)).await
     }
+}
+
+/// Writes an agent if it differs from `before`. Returns the change that agents at work must learn.
+fn write_agent(
+    tx: &mut Transaction<'_>,
+    before: Option<&Agent>,
+    after: &Agent,
+) -> Result<Option<WorkChange>, StoreError> {
+    if before == Some(after) {
+        return Ok(None);
+    }
+    agents::put(tx, after)?;
+    Ok(before.and_then(|before| WorkChange::of_agent(before, after)))
+}
+
+/// Writes a project if it differs from `before`. Returns the change that agents at work must learn.
+fn write_project(
+    tx: &mut Transaction<'_>,
+    before: Option<&Project>,
+    after: &Project,
+) -> Result<Option<WorkChange>, StoreError> {
+    if before == Some(after) {
+        return Ok(None);
+    }
+    projects::put(tx, after)?;
+    Ok(before.and_then(|before| WorkChange::of_project(before, after)))
 }
 
 /// Adds and removes the agents of a project. Returns the resulting changes for agents at work.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::domain::{Guidance, Timestamp};
 use crate::rows::{Context, Publish, Store, Transaction};
-use crate::store::Read;
+use crate::store::{Read, StoreError};
 
 use super::world::World;
 use super::{ServiceError, Settings, audit};
@@ -83,6 +83,20 @@ impl Core {
     where
         T: Send + 'static,
         F: FnMut(&mut Transaction<'_>) -> Result<T, ServiceError> + Send + 'static,
+    {
+        self.try_write(body)
+    }
+
+    /// Does the same as [`Self::write`] for a body that has an error of its own.
+    #[track_caller]
+    pub(super) fn try_write<T, E, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
     {
         let context = Context::new(self.now(), self.world.unique(), audit::actor());
         self.store.write(context, Arc::clone(&self.publish), body)

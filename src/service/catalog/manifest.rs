@@ -1,7 +1,7 @@
 //! `apply`: the agents, projects and tasks of a file, in one transaction. Applying the file again
 //! changes nothing. Entries that the file does not list stay as they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -11,18 +11,17 @@ use crate::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::notice::WorkChange;
-use crate::domain::task::{Actor, change, each_once};
+use crate::domain::task::{Actor, NewTask, change};
 use crate::domain::{
     Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskGraph, TaskStatus, Timestamp,
 };
 use crate::rows::{Transaction, agents, assignments, projects, tasks};
 use crate::store::{Read, StoreError};
 
-use super::Catalog;
-use crate::service::creations::TASK_CREATED;
+use super::{Catalog, write_agent, write_project};
+use crate::service::ServiceError;
 use crate::service::tasks::release_for;
-use crate::service::tasks::rules::{Wish, graph_around, write_task};
-use crate::service::{Inputs, ServiceError};
+use crate::service::tasks::rules::{Wish, graph_around, write_changed};
 
 /// The entries of a manifest, without their places in its file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
@@ -131,10 +130,12 @@ pub struct EntryProblem {
     /// `agents`, `projects` or `tasks`.
     pub section: &'static str,
     pub id: String,
-    /// The key in the entry, with an index if the key holds a list.
-    pub field: Option<(&'static str, Option<usize>)>,
+    pub field: Option<Field>,
     pub message: String,
 }
+
+/// A key in an entry, with an index if the key holds a list.
+pub type Field = (&'static str, Option<usize>);
 
 /// The reason why a manifest was not applied. Nothing of it was stored.
 #[derive(Debug, thiserror::Error)]
@@ -181,38 +182,52 @@ impl From<&Manifest> for Wanted {
     }
 }
 
-/// All rows as they will be: the entries of the manifest over those of the store.
-#[derive(Default)]
-struct Merged {
-    agents: BTreeMap<AgentId, Agent>,
-    projects: BTreeMap<ProjectId, Project>,
-    members: BTreeSet<Assignment>,
-    tasks: TaskGraph,
-    changes: Changes,
-    applied: Vec<Applied>,
-    problems: Vec<EntryProblem>,
+impl From<StoreError> for ApplyError {
+    fn from(error: StoreError) -> Self {
+        Self::Service(error.into())
+    }
 }
 
-/// The rows to write.
-#[derive(Default)]
-struct Changes {
-    agents: Vec<Agent>,
-    projects: Vec<Project>,
-    assignments: Vec<Assignment>,
-    /// Each task that differs, before and after the change.
-    wishes: Vec<(Option<Task>, Task)>,
-    /// The wished tasks, and other tasks that change with them.
-    tasks: Vec<Task>,
-    /// The news for agents at work, without the news of tasks.
-    news: Vec<WorkChange>,
+impl WantedTask {
+    /// Returns the task as it will be. The manifest decides about the status of new tasks only.
+    fn to_task(&self, before: Option<&Task>, now: Timestamp) -> Result<Task, Refusal> {
+        let new = NewTask {
+            id: None,
+            project: self.project.clone(),
+            title: self.title.clone(),
+            description: self.description.clone(),
+            status: self.status,
+            priority: self.priority,
+            assignee: self.assignee.clone(),
+            parent: self.parent.clone(),
+            dependencies: self.dependencies.clone(),
+        };
+        let task = new.to_task(self.id.clone(), now)?;
+        Ok(match before.cloned() {
+            None => task,
+            Some(Task { status, blocked_reason, created_at, status_since, revision, .. }) => {
+                Task { status, blocked_reason, created_at, status_since, revision, ..task }
+            }
+        })
+    }
 }
 
 /// An entry of the manifest, with the new agent for an entry that has none yet.
-#[derive(Clone)]
 struct AgentEntry {
     new: Agent,
     edit: AgentEdit,
     salt: [u8; 16],
+}
+
+/// The results of the entries that were read so far. Each entry without a problem is written at
+/// once, so that later entries can refer to it. If any entry has a problem, the transaction is
+/// rolled back.
+#[derive(Default)]
+struct Applying {
+    applied: Vec<Applied>,
+    problems: Vec<EntryProblem>,
+    /// The changes that agents at work must learn.
+    news: Vec<WorkChange>,
 }
 
 impl Catalog {
@@ -225,21 +240,18 @@ impl Catalog {
         let agents: Vec<AgentEntry> =
             wanted.agents.iter().map(|entry| self.agent_entry(entry)).collect();
         let (wanted, inputs) = (wanted.clone(), self.heard.inputs(&self.core));
-        let applied = self.core.write(move |tx| {
-            let mut merged = Merged::of(tx)?;
-            merged.merge_agents(&agents);
-            merged.merge_projects(&wanted, tx.now());
-            let now = tx.now();
-            merged.merge_tasks(tx, now, &wanted)?;
-            if merged.problems.is_empty() {
-                merged.changes.write(tx, &inputs)?;
+        let applied = self.core.try_write(move |tx| {
+            let mut applying = Applying::default();
+            applying.agents(tx, &agents)?;
+            applying.projects(tx, &wanted.projects)?;
+            applying.tasks(tx, &wanted.tasks)?;
+            if !applying.problems.is_empty() {
+                return Err(ApplyError::Problems(applying.problems));
             }
-            Ok((merged.applied, merged.problems))
+            inputs.tell_agents(tx, &applying.news, None)?;
+            Ok(applying.applied)
         });
-        match applied.await? {
-            (applied, problems) if problems.is_empty() => Ok(applied),
-            (_, problems) => Err(ApplyError::Problems(problems)),
-        }
+        applied.await
     }
 
     fn agent_entry(&self, entry: &WantedAgent) -> AgentEntry {
@@ -255,49 +267,12 @@ impl Catalog {
     }
 }
 
-impl Changes {
-    fn write(self, tx: &mut Transaction<'_>, inputs: &Inputs) -> Result<(), ServiceError> {
-        let mut news = self.news;
-        for agent in &self.agents {
-            agents::put(tx, agent)?;
-        }
-        for project in &self.projects {
-            projects::put(tx, project)?;
-        }
-        for assignment in &self.assignments {
-            assignments::add(tx, assignment)?;
-        }
-        let before = self.wishes.iter().filter_map(|(before, _)| before.as_ref());
-        let was: BTreeMap<TaskId, TaskStatus> =
-            before.map(|before| (before.id.clone(), before.status)).collect();
-        for (_, task) in self.wishes.iter().filter(|(before, _)| before.is_none()) {
-            release_for(tx, task)?;
-        }
-        for task in self.tasks {
-            let keeps_status = was.get(&task.id) == Some(&task.status);
-            let kind = if task.revision == 0 { TASK_CREATED } else { "task.status" };
-            let event = (!keeps_status).then(|| tasks::event(kind, &task, tx.now()));
-            news.extend(write_task(tx, task, event)?);
-        }
-        Ok(inputs.tell_agents(tx, &news, None)?)
-    }
-}
-
-impl Merged {
-    /// Returns the stored agents, projects and assignments. Only the tasks around the listed ones
-    /// are read, later.
-    fn of(tx: &mut Read<'_>) -> Result<Self, StoreError> {
-        let agents = agents::list(tx)?.into_iter();
-        let projects = projects::list(tx)?.into_iter();
-        Ok(Self {
-            agents: agents.map(|agent| (agent.id.clone(), agent)).collect(),
-            projects: projects.map(|project| (project.id.clone(), project)).collect(),
-            members: assignments::list(tx)?.into_iter().collect(),
-            ..Self::default()
-        })
-    }
-
-    fn merge_agents(&mut self, entries: &[AgentEntry]) {
+impl Applying {
+    fn agents(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        entries: &[AgentEntry],
+    ) -> Result<(), StoreError> {
         let mut seen = BTreeSet::new();
         for AgentEntry { new, edit, salt } in entries {
             let id = &new.id;
@@ -306,166 +281,138 @@ impl Merged {
                 self.complain("agents", id.as_str(), None, problem);
                 continue;
             }
-            let before = self.agents.get(id).cloned();
-            let after = match edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt) {
-                Ok(after) => after,
+            let before = agents::get(tx, id)?;
+            match edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt) {
+                Ok(after) => {
+                    self.news.extend(write_agent(tx, before.as_ref(), &after)?);
+                    self.note("agent", id.as_str(), applied_as(before.as_ref(), &after));
+                }
                 Err(refusal) => {
                     let (field, problem) = (field_of(&refusal), refusal.to_string());
                     self.complain("agents", id.as_str(), field, problem);
-                    continue;
                 }
-            };
-            let what = applied_as(before.as_ref(), &after);
-            if what != AppliedAs::Unchanged {
-                self.changes.agents.push(after.clone());
-                self.changes.news.extend(before.and_then(|b| WorkChange::of_agent(&b, &after)));
             }
-            self.note("agent", id.as_str(), what);
-            self.agents.insert(id.clone(), after);
         }
+        Ok(())
     }
 
-    fn merge_projects(&mut self, wanted: &Wanted, now: Timestamp) {
+    fn projects(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        entries: &[WantedProject],
+    ) -> Result<(), StoreError> {
         let mut seen = BTreeSet::new();
-        for entry in &wanted.projects {
-            if !seen.insert(&entry.id) {
-                self.complain(
-                    "projects",
-                    entry.id.as_str(),
-                    None,
-                    "the project is listed twice".to_owned(),
-                );
+        for entry in entries {
+            let id = entry.id.as_str();
+            if !seen.insert(id) {
+                self.complain("projects", id, None, "the project is listed twice".to_owned());
                 continue;
             }
-            let before = self.projects.get(&entry.id).cloned();
+            let before = projects::get(tx, &entry.id)?;
             let edit = ProjectEdit {
                 name: Some(entry.name.clone()),
                 working_directory: Some(entry.working_directory.clone()),
                 status: Some(entry.status),
                 ..ProjectEdit::default()
             };
-            let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), now));
+            let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), tx.now()));
             let after = match edit.apply(base) {
                 Ok(after) => after,
                 Err(refusal) => {
                     let field = field_of(&refusal).or(Some(("working_directory", None)));
-                    self.complain("projects", entry.id.as_str(), field, refusal.to_string());
+                    self.complain("projects", id, field, refusal.to_string());
                     continue;
                 }
             };
-            let mut what = applied_as(before.as_ref(), &after);
-            if what != AppliedAs::Unchanged {
-                self.changes.projects.push(after.clone());
-                self.changes.news.extend(before.and_then(|b| WorkChange::of_project(&b, &after)));
-            }
-            for (index, agent) in entry.agents.iter().enumerate() {
-                if !self.agents.contains_key(agent) {
-                    let field = Some(("agents", Some(index)));
-                    self.complain(
-                        "projects",
-                        entry.id.as_str(),
-                        field,
-                        format!("there is no agent `{agent}`"),
-                    );
-                    continue;
-                }
-                let assignment = Assignment { project: entry.id.clone(), agent: agent.clone() };
-                if self.members.insert(assignment.clone()) {
-                    self.changes.assignments.push(assignment);
-                    if what == AppliedAs::Unchanged {
-                        what = AppliedAs::Updated;
-                    }
-                }
-            }
-            self.note("project", entry.id.as_str(), what);
-            self.projects.insert(entry.id.clone(), after);
+            self.news.extend(write_project(tx, before.as_ref(), &after)?);
+            let is_assigned = self.assign(tx, entry)?;
+            let what = match applied_as(before.as_ref(), &after) {
+                AppliedAs::Unchanged if is_assigned => AppliedAs::Updated,
+                what => what,
+            };
+            self.note("project", id, what);
         }
+        Ok(())
     }
 
-    fn merge_tasks(
+    /// Assigns the agents of an entry. Returns whether that changes anything.
+    fn assign(
         &mut self,
-        tx: &mut Read<'_>,
-        now: Timestamp,
-        wanted: &Wanted,
-    ) -> Result<(), StoreError> {
+        tx: &mut Transaction<'_>,
+        entry: &WantedProject,
+    ) -> Result<bool, StoreError> {
+        let mut is_changed = false;
+        for (index, agent) in entry.agents.iter().enumerate() {
+            let assignment = Assignment { project: entry.id.clone(), agent: agent.clone() };
+            if agents::get(tx, agent)?.is_none() {
+                let (field, problem) =
+                    (Some(("agents", Some(index))), format!("there is no agent `{agent}`"));
+                self.complain("projects", entry.id.as_str(), field, problem);
+            } else if !assignments::exists(tx, &assignment)? {
+                assignments::add(tx, &assignment)?;
+                is_changed = true;
+            }
+        }
+        Ok(is_changed)
+    }
+
+    fn tasks(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        entries: &[WantedTask],
+    ) -> Result<(), ServiceError> {
         let mut seen = BTreeSet::new();
         let mut changed = Vec::new();
-        for entry in &wanted.tasks {
-            if !seen.insert(&entry.id) {
-                self.complain(
-                    "tasks",
-                    entry.id.as_str(),
-                    None,
-                    "the task is listed twice".to_owned(),
-                );
+        for entry in entries {
+            let id = entry.id.as_str();
+            if !seen.insert(id) {
+                self.complain("tasks", id, None, "the task is listed twice".to_owned());
                 continue;
             }
-            let (title, description) = match texts_of(entry) {
-                Ok(texts) => texts,
+            let before = tasks::get(tx, &entry.id)?;
+            let after = match entry.to_task(before.as_ref(), tx.now()) {
+                Ok(after) => after,
                 Err(refusal) => {
-                    self.complain(
-                        "tasks",
-                        entry.id.as_str(),
-                        field_of(&refusal),
-                        refusal.to_string(),
-                    );
+                    self.complain("tasks", id, field_of(&refusal), refusal.to_string());
                     continue;
                 }
             };
-            let before = tasks::get(tx, &entry.id)?;
-            let base = before.clone().unwrap_or_else(|| Task {
-                id: entry.id.clone(),
-                project: entry.project.clone(),
-                parent: None,
-                title: String::new(),
-                description: String::new(),
-                status: entry.status,
-                priority: entry.priority,
-                assignee: None,
-                dependencies: Vec::new(),
-                blocked_reason: None,
-                created_at: now,
-                status_since: now,
-                revision: 0,
-            });
-            let after = Task {
-                project: entry.project.clone(),
-                parent: entry.parent.clone(),
-                title,
-                description,
-                priority: entry.priority,
-                assignee: entry.assignee.clone(),
-                dependencies: each_once(&entry.dependencies),
-                ..base
-            };
             let what = applied_as(before.as_ref(), &after);
-            self.note("task", entry.id.as_str(), what);
+            self.note("task", id, what);
             if what != AppliedAs::Unchanged {
                 changed.push((before, after));
             }
         }
+        // A task may name a later one, so the checks need all tasks in their wanted state.
         let wishes: Vec<Wish<'_>> =
             changed.iter().map(|(before, task)| (before.as_ref(), task)).collect();
-        // The check runs after all tasks are in the graph, because a task may name a later one.
-        self.tasks = graph_around(tx, &wishes)?;
+        let mut graph = graph_around(tx, &wishes)?;
         for id in changed.iter().flat_map(|(_, task)| &task.dependencies) {
-            if self.tasks.find(id).is_none() {
-                self.tasks.extend(tasks::get(tx, id)?);
+            if graph.find(id).is_none() {
+                graph.extend(tasks::get(tx, id)?);
             }
         }
         for (before, task) in &changed {
-            if !check_references(task, self) {
+            let missing = missing_of(tx, task, &graph)?;
+            if !missing.is_empty() {
+                for (field, problem) in missing {
+                    self.complain("tasks", task.id.as_str(), Some(field), problem);
+                }
                 continue;
             }
-            match change(before.as_ref(), task, Actor::Person, &self.tasks, now) {
-                Ok(of_task) => self.changes.tasks.extend(of_task),
+            match change(before.as_ref(), task, Actor::Person, &graph, tx.now()) {
+                Ok(of_task) => {
+                    self.news.extend(write_changed(tx, before.as_ref(), of_task)?);
+                    if before.is_none() {
+                        release_for(tx, task)?;
+                    }
+                }
                 Err(refusal) => {
                     let field = field_of_task(&refusal, before.as_ref(), task);
                     self.complain("tasks", task.id.as_str(), Some(field), refusal.to_string());
                 }
             }
         }
-        self.changes.wishes = changed;
         Ok(())
     }
 
@@ -473,25 +420,13 @@ impl Merged {
         self.applied.push(Applied { kind: kind.to_owned(), id: id.to_owned(), what });
     }
 
-    fn complain(
-        &mut self,
-        section: &'static str,
-        id: &str,
-        field: Option<(&'static str, Option<usize>)>,
-        message: String,
-    ) {
+    fn complain(&mut self, section: &'static str, id: &str, field: Option<Field>, message: String) {
         self.problems.push(EntryProblem { section, id: id.to_owned(), field, message });
     }
 }
 
-/// Returns the title and the description of a task as they are stored.
-fn texts_of(entry: &WantedTask) -> Result<(String, String), Refusal> {
-    let title = limits::TITLE.take(&entry.title)?;
-    Ok((title.into_owned(), limits::DESCRIPTION.take(&entry.description)?.into_owned()))
-}
-
 /// Returns the key whose text a refusal is about.
-const fn field_of(refusal: &Refusal) -> Option<(&'static str, Option<usize>)> {
+const fn field_of(refusal: &Refusal) -> Option<Field> {
     match refusal {
         Refusal::TooLong { text, .. } | Refusal::NotOneLine { text, .. } => Some((text, None)),
         _ => None,
@@ -506,44 +441,38 @@ fn applied_as<T: PartialEq>(before: Option<&T>, after: &T) -> AppliedAs {
     }
 }
 
-/// Checks that everything that a task names exists, and notes a problem for each name that does
-/// not.
-fn check_references(task: &Task, merged: &mut Merged) -> bool {
+/// Returns a problem for each object that a task names and that does not exist.
+fn missing_of(
+    tx: &mut Read<'_>,
+    task: &Task,
+    graph: &TaskGraph,
+) -> Result<Vec<(Field, String)>, StoreError> {
     let mut missing = Vec::new();
-    if !merged.projects.contains_key(&task.project) {
+    if projects::get(tx, &task.project)?.is_none() {
         missing.push((("project", None), format!("there is no project `{}`", task.project)));
     } else if let Some(agent) = &task.assignee {
         let assignment = Assignment { project: task.project.clone(), agent: agent.clone() };
-        if !merged.agents.contains_key(agent) {
+        if agents::get(tx, agent)?.is_none() {
             missing.push((("assignee", None), format!("there is no agent `{agent}`")));
-        } else if !merged.members.contains(&assignment) {
+        } else if !assignments::exists(tx, &assignment)? {
             let message = format!("agent `{agent}` is not assigned to project `{}`", task.project);
             missing.push((("assignee", None), message));
         }
     }
-    if let Some(parent) = task.parent.as_ref().filter(|parent| merged.tasks.find(parent).is_none())
-    {
+    if let Some(parent) = task.parent.as_ref().filter(|parent| graph.find(parent).is_none()) {
         missing.push((("parent", None), format!("there is no task `{parent}`")));
     }
     for (index, dependency) in task.dependencies.iter().enumerate() {
-        if merged.tasks.find(dependency).is_none() {
-            missing
-                .push((("dependencies", Some(index)), format!("there is no task `{dependency}`")));
+        if graph.find(dependency).is_none() {
+            let message = format!("there is no task `{dependency}`");
+            missing.push((("dependencies", Some(index)), message));
         }
     }
-    let is_complete = missing.is_empty();
-    for (field, message) in missing {
-        merged.complain("tasks", task.id.as_str(), Some(field), message);
-    }
-    is_complete
+    Ok(missing)
 }
 
 /// Returns the key of a task's entry that a refusal is about.
-fn field_of_task(
-    refusal: &Refusal,
-    before: Option<&Task>,
-    task: &Task,
-) -> (&'static str, Option<usize>) {
+fn field_of_task(refusal: &Refusal, before: Option<&Task>, task: &Task) -> Field {
     let nth = |id: &TaskId| task.dependencies.iter().position(|dependency| dependency == id);
     match refusal {
         Refusal::NeedsAssignee { .. } if before.is_some() => ("assignee", None),

@@ -36,6 +36,16 @@ pub(in crate::service) fn change_task(
     let graph = graph_around(tx, &[(before, after)])?;
     let changed = change(before, after, actor, &graph, tx.now())?;
     let task = changed.first().unwrap_or(after).clone();
+    Ok(Changed { task, news: write_changed(tx, before, changed)? })
+}
+
+/// Writes the tasks that [`change`] returned for a task, with an event for each new task and each
+/// new status. Returns the resulting changes for agents.
+pub(in crate::service) fn write_changed(
+    tx: &mut Transaction<'_>,
+    before: Option<&Task>,
+    changed: Vec<Task>,
+) -> Result<Vec<WorkChange>, StoreError> {
     let keeps_status = |task: &Task| {
         before.is_some_and(|before| before.id == task.id && before.status == task.status)
     };
@@ -45,7 +55,7 @@ pub(in crate::service) fn change_task(
         let event = (!keeps_status(&task)).then(|| tasks::event(kind, &task, tx.now()));
         news.extend(write_task(tx, task, event)?);
     }
-    Ok(Changed { task, news })
+    Ok(news)
 }
 
 /// Moves a task to another status. Only a blocked task has a reason.
