@@ -8,6 +8,7 @@ pub mod accounts;
 pub mod agents;
 pub mod assignments;
 pub mod audit;
+mod cells;
 pub mod credentials;
 pub mod events;
 pub mod executions;
@@ -32,16 +33,16 @@ mod transaction;
 pub use store::Store;
 pub use transaction::{Context, Publish, Transaction, Wake};
 
-use crate::domain::{Failure, InstanceKey, Outcome, Timestamp, Usage};
+use crate::domain::{Failure, InstanceKey, Outcome, Usage};
 use crate::store::{BoxError, Cells, Value};
 
 /// Reads the columns `agent_id, project_id, purpose`.
 fn read_key(cells: &mut Cells<'_>) -> Result<InstanceKey, BoxError> {
-    Ok(InstanceKey { agent: cells.parsed()?, project: cells.parsed()?, purpose: cells.parsed()? })
+    Ok(InstanceKey { agent: cells.get()?, project: cells.get()?, purpose: cells.get()? })
 }
 
 fn key_values(key: &InstanceKey) -> [Value<'_>; 3] {
-    [key.agent.as_str().into(), key.project.as_str().into(), key.purpose.as_str().into()]
+    [(&key.agent).into(), (&key.project).into(), key.purpose.into()]
 }
 
 /// Reads the columns `outcome, outcome_reason`.
@@ -94,13 +95,13 @@ fn usage_values(usage: Usage) -> [Value<'static>; 6] {
 
 /// Reads the columns `failure, failure_resets_at`.
 fn read_failure(cells: &mut Cells<'_>) -> Result<Option<Failure>, BoxError> {
-    let (class, resets_at) = (cells.optional_word()?, cells.get::<Option<Timestamp>>()?);
+    let (class, resets_at) = (cells.get::<Option<_>>()?, cells.get()?);
     Ok(class.map(|class| Failure { class, resets_at }))
 }
 
 fn failure_values(failure: Option<Failure>) -> [Value<'static>; 2] {
     [
-        failure.map(|failure| failure.class.as_str()).into(),
+        failure.map(|failure| failure.class).into(),
         failure.and_then(|failure| failure.resets_at).into(),
     ]
 }

@@ -13,7 +13,7 @@ mod schema;
 mod sqlite;
 mod transaction;
 
-pub use db::{BoxError, Cells, Db, DbError, Value, cell, word};
+pub use db::{BoxError, Cell, Cells, Db, DbError, FromCell, Value, cell, word};
 pub use engine::{Connection, Engine};
 pub use open::{OpenError, OpenErrorKind, Settings};
 pub use transaction::{Entity, Read, Write};

@@ -26,11 +26,11 @@ impl Entity for Account {
         let probe = parked.and_then(|parked| parked.probe.as_ref());
         vec![
             (&self.ai_type).into(),
-            parked.map(|parked| parked.class.as_str()).into(),
+            parked.map(|parked| parked.class).into(),
             parked.map(|parked| parked.since).into(),
             parked.map(|parked| parked.until).into(),
             parked.map(|parked| parked.n_failures).into(),
-            probe.map(|probe| probe.launch.as_str()).into(),
+            probe.map(|probe| &probe.launch).into(),
             probe.map(|probe| probe.at).into(),
         ]
     }
@@ -50,10 +50,10 @@ impl Audited for Account {
 
 /// Reads the columns from `parked_class` to `probe_at`.
 pub(super) fn read_parked(cells: &mut Cells<'_>) -> Result<Option<Parked>, BoxError> {
-    let class = cells.optional_word()?;
+    let class = cells.get::<Option<_>>()?;
     let (since, until) = (cells.get::<Option<_>>()?, cells.get::<Option<_>>()?);
     let n_failures = cells.get::<Option<_>>()?;
-    let (launch, at) = (cells.optional_parsed()?, cells.get::<Option<_>>()?);
+    let (launch, at) = (cells.get::<Option<_>>()?, cells.get::<Option<_>>()?);
     let Some(class) = class else {
         return Ok(None);
     };

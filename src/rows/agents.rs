@@ -1,7 +1,6 @@
 //! Agents.
 
 use crate::domain::event::NewEvent;
-use crate::domain::secret::PasskeyHash;
 use crate::domain::{Agent, AgentId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
@@ -16,12 +15,12 @@ impl Entity for Agent {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
-            id: cells.parsed()?,
+            id: cells.get()?,
             name: cells.get()?,
             ai_type: cells.get()?,
             system_prompt: cells.get()?,
-            passkey: cells.get::<Option<String>>()?.map(PasskeyHash::from_stored),
-            status: cells.word()?,
+            passkey: cells.get()?,
+            status: cells.get()?,
             created_at: cells.get()?,
             revision: cells.get()?,
         })
@@ -29,12 +28,12 @@ impl Entity for Agent {
 
     fn values(&self) -> Vec<Value<'_>> {
         vec![
-            self.id.as_str().into(),
+            (&self.id).into(),
             (&self.name).into(),
             (&self.ai_type).into(),
             (&self.system_prompt).into(),
-            self.passkey.as_ref().map(PasskeyHash::as_str).into(),
-            self.status.as_str().into(),
+            (&self.passkey).into(),
+            self.status.into(),
             self.created_at.into(),
         ]
     }
@@ -57,7 +56,7 @@ impl Audited for Agent {
 }
 
 pub fn get(tx: &mut Read<'_>, id: &AgentId) -> Result<Option<Agent>, StoreError> {
-    tx.find("WHERE id = ?1", &[id.as_str().into()])
+    tx.find("WHERE id = ?1", &[id.into()])
 }
 
 /// Returns all agents by id.

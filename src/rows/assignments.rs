@@ -8,12 +8,12 @@ use super::audit::Entry;
 use super::{Transaction, Wake};
 
 pub(super) fn read(cells: &mut Cells<'_>) -> Result<Assignment, BoxError> {
-    Ok(Assignment { project: cells.parsed()?, agent: cells.parsed()? })
+    Ok(Assignment { project: cells.get()?, agent: cells.get()? })
 }
 
 /// Returns the columns `project_id, agent_id`.
 pub(super) fn values(assignment: &Assignment) -> [Value<'_>; 2] {
-    [assignment.project.as_str().into(), assignment.agent.as_str().into()]
+    [(&assignment.project).into(), (&assignment.agent).into()]
 }
 
 /// Returns all assignments by project, then agent.

@@ -15,11 +15,11 @@ impl Entity for Credential {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
-            id: cells.parsed()?,
-            kind: cells.word()?,
+            id: cells.get()?,
+            kind: cells.get()?,
             name: cells.get()?,
-            role: cells.word()?,
-            secret: TokenHash::from_stored(cells.get()?),
+            role: cells.get()?,
+            secret: cells.get()?,
             created_at: cells.get()?,
             expires_at: cells.get()?,
             last_used_at: cells.get()?,
@@ -30,11 +30,11 @@ impl Entity for Credential {
 
     fn values(&self) -> Vec<Value<'_>> {
         vec![
-            self.id.as_str().into(),
-            self.kind.as_str().into(),
+            (&self.id).into(),
+            self.kind.into(),
             (&self.name).into(),
-            self.role.as_str().into(),
-            self.secret.as_str().into(),
+            self.role.into(),
+            (&self.secret).into(),
             self.created_at.into(),
             self.expires_at.into(),
             self.last_used_at.into(),
@@ -60,7 +60,7 @@ impl Audited for Credential {
 }
 
 pub fn get(tx: &mut Read<'_>, id: &CredentialId) -> Result<Option<Credential>, StoreError> {
-    tx.find("WHERE id = ?1", &[id.as_str().into()])
+    tx.find("WHERE id = ?1", &[id.into()])
 }
 
 /// Returns the newest credential with this secret, whether it is valid or not.
@@ -69,7 +69,7 @@ pub fn find_by_secret(
     secret: &TokenHash,
 ) -> Result<Option<Credential>, StoreError> {
     let rest = "WHERE secret_hash = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
-    tx.find(rest, &[secret.as_str().into()])
+    tx.find(rest, &[secret.into()])
 }
 
 /// Returns all credentials by creation, then id.
@@ -79,7 +79,7 @@ pub fn list(tx: &mut Read<'_>) -> Result<Vec<Credential>, StoreError> {
 
 /// Forgets a credential, if it exists.
 pub fn forget(tx: &mut Transaction<'_>, id: &CredentialId) -> Result<(), StoreError> {
-    tx.execute("DELETE FROM credentials WHERE id = ?1", &[id.as_str().into()]).map(drop)
+    tx.execute("DELETE FROM credentials WHERE id = ?1", &[id.into()]).map(drop)
 }
 
 /// Writes a credential.

@@ -2,7 +2,7 @@
 
 use crate::domain::Timestamp;
 use crate::domain::event::{Event, EventSpan, NewEvent};
-use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
+use crate::domain::id::{LaunchId, TaskId};
 use crate::store::{BoxError, Cells, Read, StoreError};
 
 use super::Transaction;
@@ -14,10 +14,10 @@ fn read(cells: &mut Cells<'_>) -> Result<Event, BoxError> {
         seq: cells.get()?,
         at: cells.get()?,
         kind: cells.get()?,
-        agent: cells.optional_parsed()?,
-        project: cells.optional_parsed()?,
-        launch: cells.optional_parsed()?,
-        task: cells.optional_parsed()?,
+        agent: cells.get()?,
+        project: cells.get()?,
+        launch: cells.get()?,
+        task: cells.get()?,
         detail: cells.get()?,
     })
 }
@@ -38,7 +38,7 @@ pub fn list_of_task(
     let sql = format!(
         "SELECT {COLUMNS} FROM events WHERE task_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
     );
-    tx.rows("event", &sql, &[task.as_str().into(), after.into(), limit.into()], read)
+    tx.rows("event", &sql, &[task.into(), after.into(), limit.into()], read)
 }
 
 /// Returns the numbers of the oldest and the newest event, or 0.
@@ -62,7 +62,7 @@ pub fn count_of_launch(
     after: i64,
 ) -> Result<u64, StoreError> {
     let sql = "SELECT COUNT(*) FROM events WHERE seq > ?1 AND kind = ?2 AND launch_id = ?3";
-    tx.number(sql, &[after.into(), kind.into(), launch.as_str().into()]).map(i64::unsigned_abs)
+    tx.number(sql, &[after.into(), kind.into(), launch.into()]).map(i64::unsigned_abs)
 }
 
 /// Adds an event with the next number.
@@ -74,10 +74,10 @@ pub fn add(tx: &mut Transaction<'_>, event: &NewEvent) -> Result<(), StoreError>
         &[
             event.at.into(),
             event.kind.into(),
-            event.agent.as_ref().map(AgentId::as_str).into(),
-            event.project.as_ref().map(ProjectId::as_str).into(),
-            event.launch.as_ref().map(LaunchId::as_str).into(),
-            event.task.as_ref().map(TaskId::as_str).into(),
+            (&event.agent).into(),
+            (&event.project).into(),
+            (&event.launch).into(),
+            (&event.task).into(),
             (&event.detail).into(),
         ],
     )

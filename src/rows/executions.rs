@@ -2,7 +2,6 @@
 
 use crate::domain::event::NewEvent;
 use crate::domain::id::ExecutionId;
-use crate::domain::launch::ReportResult;
 use crate::domain::{Execution, LaunchId, TaskId};
 use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
 
@@ -23,13 +22,13 @@ impl Entity for Execution {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
-            id: cells.parsed()?,
-            launch: cells.parsed()?,
-            task: cells.parsed()?,
+            id: cells.get()?,
+            launch: cells.get()?,
+            task: cells.get()?,
             key: read_key(cells)?,
             started_at: cells.get()?,
             ended_at: cells.get()?,
-            result: cells.optional_word()?,
+            result: cells.get()?,
             summary: cells.get()?,
             next_steps: cells.get()?,
             progress: cells.get()?,
@@ -42,13 +41,12 @@ impl Entity for Execution {
     }
 
     fn values(&self) -> Vec<Value<'_>> {
-        let mut values =
-            vec![self.id.as_str().into(), self.launch.as_str().into(), self.task.as_str().into()];
+        let mut values = vec![(&self.id).into(), (&self.launch).into(), (&self.task).into()];
         values.extend(key_values(&self.key));
         values.extend([
             self.started_at.into(),
             self.ended_at.into(),
-            self.result.map(ReportResult::as_str).into(),
+            self.result.into(),
             (&self.summary).into(),
             (&self.next_steps).into(),
             (&self.progress).into(),
@@ -67,12 +65,12 @@ impl Entity for Execution {
 
 /// Returns the work on a task, the newest first.
 pub fn list_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Vec<Execution>, StoreError> {
-    tx.list("WHERE task_id = ?1 ORDER BY started_at DESC, id DESC", &[task.as_str().into()])
+    tx.list("WHERE task_id = ?1 ORDER BY started_at DESC, id DESC", &[task.into()])
 }
 
 /// Returns the work of a launch, the newest first.
 pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Execution>, StoreError> {
-    tx.list("WHERE launch_id = ?1 ORDER BY started_at DESC, id DESC", &[launch.as_str().into()])
+    tx.list("WHERE launch_id = ?1 ORDER BY started_at DESC, id DESC", &[launch.into()])
 }
 
 /// Returns executions of a filter, the newest first.
@@ -82,13 +80,13 @@ pub fn list(
 ) -> Result<Vec<Execution>, StoreError> {
     let mut filter = Filter::default();
     if let Some(task) = &wanted.task {
-        filter.is("task_id", task.as_str());
+        filter.is("task_id", task);
     }
     filter.owner(wanted);
     if wanted.only_open {
         filter.also("ended_at IS NULL");
     }
-    filter.newest(tx, "started_at", wanted.after.as_ref().map(ExecutionId::as_str), wanted.limit)
+    filter.newest(tx, "started_at", wanted.after.as_ref(), wanted.limit)
 }
 
 /// Writes an execution.

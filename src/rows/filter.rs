@@ -27,13 +27,13 @@ impl<'a> Filter<'a> {
     /// Adds the conditions that launches, sessions and executions have in common.
     pub(super) fn owner<Id>(&mut self, wanted: &'a HistoryFilter<Id>) {
         if let Some(agent) = &wanted.agent {
-            self.is("agent_id", agent.as_str());
+            self.is("agent_id", agent);
         }
         if let Some(project) = &wanted.project {
-            self.is("project_id", project.as_str());
+            self.is("project_id", project);
         }
         if let Some(launch) = &wanted.launch {
-            self.is("launch_id", launch.as_str());
+            self.is("launch_id", launch);
         }
     }
 
@@ -68,7 +68,7 @@ impl<'a> Filter<'a> {
         mut self,
         tx: &mut Read<'_>,
         at: &str,
-        after: Option<&'a str>,
+        after: Option<impl Into<Value<'a>>>,
         limit: usize,
     ) -> Result<Vec<E>, StoreError> {
         if let Some(after) = after {

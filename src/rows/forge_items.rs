@@ -15,17 +15,17 @@ impl Entity for ForgeItem {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
-            id: cells.parsed()?,
+            id: cells.get()?,
             key: ItemKey {
-                forge: cells.word()?,
+                forge: cells.get()?,
                 host: cells.get()?,
                 repository: cells.get()?,
-                kind: cells.word()?,
+                kind: cells.get()?,
                 number: cells.get()?,
             },
-            agent: cells.parsed()?,
-            project: cells.parsed()?,
-            task: cells.parsed()?,
+            agent: cells.get()?,
+            project: cells.get()?,
+            task: cells.get()?,
             title: cells.get()?,
             url: cells.get()?,
             state: cells.json()?,
@@ -44,18 +44,16 @@ impl Entity for ForgeItem {
     }
 
     fn values(&self) -> Vec<Value<'_>> {
-        let json =
-            |json: Result<String, serde_json::Error>| json.expect("a state has text keys only");
-        let mut values = vec![self.id.as_str().into()];
+        let mut values = vec![(&self.id).into()];
         values.extend(key_values(&self.key));
         values.extend([
-            self.agent.as_str().into(),
-            self.project.as_str().into(),
-            self.task.as_str().into(),
+            (&self.agent).into(),
+            (&self.project).into(),
+            (&self.task).into(),
             (&self.title).into(),
             (&self.url).into(),
-            json(serde_json::to_string(&self.state)).into(),
-            json(serde_json::to_string(&self.owed)).into(),
+            Value::json(&self.state),
+            Value::json(&self.owed),
             self.n_attempts.into(),
             self.n_refusals.into(),
             self.retry_at.into(),
@@ -76,10 +74,10 @@ impl Entity for ForgeItem {
 
 fn key_values(key: &ItemKey) -> [Value<'_>; 5] {
     [
-        key.forge.as_str().into(),
+        key.forge.into(),
         (&key.host).into(),
         (&key.repository).into(),
-        key.kind.as_str().into(),
+        key.kind.into(),
         key.number.into(),
     ]
 }
@@ -88,7 +86,7 @@ const IS_OPEN: &str = "forge = ?1 AND host = ?2 AND repository = ?3 AND kind = ?
     AND ended_at IS NULL";
 
 pub fn get(tx: &mut Read<'_>, id: &ItemId) -> Result<Option<ForgeItem>, StoreError> {
-    tx.find("WHERE id = ?1", &[id.as_str().into()])
+    tx.find("WHERE id = ?1", &[id.into()])
 }
 
 /// Returns the open work on an item.
@@ -99,7 +97,7 @@ pub fn find_open(tx: &mut Read<'_>, key: &ItemKey) -> Result<Option<ForgeItem>, 
 /// Returns the newest item that was made into this task.
 pub fn find_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Option<ForgeItem>, StoreError> {
     let rest = "WHERE task_id = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
-    tx.find(rest, &[task.as_str().into()])
+    tx.find(rest, &[task.into()])
 }
 
 /// Returns the open items by creation, then id.
@@ -120,14 +118,14 @@ pub fn list_ended_before(
     limit: usize,
 ) -> Result<Vec<ItemId>, StoreError> {
     let sql = "SELECT id FROM forge_items WHERE ended_at < ?1 ORDER BY ended_at, id LIMIT ?2";
-    let read = |cells: &mut Cells<'_>| cells.parsed();
+    let read = |cells: &mut Cells<'_>| cells.get();
     tx.rows("forge item", sql, &[before.into(), limit.into()], read)
 }
 
 /// Forgets an item that has ended. An open one stays as it is.
 pub fn forget(tx: &mut Transaction<'_>, id: &ItemId) -> Result<(), StoreError> {
     let sql = "DELETE FROM forge_items WHERE id = ?1 AND ended_at IS NOT NULL";
-    tx.execute(sql, &[id.as_str().into()]).map(drop)
+    tx.execute(sql, &[id.into()]).map(drop)
 }
 
 /// Writes an item.

@@ -2,8 +2,7 @@
 
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
-use crate::domain::id::{CoordinatorId, TaskId};
-use crate::domain::launch::{ExitStatus, ReportResult, StopReason};
+use crate::domain::launch::{ExitStatus, StopReason};
 use crate::domain::notice::WorkChange;
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{Total, TotalKey, Totals};
@@ -30,18 +29,18 @@ impl Entity for Launch {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
-            id: cells.parsed()?,
+            id: cells.get()?,
             key: read_key(cells)?,
-            coordinator: cells.optional_parsed()?,
+            coordinator: cells.get()?,
             ai_type: cells.get()?,
-            ticket: cells.get::<Option<String>>()?.map(TokenHash::from_stored),
+            ticket: cells.get()?,
             claimed_at: cells.get()?,
             pid: cells.get()?,
             started_at: cells.get()?,
             authenticated_at: cells.get()?,
-            task: cells.optional_parsed()?,
-            report: cells.optional_word()?,
-            stop_reason: cells.optional_word()?,
+            task: cells.get()?,
+            report: cells.get()?,
+            stop_reason: cells.get()?,
             is_chat_over: cells.get()?,
             exit: ExitStatus { exit_code: cells.get()?, signal: cells.get()? },
             n_notices: cells.get()?,
@@ -56,19 +55,19 @@ impl Entity for Launch {
     }
 
     fn values(&self) -> Vec<Value<'_>> {
-        let mut values = vec![self.id.as_str().into()];
+        let mut values = vec![(&self.id).into()];
         values.extend(key_values(&self.key));
         values.extend([
-            self.coordinator.as_ref().map(CoordinatorId::as_str).into(),
+            (&self.coordinator).into(),
             (&self.ai_type).into(),
-            self.ticket.as_ref().map(TokenHash::as_str).into(),
+            (&self.ticket).into(),
             self.claimed_at.into(),
             self.pid.into(),
             self.started_at.into(),
             self.authenticated_at.into(),
-            self.task.as_ref().map(TaskId::as_str).into(),
-            self.report.map(ReportResult::as_str).into(),
-            self.stop_reason.map(StopReason::as_str).into(),
+            (&self.task).into(),
+            self.report.into(),
+            self.stop_reason.into(),
             self.is_chat_over.into(),
             self.exit.exit_code.into(),
             self.exit.signal.into(),
@@ -101,8 +100,8 @@ impl Audited for Launch {
 /// Reads the columns from `state` to `ended_at`.
 fn read_state(cells: &mut Cells<'_>) -> Result<LaunchState, BoxError> {
     let state = cells.get::<&str>()?;
-    let (deadline, session) = (cells.get::<Option<Timestamp>>()?, cells.optional_parsed()?);
-    let (reason, ladder_at) = (cells.optional_word()?, cells.get::<Option<Timestamp>>()?);
+    let (deadline, session) = (cells.get::<Option<Timestamp>>()?, cells.get::<Option<_>>()?);
+    let (reason, ladder_at) = (cells.get::<Option<_>>()?, cells.get::<Option<Timestamp>>()?);
     let (outcome, ended_at) = (read_outcome(cells)?, cells.get::<Option<Timestamp>>()?);
     state_of(state, deadline, session, reason.zip(ladder_at), outcome.zip(ended_at))
 }
@@ -133,7 +132,7 @@ fn state_values(state: &LaunchState) -> [Value<'_>; 8] {
     let (mut deadline, mut session, mut stopping, mut ended) = (None, None, None, None);
     match state {
         LaunchState::Starting { deadline: at } => deadline = Some(*at),
-        LaunchState::Running { session: id } => session = Some(id.as_str()),
+        LaunchState::Running { session: id } => session = Some(id),
         LaunchState::Stopping { reason, ladder_at } => stopping = Some((*reason, *ladder_at)),
         LaunchState::Ending => {}
         LaunchState::Ended { outcome, at } => ended = Some((outcome, *at)),
@@ -143,7 +142,7 @@ fn state_values(state: &LaunchState) -> [Value<'_>; 8] {
         state.as_str().into(),
         deadline.into(),
         session.into(),
-        stopping.map(|(reason, _)| reason.as_str()).into(),
+        stopping.map(|(reason, _)| reason).into(),
         stopping.map(|(_, at)| at).into(),
         outcome,
         reason,
@@ -152,13 +151,13 @@ fn state_values(state: &LaunchState) -> [Value<'_>; 8] {
 }
 
 pub fn get(tx: &mut Read<'_>, id: &LaunchId) -> Result<Option<Launch>, StoreError> {
-    tx.find("WHERE id = ?1", &[id.as_str().into()])
+    tx.find("WHERE id = ?1", &[id.into()])
 }
 
 /// Returns the newest launch with this ticket.
 pub fn find_by_ticket(tx: &mut Read<'_>, ticket: &TokenHash) -> Result<Option<Launch>, StoreError> {
     let rest = "WHERE ticket_hash = ?1 ORDER BY claimed_at DESC, id DESC LIMIT 1";
-    tx.find(rest, &[ticket.as_str().into()])
+    tx.find(rest, &[ticket.into()])
 }
 
 /// Returns the open launches by claim time, then id.
@@ -171,13 +170,13 @@ pub fn list_concerned(tx: &mut Read<'_>, change: &WorkChange) -> Result<Vec<Laun
     match change {
         WorkChange::Task { before, .. } => {
             let parent = before.parent.as_ref().unwrap_or(&before.id);
-            tx.list(OPEN_OF_TASKS, &[before.id.as_str().into(), parent.as_str().into()])
+            tx.list(OPEN_OF_TASKS, &[(&before.id).into(), parent.into()])
         }
         WorkChange::Unassigned(Assignment { agent, project }) => {
-            tx.list(OPEN_OF_PAIR, &[agent.as_str().into(), project.as_str().into()])
+            tx.list(OPEN_OF_PAIR, &[agent.into(), project.into()])
         }
-        WorkChange::Agent { agent, .. } => tx.list(OPEN_OF_AGENT, &[agent.as_str().into()]),
-        WorkChange::Project { project, .. } => tx.list(OPEN_OF_PROJECT, &[project.as_str().into()]),
+        WorkChange::Agent { agent, .. } => tx.list(OPEN_OF_AGENT, &[agent.into()]),
+        WorkChange::Project { project, .. } => tx.list(OPEN_OF_PROJECT, &[project.into()]),
     }
 }
 
@@ -201,19 +200,19 @@ pub fn is_open(tx: &mut Read<'_>, key: &InstanceKey) -> Result<bool, StoreError>
 pub fn list(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<Launch>, StoreError> {
     let mut filter = Filter::default();
     if let Some(agent) = &wanted.agent {
-        filter.is("agent_id", agent.as_str());
+        filter.is("agent_id", agent);
     }
     if let Some(project) = &wanted.project {
-        filter.is("project_id", project.as_str());
+        filter.is("project_id", project);
     }
     if let Some(purpose) = wanted.purpose {
-        filter.is("purpose", purpose.as_str());
+        filter.is("purpose", purpose);
     }
     if wanted.only_ended {
         filter.also("state = 'ended' AND ended_at IS NOT NULL");
     }
     let at = if wanted.only_ended { "ended_at" } else { "claimed_at" };
-    filter.newest(tx, at, wanted.after.as_ref().map(LaunchId::as_str), wanted.limit)
+    filter.newest(tx, at, wanted.after.as_ref(), wanted.limit)
 }
 
 /// Returns the sums over all ended launches.
@@ -222,8 +221,8 @@ pub fn totals(tx: &mut Read<'_>) -> Result<Vec<(TotalKey, Total)>, StoreError> {
     tx.rows("launch", ENDED, &[], |cells| {
         let key = TotalKey {
             ai_type: cells.get()?,
-            agent: cells.parsed()?,
-            project: cells.parsed()?,
+            agent: cells.get()?,
+            project: cells.get()?,
             outcome: cells.get()?,
         };
         let (started_at, ended_at) = (cells.get::<Option<_>>()?, cells.get()?);
@@ -246,9 +245,9 @@ pub fn forget(tx: &mut Transaction<'_>, id: &LaunchId) -> Result<(), StoreError>
     // Its rows in other tables go first; the condition keeps those of an open launch.
     for table in ["sessions", "notices", "executions", "output_tails"] {
         let sql = format!("DELETE FROM {table} WHERE launch_id = ?1 AND EXISTS (SELECT 1 {IT})");
-        tx.execute(&sql, &[id.as_str().into()])?;
+        tx.execute(&sql, &[id.into()])?;
     }
-    tx.execute(&format!("DELETE {IT}"), &[id.as_str().into()]).map(drop)
+    tx.execute(&format!("DELETE {IT}"), &[id.into()]).map(drop)
 }
 
 /// Writes a launch. The index of open launches is the last guard against two with the same key.

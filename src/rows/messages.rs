@@ -17,10 +17,10 @@ const COLUMNS: &str = "seq, id, agent_id, project_id, sender, content, created_a
 fn read(cells: &mut Cells<'_>) -> Result<Message, BoxError> {
     Ok(Message {
         seq: cells.get()?,
-        id: cells.parsed()?,
-        agent: cells.parsed()?,
-        project: cells.parsed()?,
-        sender: cells.word()?,
+        id: cells.get()?,
+        agent: cells.get()?,
+        project: cells.get()?,
+        sender: cells.get()?,
         content: cells.get()?,
         created_at: cells.get()?,
         is_visible: cells.get()?,
@@ -29,14 +29,14 @@ fn read(cells: &mut Cells<'_>) -> Result<Message, BoxError> {
 
 pub fn get(tx: &mut Read<'_>, id: &MessageId) -> Result<Option<Message>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM messages WHERE id = ?1");
-    tx.row("message", &sql, &[id.as_str().into()], read)
+    tx.row("message", &sql, &[id.into()], read)
 }
 
 /// Returns messages of a chat in their order.
 pub fn list(tx: &mut Read<'_>, wanted: &MessageFilter) -> Result<Vec<Message>, StoreError> {
     let mut filter = Filter::default();
-    filter.is("agent_id", wanted.agent.as_str());
-    filter.is("project_id", wanted.project.as_str());
+    filter.is("agent_id", &wanted.agent);
+    filter.is("project_id", &wanted.project);
     if let Some(after) = wanted.after {
         let after = filter.arg(after);
         filter.also(format!("seq > {after}"));
@@ -46,7 +46,7 @@ pub fn list(tx: &mut Read<'_>, wanted: &MessageFilter) -> Result<Vec<Message>, S
         filter.also(format!("seq < {before}"));
     }
     if let Some(sender) = wanted.sender {
-        filter.is("sender", sender.as_str());
+        filter.is("sender", sender);
     }
     if wanted.only_visible {
         filter.also("is_visible");
@@ -83,7 +83,7 @@ pub fn count_of_agent(tx: &mut Read<'_>, chat: &Assignment, after: i64) -> Resul
     let sql = "SELECT COUNT(*) FROM messages \
         WHERE project_id = ?1 AND agent_id = ?2 AND seq > ?3 AND sender = ?4 AND is_visible";
     let [project, agent] = assignments::values(chat);
-    let args = [project, agent, after.into(), Sender::Agent.as_str().into()];
+    let args = [project, agent, after.into(), Sender::Agent.into()];
     tx.number(sql, &args).map(i64::unsigned_abs)
 }
 
@@ -97,10 +97,10 @@ pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError
     let n_added = tx.execute(
         sql,
         &[
-            message.id.as_str().into(),
-            message.agent.as_str().into(),
-            message.project.as_str().into(),
-            message.sender.as_str().into(),
+            (&message.id).into(),
+            (&message.agent).into(),
+            (&message.project).into(),
+            message.sender.into(),
             (&message.content).into(),
             message.created_at.into(),
             message.is_visible.into(),

@@ -2,8 +2,8 @@
 
 use crate::domain::InstanceKey;
 use crate::domain::event::NewEvent;
-use crate::domain::id::{AgentId, NoticeId, ProjectId};
-use crate::domain::{LaunchId, Notice, TaskId};
+use crate::domain::id::NoticeId;
+use crate::domain::{LaunchId, Notice};
 use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
 
 use super::{Transaction, Wake};
@@ -18,11 +18,11 @@ impl Entity for Notice {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
-            id: cells.parsed()?,
-            launch: cells.parsed()?,
-            task: cells.optional_parsed()?,
-            action: cells.word()?,
-            demand: cells.word()?,
+            id: cells.get()?,
+            launch: cells.get()?,
+            task: cells.get()?,
+            action: cells.get()?,
+            demand: cells.get()?,
             created_at: cells.get()?,
             read_at: cells.get()?,
             settled_at: cells.get()?,
@@ -32,11 +32,11 @@ impl Entity for Notice {
 
     fn values(&self) -> Vec<Value<'_>> {
         vec![
-            self.id.as_str().into(),
-            self.launch.as_str().into(),
-            self.task.as_ref().map(TaskId::as_str).into(),
-            self.action.as_str().into(),
-            self.demand.as_str().into(),
+            (&self.id).into(),
+            (&self.launch).into(),
+            (&self.task).into(),
+            self.action.into(),
+            self.demand.into(),
             self.created_at.into(),
             self.read_at.into(),
             self.settled_at.into(),
@@ -49,12 +49,12 @@ impl Entity for Notice {
 }
 
 pub fn get(tx: &mut Read<'_>, id: &NoticeId) -> Result<Option<Notice>, StoreError> {
-    tx.find("WHERE id = ?1", &[id.as_str().into()])
+    tx.find("WHERE id = ?1", &[id.into()])
 }
 
 /// Returns the notices of a launch, settled ones too, by creation, then id.
 pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Notice>, StoreError> {
-    tx.list("WHERE launch_id = ?1 ORDER BY created_at, id", &[launch.as_str().into()])
+    tx.list("WHERE launch_id = ?1 ORDER BY created_at, id", &[launch.into()])
 }
 
 /// Returns the notices that are not settled, by creation, then id.
@@ -69,16 +69,17 @@ pub fn list(
 ) -> Result<Vec<Notice>, StoreError> {
     let mut filter = Filter::default();
     if let Some(task) = &wanted.task {
-        filter.is("task_id", task.as_str());
+        filter.is("task_id", task);
     }
     if let Some(launch) = &wanted.launch {
-        filter.is("launch_id", launch.as_str());
+        filter.is("launch_id", launch);
     }
     // A notice names only its launch, which has the agent and the project.
-    for (column, owner) in [
-        ("agent_id", wanted.agent.as_ref().map(AgentId::as_str)),
-        ("project_id", wanted.project.as_ref().map(ProjectId::as_str)),
-    ] {
+    let owners: [(&str, Option<Value<'_>>); 2] = [
+        ("agent_id", wanted.agent.as_ref().map(Into::into)),
+        ("project_id", wanted.project.as_ref().map(Into::into)),
+    ];
+    for (column, owner) in owners {
         if let Some(owner) = owner {
             let owner = filter.arg(owner);
             filter.also(format!("launch_id IN (SELECT id FROM launches WHERE {column} = {owner})"));
@@ -87,7 +88,7 @@ pub fn list(
     if wanted.only_open {
         filter.also("settled_at IS NULL");
     }
-    filter.newest(tx, "created_at", wanted.after.as_ref().map(NoticeId::as_str), wanted.limit)
+    filter.newest(tx, "created_at", wanted.after.as_ref(), wanted.limit)
 }
 
 /// Writes a notice to the agent of `key`.

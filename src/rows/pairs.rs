@@ -24,13 +24,12 @@ impl Entity for PairRecord {
 
     fn values(&self) -> Vec<Value<'_>> {
         let failed_at: Vec<i64> = self.failed_at.iter().map(|at| at.as_millis()).collect();
-        let failed_at = serde_json::to_string(&failed_at).expect("a list of numbers is JSON");
         let mut values = Vec::from(key_values(&self.key));
         values.extend([
             self.held_since.into(),
             self.n_failures.into(),
             self.last_end_at.into(),
-            failed_at.into(),
+            Value::json(&failed_at),
             self.suspended_since.into(),
             self.is_misconfigured.into(),
             self.wanted_since.into(),

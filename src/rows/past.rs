@@ -36,7 +36,7 @@ pub fn launches(
     let args = [before.into(), ended_at.into(), id.into(), limit.into()];
     let mut past = tx.rows("launch", PAST_LAUNCHES, &args, |cells| {
         Ok(PastLaunch {
-            id: cells.parsed()?,
+            id: cells.get()?,
             ended_at: cells.get()?,
             has_open_parts: cells.get()?,
             is_probe: cells.get()?,
@@ -44,9 +44,9 @@ pub fn launches(
         })
     })?;
     for launch in &mut past {
-        let args = [launch.id.as_str().into()];
+        let args = [(&launch.id).into()];
         launch.newest_of = tx.rows("execution", NEWEST_WORK, &args, |cells| {
-            Ok(PastWork { task: cells.parsed()?, revision: cells.get()?, is_open: cells.get()? })
+            Ok(PastWork { task: cells.get()?, revision: cells.get()?, is_open: cells.get()? })
         })?;
     }
     Ok(past)

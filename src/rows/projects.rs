@@ -16,10 +16,10 @@ impl Entity for Project {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
-            id: cells.parsed()?,
+            id: cells.get()?,
             name: cells.get()?,
             working_directory: PathBuf::from(cells.get::<String>()?),
-            status: cells.word()?,
+            status: cells.get()?,
             created_at: cells.get()?,
             revision: cells.get()?,
         })
@@ -27,11 +27,11 @@ impl Entity for Project {
 
     fn values(&self) -> Vec<Value<'_>> {
         vec![
-            self.id.as_str().into(),
+            (&self.id).into(),
             (&self.name).into(),
             // A path that is not UTF-8 becomes NULL, which the column refuses.
             self.working_directory.to_str().into(),
-            self.status.as_str().into(),
+            self.status.into(),
             self.created_at.into(),
         ]
     }
@@ -52,7 +52,7 @@ impl Audited for Project {
 }
 
 pub fn get(tx: &mut Read<'_>, id: &ProjectId) -> Result<Option<Project>, StoreError> {
-    tx.find("WHERE id = ?1", &[id.as_str().into()])
+    tx.find("WHERE id = ?1", &[id.into()])
 }
 
 /// Returns all projects by id.

@@ -21,13 +21,13 @@ impl Entity for Session {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
-            id: cells.parsed()?,
-            launch: cells.parsed()?,
+            id: cells.get()?,
+            launch: cells.get()?,
             key: read_key(cells)?,
-            token: TokenHash::from_stored(cells.get()?),
+            token: cells.get()?,
             created_at: cells.get()?,
             last_seen_at: cells.get()?,
-            ended: match (cells.get::<Option<Timestamp>>()?, cells.optional_word()?) {
+            ended: match (cells.get::<Option<Timestamp>>()?, cells.get()?) {
                 (Some(at), Some(reason)) => Some((at, reason)),
                 (Some(_), None) => return Err("the session ended without a reason".into()),
                 (None, _) => None,
@@ -38,14 +38,14 @@ impl Entity for Session {
     }
 
     fn values(&self) -> Vec<Value<'_>> {
-        let mut values = vec![self.id.as_str().into(), self.launch.as_str().into()];
+        let mut values = vec![(&self.id).into(), (&self.launch).into()];
         values.extend(key_values(&self.key));
         values.extend([
-            self.token.as_str().into(),
+            (&self.token).into(),
             self.created_at.into(),
             self.last_seen_at.into(),
             self.ended.map(|(at, _)| at).into(),
-            self.ended.map(|(_, reason)| reason.as_str()).into(),
+            self.ended.map(|(_, reason)| reason).into(),
             self.handed_out.into(),
         ]);
         values
@@ -63,13 +63,13 @@ impl Audited for Session {
 }
 
 pub fn get(tx: &mut Read<'_>, id: &SessionId) -> Result<Option<Session>, StoreError> {
-    tx.find("WHERE id = ?1", &[id.as_str().into()])
+    tx.find("WHERE id = ?1", &[id.into()])
 }
 
 /// Returns the newest session with this token, also an ended one.
 pub fn find_by_token(tx: &mut Read<'_>, token: &TokenHash) -> Result<Option<Session>, StoreError> {
     let rest = "WHERE token_hash = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
-    tx.find(rest, &[token.as_str().into()])
+    tx.find(rest, &[token.into()])
 }
 
 /// Returns the sessions that have not ended, by creation, then id.
@@ -79,7 +79,7 @@ pub fn list_open(tx: &mut Read<'_>) -> Result<Vec<Session>, StoreError> {
 
 /// Returns the sessions of a launch by creation, then id.
 pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Session>, StoreError> {
-    tx.list("WHERE launch_id = ?1 ORDER BY created_at, id", &[launch.as_str().into()])
+    tx.list("WHERE launch_id = ?1 ORDER BY created_at, id", &[launch.into()])
 }
 
 /// Returns sessions of a filter, the newest first.
@@ -96,7 +96,7 @@ pub fn list(
     if wanted.only_open {
         filter.also("ended_at IS NULL");
     }
-    filter.newest(tx, "created_at", wanted.after.as_ref().map(SessionId::as_str), wanted.limit)
+    filter.newest(tx, "created_at", wanted.after.as_ref(), wanted.limit)
 }
 
 /// Writes a session.

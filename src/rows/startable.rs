@@ -69,8 +69,8 @@ const STARTABLE: &str = concat!(
 );
 
 fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairFacts, BoxError> {
-    let (agent_status, ai_type) = (cells.optional_word()?, cells.get::<Option<String>>()?);
-    let (project_status, directory) = (cells.optional_word()?, cells.get::<Option<String>>()?);
+    let (agent_status, ai_type) = (cells.get::<Option<_>>()?, cells.get::<Option<String>>()?);
+    let (project_status, directory) = (cells.get::<Option<_>>()?, cells.get::<Option<String>>()?);
     let (is_assigned, waiting_since) = (cells.get()?, cells.get()?);
     let open = read_open(cells)?;
     let revision = cells.get::<Option<i64>>()?;
@@ -99,9 +99,9 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairFacts, BoxError> 
 }
 
 fn read_open(cells: &mut Cells<'_>) -> Result<Option<OpenLaunch>, BoxError> {
-    let (id, state) = (cells.optional_parsed()?, cells.get::<Option<&str>>()?);
-    let (deadline, session) = (cells.get()?, cells.optional_parsed()?);
-    let (reason, ladder_at) = (cells.optional_word()?, cells.get::<Option<_>>()?);
+    let (id, state) = (cells.get::<Option<_>>()?, cells.get::<Option<&str>>()?);
+    let (deadline, session) = (cells.get()?, cells.get::<Option<_>>()?);
+    let (reason, ladder_at) = (cells.get::<Option<_>>()?, cells.get::<Option<_>>()?);
     let Some((id, state)) = id.zip(state) else {
         return Ok(None);
     };

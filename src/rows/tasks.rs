@@ -2,7 +2,6 @@
 
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
-use crate::domain::id::AgentId;
 use crate::domain::{Task, TaskId, TaskStatus};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value};
 
@@ -19,14 +18,14 @@ impl Entity for Task {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
-            id: cells.parsed()?,
-            project: cells.parsed()?,
-            parent: cells.optional_parsed()?,
+            id: cells.get()?,
+            project: cells.get()?,
+            parent: cells.get()?,
             title: cells.get()?,
             description: cells.get()?,
-            status: cells.word()?,
-            priority: cells.word()?,
-            assignee: cells.optional_parsed()?,
+            status: cells.get()?,
+            priority: cells.get()?,
+            assignee: cells.get()?,
             dependencies: cells.json()?,
             blocked_reason: cells.get()?,
             created_at: cells.get()?,
@@ -36,18 +35,16 @@ impl Entity for Task {
     }
 
     fn values(&self) -> Vec<Value<'_>> {
-        let dependencies =
-            serde_json::to_string(&self.dependencies).expect("a list of texts is JSON");
         vec![
-            self.id.as_str().into(),
-            self.project.as_str().into(),
-            self.parent.as_ref().map(TaskId::as_str).into(),
+            (&self.id).into(),
+            (&self.project).into(),
+            (&self.parent).into(),
             (&self.title).into(),
             (&self.description).into(),
-            self.status.as_str().into(),
-            self.priority.as_str().into(),
-            self.assignee.as_ref().map(AgentId::as_str).into(),
-            dependencies.into(),
+            self.status.into(),
+            self.priority.into(),
+            (&self.assignee).into(),
+            Value::json(&self.dependencies),
             (&self.blocked_reason).into(),
             self.created_at.into(),
             self.status_since.into(),
@@ -76,25 +73,25 @@ impl Audited for Task {
 }
 
 pub fn get(tx: &mut Read<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
-    tx.find("WHERE id = ?1", &[id.as_str().into()])
+    tx.find("WHERE id = ?1", &[id.into()])
 }
 
 /// Returns the tasks of a filter by creation, then id.
 pub fn list(tx: &mut Read<'_>, wanted: &TaskFilter) -> Result<Vec<Task>, StoreError> {
     let mut filter = Filter::default();
     if let Some(project) = &wanted.project {
-        filter.is("project_id", project.as_str());
+        filter.is("project_id", project);
     }
     if let Some(assignee) = &wanted.assignee {
-        filter.is("assignee_id", assignee.as_str());
+        filter.is("assignee_id", assignee);
     }
     if let Some(parent) = &wanted.parent {
-        filter.is("parent_id", parent.as_str());
+        filter.is("parent_id", parent);
     }
     match wanted.status {
         // The status is in the text, because a partial index is not considered for a parameter.
         Some(TaskStatus::InProgress) => filter.also("status = 'in_progress'"),
-        Some(status) => filter.is("status", status.as_str()),
+        Some(status) => filter.is("status", status),
         None => {}
     }
     if wanted.only_open {

@@ -7,10 +7,9 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::ops::ControlFlow;
-use std::str::FromStr;
 
-use serde::Deserialize;
 use serde::de::value::{BorrowedStrDeserializer, Error as WordError};
+use serde::{Deserialize, Serialize};
 
 use crate::domain::Timestamp;
 
@@ -113,32 +112,10 @@ impl<'r> Cells<'r> {
     /// Reads the next cell.
     ///
     /// # Errors
-    /// A cell without this type, or no next cell. The same holds for the other methods.
+    /// A cell without this type, or no next cell.
     pub fn get<T: FromCell<'r>>(&mut self) -> Result<T, BoxError> {
         let column = self.next;
         self.cell().and_then(T::from_cell).map_err(|error| self.in_column(column, &error))
-    }
-
-    /// Reads a text with a grammar of its own, such as an id.
-    pub fn parsed<T: FromStr<Err: Into<BoxError>>>(&mut self) -> Result<T, BoxError> {
-        self.get::<&str>()?.parse().map_err(Into::into)
-    }
-
-    /// Reads a text with a grammar of its own, or NULL.
-    pub fn optional_parsed<T: FromStr<Err: Into<BoxError>>>(
-        &mut self,
-    ) -> Result<Option<T>, BoxError> {
-        self.get::<Option<&str>>()?.map(str::parse).transpose().map_err(Into::into)
-    }
-
-    /// Reads the word of an enum, as serde knows it.
-    pub fn word<T: Deserialize<'r>>(&mut self) -> Result<T, BoxError> {
-        word(self.get()?)
-    }
-
-    /// Reads the word of an enum, or NULL.
-    pub fn optional_word<T: Deserialize<'r>>(&mut self) -> Result<Option<T>, BoxError> {
-        self.get::<Option<&str>>()?.map(word).transpose()
     }
 
     /// Reads JSON.
@@ -307,9 +284,20 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-impl<'a> From<&'a Option<String>> for Value<'a> {
-    fn from(text: &'a Option<String>) -> Self {
-        text.as_deref().into()
+impl<'a, T> From<&'a Option<T>> for Value<'a>
+where
+    &'a T: Into<Value<'a>>,
+{
+    fn from(value: &'a Option<T>) -> Self {
+        value.as_ref().into()
+    }
+}
+
+impl Value<'static> {
+    /// Returns the JSON of a value, which [`Cells::json`] reads.
+    pub fn json(value: &impl Serialize) -> Self {
+        let text = serde_json::to_string(value);
+        text.expect("lists, and enums with text keys, have a JSON form").into()
     }
 }
 

@@ -1,0 +1,101 @@
+//! Reads and writes the texts of the domain in one cell: ids, hashes, and the words of enums.
+
+use crate::domain::activity::FailureClass;
+use crate::domain::agent::{AgentStatus, ProjectStatus};
+use crate::domain::chat::Sender;
+use crate::domain::credential::{CredentialKind, Role};
+use crate::domain::forge::{ForgeKind, ItemKind};
+use crate::domain::launch::{ReportResult, StopReason};
+use crate::domain::notice::{NoticeAction, NoticeDemand};
+use crate::domain::secret::{PasskeyHash, TokenHash};
+use crate::domain::session::SessionEndReason;
+use crate::domain::{
+    AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId,
+    Priority, ProjectId, Purpose, SessionId, TaskId, TaskStatus,
+};
+use crate::store::{BoxError, Cell, FromCell, Value, word};
+
+/// Stores each of these types as its text, and checks the text when it is read.
+macro_rules! ids {
+    ($($id:ty),* $(,)?) => {$(
+        impl FromCell<'_> for $id {
+            fn from_cell(cell: Cell<'_>) -> Result<Self, BoxError> {
+                Ok(<&str>::from_cell(cell)?.parse()?)
+            }
+        }
+
+        impl<'a> From<&'a $id> for Value<'a> {
+            fn from(id: &'a $id) -> Self {
+                id.as_str().into()
+            }
+        }
+    )*};
+}
+
+ids!(
+    AgentId,
+    CoordinatorId,
+    CredentialId,
+    ExecutionId,
+    ItemId,
+    LaunchId,
+    MessageId,
+    NoticeId,
+    ProjectId,
+    SessionId,
+    TaskId,
+);
+
+/// Stores each of these enums as its word, as serde knows it.
+macro_rules! words {
+    ($($word:ty),* $(,)?) => {$(
+        impl<'r> FromCell<'r> for $word {
+            fn from_cell(cell: Cell<'r>) -> Result<Self, BoxError> {
+                word(<&str>::from_cell(cell)?)
+            }
+        }
+
+        impl From<$word> for Value<'_> {
+            fn from(word: $word) -> Self {
+                word.as_str().into()
+            }
+        }
+    )*};
+}
+
+words!(
+    AgentStatus,
+    CredentialKind,
+    FailureClass,
+    ForgeKind,
+    ItemKind,
+    NoticeAction,
+    NoticeDemand,
+    Priority,
+    ProjectStatus,
+    Purpose,
+    ReportResult,
+    Role,
+    Sender,
+    SessionEndReason,
+    StopReason,
+    TaskStatus,
+);
+
+macro_rules! hashes {
+    ($($hash:ty),* $(,)?) => {$(
+        impl FromCell<'_> for $hash {
+            fn from_cell(cell: Cell<'_>) -> Result<Self, BoxError> {
+                String::from_cell(cell).map(Self::from_stored)
+            }
+        }
+
+        impl<'a> From<&'a $hash> for Value<'a> {
+            fn from(hash: &'a $hash) -> Self {
+                hash.as_str().into()
+            }
+        }
+    )*};
+}
+
+hashes!(PasskeyHash, TokenHash);
