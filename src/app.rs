@@ -21,7 +21,7 @@ mod store;
 mod supervisor;
 mod watched_files;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -42,6 +42,7 @@ use crate::config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report
 use crate::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use crate::domain::ServerAddress;
 use crate::folder_watch::shared::SharedFolders;
+use crate::locks;
 use crate::nudge::Nudge;
 use crate::peer;
 use crate::rest::{self, ConfigurationDoor, CoordinatorState};
@@ -253,7 +254,7 @@ impl Stage {
     }
 
     fn reach(&self, next: Reached) -> bool {
-        let mut reached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reached = locks::lock(&self.0);
         let is_first = *reached == Reached::Nothing;
         if is_first {
             *reached = next;

@@ -18,6 +18,7 @@
 //! config  telemetry  nudge  peer  recent  http  mcp_client
 //! folder_watch  instance_dir  cgroup  crash_point      leaves
 //! sys  postgres_url                     the operating system, in two versions; the URL of a database
+//! locks                                 mutexes that stay in use after a panic
 //! domain                                pure decisions
 //! ```
 
@@ -33,6 +34,7 @@ pub mod folder_watch;
 pub mod forge;
 pub mod http;
 pub mod instance_dir;
+pub mod locks;
 pub mod mcp;
 pub mod mcp_client;
 pub mod nudge;

@@ -7,10 +7,12 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::locks::lock;
 
 /// Returns at `at`, or never without a time. Cancel-safe.
 pub async fn sleep_until(at: Option<Instant>) {
@@ -106,7 +108,7 @@ impl<K: Eq + Hash + Clone> Nudges<K> {
 
 impl<K: Eq + Hash> Nudges<K> {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<K, Nudge>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

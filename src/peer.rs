@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, RwLock};
 
 use nix::unistd::Uid;
 
@@ -18,6 +18,7 @@ use crate::domain::LaunchId;
 use crate::domain::peer::{
     self, Ancestor, Ancestry, Daemons, PeerUser, ProcessId, Sight, Standing, Top,
 };
+use crate::locks;
 use crate::sys::{orphans, peers, processes};
 
 /// The other end of a connection.
@@ -115,11 +116,11 @@ static COORDINATORS: RwLock<BTreeSet<ProcessId>> = RwLock::new(BTreeSet::new());
 /// Makes processes of these users agents from now on if they are below a keeper. Their other
 /// processes stay strangers.
 pub fn admit_agents_of(uids: impl IntoIterator<Item = u32>) {
-    *ADMITTED.write().unwrap_or_else(PoisonError::into_inner) = uids.into_iter().collect();
+    *locks::write(&ADMITTED) = uids.into_iter().collect();
 }
 
 fn is_admitted(uid: u32) -> bool {
-    ADMITTED.read().unwrap_or_else(PoisonError::into_inner).contains(&uid)
+    locks::read(&ADMITTED).contains(&uid)
 }
 
 /// The greatest number of looks at processes for one connection. A chain that takes more is not a
@@ -170,10 +171,10 @@ impl LocalPeer {
         let Some(&process) = self.lineage.processes.first() else {
             return;
         };
-        if COORDINATORS.read().unwrap_or_else(PoisonError::into_inner).contains(&process) {
+        if locks::read(&COORDINATORS).contains(&process) {
             return;
         }
-        let mut coordinators = COORDINATORS.write().unwrap_or_else(PoisonError::into_inner);
+        let mut coordinators = locks::write(&COORDINATORS);
         coordinators.retain(|known| seen(known.pid).is_some_and(|now| now.id == *known));
         coordinators.insert(process);
     }
@@ -184,7 +185,7 @@ fn look(pid: i32, user: PeerUser) -> (PeerKind, Lineage) {
         PeerUser::Daemon | PeerUser::OfAgents => ancestry_of(pid),
         PeerUser::Other => Ancestry::UNKNOWN,
     };
-    let coordinators = COORDINATORS.read().unwrap_or_else(PoisonError::into_inner);
+    let coordinators = locks::read(&COORDINATORS);
     let daemons = Daemons { own: OWN.0, own_name: &OWN.1, coordinators: &coordinators };
     let kind = match peer::standing(user, &ancestry, daemons) {
         Standing::Operator => PeerKind::Operator,

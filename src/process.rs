@@ -8,7 +8,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -18,6 +18,7 @@ use crate::cgroup;
 use crate::domain::launch::StopReason;
 use crate::domain::{CommandSpec, Instance, InstanceKey, LaunchId};
 pub use crate::instance_dir::clock::BootInstant;
+use crate::locks::lock;
 use crate::nudge::Nudge;
 
 mod adoption;
@@ -196,7 +197,7 @@ impl ProcessTable {
     /// Closes the table when the starts under way are done. The agents stay with their shims.
     pub async fn leave(self) {
         let _ = self.ask(|reply| Request::Leave { reply }).await;
-        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let owner = lock(&self.owner).take();
         if let Some(owner) = owner {
             let _ = owner.await;
         }

@@ -22,13 +22,14 @@
 //! themselves.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use crate::domain::LaunchId;
 use crate::domain::secret::TokenHash;
+use crate::locks::lock;
 use crate::peer::{Peer, PeerKind};
 use crate::recent::Recent;
 
@@ -234,7 +235,7 @@ impl Throttle {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

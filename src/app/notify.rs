@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::config::{Environment, Standing};
 use crate::coordinator::Overseer;
 use crate::domain::Phase;
+use crate::locks::lock;
 use crate::service::CoordinatorStatus;
 use crate::sys;
 
@@ -123,7 +124,7 @@ impl ServiceManager {
     }
 
     fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.said)
     }
 
     fn tell(&self, assignments: &[&str]) {

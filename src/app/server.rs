@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
 use tokio::net::UnixListener;
@@ -19,6 +19,7 @@ use crate::domain::account::Parking;
 use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::redact::Redactor;
 use crate::forge;
+use crate::locks;
 use crate::mcp::{self, McpServer};
 use crate::nudge::{Nudge, Nudges};
 use crate::rest::{self, ConfigurationDoor, RestState, WebhookDoor};
@@ -120,11 +121,11 @@ impl Server {
         manifest: Option<Manifest>,
         invocation: &str,
     ) -> anyhow::Result<()> {
-        let is_new = manifest != *self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = manifest != *locks::lock(&self.manifest);
         if let (Some(path), Some(manifest), true) = (&config.manifest, &manifest, is_new) {
             apply_manifest(&self.service, path, manifest, invocation).await?;
         }
-        *self.manifest.lock().unwrap_or_else(PoisonError::into_inner) = manifest;
+        *locks::lock(&self.manifest) = manifest;
         let passkeys =
             config.agents.iter().map(|(agent, credentials)| (agent, &credentials.passkey));
         for unknown in self.service.catalog.learn_passkeys(passkeys).await? {
@@ -135,7 +136,7 @@ impl Server {
 
     /// Returns the secrets of the configuration and of the last applied manifest.
     pub(super) fn secrets(&self, config: &Config) -> Secrets {
-        secrets(config, self.manifest.lock().unwrap_or_else(PoisonError::into_inner).as_ref())
+        secrets(config, locks::lock(&self.manifest).as_ref())
     }
 
     /// Uses these settings from now on.

@@ -3,7 +3,7 @@
 //! which tells servers of every revision.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::CliError;
 use super::http_door::{HttpDoor, Lost};
+
+use crate::locks::lock;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -111,7 +113,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
     }
 
     fn underway(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.underway.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.underway)
     }
 
     /// Carries one message and its answers until it is `cancelled`. It waits for a server that is
@@ -129,7 +131,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         let give_up_at = Instant::now() + PATIENCE;
         let mut pause = FIRST_PAUSE;
         let lost = loop {
-            let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let version = lock(&self.version).clone();
             let (answers, mut written) = mpsc::unbounded_channel();
             let posting = async {
                 // This block owns the sender, so that `written` ends when no more answers come.
@@ -176,12 +178,12 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
     }
 
     fn note_version(&self, answer: &[u8]) {
-        if self.version.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if lock(&self.version).is_some() {
             return;
         }
         let answer: Value = serde_json::from_slice(answer).unwrap_or(Value::Null);
         if let Some(version) = answer["result"]["protocolVersion"].as_str() {
-            *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(version.to_owned());
+            *lock(&self.version) = Some(version.to_owned());
         }
     }
 

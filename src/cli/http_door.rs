@@ -1,13 +1,14 @@
 //! The HTTP client of a server's MCP endpoint, for `call` and the bridge. A POST carries one
 //! JSON-RPC message, and its answer carries the messages of the server.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
+use crate::locks::lock;
 use crate::mcp_client::http_client;
 use crate::telemetry::ErrorChain;
 
@@ -114,7 +115,7 @@ impl HttpDoor {
     }
 
     fn session(&self) -> MutexGuard<'_, Option<HeaderValue>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.session)
     }
 }
 

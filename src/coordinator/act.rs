@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -16,6 +15,7 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::{Action, ProcessReport};
 use crate::domain::{InstanceKey, LaunchId};
+use crate::locks::lock;
 use crate::process::StartRequest;
 use crate::provider::LaunchRequest;
 use crate::telemetry::ErrorChain;
@@ -151,10 +151,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     /// Returns true the first time that this `ai_type` is found to have no provider of its own.
     fn is_first_of(&self, ai_type: &str) -> bool {
-        self.unknown_ai_types
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(ai_type.to_owned())
+        lock(&self.unknown_ai_types).insert(ai_type.to_owned())
     }
 
     /// Claims the start and then starts the process. A failure after the claim is reported at once.

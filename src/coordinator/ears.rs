@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -22,6 +22,7 @@ use crate::domain::{Activity, Instance, LaunchId, Phase};
 use crate::folder_watch::{Folders, Seen, WatchId};
 use crate::instance_dir;
 use crate::instance_dir::output_reader::OutputReader;
+use crate::locks::lock;
 use crate::provider::output::{Lines, read_line};
 use crate::telemetry::ErrorChain;
 
@@ -190,7 +191,7 @@ struct Listener<C> {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<LaunchId, Heard>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.heard)
     }
 }
 

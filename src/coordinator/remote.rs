@@ -14,7 +14,7 @@ mod seed;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -28,6 +28,7 @@ use crate::domain::{
     ServerAddress, StopReason, Timestamp,
 };
 use crate::instance_dir;
+use crate::locks::{self, lock};
 use crate::mcp_client::{CallError, McpClient};
 use crate::nudge::Nudge;
 use crate::service::world::World;
@@ -120,14 +121,14 @@ impl RemoteControlPlane {
     }
 
     fn config(&self) -> Arc<RemoteConfig> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&locks::read(&self.config))
     }
 
     /// Uses this configuration from the next call on. A connection that was made with another token
     /// is made again. The address of the server does not change.
     pub fn reconfigure(&self, config: RemoteConfig) {
         self.link.set_token(config.token.clone());
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        *locks::write(&self.config) = Arc::new(config);
     }
 
     /// Returns the address of the server.
@@ -188,7 +189,7 @@ impl RemoteControlPlane {
     async fn wait_for_news(&self, seen: Option<&str>) -> Result<Option<String>, LinkError> {
         let client = self.link.client().await?;
         let announces = self.asks_for_work(&client);
-        *self.announces.lock().unwrap_or_else(PoisonError::into_inner) = announces;
+        *lock(&self.announces) = announces;
         if !announces {
             return Ok(None);
         }
@@ -318,7 +319,7 @@ impl ControlPlane for Arc<RemoteControlPlane> {
     }
 
     fn announces(&self) -> bool {
-        *self.announces.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.announces)
     }
 
     async fn observe(&self, instances: &[Instance]) -> Result<ServerView, ControlError> {

@@ -8,12 +8,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Folders, Seen, WatchId};
+
+use crate::locks::lock;
 
 /// The shared watcher. It is made for the first follower and kept from then on. Clones are the same
 /// one.
@@ -141,10 +143,6 @@ impl Drop for FollowedFolder {
             self.watcher.folders.unwatch(self.id);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

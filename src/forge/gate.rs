@@ -5,13 +5,14 @@
 //! the writes and waits. All parts that talk to a host share its gate, also across a reload.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::ForgeError;
 use crate::domain::forge::pacing::{Hold, Pace, Traffic, Urgency};
+use crate::locks::lock;
 use crate::nudge::Nudge;
 
 /// The time at which a gate is made, as `domain::forge::pacing` counts it. Writes from before that
@@ -192,7 +193,7 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,7 @@ use super::gate::Gate;
 use crate::domain::Timestamp;
 use crate::domain::forge::ForgeKind;
 use crate::domain::forge::pacing::Pace;
+use crate::locks::lock;
 use crate::nudge::Nudge;
 use crate::service::Service;
 use crate::sys::regular_file;
@@ -127,7 +128,7 @@ impl Gates {
     pub(super) async fn save(self: &Arc<Self>, now: Timestamp) {
         let gates = Arc::clone(self);
         let saved = tokio::task::spawn_blocking(move || {
-            let _saving = gates.saving.lock().unwrap_or_else(PoisonError::into_inner);
+            let _saving = lock(&gates.saving);
             gates.write(now)
         });
         match saved.await {
@@ -162,7 +163,7 @@ impl Gates {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(ForgeKind, String), Arc<Gate>>> {
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.gates)
     }
 }
 

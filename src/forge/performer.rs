@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
@@ -29,6 +29,7 @@ use crate::domain::forge::{
     Place, Setback, StopCause, is_bot, task_text,
 };
 use crate::domain::id::ItemId;
+use crate::locks::lock;
 use crate::nudge::{Wakeups, sleep_until};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
@@ -395,8 +396,7 @@ impl Performer {
     ) -> bool {
         let claims = claimants.judge(comments, &item.id, after);
         if let Some(author) = claims.ignored.first() {
-            let mut logged =
-                self.with_ignored_claims.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut logged = lock(&self.with_ignored_claims);
             if logged.len() > MAX_LOGGED {
                 logged.clear();
             }

@@ -8,10 +8,11 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 
-use super::seat::{Seat, Unanswered, lock};
+use super::seat::{Seat, Unanswered};
 use super::{Conditional, Feed, Forge, ForgeError, FoundItem, Listing};
 use crate::config::repositories_path;
 use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind};
+use crate::locks::lock;
 
 impl Seat {
     /// Returns the name by which requests name a repository.

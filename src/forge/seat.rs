@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
@@ -14,6 +14,7 @@ use crate::config::{ForgeHost, Forges, WatchedRepository};
 use crate::domain::forge::pacing::{Pace, Urgency};
 use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use crate::domain::{Secret, Timestamp};
+use crate::locks::lock;
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
 /// A host, as its poller and its performer use it.
@@ -408,8 +409,4 @@ fn problem_of<'a>(status: &'a ForgeStatus, name: &str) -> Option<&'a str> {
 
 fn differs(problem: &str, before: Option<&str>) -> bool {
     before != Some(problem)
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

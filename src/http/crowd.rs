@@ -2,12 +2,14 @@
 //! place for another.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::locks::lock;
 
 /// The pause between two checks while all connections are busy. One of them may begin to wait, and
 /// give way.
@@ -75,7 +77,7 @@ impl Crowd {
             }
         };
         let standing = Arc::new(Standing::default());
-        let mut members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = lock(&self.0.members);
         members.n_entered += 1;
         let number = members.n_entered;
         members.present.insert(number, Arc::clone(&standing));
@@ -85,7 +87,7 @@ impl Crowd {
 
     /// Asks the connection that has waited longest to close, if any waits.
     pub fn make_room(&self) {
-        let members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = lock(&self.0.members);
         let waiting =
             members.present.values().filter(|standing| !standing.gives_way.is_cancelled());
         let longest =
@@ -104,7 +106,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut members = self.shared.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = lock(&self.shared.members);
         members.present.remove(&self.number);
     }
 }
@@ -156,7 +158,7 @@ impl Standing {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Wait>> {
-        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.wait)
     }
 }
 

@@ -5,7 +5,7 @@
 //! within moments.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
@@ -13,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::body;
 use super::problem::Problem;
+
+use crate::locks::lock;
 
 /// The bodies that are being received. Clones share them.
 #[derive(Debug, Clone)]
@@ -72,7 +74,7 @@ impl UnfinishedBodies {
     }
 
     fn lock(&self) -> MutexGuard<'_, Bodies> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

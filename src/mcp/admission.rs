@@ -3,13 +3,14 @@
 //! decisions out.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::domain::admission::{Admission, Client, ConnectionLimits, Occupancy, Refused};
 use crate::http::crowd::Standing;
+use crate::locks::lock;
 use crate::peer::{LocalPeer, PeerKind};
 
 /// The time for the first message of a new connection. Afterwards it may be silent for hours,
@@ -153,7 +154,7 @@ fn client_of(peer: &LocalPeer) -> Client {
 
 impl Shared {
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 }
 
@@ -234,7 +235,7 @@ impl Registered {
     }
 
     fn activity(&self) -> MutexGuard<'_, Activity> {
-        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.activity)
     }
 
     /// Starts the count of the next line, which holds no bytes yet.

@@ -3,7 +3,7 @@
 //! message at a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rmcp::RoleServer;
 use rmcp::model::{ClientRequest, JsonRpcMessage, ProtocolVersion, RequestId, ServerResult};
@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use super::admission::HeldBytes;
 use super::malformed::{self, INVALID_REQUEST, complaint};
+
+use crate::locks::lock;
 
 /// The revision that has batches.
 pub(super) const REVISION: ProtocolVersion = ProtocolVersion::V_2025_03_26;
@@ -145,7 +147,7 @@ impl OpenBatches {
     }
 
     fn batches(&self) -> MutexGuard<'_, Vec<OpenBatch>> {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.batches)
     }
 }
 

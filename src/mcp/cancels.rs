@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue};
@@ -16,6 +16,8 @@ use futures::StreamExt as _;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+use crate::locks::lock;
 
 /// The header in which a client repeats its id.
 pub(super) const CLIENT_ID: &str = "mcp-session-id";
@@ -92,7 +94,7 @@ impl Cancels {
     }
 
     fn calls(&self) -> MutexGuard<'_, HashMap<CallId, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

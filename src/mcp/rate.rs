@@ -4,13 +4,14 @@
 //! A call counts when it begins: one that waits counts once. A refusal costs no look into the
 //! store.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::domain::LaunchId;
 use crate::domain::peer::ProcessId;
 use crate::domain::rate::{Bucket, Rate};
 use crate::domain::secret::TokenHash;
+use crate::locks::lock;
 use crate::recent::Recent;
 
 /// A hundred at once after a pause: more than any agent has to say in one turn. Then 20 a second: a
@@ -52,7 +53,7 @@ impl RateLimit {
     /// Counts a call. Returns `false` for a call above the limit, which does not count.
     pub(super) fn take(&self, who: &CallsOf, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.began);
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).touch(who).take(LIMIT, now)
+        lock(&self.buckets).touch(who).take(LIMIT, now)
     }
 }
 

@@ -3,7 +3,7 @@
 //! as a number.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::envelope::Incoming;
@@ -11,6 +11,7 @@ use super::gate::calls_of;
 use super::rate::CallsOf;
 use crate::domain::Refusal;
 use crate::domain::rate::LogInterval;
+use crate::locks::lock;
 use crate::recent::Recent;
 use crate::throttle::Guesser;
 
@@ -55,7 +56,7 @@ impl RefusalLog {
         let of = RefusalsOf::find(incoming, refusal);
         let now = self.began.elapsed();
         let is_first = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.state);
             state.intervals.touch(&(of, refusal.code())).note(now)
         };
         if is_first {
@@ -67,7 +68,7 @@ impl RefusalLog {
     pub(super) fn log_counted(&self) {
         let now = self.began.elapsed();
         let counted: Vec<_> = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.state);
             if now.saturating_sub(state.looked_at) < LOOK_INTERVAL {
                 return;
             }

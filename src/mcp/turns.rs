@@ -3,9 +3,11 @@
 //! keep the server from accepting other connections in time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::locks::lock;
 
 /// The processes whose connections are being identified. Clones share them.
 #[derive(Debug, Clone)]
@@ -46,7 +48,7 @@ impl Turns {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<i32, Arc<Semaphore>>> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.processes)
     }
 }
 

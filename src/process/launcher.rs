@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use nix::libc;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags};
@@ -27,6 +27,7 @@ use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::{self, CgroupOrder, Order};
 use crate::instance_dir::record::{self, Spec};
 use crate::instance_dir::{self, MARK_VARIABLE, lock};
+use crate::locks::lock;
 use crate::sys;
 use crate::sys::handle::Handle;
 
@@ -161,7 +162,7 @@ fn names_of(command: &CommandSpec, temporary: Option<&Path>) -> Vec<String> {
 fn check_spare_descriptors() -> io::Result<()> {
     // Two threads that check at the same time would count each other's descriptors as used.
     static LOOKING: Mutex<()> = Mutex::new(());
-    let _looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _looking = lock(&LOOKING);
     let any = File::open("/dev/null")?;
     let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let spare = MOST_SPARE.min(limit.saturating_sub(OWN) / CLIENTS_PART + FOR_ENDS);

@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use nix::sys::wait::WaitPidFlag;
@@ -29,6 +29,7 @@ use tracing::warn;
 
 use crate::instance_dir::lock::ShimIdentity;
 use crate::instance_dir::{MARK_VARIABLE, SHIM_COMM};
+use crate::locks::{self, lock};
 use crate::sys;
 use crate::sys::orphans::FALL_TO_REAPER;
 use crate::sys::processes::{self, Process, with_descendants};
@@ -49,17 +50,17 @@ pub struct SpawnPermit(RwLockReadGuard<'static, Unmarked>);
 impl SpawnPermit {
     /// Waits while a search for orphans runs: about as long as reading all of `/proc`. Blocking.
     pub fn take() -> Self {
-        Self(UNMARKED.read().unwrap_or_else(PoisonError::into_inner))
+        Self(locks::read(&UNMARKED))
     }
 
     pub fn spawned(self, pid: i32) {
-        SHIMS.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+        lock(&SHIMS).insert(pid);
         drop(self.0);
     }
 }
 
 pub fn shim_reaped(pid: i32) {
-    SHIMS.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+    lock(&SHIMS).remove(&pid);
 }
 
 /// Makes this process the reaper of orphans. Blocking.
@@ -139,7 +140,7 @@ fn end_unmarked(shim: Option<Identity>) -> io::Result<usize> {
     if !FALL_TO_REAPER {
         return Ok(0);
     }
-    let mut known = UNMARKED.write().unwrap_or_else(PoisonError::into_inner);
+    let mut known = locks::write(&UNMARKED);
     let all = processes::list()?;
     let (dead, living): (Vec<_>, Vec<_>) =
         detached_children(&all)?.into_iter().partition(|child| child.is_zombie);
@@ -169,7 +170,7 @@ fn detached_children(all: &[Process]) -> io::Result<Vec<Process>> {
     let me = rustix::process::getpid().as_raw_nonzero().get();
     let my_session =
         all.iter().find(|process| process.pid == me).ok_or(io::ErrorKind::NotFound)?.session;
-    let shims = SHIMS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let shims = lock(&SHIMS).clone();
     let mut found = Vec::new();
     for child in all.iter().filter(|child| child.parent == me && child.session != my_session) {
         if !shims.contains(&child.pid)

@@ -13,7 +13,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use tracing::warn;
 
 use super::removal;
 use crate::domain::{LaunchId, RunAs};
+use crate::locks::lock;
 use crate::sys::users;
 
 /// The variable that names the folder to the agent.
@@ -156,7 +157,7 @@ impl TemporaryFolders {
     }
 
     fn parents(&self) -> MutexGuard<'_, Vec<Arc<Parent>>> {
-        self.parents.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.parents)
     }
 
     /// Returns the common folder for new launches.
@@ -368,7 +369,7 @@ impl Remover {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }
 

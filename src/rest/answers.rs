@@ -2,7 +2,7 @@
 //! requests long lists again and again, and reads none, waits only for its own answers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::auth::Operator;
 use super::problem::Problem;
 use crate::domain::CredentialId;
+use crate::locks::lock;
 
 /// The limit for the answers to one operator, in KiB.
 const MOST: u32 = 32 * 1024;
@@ -39,7 +40,7 @@ pub(super) struct Answers(Arc<Mutex<HashMap<Asker, Weak<Semaphore>>>>);
 impl Answers {
     fn of(&self, operator: &Operator) -> Arc<Semaphore> {
         let asker = (operator.name.clone(), operator.credential.clone());
-        let mut askers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut askers = lock(&self.0);
         if let Some(room) = askers.get(&asker).and_then(Weak::upgrade) {
             return room;
         }

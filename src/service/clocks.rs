@@ -1,13 +1,14 @@
 //! Stopwatches for the deadlines of the server. They use a clock that cannot be set
 //! ([`crate::domain::stopwatch`]).
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::domain::stopwatch::{AtFirst, Moment, Steady, Stopwatches};
 use crate::domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestamp};
+use crate::locks::lock;
 
 use super::Heard;
 use super::world::World;
@@ -62,7 +63,7 @@ impl Clocks {
             Look::Cleanup => &self.cleanup,
             Look::Overdue => &self.overdue,
         };
-        watches.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(watches)
     }
 
     /// Returns the current time on both clocks.

@@ -3,7 +3,7 @@
 
 pub(super) mod board;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use crate::domain::id::CoordinatorId;
 use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
 use crate::domain::limits;
 use crate::domain::{Candidate, LaunchFacts, Refusal, Timestamp};
+use crate::locks::lock;
 use crate::rows::{launches, startable};
 
 use super::clocks::Clocks;
@@ -191,7 +192,7 @@ impl Coordinators {
     }
 
     fn incarnations(&self) -> MutexGuard<'_, Incarnations> {
-        self.incarnations.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.incarnations)
     }
 
     /// Notes that a coordinator asked for something, and perhaps which start of it asked.

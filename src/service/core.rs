@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use crate::domain::{Guidance, Timestamp};
+use crate::locks;
 use crate::rows::{Context, Publish, Store, Transaction};
 use crate::store::{Read, StoreError};
 
@@ -33,7 +34,7 @@ impl Core {
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&locks::read(&self.settings))
     }
 
     /// Replaces the settings except for the paths and the key of tickets, because existing files
@@ -46,7 +47,7 @@ impl Core {
             mcp_socket: before.mcp_socket.clone(),
             ..settings
         };
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *locks::write(&self.settings) = Arc::new(settings);
     }
 
     /// The texts for agents.

@@ -5,10 +5,11 @@ mod claims;
 pub(super) mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::domain::forge::ForgeKind;
 use crate::domain::{AgentId, ProjectId, Timestamp};
+use crate::locks::lock;
 use crate::nudge::Wakeups;
 
 use super::Shared;
@@ -74,7 +75,7 @@ struct ForgeBoard {
 
 impl ForgeBoard {
     fn hosts(&self) -> MutexGuard<'_, BTreeMap<usize, ForgeStatus>> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.hosts)
     }
 
     /// Returns whether the host with this place in the configuration takes claims now.

@@ -22,7 +22,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ use tokio_util::sync::CancellationToken;
 use super::StoreError;
 use super::db::{Db, DbError};
 use super::transaction::{Effect, Read, Write};
+
+use crate::locks::lock;
 
 use writer::Writer;
 
@@ -464,8 +466,4 @@ fn serve_reads(
         };
         job.run(&mut **connection);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,9 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::locks::lock;
 
 /// The media type of [`Exposition`].
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -61,7 +63,7 @@ impl ByWord {
     }
 
     pub fn add_many(&self, word: &'static str, n: u64) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(word).or_default() += n;
+        *lock(&self.counts).entry(word).or_default() += n;
     }
 }
 
@@ -110,7 +112,7 @@ impl Exposition {
     pub fn of_process() -> Self {
         let mut text = Self::default();
         for by_word in [&ENDS, &FORGOTTEN, &UNKNOWN_ARGUMENTS] {
-            let counts = by_word.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let counts = lock(&by_word.counts).clone();
             text.family(by_word.name, by_word.help, "counter");
             for (word, n) in counts {
                 text.sample(by_word.name, &[(by_word.label, word)], n);

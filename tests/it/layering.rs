@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rows from the top down. A module uses only modules of lower rows.
-const ROWS: [&[&str]; 11] = [
+const ROWS: [&[&str]; 12] = [
     &["cli"],
     &["app"],
     &["coordinator", "mcp", "rest", "forge"],
@@ -30,6 +30,7 @@ const ROWS: [&[&str]; 11] = [
         "crash_point",
     ],
     &["sys", "postgres_url"],
+    &["locks"],
     &["domain"],
 ];
 

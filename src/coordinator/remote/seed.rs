@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -24,6 +24,7 @@ use crate::domain::plan::slots::Slots;
 use crate::domain::{
     Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp,
 };
+use crate::locks::lock;
 use crate::mcp_client::McpClient;
 use crate::service::ServerView;
 
@@ -57,7 +58,7 @@ struct Kept {
 
 impl SeedSteps {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 
     /// Takes the grant of this cycle; a second call returns `None`.

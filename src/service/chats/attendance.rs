@@ -6,12 +6,13 @@
 //! and a chat without a panel ends by its silence.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::domain::Assignment;
+use crate::locks::lock;
 use crate::nudge::Nudge;
 use crate::telemetry::ErrorChain;
 
@@ -37,7 +38,7 @@ struct Table {
 
 impl Attendances {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Assignment, Table>> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tables)
     }
 
     /// Returns the time when the next chat without a panel ends.

@@ -1,12 +1,13 @@
 //! The last report of each coordinator about itself, and the time of its last request.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::domain::id::CoordinatorId;
 use crate::domain::plan::{Deferred, Limits};
 use crate::domain::{Instance, InstanceKey, Launch, Timestamp};
+use crate::locks::lock;
 
 /// A coordinator's view of itself, as of its last cycle that changed something.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,7 +109,7 @@ impl CoordinatorBoard {
 
     /// Notes a request of a script or of a coordinator of an older form, which is not listed.
     pub(in crate::service) fn heard_from_unlisted(&self, at: Timestamp) {
-        let mut unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unlisted = lock(&self.unlisted);
         let before = unlisted.filter(|before| at.since(before.at) <= SILENT_AFTER);
         *unlisted = Some(Unlisted { since: before.map_or(at, |before| before.since), at });
     }
@@ -166,7 +167,7 @@ impl CoordinatorBoard {
     }
 
     fn unlisted(&self) -> Option<Unlisted> {
-        *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.unlisted)
     }
 
     pub(in crate::service) fn unlisted_at(&self) -> Option<Timestamp> {
@@ -184,7 +185,7 @@ impl CoordinatorBoard {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<CoordinatorId, OnBoard>> {
-        self.coordinators.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.coordinators)
     }
 }
 

@@ -5,10 +5,11 @@
 //! next poll finds it again. `forge` fills this in, `claims` takes from it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::domain::forge::{ForgeKind, ItemKey, ItemKind, queue};
 use crate::domain::{AgentId, ProjectId, Timestamp};
+use crate::locks::lock;
 use crate::nudge::Nudge;
 
 use super::Forges;
@@ -100,7 +101,7 @@ pub(super) struct Served {
 
 impl WaitingItems {
     fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lines)
     }
 
     /// Forgets all repositories and their items. Their turns stay.

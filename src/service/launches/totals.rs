@@ -2,10 +2,11 @@
 //! since. Retention does not reduce them while the server runs, so that monitoring sees numbers
 //! that only grow.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::domain::Launch;
 use crate::domain::totals::{Totals, of_ended};
+use crate::locks::lock;
 use crate::rows::launches;
 
 use super::Launches;
@@ -16,7 +17,7 @@ pub(in crate::service) struct TotalsBoard(Mutex<Totals>);
 
 impl TotalsBoard {
     fn lock(&self) -> MutexGuard<'_, Totals> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Adds a launch that has ended.

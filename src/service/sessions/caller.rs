@@ -1,7 +1,7 @@
 //! The identity of callers: an agent, by the token of its session. Every agent tool begins here.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,6 +12,7 @@ use crate::domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, Sess
 
 use super::Sessions;
 use crate::domain::LaunchId;
+use crate::locks::lock;
 use crate::rows::{Transaction, launches, sessions};
 use crate::service::{Inputs, ServiceError};
 use crate::store::{Read, StoreError};
@@ -97,7 +98,7 @@ impl Activity {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Seen>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -4,13 +4,14 @@
 //! fill it. The limit of calls does not help, because it belongs to the session and begins anew
 //! with each one.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::rate::{Bucket, Rate};
+use crate::locks::lock;
 use crate::recent::Recent;
 
 /// The limit is far above the needs of people and restarts of agents.
@@ -45,6 +46,6 @@ impl SessionRate {
     }
 
     fn lock(&self) -> MutexGuard<'_, Recent<(AgentId, ProjectId), Bucket>> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.buckets)
     }
 }

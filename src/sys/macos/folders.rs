@@ -10,11 +10,13 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use nix::libc;
 
 use super::queue::{Queue, Wanted};
+
+use crate::locks::lock;
 
 /// The largest number of files of a folder that are watched.
 const MOST_FILES: usize = 256;
@@ -128,7 +130,7 @@ impl Watcher {
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watched)
     }
 }
 

@@ -7,11 +7,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::processes::{self, Process};
 use crate::domain::instance::MARK_VARIABLE;
+use crate::locks::lock;
 use crate::sys::lineage::forked_by;
 
 /// False: "no children" says nothing of descendants.
@@ -32,7 +33,7 @@ pub const fn become_reaper() -> io::Result<()> {
 pub fn keep(leader: i32) {
     let me = rustix::process::getpid().as_raw_nonzero().get();
     let known = [me, leader].into_iter().filter_map(processes::birth).map(|birth| birth.own);
-    LINEAGE.lock().unwrap_or_else(PoisonError::into_inner).extend(known);
+    lock(&LINEAGE).extend(known);
 }
 
 /// Returns the processes in `all` that belong to the keeper with this pid and start time, or carry
@@ -54,7 +55,7 @@ pub fn escaped(
             found.push(*process);
         }
     }
-    let mut lineage = LINEAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut lineage = lock(&LINEAGE);
     if !lineage.is_empty() {
         lineage.extend(
             found.iter().filter_map(|process| processes::birth(process.pid)).map(|birth| birth.own),
