@@ -10,7 +10,6 @@ mod chats;
 mod clocks;
 mod coordinators;
 mod core;
-mod creations;
 mod credentials;
 mod events;
 mod forge_items;
@@ -89,7 +88,6 @@ use chats::attendance::Attendances;
 use clocks::Clocks;
 use coordinators::board::CoordinatorBoard;
 use core::Core;
-use creations::Creations;
 use launches::shims::Shims;
 use pause_file::PauseFile;
 use waiting::Waiting;
@@ -181,7 +179,6 @@ struct Shared {
     heard: Heard,
     waiting: Waiting,
     clocks: Arc<Clocks>,
-    creations: Arc<Creations>,
     attendances: Arc<Attendances>,
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
@@ -233,7 +230,6 @@ impl Service {
             core: Arc::new(Core::new(store, world, settings, publish)),
             heard: Heard::default(),
             waiting,
-            creations: Arc::default(),
             attendances: Arc::default(),
             shims: Arc::default(),
             pause_file: Arc::default(),

@@ -8,6 +8,13 @@
 use super::id::TaskId;
 use super::refusal::Refusal;
 
+/// The number of rows that one launch has created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Creations {
+    pub n_tasks: usize,
+    pub n_messages: usize,
+}
+
 /// The limits. Each is a setting of this name in `limits`. Tasks and messages of people do not
 /// count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::domain::Timestamp;
 use crate::domain::event::{Event, EventSpan, NewEvent};
-use crate::domain::id::{LaunchId, TaskId};
+use crate::domain::id::TaskId;
 use crate::store::{BoxError, Cells, Read, StoreError};
 
 use super::Transaction;
@@ -52,17 +52,6 @@ pub fn span(tx: &mut Read<'_>) -> Result<EventSpan, StoreError> {
 /// Returns the greatest number of an event from before `at`, or 0.
 pub fn last_before(tx: &mut Read<'_>, at: Timestamp) -> Result<i64, StoreError> {
     tx.number("SELECT COALESCE(MAX(seq), 0) FROM events WHERE at < ?1", &[at.into()])
-}
-
-/// Returns how many events of a kind after the number `after` name a launch.
-pub fn count_of_launch(
-    tx: &mut Read<'_>,
-    launch: &LaunchId,
-    kind: &str,
-    after: i64,
-) -> Result<u64, StoreError> {
-    let sql = "SELECT COUNT(*) FROM events WHERE seq > ?1 AND kind = ?2 AND launch_id = ?3";
-    tx.number(sql, &[after.into(), kind.into(), launch.into()]).map(i64::unsigned_abs)
 }
 
 /// Adds an event with the next number.

@@ -1,6 +1,7 @@
 //! Launches: each life of an agent, from its claim to its end.
 
 use crate::domain::agent::Assignment;
+use crate::domain::creation::Creations;
 use crate::domain::event::NewEvent;
 use crate::domain::launch::{ExitStatus, StopReason};
 use crate::domain::notice::WorkChange;
@@ -259,6 +260,28 @@ pub fn put(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), StoreError> 
     Ok(())
 }
 
+/// Returns what a launch has created. Its columns are not part of [`Launch`], so a change of them
+/// does not make a launch outdated that was read before.
+pub fn creations(tx: &mut Read<'_>, id: &LaunchId) -> Result<Creations, StoreError> {
+    let sql = "SELECT n_tasks_created, n_messages_created FROM launches WHERE id = ?1";
+    let found = tx.row("launch", sql, &[id.as_str().into()], |cells| {
+        Ok(Creations { n_tasks: cells.get()?, n_messages: cells.get()? })
+    });
+    Ok(found?.unwrap_or_default())
+}
+
+/// Writes what a launch has created. This wakes no listener, because no decision about starts and
+/// stops depends on it.
+pub fn set_creations(
+    tx: &mut Transaction<'_>,
+    id: &LaunchId,
+    created: Creations,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE launches SET n_tasks_created = ?2, n_messages_created = ?3 WHERE id = ?1";
+    let Creations { n_tasks, n_messages } = created;
+    tx.execute(sql, &[id.as_str().into(), n_tasks.into(), n_messages.into()]).map(drop)
+}
+
 /// Returns the event that tells of the state of a launch.
 pub fn event(launch: &Launch, at: Timestamp) -> NewEvent {
     let (kind, detail) = match &launch.state {
@@ -280,8 +303,12 @@ pub fn event(launch: &Launch, at: Timestamp) -> NewEvent {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+    use crate::domain::Purpose;
     use crate::rows::query_plan::scans;
+    use crate::rows::{Context, Publish, Store};
 
     #[tokio::test]
     async fn the_launches_that_a_change_concerns_are_found_by_an_index() {
@@ -294,5 +321,37 @@ mod tests {
         // Projects change rarely, because only people change them.
         let open = ["SCAN launches USING INDEX launches_open"];
         assert_eq!(scans(OPEN_OF_PROJECT, 1).await, open);
+    }
+
+    #[tokio::test]
+    async fn counting_what_a_launch_creates_wakes_no_listener_and_outdates_no_launch() {
+        let (store, woken) = (Store::in_memory().unwrap(), Arc::<Mutex<Vec<Wake>>>::default());
+        let publish: Publish = {
+            let woken = woken.clone();
+            Arc::new(move |wakes| woken.lock().unwrap().extend(wakes))
+        };
+        let at = Timestamp::from_millis(1);
+        let context = || Context::new(at, "unique".to_owned(), None);
+        let (id, agent, project): (LaunchId, _, _) =
+            ("lch".parse().unwrap(), "agt".parse().unwrap(), "prj".parse().unwrap());
+        let key = InstanceKey::new(agent, project, Purpose::Task);
+        let launch = Launch::claimed(id.clone(), key, "claude".to_owned(), at, at);
+        let put =
+            |launch: Launch| store.write(context(), publish.clone(), move |tx| put(tx, &launch));
+        put(launch).await.unwrap();
+        let of = id.clone();
+        let before = store.read(move |tx| get(tx, &of)).await.unwrap().unwrap();
+
+        woken.lock().unwrap().clear();
+        let (of, created) = (id.clone(), Creations { n_tasks: 2, n_messages: 3 });
+        let counted = store.write(context(), publish.clone(), move |tx| {
+            assert_eq!(creations(tx, &of)?, Creations::default());
+            set_creations(tx, &of, created)
+        });
+        counted.await.unwrap();
+        assert!(woken.lock().unwrap().is_empty());
+        put(before).await.unwrap();
+        let of = id.clone();
+        assert_eq!(store.read(move |tx| creations(tx, &of)).await.unwrap(), created);
     }
 }

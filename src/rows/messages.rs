@@ -78,15 +78,6 @@ pub fn last_before(tx: &mut Read<'_>, chat: &Assignment, at: Timestamp) -> Resul
     tx.number(sql, &[project, agent, at.into()])
 }
 
-/// Returns how many messages of a chat after the number `after` are of its agent and visible.
-pub fn count_of_agent(tx: &mut Read<'_>, chat: &Assignment, after: i64) -> Result<u64, StoreError> {
-    let sql = "SELECT COUNT(*) FROM messages \
-        WHERE project_id = ?1 AND agent_id = ?2 AND seq > ?3 AND sender = ?4 AND is_visible";
-    let [project, agent] = assignments::values(chat);
-    let args = [project, agent, after.into(), Sender::Agent.into()];
-    tx.number(sql, &args).map(i64::unsigned_abs)
-}
-
 /// Adds a message with the next number. It ignores the `seq` of the message.
 ///
 /// # Errors

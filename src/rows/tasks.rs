@@ -110,8 +110,12 @@ pub fn put(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns an event that tells of a task.
-pub fn event(kind: &'static str, task: &Task, at: Timestamp) -> NewEvent {
+/// Returns the event that tells of the status of a changed task, before it is written.
+pub fn status_event(task: &Task, at: Timestamp) -> NewEvent {
+    event(if task.revision == 0 { "task.created" } else { "task.status" }, task, at)
+}
+
+fn event(kind: &'static str, task: &Task, at: Timestamp) -> NewEvent {
     NewEvent {
         agent: task.assignee.clone(),
         project: Some(task.project.clone()),

@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::clocks::Clocks;
 use super::core::Core;
-use super::creations::Creations;
 use super::waiting::Waiting;
 use super::{Heard, Shared};
 use attendance::Attendances;
@@ -23,7 +22,6 @@ pub struct Chats {
     heard: Heard,
     waiting: Waiting,
     clocks: Arc<Clocks>,
-    creations: Arc<Creations>,
     attendances: Arc<Attendances>,
     /// Cancelled when the server must not hold calls any more.
     ending: CancellationToken,
@@ -31,7 +29,7 @@ pub struct Chats {
 
 impl Chats {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, waiting, clocks, creations, attendances, ending, .. } = shared;
-        Self { core, heard, waiting, clocks, creations, attendances, ending }
+        let Shared { core, heard, waiting, clocks, attendances, ending, .. } = shared;
+        Self { core, heard, waiting, clocks, attendances, ending }
     }
 }

@@ -18,7 +18,6 @@ use crate::store::{Read, StoreError, TaskFilter};
 
 use super::catalog::{check_assignable, project};
 use super::core::Core;
-use super::creations::Creations;
 use super::revision::check_seen;
 use super::{Heard, ServiceError, Shared};
 use rules::{Changed, change_task, tasks_below};
@@ -38,13 +37,12 @@ pub struct TaskView {
 pub struct Tasks {
     core: Arc<Core>,
     heard: Heard,
-    creations: Arc<Creations>,
 }
 
 impl Tasks {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, creations, .. } = shared;
-        Self { core, heard, creations }
+        let Shared { core, heard, .. } = shared;
+        Self { core, heard }
     }
 
     pub async fn list(&self, filter: &TaskFilter) -> Result<Vec<Task>, ServiceError> {

@@ -14,7 +14,6 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::chats::attendance::{Attendances, end_left};
 use super::clocks::Clocks;
 use super::core::Core;
-use super::creations::Creations;
 use super::launches::shims::Shims;
 use super::waiting::Waiting;
 use super::{Heard, Settings, Shared};
@@ -29,24 +28,14 @@ pub struct Upkeep {
     waiting: Waiting,
     clocks: Arc<Clocks>,
     shims: Arc<Shims>,
-    creations: Arc<Creations>,
     attendances: Arc<Attendances>,
     longest: Longest,
 }
 
 impl Upkeep {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, waiting, clocks, shims, creations, attendances, .. } = shared;
-        Self {
-            core,
-            heard,
-            waiting,
-            clocks,
-            shims,
-            creations,
-            attendances,
-            longest: Longest::default(),
-        }
+        let Shared { core, heard, waiting, clocks, shims, attendances, .. } = shared;
+        Self { core, heard, waiting, clocks, shims, attendances, longest: Longest::default() }
     }
 
     /// Notes time-outs that are about to be replaced. Claims that were made with them keep them.

@@ -207,7 +207,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(i32, u32, u64);
+numbers!(i32, u32, u64, usize);
 
 impl<'r, T: FromCell<'r>> FromCell<'r> for Option<T> {
     fn from_cell(cell: Cell<'r>) -> Result<Self, BoxError> {

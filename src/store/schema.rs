@@ -55,6 +55,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(8, "history", include_str!("migrations/0008_history.sql")),
     migration(9, "forge_items", include_str!("migrations/0009_forge_items.sql")),
     migration(10, "ended chats", include_str!("migrations/0010_ended_chats.sql")),
+    migration(11, "creations", include_str!("migrations/0011_creations.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

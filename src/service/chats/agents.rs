@@ -4,16 +4,17 @@
 //! contains it.
 
 use crate::domain::chat::{Sender, is_repeated, n_fitting, newest_fitting, said};
+use crate::domain::creation::{CreationLimits, Creations};
 use crate::domain::{
-    InstanceKey, Launch, LaunchState, Message, MessageId, PairRecord, Purpose, Session, StopReason,
+    InstanceKey, Launch, LaunchState, Message, MessageId, PairRecord, Purpose, Refusal, Session,
+    StopReason,
 };
-use crate::rows::{messages, pairs, sessions};
+use crate::rows::{launches, messages, pairs, sessions};
 use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 
 use super::people::message_event;
 use super::{Chats, silence};
 use crate::service::core::Core;
-use crate::service::creations::Creation;
 use crate::service::sessions::caller::latest;
 use crate::service::{Caller, Heard, ServiceError};
 
@@ -55,25 +56,23 @@ impl Chats {
     pub async fn respond(&self, caller: &Caller, content: &str) -> Result<MessageId, ServiceError> {
         let content = said(content)?;
         let content = self.core.redacted(&content).into_owned();
-        // A repetition adds nothing: it does not count for the limit, and does not delay the end of
-        // the chat.
-        let (by, said) = (caller.clone(), content.clone());
-        if let Some(id) = self.core.read(move |tx| Ok(Answering::of(tx, &by)?.said(&said))).await? {
+        let limits = self.core.settings().creation;
+        // Only a message that is added delays the end of the chat.
+        let (by, text) = (caller.clone(), content.clone());
+        let said = self.core.read(move |tx| Ok(Answering::of(tx, &by)?.said(&text, &limits)?));
+        if let Some(id) = said.await? {
             return Ok(id);
         }
-        let reservation =
-            self.creations.reserve(&self.core, &caller.launch, Creation::Message, 1).await?;
         silence::restart(&self.clocks, &caller.launch.id);
         let caller = caller.clone();
-        let (id, is_new) = self
-            .core
+        self.core
             .write(move |tx| {
                 let key = &caller.session.key;
                 let answering = Answering::of(tx, &caller)?;
-                if let Some(id) = answering.said(&content) {
-                    return Ok((id, false));
+                if let Some(id) = answering.said(&content, &limits)? {
+                    return Ok(id);
                 }
-                let Answering { session, record, .. } = answering;
+                let Answering { session, record, created, .. } = answering;
                 let message = Message {
                     seq: 0,
                     id: tx.new_id(MessageId::PREFIX),
@@ -87,13 +86,11 @@ impl Chats {
                 tx.event(message_event(&message));
                 messages::add(tx, &message)?;
                 pairs::write(tx, &record, &record.clone().answered(session.handed_out))?;
-                Ok((message.id, true))
+                let created = Creations { n_messages: created.n_messages + 1, ..created };
+                launches::set_creations(tx, &caller.launch.id, created)?;
+                Ok(message.id)
             })
-            .await?;
-        if is_new {
-            reservation.keep();
-        }
-        Ok(id)
+            .await
     }
 }
 
@@ -131,24 +128,34 @@ struct Answering {
     record: PairRecord,
     /// The last answer of the agent.
     last: Option<Message>,
+    created: Creations,
 }
 
 impl Answering {
     fn of(tx: &mut Read<'_>, caller: &Caller) -> Result<Self, ServiceError> {
-        let (_, session) = latest(tx, caller)?;
+        let (launch, session) = latest(tx, caller)?;
         let record = pairs::get(tx, &caller.session.key)?;
         // Messages of people in between do not count: they may have read the answer that the agent
         // thinks is lost.
         let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
         let last = MessageFilter { sender, end, ..visible(&caller.session.key, 1) };
         let last = messages::list(tx, &last)?.into_iter().next();
-        Ok(Self { session, record, last })
+        let created = launches::creations(tx, &launch.id)?;
+        Ok(Self { session, record, last, created })
     }
 
-    /// Returns the message with which the agent said this already.
-    fn said(&self, content: &str) -> Option<MessageId> {
-        let last = self.last.as_ref()?;
-        is_repeated(last, content, &self.session, &self.record).then(|| last.id.clone())
+    /// Returns the message with which the agent said this already. A repetition does not count for
+    /// the limit.
+    ///
+    /// # Errors
+    /// `TooManyMessages` if this is a new message, and the launch may write no more.
+    fn said(&self, content: &str, limits: &CreationLimits) -> Result<Option<MessageId>, Refusal> {
+        let is_it = |last: &&Message| is_repeated(last, content, &self.session, &self.record);
+        let said = self.last.as_ref().filter(is_it).map(|last| last.id.clone());
+        if said.is_none() {
+            limits.check_messages(self.created.n_messages)?;
+        }
+        Ok(said)
     }
 }
 

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use crate::domain::Task;
-use crate::domain::creation::CreationLimits;
+use crate::domain::creation::{CreationLimits, Creations};
 use crate::domain::event::NewEvent;
 use crate::domain::guidance::NewPlace;
 use crate::domain::id::TaskId;
 use crate::domain::limits;
 use crate::domain::task::batch::{Batch, Draft};
 use crate::domain::task::{Actor, change};
-use crate::rows::{Transaction, tasks};
+use crate::rows::{Transaction, launches, tasks};
 use crate::store::Read;
 
 use crate::service::catalog::check_assignable;
@@ -19,7 +19,6 @@ use crate::service::sessions::caller::fence;
 
 use super::Tasks;
 use super::rules::{Wish, graph_around, parts_of, write_task};
-use crate::service::creations::{Creation, TASK_CREATED};
 use crate::service::{Caller, ServiceError};
 
 /// The tasks of a successful call.
@@ -44,12 +43,7 @@ impl Tasks {
     pub async fn create(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
         let ids: Vec<TaskId> =
             drafts.iter().map(|_| self.core.world.new_id(TaskId::PREFIX)).collect();
-        let batch = Batch::new(drafts, &ids)?;
-        let reservation = self
-            .creations
-            .reserve(&self.core, &caller.launch, Creation::Task, drafts.len())
-            .await?;
-        let cleaned: Vec<Draft> = drafts
+        let drafts: Vec<Draft> = drafts
             .iter()
             .map(|draft| Draft {
                 title: self.core.redacted(&draft.title).into_owned(),
@@ -57,22 +51,21 @@ impl Tasks {
                 ..draft.clone()
             })
             .collect();
-        let (caller, new_ids, settings) = (caller.clone(), ids.clone(), self.core.settings());
-        let tasks = self
-            .core
+        let (caller, settings, guidance) =
+            (caller.clone(), self.core.settings(), self.core.guidance());
+        self.core
             .write(move |tx| {
-                let batch = Batch::new(&cleaned, &new_ids)?;
-                create(tx, &caller, &batch, &cleaned, &new_ids, &settings.creation)
+                let batch = Batch::new(&drafts, &ids)?;
+                let tasks = create(tx, &caller, &batch, &drafts, &ids, &settings.creation)?;
+                let is_for_now = drafts.iter().any(|draft| batch.is_part_of_what_there_is(draft));
+                let place = if is_for_now { NewPlace::InTree } else { NewPlace::Top };
+                Ok(Created {
+                    tasks,
+                    local_id_to_real_id: batch.ids(),
+                    instruction: guidance.tasks_created(place),
+                })
             })
-            .await?;
-        reservation.keep();
-        let is_for_now = drafts.iter().any(|draft| batch.is_part_of_what_there_is(draft));
-        let place = if is_for_now { NewPlace::InTree } else { NewPlace::Top };
-        Ok(Created {
-            tasks,
-            local_id_to_real_id: batch.ids(),
-            instruction: self.core.guidance().tasks_created(place),
-        })
+            .await
     }
 }
 
@@ -85,7 +78,9 @@ fn create(
     ids: &[TaskId],
     limits: &CreationLimits,
 ) -> Result<Vec<Task>, ServiceError> {
-    fence(tx, caller)?;
+    let launch = fence(tx, caller)?;
+    let created = launches::creations(tx, &launch.id)?;
+    limits.check_tasks(created.n_tasks, drafts.len())?;
     let key = &caller.session.key;
     let mut tasks = Vec::with_capacity(drafts.len());
     for (draft, id) in drafts.iter().zip(ids) {
@@ -104,11 +99,12 @@ fn create(
     }
     check_number_of_subtasks(tx, &tasks, limits)?;
     for task in made {
-        let kind = if task.revision == 0 { TASK_CREATED } else { "task.status" };
-        let launch = (task.revision == 0).then(|| caller.launch.id.clone());
-        let event = NewEvent { launch, ..tasks::event(kind, &task, tx.now()) };
+        let of = (task.revision == 0).then(|| launch.id.clone());
+        let event = NewEvent { launch: of, ..tasks::status_event(&task, tx.now()) };
         write_task(tx, task, Some(event))?;
     }
+    let n_tasks = created.n_tasks + tasks.len();
+    launches::set_creations(tx, &launch.id, Creations { n_tasks, ..created })?;
     Ok(tasks)
 }
 

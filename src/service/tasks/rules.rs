@@ -11,7 +11,6 @@ use crate::rows::{Transaction, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use crate::service::ServiceError;
-use crate::service::creations::TASK_CREATED;
 
 /// A task before the change, if it exists, and after it.
 pub(in crate::service) type Wish<'a> = (Option<&'a Task>, &'a Task);
@@ -51,8 +50,7 @@ pub(in crate::service) fn write_changed(
     };
     let mut news = Vec::new();
     for task in changed {
-        let kind = if task.revision == 0 { TASK_CREATED } else { "task.status" };
-        let event = (!keeps_status(&task)).then(|| tasks::event(kind, &task, tx.now()));
+        let event = (!keeps_status(&task)).then(|| tasks::status_event(&task, tx.now()));
         news.extend(write_task(tx, task, event)?);
     }
     Ok(news)

@@ -54,7 +54,6 @@ impl Upkeep {
         let (sessions, open) = read.await?;
         let ids: HashSet<&LaunchId> = open.iter().map(|launch| &launch.id).collect();
         self.heard.activities.keep_only(|id| ids.contains(id));
-        self.creations.keep_only(|id| ids.contains(id));
         self.shims.keep_only(|id| ids.contains(id));
         for launch in open {
             // A launch that cannot be ended does not keep the others from it.

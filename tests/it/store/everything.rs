@@ -157,6 +157,7 @@ fn answers(tx: &mut Read<'_>) -> Vec<String> {
     }
     for launch in LAUNCHES {
         ask!(answers, launches::get(tx, &id(launch)));
+        ask!(answers, launches::creations(tx, &id(launch)));
         ask!(answers, launches::find_by_ticket(tx, &ticket(launch)));
         ask!(answers, sessions::list_of_launch(tx, &id(launch)));
         ask!(answers, executions::list_of_launch(tx, &id(launch)));

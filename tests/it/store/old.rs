@@ -21,18 +21,25 @@ fn write(path: &Path, sql: &str) {
     connection.execute_batch(sql).unwrap();
 }
 
-/// The rows of a table without their revisions, each as one text.
-fn dump(path: &Path, table: &str) -> Vec<String> {
+/// Returns the texts that a query finds.
+fn texts(path: &Path, sql: &str) -> Vec<String> {
     let connection = Connection::open(path).unwrap();
-    let texts = |sql: &str| -> Vec<String> {
-        let mut statement = connection.prepare(sql).unwrap();
-        let rows = statement.query_map([], |row| row.get(0)).unwrap();
-        rows.map(Result::unwrap).collect()
-    };
-    let columns = texts(&format!(
-        "SELECT 'quote(' || name || ')' FROM pragma_table_info('{table}') WHERE name <> 'revision'"
-    ));
-    texts(&format!("SELECT {} AS row FROM {table} ORDER BY row", columns.join(" || ',' || ")))
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// Returns the columns of a table, except for the revision.
+fn columns(path: &Path, table: &str) -> Vec<String> {
+    let table = format!("pragma_table_info('{table}')");
+    texts(path, &format!("SELECT name FROM {table} WHERE name <> 'revision'"))
+}
+
+/// Returns these columns of all rows of a table, each row as one text.
+fn dump(path: &Path, table: &str, columns: &[String]) -> Vec<String> {
+    let columns: Vec<String> = columns.iter().map(|name| format!("quote({name})")).collect();
+    let row = columns.join(" || ',' || ");
+    texts(path, &format!("SELECT {row} AS row FROM {table} ORDER BY row"))
 }
 
 /// Reads all rows of an entity and writes them back.
@@ -67,7 +74,10 @@ async fn each_row_of_the_version_before_is_read_and_written_as_it_was() {
         "credentials",
         "forge_items",
     ];
-    let before = tables.map(|table| dump(&path, table));
+    // A migration may add columns.
+    let columns = tables.map(|table| columns(&path, table));
+    let dump_all = || std::array::from_fn::<_, 11, _>(|n| dump(&path, tables[n], &columns[n]));
+    let before = dump_all();
 
     let engine = open::file(&path, Settings::default()).unwrap();
     let n_rewritten = [
@@ -98,8 +108,12 @@ async fn each_row_of_the_version_before_is_read_and_written_as_it_was() {
 
     assert_eq!(n_rewritten, before.each_ref().map(Vec::len));
     assert!(n_rewritten.iter().all(|n| *n > 0), "{n_rewritten:?}");
-    assert_eq!(tables.map(|table| dump(&path, table)), before);
-    assert!(!folder.path().join("state.db.before-10").exists(), "there was nothing to migrate");
+    assert_eq!(dump_all(), before);
+    // The next start has nothing to migrate.
+    let copy = folder.path().join("state.db.before-11");
+    std::fs::remove_file(&copy).unwrap();
+    open::file(&path, Settings::default()).unwrap().close().await;
+    assert!(!copy.exists());
 }
 
 #[tokio::test]
@@ -107,19 +121,19 @@ async fn a_database_is_copied_before_its_first_migration() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     write(&path, WRITTEN);
-    write(
-        &path,
-        "ALTER TABLE launches DROP COLUMN is_chat_over; DELETE FROM _sqlx_migrations WHERE version = 10",
-    );
-    let before = dump(&path, "launches");
+    let of_launches = columns(&path, "launches");
+    let before = dump(&path, "launches", &of_launches);
     open::file(&path, Settings::default()).unwrap().close().await;
 
-    let copy = folder.path().join("state.db.before-10");
+    let copy = folder.path().join("state.db.before-11");
     assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(dump(&copy, "launches"), before);
-    assert_eq!(dump(&copy, "_sqlx_migrations").len(), 9);
-    assert_eq!(dump(&path, "_sqlx_migrations").len(), 10);
-    assert_ne!(dump(&path, "launches"), before, "they have the new column");
+    assert_eq!(columns(&copy, "launches"), of_launches);
+    assert_eq!(dump(&copy, "launches", &of_launches), before);
+    let n_migrations = |path: &Path| texts(path, "SELECT description FROM _sqlx_migrations").len();
+    assert_eq!((n_migrations(&copy), n_migrations(&path)), (10, 11));
+    let is_new = |name: &String| !of_launches.contains(name);
+    let new: Vec<String> = columns(&path, "launches").into_iter().filter(is_new).collect();
+    assert_eq!(new, ["n_tasks_created", "n_messages_created"]);
 }
 
 #[tokio::test]

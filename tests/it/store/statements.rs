@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
 use agent_coordinator::domain::chat::Sender;
+use agent_coordinator::domain::creation::Creations;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::notice::WorkChange;
@@ -191,6 +192,9 @@ fn changes(bed: &Bed) {
         let (kind, detail) = ("task.status", Some("todo".to_owned()));
         events::add(tx, &NewEvent { at: at(1), kind, agent, project, launch, task, detail })
     });
+    bed.write("launches", |tx| {
+        launches::set_creations(tx, &id("l1"), Creations { n_tasks: 2, n_messages: 3 })
+    });
     bed.write("messages", |tx| messages::add(tx, &message("m", "a", "p")));
     bed.write("output_tails", |tx| output_tails::put(tx, &id("l1"), "tail"));
     bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
@@ -212,7 +216,6 @@ fn questions(bed: &Bed) {
     bed.read("events", |tx| {
         events::list(tx, 0, 9)?;
         events::list_of_task(tx, &id("t"), 0, 9)?;
-        events::count_of_launch(tx, &id("l"), "task.created", 0)?;
         Ok((events::span(tx)?, events::last_before(tx, at(9))?))
     });
     bed.read("executions", |tx| {
@@ -230,6 +233,7 @@ fn questions(bed: &Bed) {
         launches::get(tx, &id("l1"))?;
         launches::find_by_ticket(tx, &ticket("l1"))?;
         launches::list_open(tx)?;
+        launches::creations(tx, &id("l1"))?;
         launches::is_open(tx, &task_key("a", "p"))?;
         for change in work_changes() {
             launches::list_concerned(tx, &change)?;
@@ -239,7 +243,6 @@ fn questions(bed: &Bed) {
     bed.read("messages", |tx| {
         messages::get(tx, &id("m"))?;
         messages::list_chats(tx)?;
-        messages::count_of_agent(tx, &assignment("p", "a"), 0)?;
         messages::last_before(tx, &assignment("p", "a"), at(9))
     });
     bed.read("notices", |tx| {
