@@ -256,7 +256,6 @@ pub fn put(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), StoreError> 
     tx.replace_audited(launch, &launch.id, |tx| get(tx, &launch.id))?;
     tx.wake(Wake::Coordinators);
     tx.wake(Wake::Agent(launch.key.clone()));
-    tx.wake(Wake::ForgeLaunches);
     Ok(())
 }
 

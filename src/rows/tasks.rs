@@ -106,7 +106,6 @@ pub fn put(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
     tx.row_event(event("task.changed", task, tx.now()));
     tx.wake(Wake::Coordinators);
     tx.wake(Wake::AgentsOf(task.project.clone()));
-    tx.wake(Wake::ForgeTask(task.id.clone()));
     Ok(())
 }
 

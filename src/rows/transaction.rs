@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::domain::event::NewEvent;
-use crate::domain::{Assignment, CredentialId, InstanceKey, ProjectId, TaskId, Timestamp};
+use crate::domain::{Assignment, CredentialId, InstanceKey, ProjectId, Timestamp};
 use crate::store::{Entity, Read, StoreError, Write};
 
 use super::audit::{Actor, Audited, Entry};
@@ -35,7 +35,8 @@ pub struct Context {
 /// A listener that a change wakes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wake {
-    /// The coordinators, which decide what is started and stopped.
+    /// The coordinators, which decide what is started and stopped, and the loops that claim and
+    /// settle items of forges.
     Coordinators,
     /// The agent of this key.
     Agent(InstanceKey),
@@ -53,10 +54,6 @@ pub enum Wake {
     Events,
     /// The loop that writes to forges.
     Forges,
-    /// The loop that settles items of forges, because of this task.
-    ForgeTask(TaskId),
-    /// The loop that settles items of forges, because of a launch.
-    ForgeLaunches,
 }
 
 impl Context {

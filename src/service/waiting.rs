@@ -3,15 +3,20 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crate::domain::{Assignment, CredentialId, InstanceKey, Purpose, TaskId};
+use crate::domain::{Assignment, CredentialId, InstanceKey, Purpose};
 use crate::nudge::{Nudge, Nudges};
 use crate::rows::Wake;
+
+/// The delay in which a loop that looks at everything collects several changes for one pass.
+pub(super) const SOON: Duration = Duration::from_millis(10);
 
 /// The listeners that a change may wake.
 #[derive(Clone, Default)]
 pub(super) struct Waiting {
-    /// The coordinators, which decide what is started and stopped.
+    /// The coordinators, which decide what is started and stopped, and the loops that claim and
+    /// settle items of forges.
     pub(super) coordinators: Nudge,
     /// Agents that wait for their next action.
     pub(super) agents: Nudges<InstanceKey>,
@@ -26,70 +31,12 @@ pub(super) struct Waiting {
     pub(super) forges: Nudge,
     /// The loop that polls forges. It polls at once when it wakes.
     pub(super) forge_looks: Nudge,
-    /// The loop that settles those items.
-    pub(super) forge_work: ForgeWork,
     /// Streams whose readers may lose access.
     pub(super) credentials: Nudges<CredentialId>,
     /// The loop that sends events to followers.
     pub(super) events: Nudge,
     /// The loop that sends events, when a coordinator has reported another status.
     pub(super) reports: Nudge,
-}
-
-/// The changes that may concern items of forges, collected while the loop that settles them runs.
-#[derive(Clone, Default)]
-pub(super) struct ForgeWork {
-    changed: Arc<Mutex<ChangedWork>>,
-    pub(super) nudge: Nudge,
-}
-
-/// The changed tasks, and whether a launch has changed.
-#[derive(Debug, Default)]
-pub(super) struct ChangedWork {
-    pub(super) tasks: BTreeSet<TaskId>,
-    pub(super) has_launches: bool,
-    /// The number of loops. One loop may end after the next has begun.
-    n_interested: usize,
-}
-
-/// Collects changes until it is dropped.
-pub(super) struct Interest(ForgeWork);
-
-impl Drop for Interest {
-    fn drop(&mut self) {
-        let mut changed = self.0.lock();
-        changed.n_interested -= 1;
-        if changed.n_interested == 0 {
-            *changed = ChangedWork::default();
-        }
-    }
-}
-
-impl ForgeWork {
-    pub(super) fn interest(&self) -> Interest {
-        self.lock().n_interested += 1;
-        Interest(self.clone())
-    }
-
-    /// Takes the changes since the last call.
-    pub(super) fn take(&self) -> ChangedWork {
-        let mut changed = self.lock();
-        let n_interested = changed.n_interested;
-        std::mem::replace(&mut *changed, ChangedWork { n_interested, ..ChangedWork::default() })
-    }
-
-    fn add(&self, tasks: Vec<TaskId>, has_launches: bool) {
-        let mut changed = self.lock();
-        if changed.n_interested > 0 {
-            changed.tasks.extend(tasks);
-            changed.has_launches |= has_launches;
-            self.nudge.wake();
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ChangedWork> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Chats whose mirrors are behind, and the new working directories of projects.
@@ -129,7 +76,7 @@ impl Unmirrored {
 impl Waiting {
     /// Wakes the listeners of a transaction.
     pub(super) fn wake(&self, wakes: BTreeSet<Wake>) {
-        let (mut projects, mut tasks, mut has_launches) = (BTreeSet::new(), Vec::new(), false);
+        let mut projects = BTreeSet::new();
         let (mut chats, mut directories) = (Vec::new(), Vec::new());
         for wake in wakes {
             match wake {
@@ -145,12 +92,7 @@ impl Waiting {
                 Wake::Deadlines => self.deadlines.wake(),
                 Wake::Events => self.events.wake(),
                 Wake::Forges => self.forges.wake(),
-                Wake::ForgeTask(task) => tasks.push(task),
-                Wake::ForgeLaunches => has_launches = true,
             }
-        }
-        if !tasks.is_empty() || has_launches {
-            self.forge_work.add(tasks, has_launches);
         }
         if !chats.is_empty() {
             self.unmirrored.add(chats);

@@ -27,12 +27,11 @@ use super::waiting::{RepositoryKey, Served};
 use crate::service::coordinators::board::KnownLimits;
 use crate::service::forge_items::take;
 use crate::service::tasks::mine::in_progress;
+use crate::service::waiting::SOON;
 use crate::service::{NewItem, ServiceError};
 
 /// The pause after a failure of the store.
 const RETRY: Duration = Duration::from_secs(5);
-/// The delay in which several changes are collected for one pass.
-const SOON: Duration = Duration::from_millis(10);
 
 impl Forges {
     /// Claims items as long as it is polled. Cancel-safe: each claim is one transaction.

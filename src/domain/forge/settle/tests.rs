@@ -223,7 +223,8 @@ fn what_agents_write_commands_nothing_in_either_language() {
 }
 
 proptest! {
-    /// Settling a settled item changes nothing, in every state of the task, and an end is final.
+    /// Settling a settled item changes nothing, in every state of the task, and an end is final. An
+    /// item that the end of its agent would not change stays as it is.
     #[test]
     fn settling_twice_is_settling_once(
         status in proptest::option::of(select(TaskStatus::ALL)),
@@ -242,6 +243,8 @@ proptest! {
         let (task, execution) = (status.map(task), execution(result));
         let work = Work { task: task.as_ref(), is_alive, last: Some(&execution) };
         let first = settle(&item(state.clone()), work, TEXTS, NOW);
+        let gone = settle(&item(state), Work { is_alive: false, ..work }, TEXTS, NOW);
+        prop_assert!(first.is_none() || gone.is_some(), "the end of an agent keeps an item as it is");
         if let Some(first) = first {
             prop_assert_eq!(settle(&first, work, TEXTS, NOW), None);
             prop_assert!(is_alive <= !matches!(first.state, ItemState::Ended(_)), "ended with a living agent");
