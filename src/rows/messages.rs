@@ -70,6 +70,20 @@ pub fn list_chats(tx: &mut Read<'_>) -> Result<Vec<Assignment>, StoreError> {
     tx.rows("assignment", sql, &[], assignments::read)
 }
 
+/// Returns the agent and the project of each message after the number `after`, in the order of the
+/// messages.
+pub fn list_chats_after(tx: &mut Read<'_>, after: i64) -> Result<Vec<Assignment>, StoreError> {
+    tx.rows("assignment", CHATS_AFTER, &[after.into()], assignments::read)
+}
+
+/// Selects each message. With `DISTINCT`, SQLite would read an index of all messages.
+const CHATS_AFTER: &str = "SELECT project_id, agent_id FROM messages WHERE seq > ?1 ORDER BY seq";
+
+/// Returns the number of the newest message, or 0.
+pub fn newest(tx: &mut Read<'_>) -> Result<i64, StoreError> {
+    tx.number("SELECT COALESCE(MAX(seq), 0) FROM messages", &[])
+}
+
 /// Returns the greatest number of a message from before `at`, or 0.
 pub fn last_before(tx: &mut Read<'_>, chat: &Assignment, at: Timestamp) -> Result<i64, StoreError> {
     let sql = "SELECT COALESCE(MAX(seq), 0) FROM messages \
@@ -107,6 +121,7 @@ pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError
         tx.wake(Wake::Agent(InstanceKey::new(agent, project, Purpose::Chat)));
     }
     tx.wake(Wake::Chat(chat));
+    tx.wake(Wake::Mirror);
     Ok(())
 }
 
@@ -124,4 +139,15 @@ pub fn forget(tx: &mut Transaction<'_>, chat: &Assignment, up_to: i64) -> Result
     let sql = "DELETE FROM messages WHERE project_id = ?1 AND agent_id = ?2 AND seq <= ?3";
     let [project, agent] = assignments::values(chat);
     tx.execute(sql, &[project, agent, up_to.into()]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::query_plan::scans;
+
+    #[tokio::test]
+    async fn new_messages_are_found_without_a_look_at_the_older_ones() {
+        assert_eq!(scans(CHATS_AFTER, 1).await, [""; 0]);
+    }
 }

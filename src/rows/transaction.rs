@@ -1,7 +1,6 @@
 //! The transaction of a use case: it changes entities, and says who hears of that after the commit.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -42,10 +41,10 @@ pub enum Wake {
     Agent(InstanceKey),
     /// All agents with tasks in this project.
     AgentsOf(ProjectId),
-    /// The panels and the mirror of this chat.
+    /// The panels of this chat.
     Chat(Assignment),
-    /// The mirror of chats, which writes into this working directory of a project.
-    Directory(PathBuf),
+    /// The mirrors of chats in the working directories of projects.
+    Mirror,
     /// Streams that were opened with this credential.
     Credential(CredentialId),
     /// The loop that ends what has run out of time.

@@ -17,7 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::chat_log::{self, ChatLog, ChatLogError, Length};
 use crate::domain::agent::DEFAULT_AI_TYPE;
-use crate::domain::{AgentId, Assignment, FileOwner, InstanceKey, Message, ProjectId, Purpose};
+use crate::domain::{
+    AgentId, Assignment, FileOwner, InstanceKey, Message, Project, ProjectId, Purpose,
+};
 use crate::rows::{agents, messages, projects};
 use crate::store::MessageFilter;
 use crate::telemetry::ErrorChain;
@@ -33,11 +35,18 @@ const PAGE: usize = 500;
 type Place = (PathBuf, AgentId);
 /// The number of the last message of each project that is in a file.
 type Written = BTreeMap<ProjectId, i64>;
-type Mirrors = HashMap<Place, Mirror>;
-/// Configured working directories with their resolved paths.
-type Directories = HashMap<PathBuf, PathBuf>;
 /// The reason why a mirror is behind.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
+/// The state of all files.
+#[derive(Debug, Default)]
+struct Mirrors {
+    of_places: HashMap<Place, Mirror>,
+    /// Configured working directories with their resolved paths.
+    directories: HashMap<PathBuf, PathBuf>,
+    /// The number of the newest message at the last look; `None` before the first.
+    seen: Option<i64>,
+}
 
 /// The state of a file.
 #[derive(Debug, Default)]
@@ -53,58 +62,47 @@ struct Mirror {
 impl Chats {
     /// Mirrors messages until `cancel`, beginning with those that were not mirrored yet.
     pub async fn mirror_chats(&self, cancel: CancellationToken) {
-        let mut news = self.waiting.unmirrored.nudge.listen();
-        let mut mirrors = Mirrors::new();
-        let mut directories = Directories::new();
-        match self.core.read(|tx| Ok(projects::list(tx)?)).await {
-            Ok(projects) => {
-                resolve(
-                    projects.into_iter().map(|project| project.working_directory),
-                    &mut directories,
-                )
-                .await;
+        let mut news = self.waiting.mirror.listen();
+        let mut mirrors = Mirrors::default();
+        loop {
+            let is_last = cancel.is_cancelled();
+            self.mirror_new_messages(&mut mirrors).await;
+            if is_last {
+                return;
             }
-            Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not look up the working directories");
-            }
+            cancel.run_until_cancelled(news.woken()).await;
         }
-        match self.core.read(|tx| Ok(messages::list_chats(tx)?)).await {
-            Ok(chats) => {
-                self.mirror(chats.into_iter().collect(), &mut mirrors, &mut directories).await;
-            }
-            Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not compare the chats with their mirrors");
-            }
-        }
-        // Cancel-safe: chats stay unmirrored until they are taken.
-        while cancel.run_until_cancelled(news.woken()).await.is_some() {
-            resolve(self.waiting.unmirrored.take_directories(), &mut directories).await;
-            self.mirror(self.waiting.unmirrored.take(), &mut mirrors, &mut directories).await;
-        }
-        self.mirror(self.waiting.unmirrored.take(), &mut mirrors, &mut directories).await;
     }
 
-    async fn mirror(
-        &self,
-        chats: BTreeSet<Assignment>,
-        mirrors: &mut Mirrors,
-        directories: &mut Directories,
-    ) {
+    /// Mirrors the messages since the last look, and resolves the new working directories.
+    async fn mirror_new_messages(&self, mirrors: &mut Mirrors) {
+        let seen = mirrors.seen;
+        let read = self.core.read(move |tx| {
+            let chats = match seen {
+                Some(seen) => messages::list_chats_after(tx, seen)?,
+                None => messages::list_chats(tx)?,
+            };
+            Ok((projects::list(tx)?, chats, messages::newest(tx)?))
+        });
+        let (projects, chats, newest) = match read.await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), "could not look for new messages; their mirrors are behind");
+                return;
+            }
+        };
+        mirrors.seen = Some(newest);
+        let mut directories = HashMap::new();
+        for Project { id, working_directory, .. } in projects {
+            directories.insert(id, mirrors.resolve(working_directory).await);
+        }
+        let mirrors = &mut mirrors.of_places;
         let mut behind = BTreeSet::new();
         for Assignment { project, agent } in chats {
-            let id = project.clone();
-            match self.core.read(move |tx| Ok(projects::get(tx, &id)?)).await {
-                Ok(Some(found)) => {
-                    resolve([found.working_directory.clone()], directories).await;
-                    let resolved = directories.get(&found.working_directory).cloned();
-                    let place = (resolved.unwrap_or(found.working_directory), agent);
-                    share(mirrors, &place, project);
-                    behind.insert(place);
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(project_id = %project, error = %ErrorChain(&error), "could not mirror a chat");
-                }
+            if let Some(directory) = directories.get(&project) {
+                let place = (directory.clone(), agent);
+                share(mirrors, &place, project);
+                behind.insert(place);
             }
         }
         for place in behind {
@@ -195,20 +193,22 @@ impl Chats {
     }
 }
 
-/// Resolves the directories that were not resolved before.
-async fn resolve(configured: impl IntoIterator<Item = PathBuf>, directories: &mut Directories) {
-    for path in configured {
-        if !directories.contains_key(&path) {
-            let unresolved = path.clone();
-            let resolved =
-                tokio::task::spawn_blocking(move || chat_log::resolve(&unresolved)).await;
-            directories.insert(path.clone(), resolved.unwrap_or(path));
+impl Mirrors {
+    /// Returns the path to which a configured working directory was first resolved.
+    async fn resolve(&mut self, configured: PathBuf) -> PathBuf {
+        if let Some(resolved) = self.directories.get(&configured) {
+            return resolved.clone();
         }
+        let unresolved = configured.clone();
+        let resolved = tokio::task::spawn_blocking(move || chat_log::resolve(&unresolved)).await;
+        let resolved = resolved.unwrap_or_else(|_| configured.clone());
+        self.directories.insert(configured, resolved.clone());
+        resolved
     }
 }
 
 /// Mirrors the chat of the project at `place`, and nowhere else.
-fn share(mirrors: &mut Mirrors, place: &Place, project: ProjectId) {
+fn share(mirrors: &mut HashMap<Place, Mirror>, place: &Place, project: ProjectId) {
     for (other, mirror) in mirrors.iter_mut() {
         if other.1 == place.1 && other != place {
             mirror.written.remove(&project);

@@ -84,6 +84,8 @@ fn answers(tx: &mut Read<'_>) -> Vec<String> {
     ask!(answers, projects::count(tx));
     ask!(answers, notices::list_open(tx));
     ask!(answers, messages::list_chats(tx));
+    ask!(answers, messages::list_chats_after(tx, 2));
+    ask!(answers, messages::newest(tx));
     for agent in AGENTS {
         ask!(answers, agents::get(tx, &id(agent)));
         for project in PROJECTS {

@@ -243,6 +243,8 @@ fn questions(bed: &Bed) {
     bed.read("messages", |tx| {
         messages::get(tx, &id("m"))?;
         messages::list_chats(tx)?;
+        messages::list_chats_after(tx, 0)?;
+        messages::newest(tx)?;
         messages::last_before(tx, &assignment("p", "a"), at(9))
     });
     bed.read("notices", |tx| {
