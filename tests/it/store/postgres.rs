@@ -1,6 +1,8 @@
 //! The store on PostgreSQL.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::fmt::Write as _;
+
 use agent_coordinator::store::postgres::Sharing;
 use agent_coordinator::store::postgres::open::{self, OpenError, OpenErrorKind, Options};
 
@@ -30,7 +32,7 @@ fn each_statement_of_the_program_is_prepared() {
     let mut script = String::new();
     for (n, statement) in statements::all().into_iter().enumerate() {
         let sql = statement.sql.replace('?', "$");
-        script.push_str(&format!("PREPARE s{n} AS {sql};\n"));
+        writeln!(script, "PREPARE s{n} AS {sql};").unwrap();
     }
     assert!(script.len() > 10_000);
     database.run_sql(&script);
