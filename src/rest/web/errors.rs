@@ -1,5 +1,7 @@
-//! Shows problems to people as a page, if a page was requested. The answer to a script of a page
-//! stays unchanged; the script shows the text of the problem.
+//! Shows problems to people in their language: as a page, if a page was requested. A script of a
+//! page gets the problem itself and shows its text.
+
+use std::borrow::Cow;
 
 use askama::Template;
 use axum::body::to_bytes;
@@ -41,16 +43,23 @@ pub(super) async fn as_pages(request: Request, next: Next) -> Response {
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind == "application/problem+json");
-    if !(wants_page && is_problem) {
+    if !is_problem {
         return response;
     }
-    let status = response.status();
-    let body = to_bytes(response.into_body(), MAX_PROBLEM).await.unwrap_or_default();
-    let problem = serde_json::from_slice::<Problem>(&body);
-    let (detail, hint) =
-        problem.map_or_else(|_| (String::new(), None), |problem| (problem.detail, problem.hint));
-    let hint = hint.map(std::borrow::Cow::into_owned);
-    (status, rendered(&ErrorPage { frame, status: status.as_u16(), detail, hint })).into_response()
+    let (mut parts, body) = response.into_parts();
+    let body = to_bytes(body, MAX_PROBLEM).await.unwrap_or_default();
+    let Ok(mut problem) = serde_json::from_slice::<Problem>(&body) else {
+        return Response::from_parts(parts, body.into());
+    };
+    problem.detail = frame.w.of_problem(&problem.code, problem.detail);
+    if wants_page {
+        let (detail, hint) = (problem.detail, problem.hint.map(Cow::into_owned));
+        let page = ErrorPage { frame, status: parts.status.as_u16(), detail, hint };
+        return (parts.status, rendered(&page)).into_response();
+    }
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let body = serde_json::to_vec(&problem).map_or(body, Into::into);
+    Response::from_parts(parts, body.into())
 }
 
 /// Returns whether a browser navigates, in contrast to a script of a page.

@@ -133,9 +133,10 @@ async fn one_part(
 
 impl ShownLaunch {
     fn of(frame: &Frame, launch: Launch) -> Self {
+        let w = frame.w;
         let timeline = timeline(frame, &launch);
         let (ended_at, outcome) =
-            launch.as_ended().map(|(outcome, at)| (at, outcome.to_string())).unzip();
+            launch.as_ended().map(|(outcome, at)| (at, w.of_outcome(outcome))).unzip();
         let exit = match (launch.exit.exit_code, launch.exit.signal) {
             (Some(code), _) => Some(format!("{} {code}", frame.w.exit_code)),
             (None, Some(signal)) => Some(format!("{} {signal}", frame.w.signal)),
@@ -177,13 +178,13 @@ fn timeline(frame: &Frame, launch: &Launch) -> Vec<Moment> {
         moment(w.authenticated, launch.authenticated_at, None),
     ];
     if let Some(report) = launch.report {
-        moments.push(moment(w.reported, None, Some(report.as_str().to_owned())));
+        moments.push(moment(w.reported, None, Some(w.of_report(report).to_owned())));
     }
     if let Some(reason) = launch.stop_reason {
-        moments.push(moment(w.stop_wanted, None, Some(reason.to_string())));
+        moments.push(moment(w.stop_wanted, None, Some(w.of_stop_reason(reason).to_owned())));
     }
     let (ended_at, outcome) =
-        launch.as_ended().map(|(outcome, at)| (at, outcome.to_string())).unzip();
+        launch.as_ended().map(|(outcome, at)| (at, w.of_outcome(outcome))).unzip();
     moments.push(moment(w.ended, ended_at, outcome));
     moments
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::domain::{
-    Agent, AgentId, Launch, LaunchId, Priority, ProjectId, Purpose, Task, TaskId, TaskStatus,
-    Timestamp, Usage,
+    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, Task, TaskId,
+    TaskStatus, Timestamp, Usage,
 };
 
 /// A moment, which the page shows in the words and the time zone of its reader.
@@ -149,13 +149,13 @@ pub(super) struct LaunchRow {
     pub(super) purpose: Purpose,
     pub(super) state: String,
     pub(super) claimed_at: When,
-    pub(super) outcome: Option<String>,
+    pub(super) outcome: Option<Outcome>,
     pub(super) cost: Option<String>,
 }
 
 impl From<&Launch> for LaunchRow {
     fn from(launch: &Launch) -> Self {
-        let outcome = launch.as_ended().map(|(outcome, _)| outcome.to_string());
+        let outcome = launch.as_ended().map(|(outcome, _)| outcome.clone());
         Self {
             id: launch.id.clone(),
             agent: launch.key.agent.clone(),

@@ -10,7 +10,9 @@ use serde::Deserialize;
 
 use super::look::{Frame, rendered};
 use super::shown::{Face, Faces, When, cost_of, leads_to};
-use crate::domain::{AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus};
+use crate::domain::{
+    AgentId, Execution, LaunchId, Outcome, Priority, ProjectId, Task, TaskId, TaskStatus,
+};
 use crate::rest::extract::{InForm, InPath, InQuery, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
@@ -83,7 +85,7 @@ struct Work {
     launch: LaunchId,
     agent: AgentId,
     started_at: When,
-    outcome: Option<String>,
+    outcome: Option<Outcome>,
     cost: Option<String>,
     summary: Option<String>,
     next_steps: Option<String>,
@@ -95,7 +97,7 @@ impl From<Execution> for Work {
             launch: execution.launch,
             agent: execution.key.agent,
             started_at: When(execution.started_at),
-            outcome: execution.outcome.map(|outcome| outcome.to_string()),
+            outcome: execution.outcome,
             cost: cost_of(execution.usage),
             summary: execution.summary.or(execution.progress),
             next_steps: execution.next_steps,

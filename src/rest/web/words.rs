@@ -1,7 +1,8 @@
 //! The texts of the pages in English and Japanese, side by side so that neither is forgotten.
 
+use crate::domain::launch::{ReportResult, StopReason, TimeLimit};
 use crate::domain::pair::StartReason;
-use crate::domain::{Language, Priority, TaskStatus};
+use crate::domain::{Language, Outcome, Priority, TaskStatus};
 
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident: $english:literal, $japanese:literal;)+) => {
@@ -155,7 +156,7 @@ texts! {
     reported: "Reported", "報告";
     stop_wanted: "Told to stop", "停止要求";
     exited: "Exited", "終了";
-    ended: "Ended", "完了";
+    ended: "Ended", "終了";
     outcome: "Outcome", "結果";
     exit_code: "exit code", "終了コード";
     signal: "signal", "シグナル";
@@ -295,6 +296,84 @@ impl Words {
         self.language.either(english, japanese)
     }
 
+    /// Returns the text for the outcome of a launch, with its reason.
+    pub(super) fn of_outcome(&self, outcome: &Outcome) -> String {
+        let (english, japanese) = match outcome {
+            Outcome::Completed => ("completed", "完了"),
+            Outcome::Blocked => ("blocked", "ブロック"),
+            Outcome::Failed => ("failed", "失敗"),
+            Outcome::Stopped(_) => ("stopped", "停止"),
+            Outcome::ExitedWithoutReport => ("exited without a report", "報告なしで終了"),
+            Outcome::NeverAuthenticated => ("never authenticated", "認証されず"),
+            Outcome::StartFailed(_) => ("start failed", "起動失敗"),
+            Outcome::TimedOut(_) => ("timed out", "時間切れ"),
+            Outcome::Lost => ("lost", "行方不明"),
+        };
+        let reason = match outcome {
+            Outcome::Stopped(reason) => Some(self.of_stop_reason(*reason).to_owned()),
+            Outcome::TimedOut(limit) => Some(self.of_time_limit(*limit).to_owned()),
+            Outcome::StartFailed(reason) => Some(reason.clone()),
+            _ => None,
+        };
+        let text = self.language.either(english, japanese);
+        reason.map_or_else(|| text.to_owned(), |reason| format!("{text} ({reason})"))
+    }
+
+    /// Returns the text for the reason to end an agent.
+    pub(super) const fn of_stop_reason(&self, reason: StopReason) -> &'static str {
+        let (english, japanese) = match reason {
+            StopReason::Reported => ("it reported", "報告済み"),
+            StopReason::LoggedOut => ("it logged out", "ログアウト"),
+            StopReason::Person => ("a person stopped it", "人が停止"),
+            StopReason::StopAll => ("a person stopped everything", "すべて停止"),
+            StopReason::Shutdown => ("the daemon ended", "デーモンの終了"),
+            StopReason::NoticeIgnored => ("it ignored a notice", "通知への応答なし"),
+            StopReason::Noticed => ("a notice told it to stop", "通知による停止"),
+            StopReason::ChatEnded => ("the chat ended", "チャット終了"),
+            StopReason::ChatIdle => ("the chat was idle", "チャットの無操作"),
+            StopReason::StartTimeout => ("it did not authenticate in time", "認証の時間切れ"),
+            StopReason::SessionMaximum => ("its session was too old", "セッション時間の上限"),
+            StopReason::RunMaximum => ("it ran for too long", "実行時間の上限"),
+            StopReason::Silence => ("it was silent for too long", "無出力の上限"),
+            StopReason::Unassigned => ("the bot was unassigned", "割り当て解除"),
+            StopReason::Closed => ("the item was closed", "項目のクローズ"),
+            StopReason::Gone => ("the item is gone", "項目の消失"),
+            StopReason::Moved => ("the item was moved", "項目の移動"),
+            StopReason::Paused => ("its work was paused", "作業の一時停止"),
+            StopReason::Unknown => ("the server does not know it", "サーバーに記録なし"),
+        };
+        self.language.either(english, japanese)
+    }
+
+    const fn of_time_limit(&self, limit: TimeLimit) -> &'static str {
+        let (english, japanese) = match limit {
+            TimeLimit::SessionIdle => ("its session made no call", "セッションの無操作"),
+            TimeLimit::SessionMaximum => ("its session was too old", "セッション時間の上限"),
+            TimeLimit::RunMaximum => ("it ran for too long", "実行時間の上限"),
+            TimeLimit::Silence => ("it was silent for too long", "無出力の上限"),
+        };
+        self.language.either(english, japanese)
+    }
+
+    /// Returns the text for the result that an agent reported.
+    pub(super) const fn of_report(&self, result: ReportResult) -> &'static str {
+        let (english, japanese) = match result {
+            ReportResult::Success => ("success", "成功"),
+            ReportResult::Failed => ("failed", "失敗"),
+            ReportResult::Blocked => ("blocked", "ブロック"),
+        };
+        self.language.either(english, japanese)
+    }
+
+    /// Returns the text of a problem with this code. `detail` is its English text, which names the
+    /// objects, so a translation keeps it.
+    pub(super) fn of_problem(&self, code: &str, detail: String) -> String {
+        match (self.language, japanese_problem(code)) {
+            (Language::Japanese, Some(text)) => format!("{text}（{detail}）"),
+            _ => detail,
+        }
+    }
+
     /// Returns a sentence for the reason why a pair does or does not start.
     pub(super) const fn of_start_reason(&self, reason: StartReason) -> &'static str {
         let (english, japanese) = match reason {
@@ -355,5 +434,78 @@ impl Words {
             ),
         };
         self.language.either(english, japanese)
+    }
+}
+
+/// Returns the Japanese text for the code of a problem that people meet on the pages.
+fn japanese_problem(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "project_not_found" => "プロジェクトが見つかりません",
+        "agent_not_found" => "エージェントが見つかりません",
+        "task_not_found" => "タスクが見つかりません",
+        "launch_not_found" => "起動履歴が見つかりません",
+        "session_not_found" => "セッションが見つかりません",
+        "message_not_found" => "メッセージが見つかりません",
+        "credential_not_found" => "認証情報が見つかりません",
+        "no_such_route" => "ページが見つかりません",
+        "not_assigned" => "エージェントがプロジェクトに割り当てられていません",
+        "inactive" => "エージェントまたはプロジェクトが無効です",
+        "already_exists" => "同じIDがすでに存在します",
+        "invalid" | "invalid_form" | "invalid_body" | "invalid_query" | "invalid_path" => {
+            "入力内容が正しくありません"
+        }
+        "too_long" => "入力が長すぎます",
+        "not_one_line" => "改行や制御文字は使えません",
+        "precondition_failed" => "他の変更が先に保存されました。読み込み直してください",
+        "impossible_status" => "この状態には変更できません",
+        "needs_assignee" => "先に担当エージェントを割り当ててください",
+        "dependencies_open" => "先に完了すべきタスクが残っています",
+        "subtasks_open" => "未完了のサブタスクがあります",
+        "parent_closed" => "親タスクが終了しています",
+        "stays_in_project" => "タスクは他のプロジェクトに移動できません",
+        "part_of_itself" => "タスクを自分自身のサブタスクにはできません",
+        "dependency_cycle" => "依存関係が循環しています",
+        "limit_reached" => "上限に達しています",
+        "no_open_launch" => "実行中のエージェントがありません",
+        "no_output" => "出力がありません",
+        "output_on_other_host" => "出力は別のマシンにあります",
+        "link_not_valid" => "このログインリンクは使えません",
+        "not_authenticated" => "ログインが必要です",
+        "viewer_may_not" => "閲覧のみ可能です",
+        "not_allowed" => "許可されていません",
+        "too_many_attempts" | "rate_limited" => {
+            "試行が多すぎます。少し待ってからもう一度お試しください"
+        }
+        "body_too_large" => "送信データが大きすぎます",
+        "server_stopping" | "stopping" => "サーバーを停止しています",
+        "unavailable" => "データベースを利用できません。しばらくしてからもう一度お試しください",
+        "bug" => "内部エラーが発生しました",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_translated_problem_still_names_its_objects() {
+        let detail = "Task tsk_1 depends on tasks that are not done: tsk_2".to_owned();
+        let japanese =
+            Words::of(Language::Japanese).of_problem("dependencies_open", detail.clone());
+        assert!(
+            japanese.starts_with("先に完了すべきタスク") && japanese.contains("tsk_2"),
+            "{japanese}"
+        );
+        let english = Words::of(Language::English).of_problem("dependencies_open", detail.clone());
+        assert_eq!(english, detail);
+    }
+
+    #[test]
+    fn an_outcome_is_told_with_its_reason_in_both_languages() {
+        let stopped = Outcome::Stopped(StopReason::Person);
+        let text = |language| Words::of(language).of_outcome(&stopped);
+        assert_eq!(text(Language::English), "stopped (a person stopped it)");
+        assert_eq!(text(Language::Japanese), "停止 (人が停止)");
     }
 }

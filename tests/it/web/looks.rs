@@ -130,6 +130,30 @@ fn a_page_speaks_the_language_that_its_reader_chooses() {
 }
 
 #[test]
+fn problems_are_told_in_the_language_of_the_page_and_name_their_object() {
+    let daemon = busy();
+    let Some(browser) = Browser::at(&daemon, "operator", "ja") else {
+        return;
+    };
+    browser.go_to("/ui/projects/no-such-project");
+    let page = browser.texts("main").concat();
+    assert!(
+        page.contains("プロジェクトが見つかりません") && page.contains("no-such-project"),
+        "{page}"
+    );
+    let problem = browser.run_async(
+        "fetch('/ui/do/tasks/no-such-task/status', { method: 'POST', body: new URLSearchParams({ status: 'done' }) })\
+         .then(r => r.json()).then(arguments[arguments.length - 1])",
+    );
+    assert_eq!(problem["code"], "task_not_found", "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("タスクが見つかりません") && detail.contains("no-such-task"),
+        "{problem}"
+    );
+}
+
+#[test]
 fn a_viewer_sees_everything_and_is_offered_nothing_to_change() {
     let daemon = busy();
     let Some(browser) = Browser::at(&daemon, "viewer", "en") else {
