@@ -216,7 +216,8 @@ pub struct PairFacts {
 }
 
 words! {
-    /// Why a key may or may not start; without any state of a task, which a coordinator doesn't know (seed 004).
+    /// The reason why a key may or may not start. It contains no state of a task, which a
+    /// coordinator does not know.
     pub enum StartReason as "start reason" {
         Ready = "ready",
         /// No such agent or project.
@@ -253,7 +254,7 @@ words! {
         LowDisk = "low_disk",
         /// There is too little free memory.
         LowMemory = "low_memory",
-        /// The coordinator's configuration has no passkey for the agent (seed 004).
+        /// The configuration of the coordinator has no passkey for the agent.
         NoPasskey = "no_passkey",
     }
 }

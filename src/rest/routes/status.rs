@@ -25,7 +25,7 @@ use crate::rest::routes::totals::TotalsBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 
-/// Everything at a glance (contract.md `status --json`, there in snake_case).
+/// The state of everything; `status --json` prints it in snake_case.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusBody {
