@@ -27,6 +27,7 @@ pub enum Seen {
 
 impl Folders {
     /// Makes a watcher. Must be called within a tokio runtime.
+    #[allow(unsafe_code, reason = "the runtime takes a descriptor that its owner keeps open")]
     pub fn new() -> io::Result<Self> {
         // SAFETY: a watcher owns its descriptor, which stays open and the same for the watcher's
         // whole life.

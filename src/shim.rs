@@ -64,6 +64,7 @@ struct TakeOverError {
 struct OutsideItsGroup;
 
 /// Runs the whole life of a shim. `arguments` are those of the process.
+#[allow(unsafe_code, reason = "the process ends at once, without exit handlers")]
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ! {
     let code = live(arguments);
     // SAFETY: ends the process. Its records are written, by plain system calls.
@@ -176,6 +177,7 @@ fn raise_file_size() -> Rlimit {
 
 /// Closes or hides descriptors, so that the agent has only 0, 1 and 2, independent of the
 /// descriptors that the daemon was started with.
+#[allow(unsafe_code, reason = "a flag of a descriptor that may not be open")]
 fn keep_descriptors_from_agent() -> io::Result<()> {
     // This process does not use any above PROMPT yet.
     sys::birth::close_from(order::fd::PROMPT + 1)?;
@@ -188,6 +190,7 @@ fn keep_descriptors_from_agent() -> io::Result<()> {
 }
 
 /// Takes ownership of a descriptor that the daemon handed over by number.
+#[allow(unsafe_code, reason = "descriptors come from the daemon by number")]
 fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: asks for a flag; harmless on a descriptor that is not open.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {

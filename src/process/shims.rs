@@ -1,5 +1,9 @@
 //! One shim as a process: it identifies the shim, signals it and waits for its end. Fresh and
 //! adopted shims are treated alike.
+#![allow(
+    unsafe_code,
+    reason = "a descriptor in the runtime, and waitid on a process that may not be a child"
+)]
 
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;

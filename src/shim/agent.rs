@@ -1,5 +1,6 @@
 //! Starts the agent's process: clean signals, own groups, own user, directory and environment. It
 //! returns a clear message if the start fails.
+#![allow(unsafe_code, reason = "what runs between fork and exec may only make plain system calls")]
 
 use std::ffi::{CStr, CString};
 use std::fs::File;

@@ -2,6 +2,7 @@
 //! orphan, so that "no children" is "no tree". If `waitid` answers ECHILD, the tree is empty, and
 //! the normal path does not read `/proc`. On systems without subreapers, a search that finds no
 //! escaped process must suffice.
+#![allow(unsafe_code, reason = "waitid with flags and signals that the safe wrappers refuse")]
 
 use std::io;
 use std::mem::MaybeUninit;

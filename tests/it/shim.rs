@@ -211,6 +211,7 @@ async fn an_agent_has_three_descriptors() {
 }
 
 #[test]
+#[allow(unsafe_code, reason = "a signal is ignored in this process")]
 fn an_agent_has_a_clean_signal_state() {
     use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, signal};
     // SAFETY: no handler is installed, and no other test depends on the signal.

@@ -1,5 +1,6 @@
 //! The initial state of keepers and agents: sessions, descriptors, users, signals, and the
 //! protection of their memory.
+#![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
 use std::ffi::CString;
 use std::io;

@@ -1,4 +1,5 @@
 //! The machine's memory, and how much of it this process takes.
+#![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
 /// Returns the memory that the kernel reports as available without swapping, in bytes.
 pub fn free_memory() -> Option<u64> {

@@ -1,5 +1,6 @@
 //! The events that a keeper waits for beside its agent's output: signals and a deadline, both by
 //! one queue.
+#![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};

@@ -3,6 +3,7 @@
 //! This is weaker than on Linux: a process of an agent that has lost its parent no longer has a
 //! keeper above it. It is recognised by its session or its mark. A process that has shed both
 //! counts as a person's.
+#![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
 use std::ffi::c_void;
 use std::io;

@@ -5,6 +5,7 @@
 //! This is weaker than on Linux. Processes of other users show no start time, arguments or
 //! environment. System Integrity Protection hides the environment of Apple's own programs. A
 //! process cannot give itself another name.
+#![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
 use std::ffi::c_void;
 use std::io;

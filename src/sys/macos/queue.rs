@@ -1,6 +1,7 @@
 //! A kernel queue (kqueue(2)): it takes descriptions of events, and returns the events that
 //! occurred. Its descriptor is readable while there is an event to take, also for `poll` and for
 //! another queue.
+#![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
 use std::ffi::c_void;
 use std::io;

@@ -1,4 +1,5 @@
 //! Queries the kernel by name or number (sysctl(3)).
+#![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
 use std::ffi::CStr;
 use std::io;

@@ -1,4 +1,5 @@
 //! The groups of a user, and acting with the rights of a user.
+#![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
 use std::ffi::CStr;
 use std::io;

@@ -1,5 +1,6 @@
 //! Rows 6 to 10, 12 to 14, 21, 22: the processes of an agent under a running daemon, and its
 //! descriptors, signals and environment.
+#![allow(unsafe_code, reason = "what runs between fork and exec")]
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
