@@ -4,6 +4,7 @@
 //! One launch opens thousands of idle connections and hundreds of unfinished lines on the MCP
 //! socket. Sixty clients send webhooks of the largest size without a valid signature. Another
 //! launch measures its own calls, each on a new connection.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Measures the time until a waiting agent gets a message, the cost of a waiting agent, and the
 //! cost of a notice.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Measures the time until ends are known. Hundreds of agents end at once, one agent dies among
 //! many, or all die together.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Measures the cost of many agents: of a daemon that keeps hundreds, and of one that has started
 //! and ended thousands.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

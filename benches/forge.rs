@@ -1,5 +1,6 @@
 //! Measures the cost of watching forges, and the time until an agent stops after people take the
 //! bot off an item.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

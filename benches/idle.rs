@@ -1,4 +1,5 @@
 //! Measures the cost of the daemon and its keepers while nothing happens.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Measures the output of one agent, a gigabyte: the speed of its keeper, and the cost for the
 //! daemon.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

@@ -2,6 +2,7 @@
 //! browser the board and the chat.
 //!
 //! The browser's figures need Debian's chromium and chromium-driver, and are left out without them.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

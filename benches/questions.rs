@@ -1,5 +1,6 @@
 //! Measures the number of questions that are answered, and the cost of a cycle that finds nothing
 //! to do.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 #[path = "../tests/it/rows.rs"]
 mod rows;

@@ -1,5 +1,6 @@
 //! Measures the cost of separate processes for server and coordinator: a cycle and a start over the
 //! link, and a call over the bridge.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Measures the time from a task set in progress to the first instruction of its agent. The polling
 //! interval is so long that it can't have been the cause.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
 

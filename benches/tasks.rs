@@ -1,4 +1,5 @@
 //! Measures the waits of an agent and a coordinator when there are very many tasks.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 #[path = "../tests/it/rows.rs"]
 mod rows;

@@ -110,6 +110,7 @@ const STORE_DEADLINE: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns the reason why it could not start, or an error if a part of the daemon ended
 /// unexpectedly.
+#[allow(clippy::disallowed_methods, reason = "the handle aborts the task")]
 pub async fn run(
     role: Role,
     loaded: Loaded,

@@ -231,6 +231,10 @@ impl Group {
 
     /// Kills the processes of the group and removes it, as far as that is possible at once. Dead
     /// processes may take a moment to disappear.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the keeper and the thread that removes a group may block"
+    )]
     pub fn end(&self) {
         if !self.dir.exists() {
             return;

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Interval, MissedTickBehavior};
 
 use clocks::Clocks;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
@@ -33,6 +33,7 @@ pub use overseer::Overseer;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 
+use crate::clock;
 use crate::domain::plan::gates::Resources;
 use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
 use crate::domain::{CoordinatorId, Instance, LaunchFacts, LaunchId, Phase, StopReason, Timestamp};
@@ -207,9 +208,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             if self.is_finished(mode) {
                 return;
             }
-            let deadline = wake_in.map(|wake_in| Instant::now() + wake_in.max(LEAST_PAUSE));
+            let deadline = wake_in.map(|wake_in| clock::now() + wake_in.max(LEAST_PAUSE));
             woken_by = loop {
-                let turn_at = self.overseer.turned().map(|within| Instant::now() + within);
+                let turn_at = self.overseer.turned().map(|within| clock::now() + within);
                 // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until
                 // they are taken.
                 break tokio::select! {
@@ -233,7 +234,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     fn poll(&self) -> Interval {
         let interval = self.config.polling_interval;
-        let mut poll = tokio::time::interval_at(Instant::now() + interval, interval);
+        let mut poll = tokio::time::interval_at(clock::now() + interval, interval);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         poll
     }

@@ -73,6 +73,7 @@ pub use crate::domain::task::{NewTask, TaskEdit};
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 pub use upkeep::Upkeep;
 
+use crate::clock;
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
 use crate::domain::pair::{Backoff, StartLimit};
@@ -148,7 +149,7 @@ struct Heard {
 
 impl Heard {
     fn inputs(&self, core: &Core) -> Inputs {
-        Inputs { settings: core.settings(), heard: self.clone(), made_at: Instant::now() }
+        Inputs { settings: core.settings(), heard: self.clone(), made_at: clock::now() }
     }
 }
 

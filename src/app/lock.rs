@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use rustix::process::{FlockType, fcntl_getlk};
-use tokio::time::Instant;
 
+use crate::clock;
 use crate::sys::regular_file::{self, MAX_SMALL};
 
 /// The time to wait for the lock. A process that is being spawned holds a copy of every open file
@@ -50,10 +50,10 @@ impl RoleLock {
         let opened = regular_file::open_or_make(path);
         let mut file =
             opened.with_context(|| format!("could not open the lock `{}`", path.display()))?;
-        let give_up_at = Instant::now() + PATIENCE;
+        let give_up_at = clock::now() + PATIENCE;
         let locked = loop {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Err((held, Errno::EWOULDBLOCK)) if Instant::now() < give_up_at => file = held,
+                Err((held, Errno::EWOULDBLOCK)) if clock::now() < give_up_at => file = held,
                 locked => break locked,
             }
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -97,6 +97,8 @@ fn refusal(path: &Path, errno: Errno) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

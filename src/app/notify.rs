@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::config::{Environment, Standing};
 use crate::coordinator::Overseer;
 use crate::domain::Phase;
@@ -162,7 +163,7 @@ pub(super) struct LoopWatch {
 impl Overseer for LoopWatch {
     fn turned(&mut self) -> Option<Duration> {
         let period = self.manager.watchdog? / PINGS;
-        let now = Instant::now();
+        let now = clock::now();
         let since = self.last_ping.map(|at| now - at);
         if is_due(since, period) {
             self.last_ping = Some(now);

@@ -25,6 +25,7 @@ impl Parts {
     }
 
     /// Runs a part whose end the caller awaits.
+    #[allow(clippy::disallowed_methods, reason = "the caller awaits the task")]
     pub(super) fn spawn_apart(
         &self,
         part: impl Future<Output = ()> + Send + 'static,

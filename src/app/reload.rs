@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 
 use super::isolation::{self, UserProblem};
 use super::notify::ServiceManager;
 use super::secrets::secrets;
 use super::watched_files::WatchedFiles;
 use super::{Daemon, ManifestProblems};
+use crate::clock;
 use crate::config::{self, Config, ConfigError, Environment, Live, Loaded, Reloaded, Standing};
 use crate::coordinator::Overseer;
 use crate::nudge::{Wakeups, sleep_until};
@@ -82,7 +82,7 @@ impl Reloader {
         let mut watch = daemon.supervisor.is_none().then(|| self.manager.watch());
         loop {
             let turn_at =
-                watch.as_mut().and_then(Overseer::turned).map(|within| Instant::now() + within);
+                watch.as_mut().and_then(Overseer::turned).map(|within| clock::now() + within);
             let (by, reply) = tokio::select! {
                 biased;
                 () = self.hang_ups.woken() => ("SIGHUP", None),
@@ -92,7 +92,7 @@ impl Reloader {
             };
             // The watch begins before the files are read, so that changes meanwhile are noticed.
             self.files.follow(self.paths());
-            let began_at = Instant::now();
+            let began_at = clock::now();
             self.manager.reloading();
             let outcome = self.reload(by, daemon).await;
             self.standing.send_replace(self.live.standing().clone());

@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use super::isolation;
 use super::parts::Parts;
 use super::{identity, notify};
 use crate::cgroup;
+use crate::clock;
 use crate::config::{self, Config, Environment, Secrets};
 use crate::coordinator::{
     Coordinator, CoordinatorConfig, LocalControlPlane, Mode, Overseer, RemoteConfig,
@@ -175,7 +175,7 @@ impl Seat {
 /// Removes outputs that are too old, again and again. Cancel-safe: a removal that has begun is
 /// completed.
 async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir: PathBuf) {
-    let (world, began): (&dyn World, _) = (&SystemWorld, Instant::now());
+    let (world, began): (&dyn World, _) = (&SystemWorld, clock::now());
     let moment = || Moment { wall: world.now(), steady: Steady::after(began.elapsed()) };
     let first = moment();
     loop {

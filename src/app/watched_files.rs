@@ -9,8 +9,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
+use crate::clock;
 use crate::folder_watch::{Folders, WatchId};
 
 /// The time without events after which a change counts as complete: editors take several steps.
@@ -102,7 +103,7 @@ impl WatchedFiles {
                 }
                 self.is_stirred = true;
             }
-            let at_last = Instant::now() + LONGEST_STIR;
+            let at_last = clock::now() + LONGEST_STIR;
             while let Ok(Ok(Ok(_))) = timeout_at(at_last, timeout(QUIET, folders.seen())).await {}
             self.is_stirred = false;
             if self.marks.iter().any(|(file, mark)| mark_of(file) != *mark) {

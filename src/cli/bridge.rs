@@ -13,9 +13,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::time::Instant;
 
 use super::error::CliError;
+use crate::clock;
 use crate::nudge::sleep_until;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
@@ -121,7 +121,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                 },
                 read = self.input.read_until(b'\n', &mut self.unsent), if input_ended.is_none() => {
                     if read? == 0 && self.unsent.is_empty() {
-                        input_ended = Some(Instant::now() + LAST_ANSWERS);
+                        input_ended = Some(clock::now() + LAST_ANSWERS);
                         // This tells the server that no more lines come. Its answers still come.
                         let _ = writer.shutdown().await;
                         continue;
@@ -200,7 +200,7 @@ fn messages(line: &Value) -> &[Value] {
 }
 
 async fn connect(socket: &Path) -> Result<UnixStream, CliError> {
-    let give_up_at = Instant::now() + PATIENCE;
+    let give_up_at = clock::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;
     loop {
         match UnixStream::connect(socket).await {
@@ -212,7 +212,7 @@ async fn connect(socket: &Path) -> Result<UnixStream, CliError> {
                 );
                 tokio::time::sleep(pause).await;
             }
-            Err(error) if Instant::now() + pause > give_up_at => {
+            Err(error) if clock::now() + pause > give_up_at => {
                 eprintln!("agent-coordinator mcp: {}: {error}", socket.display());
                 return Err(CliError::NoDaemon { at: socket.display().to_string() });
             }

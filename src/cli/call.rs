@@ -7,13 +7,14 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::error::CliError;
 use super::http_door::{self, HttpDoor};
 use super::output::print_answer;
+use crate::clock;
 use crate::config::Environment;
 use crate::domain::ServerAddress;
 
@@ -146,6 +147,7 @@ fn complete(
 /// Makes one request and returns its answer. The server takes a call without a handshake. With
 /// `patience`, it waits for a server that is away, and repeats a repeatable call whose answer was
 /// lost.
+#[allow(clippy::disallowed_methods, reason = "the command has no other work")]
 fn exchange(
     server: &ServerAddress,
     tool: &str,
@@ -155,7 +157,7 @@ fn exchange(
     let params = json!({ "name": tool, "arguments": Value::Object(arguments) });
     let request =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
-    let give_up_at = Instant::now() + patience;
+    let give_up_at = clock::unpaused() + patience;
     let mut pause = FIRST_PAUSE;
     loop {
         let asked = match server {
@@ -168,7 +170,7 @@ fn exchange(
             Err(Lost::Answer(error)) if REPEATABLE.contains(&tool) => error,
             Err(Lost::Answer(error)) => return Err(error),
         };
-        if Instant::now() + pause > give_up_at {
+        if clock::unpaused() + pause > give_up_at {
             return Err(error);
         }
         std::thread::sleep(pause);

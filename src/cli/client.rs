@@ -122,6 +122,7 @@ impl Client {
         )))
     }
 
+    #[allow(clippy::disallowed_methods, reason = "the connection ends with its request")]
     async fn send(
         &self,
         method: Method,

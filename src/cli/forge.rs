@@ -15,6 +15,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::forge_items;
 use super::output::{self, Form};
+use crate::clock;
 use crate::config::{Environment, ForgeHost, ForgeToken, Forges};
 use crate::domain::printable;
 use crate::forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, check};
@@ -107,7 +108,7 @@ async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
         .map(|(i, host)| check_one(host, interval, missing).map(move |report| (i, report)));
     let mut checks: FuturesUnordered<_> = checks.collect();
     let mut reports = Vec::with_capacity(hosts.len());
-    let mut patience = tokio::time::interval_at(tokio::time::Instant::now() + PATIENCE, PATIENCE);
+    let mut patience = tokio::time::interval_at(clock::now() + PATIENCE, PATIENCE);
     loop {
         tokio::select! {
             biased;

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::CliError;
 use super::http_door::{HttpDoor, Lost};
 
+use crate::clock;
 use crate::locks::lock;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
@@ -128,7 +128,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         message: &Value,
         cancelled: &CancellationToken,
     ) -> Result<(), CliError> {
-        let give_up_at = Instant::now() + PATIENCE;
+        let give_up_at = clock::now() + PATIENCE;
         let mut pause = FIRST_PAUSE;
         let lost = loop {
             let version = lock(&self.version).clone();
@@ -152,7 +152,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
             match posted {
                 Ok(()) => return Ok(()),
                 Err(Lost::Answer(problem)) => break problem,
-                Err(Lost::Connection(_)) if Instant::now() + pause < give_up_at => {
+                Err(Lost::Connection(_)) if clock::now() + pause < give_up_at => {
                     if pause == FIRST_PAUSE {
                         eprintln!(
                             "agent-coordinator mcp: no server at {} yet; waiting for it",

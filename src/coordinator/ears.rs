@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::control::ControlPlane;
+use crate::clock;
 use crate::domain::activity::Tally;
 use crate::domain::{Activity, Instance, LaunchId, Phase};
 use crate::folder_watch::{Folders, Seen, WatchId};
@@ -97,7 +98,7 @@ impl Ears {
                     watched: HashMap::new(),
                     stirred: BTreeSet::new(),
                     run: String::new(),
-                    look_at: Instant::now(),
+                    look_at: clock::now(),
                     retry_at: None,
                     telling: JoinSet::new(),
                     heard: Arc::clone(&heard),
@@ -225,7 +226,7 @@ impl<C: ControlPlane> Listener<C> {
                     Ok(Seen::Anything) => self.stirred.extend(self.ears.keys().cloned()),
                     Err(error) => {
                         tracing::warn!(error = %ErrorChain(&error), "could not listen to the agents' output");
-                        self.look_at = Instant::now() + RETRY_AFTER;
+                        self.look_at = clock::now() + RETRY_AFTER;
                     }
                 },
                 () = tokio::time::sleep_until(self.retry_at.unwrap_or(self.look_at)), if self.retry_at.is_some() => {
@@ -270,7 +271,7 @@ impl<C: ControlPlane> Listener<C> {
             (Ok(watch), Ok(reader)) => {
                 self.watched.insert(watch, launch.clone());
                 self.stirred.insert(launch.clone());
-                let heard = Heard { at: Instant::now(), is_login_refused: false };
+                let heard = Heard { at: clock::now(), is_login_refused: false };
                 self.heard.lock().insert(launch.clone(), heard);
                 let ear = Ear {
                     reader,
@@ -302,7 +303,7 @@ impl<C: ControlPlane> Listener<C> {
             {
                 // An agent that only repeats its failure does not count as active.
                 if ear.tally.activity().failure.is_none() {
-                    heard.at = Instant::now();
+                    heard.at = clock::now();
                 }
                 let is_login_refused = ear.tally.is_login_refused();
                 if is_login_refused && !heard.is_login_refused {
@@ -320,7 +321,7 @@ impl<C: ControlPlane> Listener<C> {
             }
             self.tell(&launch);
         }
-        self.look_at = Instant::now() + PAUSE;
+        self.look_at = clock::now() + PAUSE;
     }
 
     /// Reports the activity of a launch. Only one report of a launch is on its way; the next one
@@ -355,7 +356,7 @@ impl<C: ControlPlane> Listener<C> {
             }
         } else {
             ear.told = Activity::default();
-            self.retry_at.get_or_insert_with(|| Instant::now() + RETRY_AFTER);
+            self.retry_at.get_or_insert_with(|| clock::now() + RETRY_AFTER);
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::domain::{Instance, LaunchId, StopReason};
 use crate::process::{BootInstant, ProcessTable, StartError, StartRequest};
 use crate::telemetry::ErrorChain;
@@ -53,7 +54,7 @@ impl ProcessLayer for ProcessTable {
     }
 
     fn steady_now(&self) -> Instant {
-        Instant::now()
+        clock::now()
     }
 
     async fn start(&self, request: StartRequest) -> Result<(), StartError> {

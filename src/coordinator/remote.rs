@@ -15,12 +15,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
+use crate::clock;
 use crate::domain::pair::{Backoff, StartReason};
 use crate::domain::plan::{Limits, ProcessReport};
 use crate::domain::{
@@ -157,7 +158,7 @@ impl RemoteControlPlane {
         let mut pause = FIRST_PAUSE;
         let mut seen: Option<String> = None;
         loop {
-            let asked_at = Instant::now();
+            let asked_at = clock::unpaused();
             match self.wait_for_news(seen.as_deref()).await {
                 Ok(Some(news)) => {
                     pause = FIRST_PAUSE;

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use tokio::time::Instant;
+
 use super::*;
 use crate::domain::pair::{Candidate, StartReason};
 use crate::domain::plan::ProcessReport;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ForgeError;
+use crate::clock;
 use crate::domain::forge::pacing::{Hold, Pace, Traffic, Urgency};
 use crate::locks::lock;
 use crate::nudge::Nudge;
@@ -69,7 +70,7 @@ impl Gate {
     pub(super) fn new(pace: Pace, written: Nudge) -> Self {
         let (traffic, queue) = (Traffic::default(), BTreeSet::new());
         let state = State { pace, traffic, queue, n_queued: 0, budget_logged_at: None };
-        Self { beginning: Instant::now(), state: Mutex::new(state), moved: Nudge::new(), written }
+        Self { beginning: clock::now(), state: Mutex::new(state), moved: Nudge::new(), written }
     }
 
     pub(super) fn set_pace(&self, pace: Pace) {
@@ -105,7 +106,7 @@ impl Gate {
         let is_news =
             state.budget_logged_at.is_none_or(|at| at.elapsed() >= Duration::from_hours(1));
         if is_news {
-            state.budget_logged_at = Some(Instant::now());
+            state.budget_logged_at = Some(clock::now());
         }
         is_news
     }

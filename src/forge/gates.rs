@@ -26,6 +26,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::gate::Gate;
+use crate::clock;
 use crate::domain::Timestamp;
 use crate::domain::forge::ForgeKind;
 use crate::domain::forge::pacing::Pace;
@@ -142,7 +143,7 @@ impl Gates {
 
     fn write(&self, now: Timestamp) -> io::Result<()> {
         let saved = |((forge, host), gate): (&(ForgeKind, String), &Arc<Gate>)| {
-            let pause = |until: Instant| until.saturating_duration_since(Instant::now());
+            let pause = |until: Instant| until.saturating_duration_since(clock::now());
             let limited_until = gate.limited_until().map(|until| now + pause(until));
             let second = |ago: Duration| {
                 let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);

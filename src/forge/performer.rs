@@ -19,6 +19,7 @@ use super::contexts::{Context, Contexts};
 use super::gate::Held;
 use super::seat::{Seat, Unanswered};
 use super::{Forge, ForgeError, FoundItem};
+use crate::clock;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::labels::{LabelState, is_same};
 use crate::domain::forge::marker::Marker;
@@ -113,9 +114,9 @@ impl Performer {
         let mut running = FuturesUnordered::new();
         let mut agenda = Agenda::default();
         // The time when all items are checked next. Due items are served meanwhile.
-        let mut look_at = Some(Instant::now());
+        let mut look_at = Some(clock::now());
         loop {
-            if look_at.is_some_and(|at| at <= Instant::now()) {
+            if look_at.is_some_and(|at| at <= clock::now()) {
                 // Running work goes on meanwhile, because it may hold the connections to the store
                 // that this waits for.
                 let mut looking = pin!(self.due());
@@ -141,7 +142,7 @@ impl Performer {
             tokio::select! {
                 () = news.woken() => {
                     // A thousand changes at once cause one check.
-                    let soon = Instant::now() + if agenda.is_empty() { SOON } else { LATER };
+                    let soon = clock::now() + if agenda.is_empty() { SOON } else { LATER };
                     look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
                 }
                 () = sleep_until(look_at) => {}
@@ -159,7 +160,7 @@ impl Performer {
             Ok(items) => items,
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "could not read what is owed to forges; will try again");
-                return (Vec::new(), Some(Instant::now() + RETRY));
+                return (Vec::new(), Some(clock::now() + RETRY));
             }
         };
         let (now, mut due, mut next_at) = (self.seat.service.time(), Vec::new(), None);
@@ -175,7 +176,7 @@ impl Performer {
             if item.due(now).is_none() || held.is_some() {
                 let wait = item.retry_at.map(|at| at.since(now)).unwrap_or_default();
                 let held_until = held.map(Held::until);
-                let at = (Instant::now() + wait).max(held_until.unwrap_or_else(Instant::now));
+                let at = (clock::now() + wait).max(held_until.unwrap_or_else(clock::now));
                 next_at = Some(next_at.map_or(at, |earlier: Instant| earlier.min(at)));
             } else {
                 due.push((urgency, item.id));
@@ -193,7 +194,7 @@ impl Performer {
                 Ok(item) => item,
                 Err(error) => {
                     tracing::warn!(error = %ErrorChain(&error), "could not read a forge item; will try again");
-                    return (id, Some(Instant::now() + RETRY));
+                    return (id, Some(clock::now() + RETRY));
                 }
             };
             let now = self.seat.service.time();
@@ -230,13 +231,13 @@ impl Performer {
             Ok(true) => None,
             // An item that waits for its host or for the end of the pause file is checked again in
             // any case.
-            Ok(false) => Some(Some(Instant::now() + LONGEST_NAP)),
+            Ok(false) => Some(Some(clock::now() + LONGEST_NAP)),
             Err(error) => {
                 tracing::warn!(
                     item = %item.key, error = %ErrorChain(&error), "could not note what was done for a forge item; it will be done again"
                 );
                 // The store has a problem, so the next check waits.
-                Some(Some(Instant::now() + RETRY))
+                Some(Some(clock::now() + RETRY))
             }
         }
     }

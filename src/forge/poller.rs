@@ -16,6 +16,7 @@ use super::judge::{Habits, Judge, Judged, is_watched, said};
 use super::look::{Look, Within};
 use super::seat::{Seat, Unanswered};
 use super::{Conditional, Feed, Forge, ForgeError, Listing};
+use crate::clock;
 use crate::config::WatchedRepository;
 use crate::domain::forge::{
     Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text,
@@ -90,7 +91,7 @@ impl Poller {
     /// decision is stored as a whole.
     pub(super) async fn watch(mut self, mut pokes: Listener<String>) -> Infallible {
         loop {
-            let began_at = Instant::now();
+            let began_at = clock::now();
             let wait = match self.look().await {
                 Ok(()) => {
                     self.n_failures = 0;

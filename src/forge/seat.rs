@@ -10,6 +10,7 @@ use super::connect::{ConnectError, connect_through, token_of};
 use super::gate::{Gate, Held};
 use super::gates::Gates;
 use super::{Forge, ForgeError};
+use crate::clock;
 use crate::config::{ForgeHost, Forges, WatchedRepository};
 use crate::domain::forge::pacing::{Pace, Urgency};
 use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
@@ -305,7 +306,7 @@ impl Seat {
     }
 
     fn time_at(&self, at: Instant) -> Timestamp {
-        self.service.time() + at.saturating_duration_since(Instant::now())
+        self.service.time() + at.saturating_duration_since(clock::now())
     }
 
     /// Returns the limit that keeps work of this urgency from beginning now.

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
 use crate::locks::lock;
 
 /// The pause between two checks while all connections are busy. One of them may begin to wait, and
@@ -114,7 +115,7 @@ impl Drop for Place {
 impl Standing {
     /// Notes that the connection waits for its client, at most for `limit`.
     pub fn waits(&self, limit: Duration) {
-        let since = Instant::now();
+        let since = clock::now();
         *self.lock() = Some(Wait { since, until: since + limit });
     }
 
@@ -144,7 +145,7 @@ impl Standing {
     pub async fn overstays(&self) {
         let is_late = async {
             while let Some(deadline) = self.deadline() {
-                if deadline <= Instant::now() {
+                if deadline <= clock::now() {
                     return;
                 }
                 tokio::time::sleep_until(deadline).await;

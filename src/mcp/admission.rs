@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::domain::admission::{Admission, Client, ConnectionLimits, Occupancy, Refused};
 use crate::http::crowd::Standing;
 use crate::locks::lock;
@@ -196,7 +197,7 @@ impl Entries {
 impl Refusals {
     fn note(&mut self, client: &Client, refused: Refused) {
         self.n += 1;
-        let now = Instant::now();
+        let now = clock::now();
         if self.logged_at.is_some_and(|logged_at| now < logged_at + LOG_INTERVAL) {
             return;
         }

@@ -1,14 +1,13 @@
 //! The checks before every tool call. They slow down agents in a loop, and clients that guess at
 //! passkeys and tokens, for all tools.
 
-use std::sync::Arc;
-use std::time::Instant;
-
 use rmcp::model::JsonObject;
+use std::sync::Arc;
 
 use super::envelope::{AUTHENTICATE, CallError, Incoming};
 use super::rate::{CallsOf, RateLimit};
 
+use crate::clock;
 use crate::domain::secret::TICKET_PREFIX;
 use crate::domain::{Refusal, Secret};
 use crate::peer::{LocalPeer, Peer, PeerKind};
@@ -34,7 +33,7 @@ impl Gate {
         tool: &str,
         incoming: &Incoming<'_>,
     ) -> Result<Option<Attempt>, Refusal> {
-        let now = Instant::now();
+        let now = clock::unpaused();
         if let Some(who) = calls_of(incoming)
             && !self.rate.take(&who, now)
         {
@@ -94,7 +93,7 @@ impl Gate {
             Guesser::of(peer),
             token.token_hash(),
             Admission::NeedsSlot,
-            Instant::now(),
+            clock::unpaused(),
         );
         let attempt = attempt.await.ok_or(Refusal::TooManyAttempts)?;
         let checked = check.await;
@@ -119,7 +118,7 @@ impl Gate {
 /// # Errors
 /// `TooManyAttempts` if there is no slot for that.
 async fn wait(attempt: Attempt, agent_id: Option<&str>) -> Result<(), Refusal> {
-    let delay = attempt.failed(agent_id, Instant::now()).ok_or(Refusal::TooManyAttempts)?;
+    let delay = attempt.failed(agent_id, clock::unpaused()).ok_or(Refusal::TooManyAttempts)?;
     tokio::time::sleep(delay).await;
     Ok(())
 }

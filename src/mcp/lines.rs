@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{Busy, HeldBytes, Registered};
 use super::batch::{Answered, Batch, OpenBatches};
 use super::{MAX_MESSAGE, malformed};
+use crate::clock;
 use crate::nudge::sleep_until;
 use crate::sys::sockets::ONLY_HANG_UP;
 
@@ -172,7 +173,7 @@ impl LineTransport {
             let was_skipping = self.is_skipping;
             self.is_skipping &= end.is_none();
             self.begun_at =
-                if end.is_some() { None } else { self.begun_at.or_else(|| Some(Instant::now())) };
+                if end.is_some() { None } else { self.begun_at.or_else(|| Some(clock::now())) };
             if dropped.is_some() {
                 self.is_skipping = end.is_none();
                 self.drop_line();
@@ -297,6 +298,7 @@ impl LineTransport {
         self.write_apart(complaint.to_string().into_bytes(), Vec::new());
     }
 
+    #[allow(clippy::disallowed_methods, reason = "`deliver_complaint` awaits the task")]
     fn write_apart(&mut self, mut answer: Vec<u8>, held: Vec<HeldBytes>) {
         answer.push(b'\n');
         let (writer, busy) = (Arc::clone(&self.writer), self.connection.begin());

@@ -7,10 +7,10 @@ use std::time::Duration;
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::envelope::Sender;
+use crate::clock;
 
 /// The time within which most calls end.
 const FIRST_PROGRESS: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ impl Patience {
         let Some((token, peer)) = &self.progress else {
             return call.await;
         };
-        let began = Instant::now();
+        let began = clock::now();
         let mut call = std::pin::pin!(call);
         let mut next = began + FIRST_PROGRESS;
         loop {
@@ -74,7 +74,7 @@ impl Patience {
             // answer.
             let sent = Box::pin(peer.notify_progress(progress));
             let _ = tokio::time::timeout(SENDING, sent).await;
-            next = Instant::now() + PROGRESS;
+            next = clock::now() + PROGRESS;
         }
     }
 }

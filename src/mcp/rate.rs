@@ -7,6 +7,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::domain::LaunchId;
 use crate::domain::peer::ProcessId;
 use crate::domain::rate::{Bucket, Rate};
@@ -45,7 +46,7 @@ pub(super) struct RateLimit {
 
 impl Default for RateLimit {
     fn default() -> Self {
-        Self { began: Instant::now(), buckets: Mutex::new(Recent::of(MAX_KNOWN)) }
+        Self { began: clock::unpaused(), buckets: Mutex::new(Recent::of(MAX_KNOWN)) }
     }
 }
 

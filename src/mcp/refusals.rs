@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::envelope::Incoming;
 use super::gate::calls_of;
 use super::rate::CallsOf;
+use crate::clock;
 use crate::domain::Refusal;
 use crate::domain::rate::LogInterval;
 use crate::locks::lock;
@@ -46,7 +47,7 @@ struct State {
 impl Default for RefusalLog {
     fn default() -> Self {
         let state = State { intervals: Recent::of(MAX_KNOWN), looked_at: Duration::ZERO };
-        Self { began: Instant::now(), state: Mutex::new(state) }
+        Self { began: clock::unpaused(), state: Mutex::new(state) }
     }
 }
 

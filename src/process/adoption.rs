@@ -3,13 +3,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tracing::{info, warn};
 
 use super::ProcessConfig;
 use super::{orphans, shims};
+use crate::clock;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::LaunchId;
 use crate::instance_dir::lock::{self, LockState, ShimIdentity};
@@ -188,13 +189,13 @@ pub async fn end_strays(
         .map(|found| format!("{installation_id}/{}", found.spec.launch_id))
         .collect();
     let ours = format!("{installation_id}/");
-    let kill_at = Instant::now() + config.stop_timeout + config.leak_grace;
+    let kill_at = clock::unpaused() + config.stop_timeout + config.leak_grace;
     let (mut n_strays, mut is_first) = (0, true);
     loop {
         let (known, ours) = (known.clone(), ours.clone());
         let keepers: Vec<ShimIdentity> =
             unusable.iter().filter_map(|folder| folder.shim.clone()).collect();
-        let signal = match (is_first, Instant::now() >= kill_at) {
+        let signal = match (is_first, clock::unpaused() >= kill_at) {
             (_, true) => Some(Signal::KILL),
             (true, false) => Some(Signal::TERM),
             (false, false) => None,
@@ -207,7 +208,7 @@ pub async fn end_strays(
         });
         let n_alive = match round.await.unwrap_or_else(|panic| Err(panic.into())) {
             Ok(n_alive) => n_alive,
-            Err(error) if Instant::now() >= kill_at + PATIENCE => return Err(error),
+            Err(error) if clock::unpaused() >= kill_at + PATIENCE => return Err(error),
             Err(_) => {
                 tokio::time::sleep(STRAY_POLL).await;
                 continue;
@@ -222,10 +223,12 @@ pub async fn end_strays(
                 && folder.shim.is_some()
                 && !matches!(lock::look(&folder.dir), Ok(LockState::Free(_)))
         };
-        if n_alive == 0 && unusable.iter().find(is_held).is_none_or(|_| Instant::now() >= kill_at) {
+        if n_alive == 0
+            && unusable.iter().find(is_held).is_none_or(|_| clock::unpaused() >= kill_at)
+        {
             break;
         }
-        if Instant::now() >= kill_at + PATIENCE {
+        if clock::unpaused() >= kill_at + PATIENCE {
             warn!(n_alive, "processes of unknown instances can't be ended; going on beside them");
             break;
         }

@@ -14,6 +14,7 @@ use nix::sys::stat::{FchmodatFlags, fchmodat};
 use rustix::fs::{AtFlags, Dir, Mode};
 use rustix::io::Errno;
 
+use crate::clock;
 use crate::sys::beneath;
 
 /// Removes all entries of `root`, which must belong to the user of this thread.
@@ -113,7 +114,11 @@ impl Removal<'_> {
     }
 
     fn check_time(&self) -> io::Result<()> {
-        if Instant::now() < self.give_up_at { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
+        if clock::unpaused() < self.give_up_at {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
+        }
     }
 }
 

@@ -6,12 +6,13 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use sha2::{Digest as _, Sha256};
 
 use super::OpenError;
+use crate::clock;
 use crate::instance_dir;
 use crate::sys::regular_file::{self, MAX_SMALL};
 
@@ -60,15 +61,16 @@ struct UnusableId {
     source: io::Error,
 }
 
+#[allow(clippy::disallowed_methods, reason = "the start of the daemon waits for the lock")]
 fn take_lock(path: &Path) -> Result<File, OpenError> {
     let failed = |source| OpenError::StateDir { path: path.to_owned(), source };
     let file = regular_file::open_or_make(path).map_err(failed)?;
-    let give_up_at = Instant::now() + PATIENCE;
+    let give_up_at = clock::unpaused() + PATIENCE;
     while let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         if error != rustix::io::Errno::WOULDBLOCK {
             return Err(failed(error.into()));
         }
-        if Instant::now() >= give_up_at {
+        if clock::unpaused() >= give_up_at {
             let mut pid = String::new();
             file.take(MAX_SMALL).read_to_string(&mut pid).map_err(failed)?;
             return Err(OpenError::InUse { path: path.to_owned(), pid: pid.trim().to_owned() });

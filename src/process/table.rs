@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::adoption::{self, Found};
@@ -25,6 +24,7 @@ use super::{
     Adoption, Gone, OpenError, ProcessConfig, ProcessTable, StartError, StartRequest, orphans,
 };
 use crate::cgroup::{self, Group};
+use crate::clock;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::StopReason;
 use crate::domain::{Condition, Instance, InstanceKey, LaunchId, Phase};
@@ -113,6 +113,7 @@ struct Table {
     overdue: JoinSet<LaunchId>,
 }
 
+#[allow(clippy::disallowed_methods, reason = "its owner awaits the task")]
 pub async fn open(
     config: ProcessConfig,
     nudge: Nudge,
@@ -241,7 +242,7 @@ impl Table {
         }
         // A shim that has recorded its end is about to exit. A service manager must find none of
         // them left over.
-        let give_up_at = Instant::now() + 2 * instance_dir::LINGER;
+        let give_up_at = clock::now() + 2 * instance_dir::LINGER;
         while self.followed.iter().any(|launch| self.has_ended(launch)) {
             let Ok(Some(gone)) = tokio::time::timeout_at(give_up_at, self.shims.join_next()).await
             else {

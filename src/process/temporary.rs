@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::libc;
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid};
@@ -24,6 +24,7 @@ use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
 use super::removal;
+use crate::clock;
 use crate::domain::{LaunchId, RunAs};
 use crate::locks::lock;
 use crate::sys::users;
@@ -296,7 +297,7 @@ impl Parent {
         }
         let folder = removal::open(self.folder.as_fd(), name)?;
         let owner = rustix::fs::fstat(&folder)?;
-        let give_up_at = Instant::now() + LONGEST_REMOVAL;
+        let give_up_at = clock::unpaused() + LONGEST_REMOVAL;
         if owner.st_uid == rustix::process::geteuid().as_raw() {
             removal::empty(folder.as_fd(), give_up_at)?;
         } else {

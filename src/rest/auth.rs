@@ -7,10 +7,6 @@
 //! that it comes from this server. A browser does not add a token by itself, so that a request with
 //! a token need not prove that.
 
-use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::Instant;
-
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::connect_info::ConnectInfo;
@@ -19,11 +15,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Redirect, Response};
+use std::convert::Infallible;
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 
 use super::RestState;
 use super::problem::Problem;
+use crate::clock;
 use crate::domain::credential::CredentialKind;
 use crate::domain::host::{Origin, is_same_origin};
 use crate::domain::{Credential, CredentialId, Refusal, Secret};
@@ -183,13 +182,14 @@ pub(super) async fn attempt(
     secret: &Secret,
 ) -> Result<Attempt, Problem> {
     let (guesser, admission) = (Guesser::of(peer), Admission::of(peer));
-    let attempt = state.guesses.try_token(guesser, secret.token_hash(), admission, Instant::now());
+    let attempt =
+        state.guesses.try_token(guesser, secret.token_hash(), admission, clock::unpaused());
     attempt.await.ok_or_else(|| Refusal::TooManyAttempts.into())
 }
 
 /// Returns the answer to a wrong secret, after a delay.
 pub(super) async fn hold_back(attempt: Attempt, peer: &Peer, problem: Problem) -> Problem {
-    match attempt.failed(None, Instant::now()) {
+    match attempt.failed(None, clock::unpaused()) {
         Some(delay) => {
             let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
             tracing::warn!(%peer, reason = %problem.code, delay_ms, "somebody showed a token, cookie or link that is none");

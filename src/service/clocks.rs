@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::domain::stopwatch::{AtFirst, Moment, Steady, Stopwatches};
 use crate::domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestamp};
 use crate::locks::lock;
@@ -51,7 +52,7 @@ impl Clocks {
     pub(super) fn new(world: Arc<dyn World>) -> Self {
         Self {
             world,
-            began: Instant::now(),
+            began: clock::now(),
             first: OnceLock::new(),
             cleanup: Mutex::default(),
             overdue: Mutex::default(),

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use crate::clock;
 use crate::domain::credential::{COOKIE_LIFE, CredentialKind, LINK_LIFE, LinkFault, Role};
 use crate::domain::secret::OPERATOR_TOKEN_PREFIX;
 use crate::domain::{Credential, CredentialId, Refusal, Secret, Timestamp, limits};
@@ -155,7 +154,7 @@ impl Credentials {
             && credential.is_good(self.core.now())
         {
             let expires_at =
-                credential.expires_at.map(|at| Instant::now() + at.since(self.core.now()));
+                credential.expires_at.map(|at| clock::now() + at.since(self.core.now()));
             tokio::select! {
                 () = changed.woken() => {}
                 () = sleep_until(expires_at) => {}

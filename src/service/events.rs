@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
-use tokio::time::Instant;
 
+use crate::clock;
 use crate::domain::event::Event;
 use crate::nudge::sleep_until;
 use crate::rows::events;
@@ -109,7 +109,7 @@ impl Events {
         let (mut commits, mut reports) =
             (self.waiting.events.listen(), self.waiting.reports.listen());
         let (mut last, mut again_at, mut status_from, mut status_at) =
-            (None, None, Instant::now(), None);
+            (None, None, clock::now(), None);
         loop {
             let news = async {
                 tokio::select! {
@@ -123,13 +123,13 @@ impl Events {
                         Ok(last) => (last, None),
                         Err(error) => {
                             tracing::warn!(error = %ErrorChain(&error), "could not read what happened; will try again");
-                            (None, Some(Instant::now() + READ_PAUSE))
+                            (None, Some(clock::now() + READ_PAUSE))
                         }
                     };
                 }
                 () = sleep_until(status_at) => {
                     status_at = None;
-                    status_from = Instant::now() + STATUS_PAUSE;
+                    status_from = clock::now() + STATUS_PAUSE;
                     // Without followers, the notice is dropped.
                     let _ = self.newsroom.0.send(Handed::Status);
                 }

@@ -17,6 +17,7 @@ use super::core::Core;
 use super::launches::shims::Shims;
 use super::waiting::Waiting;
 use super::{Heard, Settings, Shared};
+use crate::clock;
 use crate::nudge::sleep_until;
 use crate::telemetry::ErrorChain;
 use cleanup::Longest;
@@ -64,7 +65,7 @@ impl Upkeep {
                     if Arc::ptr_eq(&settings, &newest) {
                         // Nothing new is overdue earlier. A thousand chats that open must not cause
                         // a thousand passes over all chats.
-                        let soonest = Instant::now() + newest.notice_grace.min(newest.chat.idle_timeout);
+                        let soonest = clock::now() + newest.notice_grace.min(newest.chat.idle_timeout);
                         next_at = Some(next_at.map_or(soonest, |at| at.min(soonest)));
                         continue;
                     }
@@ -81,7 +82,7 @@ impl Upkeep {
                 }
             }
             next_at = match self.end_overdue().await {
-                Ok(next) => next.map(|after| Instant::now() + after),
+                Ok(next) => next.map(|after| clock::now() + after),
                 Err(error) => {
                     tracing::warn!(error = %ErrorChain(&error), "could not end what is overdue; will try again");
                     None

@@ -380,6 +380,7 @@ impl<'a> Keeper<'a> {
 
     /// Writes the record of the end, which only this process can write. It tries again, because a
     /// folder that cannot be written now may be writable later.
+    #[allow(clippy::disallowed_methods, reason = "the keeper has one thread and no other work")]
     fn write_insistently(&self, exit: &Exit) {
         for _ in 0..N_LAST_ATTEMPTS {
             if record::write(self.dir, exit).is_ok() || !self.dir.exists() {

@@ -312,6 +312,7 @@ impl Engine {
     /// # Errors
     /// The errors of [`Engine::write`].
     #[track_caller]
+    #[allow(clippy::disallowed_methods, reason = "a simulation ends with its runtime")]
     pub fn write_with<T, E, F, C>(
         &self,
         context: C,

@@ -1,4 +1,5 @@
 //! One connection to an SQLite database.
+#![allow(clippy::disallowed_methods, reason = "the thread of a connection blocks")]
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -20,6 +20,7 @@ const ROWS: [&[&str]; 12] = [
         "config",
         "telemetry",
         "nudge",
+        "clock",
         "peer",
         "recent",
         "http",

@@ -1,4 +1,5 @@
 //! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
+#![allow(clippy::disallowed_methods, reason = "tests may wait and ask the time")]
 
 mod bad_input;
 mod bridge;

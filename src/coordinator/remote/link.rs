@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::LinkState;
+use crate::clock;
 use crate::domain::{Incarnation, Secret, ServerAddress};
 use crate::mcp_client::{CallError, ConnectError, McpClient};
 use crate::sys::regular_file;
@@ -160,8 +161,10 @@ impl Link {
             Err(error) => {
                 let error = LinkError::from(error);
                 self.note(Some(&error));
-                *attempt =
-                    Attempt::Failed { at: Instant::now(), problem: ErrorChain(&error).to_string() };
+                *attempt = Attempt::Failed {
+                    at: clock::unpaused(),
+                    problem: ErrorChain(&error).to_string(),
+                };
                 Err(error)
             }
         }

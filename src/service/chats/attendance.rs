@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::domain::Assignment;
 use crate::locks::lock;
 use crate::nudge::Nudge;
@@ -83,7 +84,7 @@ impl Chats {
 
 /// Ends the chats whose panels have been closed long enough.
 pub(in crate::service) async fn end_left(core: &Core, heard: &Heard, attendances: &Attendances) {
-    for Assignment { agent, project } in attendances.take_left(Instant::now()) {
+    for Assignment { agent, project } in attendances.take_left(clock::now()) {
         tracing::info!(agent_id = %agent, project_id = %project, "the last panel of a chat was closed; it ends");
         if let Err(error) = people::end(core, heard, &agent, &project).await {
             tracing::warn!(error = %ErrorChain(&error), "could not end a chat; it ends by its silence");
@@ -97,7 +98,7 @@ impl Drop for Attendance {
         if let Some(table) = attendances.lock().get_mut(&self.chat) {
             table.n_open = table.n_open.saturating_sub(1);
             if table.n_open == 0 {
-                table.left_at = Some(Instant::now());
+                table.left_at = Some(clock::now());
             }
         }
         attendances.departures.wake();

@@ -4,8 +4,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use crate::clock;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::Timestamp;
 use crate::domain::forge::ForgeItem;
@@ -32,7 +31,7 @@ impl ForgeItems {
             let failed = self.settle_open().await.err();
             let retry_at = failed.map(|error| {
                 tracing::warn!(error = %ErrorChain(&error), "could not settle the items of forges; will try again");
-                Instant::now() + RETRY
+                clock::now() + RETRY
             });
             tokio::select! {
                 () = work.woken() => {}

@@ -8,8 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use crate::clock;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::open_work::OpenWork;
 use crate::domain::forge::queue::{self, Start, Turn};
@@ -44,7 +43,7 @@ impl Forges {
             let failed = self.claim_what_can_start().await.err();
             let retry_at = failed.map(|error| {
                 tracing::warn!(error = %ErrorChain(&error), "could not claim the waiting items of forges; will try again");
-                Instant::now() + RETRY
+                clock::now() + RETRY
             });
             tokio::select! {
                 () = looks.woken() => {}

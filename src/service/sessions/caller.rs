@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::domain::authentication::is_presented_by_its_own;
 use crate::domain::session::{Presenter, SessionEndReason, Transport};
 use crate::domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, SessionId, Timestamp};
@@ -50,7 +51,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         if let Some(seen) = self.activity.lock().get_mut(self.session) {
             seen.n_held = seen.n_held.saturating_sub(1);
-            seen.steady = Instant::now();
+            seen.steady = clock::now();
         }
     }
 }
@@ -58,7 +59,7 @@ impl Drop for Held<'_> {
 impl Activity {
     pub(in crate::service) fn touch(&self, session: &SessionId, now: Timestamp) {
         let mut all = self.lock();
-        let began = Instant::now();
+        let began = clock::now();
         let seen =
             all.entry(session.clone()).or_insert(Seen { at: now, began, steady: began, n_held: 0 });
         (seen.at, seen.began, seen.steady) = (now, began, began);

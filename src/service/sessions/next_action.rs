@@ -7,8 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use crate::clock;
 use crate::domain::next_action::{ChatFacts, ChatStep, TaskFacts, TaskStep, chat_step, task_step};
 use crate::domain::{Launch, Message, Purpose, Refusal, Session, Task, TaskId, TaskStatus};
 use crate::rows::tasks;
@@ -67,7 +66,7 @@ impl Sessions {
         let hold = patience.map_or(self.core.settings().chat.poll_hold, |patience| {
             patience.min(self.core.settings().chat.poll_hold)
         });
-        let asked_at = Instant::now();
+        let asked_at = clock::now();
         let _held = self.heard.calls.hold(&caller.session.id);
         let mut news = self.waiting.agents.listen(caller.session.key.clone());
         loop {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::rate::{Bucket, Rate};
 use crate::locks::lock;
@@ -29,7 +30,7 @@ pub(in crate::service) struct SessionRate {
 
 impl Default for SessionRate {
     fn default() -> Self {
-        Self { began: Instant::now(), buckets: Mutex::new(Recent::of(MAX_KNOWN)) }
+        Self { began: clock::now(), buckets: Mutex::new(Recent::of(MAX_KNOWN)) }
     }
 }
 

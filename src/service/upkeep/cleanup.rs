@@ -8,8 +8,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use crate::clock;
 use crate::domain::launch::{LapseLimits, LaunchEvent, StopReason};
 use crate::domain::session::SessionEndReason;
 use crate::domain::stopwatch::AtFirst;
@@ -161,7 +160,7 @@ impl Upkeep {
 
     async fn write_down_activity(&self) -> Result<(), ServiceError> {
         let open = self.core.read(|tx| Ok(sessions::list_open(tx)?)).await?;
-        let now = Instant::now();
+        let now = clock::now();
         let seen: Vec<(SessionId, Timestamp)> = open
             .iter()
             .filter_map(|session| {

@@ -1,4 +1,5 @@
 //! The thread that writes: it commits closures in groups, and repeats a group whose connection ends.
+#![allow(clippy::disallowed_methods, reason = "the thread of the writer blocks")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
