@@ -6,7 +6,7 @@
 mod arguments;
 mod batch;
 mod cancels;
-mod deprecated;
+mod compat;
 mod envelope;
 mod gate;
 mod lines;

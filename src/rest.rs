@@ -7,6 +7,7 @@
 mod answers;
 mod api;
 pub mod auth;
+mod compat;
 mod conditional;
 mod extract;
 mod guard;
@@ -75,18 +76,18 @@ impl RestState {
 fn open(state: RestState) -> Router {
     Router::new()
         .nest("/api", routes::health())
-        .merge(routes::health())
+        .merge(compat::open())
         .merge(login::routes())
         .merge(web::open())
         .with_state(state)
 }
 
-/// Returns all other routes, under `/api` and, for the seeds' clients, without it.
+/// Returns all other routes.
 fn closed(state: RestState) -> Router {
     let answers = from_fn_with_state(answers::Answers::default(), answers::bounded);
     Router::new()
         .nest("/api", routes::all())
-        .merge(routes::all())
+        .merge(compat::closed())
         .merge(web::router())
         .with_state(state)
         .route_layer(answers)

@@ -14,6 +14,7 @@
 //! never was one.
 
 mod endings;
+pub mod reported;
 
 use std::time::Duration;
 

@@ -10,18 +10,12 @@ mod get_my_task_progress;
 mod get_next_action;
 mod get_notifications;
 mod get_pending_messages;
-mod get_pending_tasks;
 mod health_check;
-mod invalidate_session;
 mod list_active_projects_with_agents;
-mod list_managed_agents;
 mod list_stop_requests;
 mod logout;
-mod register_execution_log_file;
 mod report_activity;
 mod report_completed;
-mod report_execution_complete;
-mod report_execution_start;
 mod report_process_exit;
 mod report_process_started;
 mod report_process_stopping;
@@ -45,13 +39,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{UnknownArguments, count_unknown, describe_foreign, describe_unknown};
+use super::compat;
 use super::envelope::{CallError, Incoming, Who};
 use crate::service::{Service, ServiceError};
 use crate::telemetry::counters;
 
 /// Returns all tools in the order of the list.
 pub(super) fn all() -> Tools {
-    Tools::of([
+    let tools = [
         Tool::of::<health_check::HealthCheck>(),
         Tool::of::<list_active_projects_with_agents::ListActiveProjectsWithAgents>(),
         Tool::of::<should_start::ShouldStart>(),
@@ -76,14 +71,9 @@ pub(super) fn all() -> Tools {
         Tool::of::<respond_chat::RespondChat>(),
         Tool::of::<report_completed::ReportCompleted>(),
         Tool::of::<logout::Logout>(),
-        // Deprecated tools come after their successors.
-        Tool::of::<list_managed_agents::ListManagedAgents>(),
-        Tool::of::<get_pending_tasks::GetPendingTasks>(),
-        Tool::of::<report_execution_start::ReportExecutionStart>(),
-        Tool::of::<report_execution_complete::ReportExecutionComplete>(),
-        Tool::of::<invalidate_session::InvalidateSession>(),
-        Tool::of::<register_execution_log_file::RegisterExecutionLogFile>(),
-    ])
+    ];
+    // Deprecated tools come after their successors.
+    Tools::of(tools.into_iter().chain(compat::tools()))
 }
 
 /// The effect of a call, as clients are told.
@@ -192,7 +182,7 @@ pub(super) struct Tools {
 }
 
 impl Tool {
-    fn of<T: ToolSpec + 'static>() -> Self {
+    pub(super) fn of<T: ToolSpec + 'static>() -> Self {
         let annotations = ToolAnnotations::new()
             .read_only(T::EFFECT == Effect::Reads)
             .destructive(false)
@@ -212,9 +202,9 @@ impl Tool {
 }
 
 impl Tools {
-    fn of<const N: usize>(tools: [Tool; N]) -> Self {
+    fn of(tools: impl Iterator<Item = Tool>) -> Self {
         let (in_order, entries): (Vec<_>, Vec<_>) =
-            tools.into_iter().map(|tool| (tool.definition, tool.entry)).unzip();
+            tools.map(|tool| (tool.definition, tool.entry)).unzip();
         Self { in_order, entries: entries.into_iter().map(|entry| (entry.name, entry)).collect() }
     }
 

@@ -6,6 +6,7 @@ pub(super) mod activities;
 pub(super) mod change;
 mod memory;
 pub(super) mod operate;
+pub(super) mod other_coordinators;
 pub(super) mod output;
 pub(super) mod shims;
 pub(super) mod start;

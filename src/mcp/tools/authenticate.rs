@@ -5,14 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::{Purpose, Refusal, Secret};
-use crate::mcp::deprecated::Deprecated;
+use crate::mcp::compat::without_project;
 use crate::mcp::envelope::{AUTHENTICATE, Newcomer};
 use crate::service::{Service, ServiceError};
-
-static WITHOUT_PROJECT: Deprecated = Deprecated::new(
-    "authenticate(agent_id, passkey)",
-    "authenticate(agent_id, passkey, project_id)",
-);
 
 pub(in crate::mcp) struct Authenticate;
 
@@ -61,8 +56,7 @@ impl ToolSpec for Authenticate {
                 service.sessions.authenticate(&agent, &passkey, &project, who.presenter()).await?;
             (project, opened)
         } else {
-            WITHOUT_PROJECT.is_used();
-            service.authenticate_somewhere(&agent, &passkey, who.presenter()).await?
+            without_project::authenticate(service, &agent, &passkey, who.presenter()).await?
         };
         tracing::info!(
             agent_id = %agent, project_id = %project, purpose = %opened.purpose, launch_id = %opened.launch,

@@ -59,8 +59,10 @@ impl ToolSpec for GetAgentAction {
         who: Coordinator,
         input: Input,
     ) -> Result<Output, ServiceError> {
-        let (purpose, action) =
-            service.agent_action(&input.agent_id, &input.project_id, who.id.as_ref()).await?;
+        let (purpose, action) = service
+            .launches
+            .agent_action(&input.agent_id, &input.project_id, who.id.as_ref())
+            .await?;
         Ok(match action {
             AgentAction::Start(claim) => Output {
                 action: "start",

@@ -96,7 +96,7 @@ impl ToolSpec for ReportProcessExit {
         let launch = match (&input.launch_id, &input.agent_id, &input.project_id) {
             (Some(launch), _, _) => service.launches.launch_of(coordinator, launch).await?.id,
             (None, Some(agent), Some(project)) => {
-                service.find_launch_to_report(agent, project, input.pid, coordinator).await?
+                service.launches.find_to_report(agent, project, input.pid, coordinator).await?
             }
             (None, _, _) => {
                 return Err(Refusal::Invalid(

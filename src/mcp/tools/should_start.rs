@@ -7,12 +7,9 @@ use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::pair::StartReason;
 use crate::domain::{Purpose, Timestamp};
-use crate::mcp::deprecated::Deprecated;
+use crate::mcp::compat::without_project;
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
-
-static WITHOUT_PROJECT: Deprecated =
-    Deprecated::new("should_start(agent_id)", "should_start(agent_id, project_id)");
 
 pub(in crate::mcp) struct ShouldStart;
 
@@ -69,12 +66,14 @@ impl ToolSpec for ShouldStart {
     ) -> Result<Output, ServiceError> {
         let by = who.id.as_ref();
         let (found, purpose, answer) = if let Some(project) = input.project_id {
-            let (purpose, answer) =
-                service.should_start_for(&input.agent_id, &project, input.purpose, by).await?;
+            let (purpose, answer) = service
+                .launches
+                .should_start_for(&input.agent_id, &project, input.purpose, by)
+                .await?;
             (None, purpose, answer)
         } else {
-            WITHOUT_PROJECT.is_used();
-            let (found, answer) = service.should_start_anywhere(&input.agent_id, by).await?;
+            let (found, answer) =
+                without_project::should_start(service, &input.agent_id, by).await?;
             (found, Purpose::Task, answer)
         };
         Ok(Output {

@@ -1,40 +1,28 @@
-//! The requests of older clients of the seeds' system, in their own form (docs/migration.md).
+//! The requests of older clients in their own form (docs/migration.md), for `mcp::compat`.
 //!
-//! They come without a project, without a launch id, or in two calls that are one call now. Each
-//! ends in the use case that replaced it.
+//! They come without a project, or in two calls that are one call now. Each ends in the use case
+//! that replaced it.
 
 use std::path::PathBuf;
 
 use crate::domain::agent::AgentStatus;
 use crate::domain::authentication::Proof;
-use crate::domain::id::{AgentId, ExecutionId, LaunchId, ProjectId, TaskId};
-use crate::domain::launch::StopReason;
+use crate::domain::compat::{pair_to_enter, pair_to_start};
+use crate::domain::id::{AgentId, ExecutionId, ProjectId, TaskId};
 use crate::domain::limits;
-use crate::domain::older_clients::{ReportedBy, launch_to_report, pair_to_enter, pair_to_start};
 use crate::domain::pair::StartReason;
 use crate::domain::session::Presenter;
 use crate::domain::{
-    Execution, InstanceKey, LaunchState, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus,
+    Execution, InstanceKey, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus,
 };
 use crate::rows::{agents, assignments, executions, launches, projects, startable, tasks};
-use crate::store::{LaunchFilter, Read, StoreError};
+use crate::store::{Read, StoreError};
 
 use super::catalog::roster::active_projects;
 use super::sessions::authenticate::proof;
 use super::sessions::caller::fence;
 use super::tasks::mine::{bind, in_progress};
-use super::{AskedBy, Authenticated, Caller, Claim, Report, Service, ServiceError, ShouldStart};
-
-/// The next step of a coordinator for a pair.
-#[derive(Debug, Clone)]
-pub enum AgentAction {
-    /// Start the agent; the start is reserved.
-    Start(Claim),
-    /// End its process, because this launch must stop.
-    Stop { launch: LaunchId, reason: StopReason },
-    /// Leave the agent as it is.
-    Hold(StartReason),
-}
+use super::{AskedBy, Authenticated, Caller, Report, Service, ServiceError, ShouldStart};
 
 /// An active agent and the active projects it is assigned to.
 #[derive(Debug, Clone)]
@@ -46,94 +34,6 @@ pub struct ManagedAgent {
 }
 
 impl Service {
-    /// Calls [`Launches::should_start`](super::Launches::should_start) for the purpose that the
-    /// client means. Without a purpose, a task comes first, and then a chat with a waiting person.
-    /// A refusal concerns the task, unless there is only a chat.
-    pub async fn should_start_for(
-        &self,
-        agent: &AgentId,
-        project: &ProjectId,
-        purpose: Option<Purpose>,
-        by: AskedBy<'_>,
-    ) -> Result<(Purpose, ShouldStart), ServiceError> {
-        let key = |purpose| InstanceKey::new(agent.clone(), project.clone(), purpose);
-        let first = purpose.unwrap_or(Purpose::Task);
-        let answer = self.launches.should_start(&key(first), by).await?;
-        if purpose.is_some() || answer.claim.is_some() {
-            return Ok((first, answer));
-        }
-        let of_chat = self.launches.should_start(&key(Purpose::Chat), by).await?;
-        if of_chat.claim.is_some() || answer.reason == StartReason::NoWork {
-            Ok((Purpose::Chat, of_chat))
-        } else {
-            Ok((first, answer))
-        }
-    }
-
-    /// Returns the decision of [`Service::should_start_for`] without a purpose, or the stop that
-    /// the coordinator must carry out.
-    pub async fn agent_action(
-        &self,
-        agent: &AgentId,
-        project: &ProjectId,
-        by: AskedBy<'_>,
-    ) -> Result<(Purpose, AgentAction), ServiceError> {
-        let (purpose, ShouldStart { reason, claim }) =
-            self.should_start_for(agent, project, None, by).await?;
-        if let Some(claim) = claim {
-            return Ok((purpose, AgentAction::Start(claim)));
-        }
-        let keys = [Purpose::Task, Purpose::Chat]
-            .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose));
-        let now = self.core.now();
-        let read = self.core.read(move |tx| {
-            for key in keys {
-                let open = startable::of_key(tx, &key)?.open.map(|open| (open.id, open.state));
-                // Until then, the agent may end by itself.
-                if let Some((launch, LaunchState::Stopping { reason, ladder_at })) = open
-                    && ladder_at <= now
-                {
-                    return Ok(Some((key.purpose, AgentAction::Stop { launch, reason })));
-                }
-            }
-            Ok(None)
-        });
-        if let Some(stop) = read.await? {
-            return Ok(stop);
-        }
-        // A pair without any work is reported as a pair without a task, as before.
-        let purpose = if reason == StartReason::NoWork { Purpose::Task } else { purpose };
-        Ok((purpose, AgentAction::Hold(reason)))
-    }
-
-    /// Returns the launch that a report about a process means, for clients that do not send its id.
-    ///
-    /// # Errors
-    /// [`Refusal::NoOpenLaunch`] and [`Refusal::AmbiguousLaunch`].
-    pub async fn find_launch_to_report(
-        &self,
-        agent: &AgentId,
-        project: &ProjectId,
-        pid: Option<i32>,
-        coordinator: AskedBy<'_>,
-    ) -> Result<LaunchId, ServiceError> {
-        let recent = LaunchFilter {
-            agent: Some(agent.clone()),
-            project: Some(project.clone()),
-            purpose: None,
-            only_ended: true,
-            after: None,
-            limit: N_ENDED,
-        };
-        let read = self.core.read(move |tx| {
-            let mut launches = launches::list_open(tx)?;
-            launches.extend(launches::list(tx, &recent)?);
-            Ok(launches)
-        });
-        let launches = read.await?;
-        Ok(launch_to_report(&launches, ReportedBy { agent, project, pid, coordinator })?)
-    }
-
     /// Returns the active agents, by id.
     pub async fn managed_agents(&self) -> Result<Vec<ManagedAgent>, ServiceError> {
         let read = self.core.read(|tx| Ok((active_projects(tx)?, agents::list(tx)?)));
@@ -295,6 +195,3 @@ fn pairs_of(tx: &mut Read<'_>, agent: &AgentId) -> Result<Vec<PairFacts>, StoreE
         .map(|assignment| InstanceKey::new(assignment.agent, assignment.project, Purpose::Task));
     keys.map(|key| startable::of_key(tx, &key)).collect()
 }
-
-/// The number of ended launches among which a repeated report finds its own.
-const N_ENDED: usize = 20;

@@ -1,62 +1,8 @@
-//! Fills in the project and the launch that older clients mean but do not send (docs/migration.md).
+//! Finds the launch that a report without a launch id means (docs/migration.md).
 
-use super::agent::ProjectStatus;
-use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId};
-use super::launch::{Launch, LaunchState};
-use super::pair::{Backoff, PairFacts, StartReason};
-use super::refusal::Refusal;
-use super::time::Timestamp;
-
-/// Returns the pair of an agent that a `should_start` without a project is about. It is the pair
-/// that may start and whose work waits longest. If none may start, it is the pair with the most
-/// informative reason. `None` without pairs.
-pub fn pair_to_start(pairs: Vec<PairFacts>, backoff: Backoff, now: Timestamp) -> Option<PairFacts> {
-    let rank = |pair: &PairFacts| match pair.reason(backoff, now) {
-        StartReason::Ready => 0,
-        StartReason::Starting => 1,
-        StartReason::Running => 2,
-        StartReason::Stopping => 3,
-        StartReason::Held
-        | StartReason::Suspended
-        | StartReason::Misconfigured
-        | StartReason::Parked
-        | StartReason::Paused
-        | StartReason::Backoff
-        | StartReason::NoFreeSlot
-        | StartReason::ChatReserve
-        | StartReason::ProjectLimit
-        | StartReason::AgentLimit
-        | StartReason::ProviderLimit
-        | StartReason::LowDisk
-        | StartReason::LowMemory
-        | StartReason::NoPasskey => 4,
-        StartReason::NoWork => 5,
-        StartReason::Inactive | StartReason::NotAssigned | StartReason::Unknown => 6,
-    };
-    pairs.into_iter().min_by_key(|pair| (rank(pair), is_idle(pair), pair.waiting_since))
-}
-
-/// Returns the pair of an agent that an `authenticate` without a project is about. A pair whose
-/// launch is starting comes first. Next is the pair whose work waits longest, and pairs without an
-/// open launch come first. Otherwise it is the only pair. `None` if the choice is ambiguous.
-pub fn pair_to_enter(pairs: Vec<PairFacts>) -> Option<PairFacts> {
-    let rank = |pair: &PairFacts| match pair.open.as_ref().map(|open| &open.state) {
-        Some(LaunchState::Starting { .. }) => 0,
-        None if !is_idle(pair) => 1,
-        Some(_) if !is_idle(pair) => 2,
-        _ => 3,
-    };
-    let n_pairs = pairs.len();
-    let best =
-        pairs.into_iter().min_by_key(|pair| (rank(pair), is_idle(pair), pair.waiting_since))?;
-    (n_pairs == 1 || rank(&best) < 3).then_some(best)
-}
-
-fn is_idle(pair: &PairFacts) -> bool {
-    let is_active =
-        pair.project.as_ref().is_some_and(|(status, _)| *status == ProjectStatus::Active);
-    !is_active || pair.waiting_since.is_none()
-}
+use super::Launch;
+use crate::domain::id::{AgentId, CoordinatorId, LaunchId, ProjectId};
+use crate::domain::refusal::Refusal;
 
 /// The facts that identify the launch of a report without a launch id.
 #[derive(Debug, Clone, Copy)]

@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-use super::{Effect, NoInput, ToolSpec};
+use super::Deprecated;
 use crate::domain::id::{ProjectId, TaskId};
 use crate::domain::{Priority, TaskStatus};
-use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::TaskSession;
+use crate::mcp::tools::{Effect, NoInput, ToolSpec};
 use crate::service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(GetPendingTasks::NAME, "get_my_task");
 
-pub(in crate::mcp) struct GetPendingTasks;
+pub(super) struct GetPendingTasks;
 
 #[derive(Serialize)]
-pub(in crate::mcp) struct Output {
+pub(super) struct Output {
     success: bool,
     tasks: Vec<Pending>,
 }

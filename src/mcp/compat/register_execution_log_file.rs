@@ -2,15 +2,15 @@
 //! output. The path belongs to its own machine, and the server does not read it. The end of the
 //! output comes with `report_process_exit`.
 
-use super::{Done, Effect, NoInput, ToolSpec};
-use crate::mcp::deprecated::Deprecated;
+use super::Deprecated;
 use crate::mcp::envelope::Coordinator;
+use crate::mcp::tools::{Done, Effect, NoInput, ToolSpec};
 use crate::service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated =
     Deprecated::new(RegisterExecutionLogFile::NAME, "report_process_exit(output_tail)");
 
-pub(in crate::mcp) struct RegisterExecutionLogFile;
+pub(super) struct RegisterExecutionLogFile;
 
 impl ToolSpec for RegisterExecutionLogFile {
     const NAME: &'static str = "register_execution_log_file";

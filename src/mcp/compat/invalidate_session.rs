@@ -4,20 +4,20 @@
 
 use serde::Deserialize;
 
-use super::{Done, Effect, ToolSpec};
+use super::Deprecated;
 use crate::domain::launch::{ExitStatus, ProcessEnd};
 use crate::domain::plan::ProcessReport;
 use crate::domain::{AgentId, ProjectId, Refusal};
-use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::Coordinator;
+use crate::mcp::tools::{Done, Effect, ToolSpec};
 use crate::service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(InvalidateSession::NAME, "report_process_exit");
 
-pub(in crate::mcp) struct InvalidateSession;
+pub(super) struct InvalidateSession;
 
 #[derive(Deserialize, schemars::JsonSchema)]
-pub(in crate::mcp) struct Input {
+pub(super) struct Input {
     /// The agent whose process has ended.
     #[schemars(with = "String")]
     agent_id: AgentId,
@@ -39,7 +39,7 @@ impl ToolSpec for InvalidateSession {
         DEPRECATED.is_used();
         let Input { agent_id, project_id } = input;
         let found =
-            service.find_launch_to_report(&agent_id, &project_id, None, who.id.as_ref()).await;
+            service.launches.find_to_report(&agent_id, &project_id, None, who.id.as_ref()).await;
         let launch = match found {
             Ok(launch) => launch,
             // The agent was refused or has reported, so that there is no session to end.

@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-use super::{Effect, NoInput, ToolSpec};
+use super::Deprecated;
 use crate::domain::id::{AgentId, ProjectId};
-use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::Coordinator;
+use crate::mcp::tools::{Effect, NoInput, ToolSpec};
 use crate::service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated =
     Deprecated::new(ListManagedAgents::NAME, "list_active_projects_with_agents");
 
-pub(in crate::mcp) struct ListManagedAgents;
+pub(super) struct ListManagedAgents;
 
 #[derive(Serialize)]
-pub(in crate::mcp) struct Output {
+pub(super) struct Output {
     success: bool,
     agents: Vec<Agent>,
 }

@@ -2,19 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, ToolSpec};
+use super::Deprecated;
 use crate::domain::id::ExecutionId;
 use crate::domain::launch::ReportResult;
-use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::Reporter;
+use crate::mcp::tools::{Effect, ToolSpec};
 use crate::service::{Report, Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(ReportExecutionComplete::NAME, "report_completed");
 
-pub(in crate::mcp) struct ReportExecutionComplete;
+pub(super) struct ReportExecutionComplete;
 
 #[derive(Deserialize, schemars::JsonSchema)]
-pub(in crate::mcp) struct Input {
+pub(super) struct Input {
     /// The execution_id that report_execution_start returned.
     #[serde(default, alias = "execution_log_id")]
     #[schemars(with = "String")]
@@ -28,7 +28,7 @@ pub(in crate::mcp) struct Input {
 }
 
 #[derive(Serialize)]
-pub(in crate::mcp) struct Output {
+pub(super) struct Output {
     success: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     execution_id: Option<ExecutionId>,

@@ -3,26 +3,26 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, ToolSpec};
+use super::Deprecated;
 use crate::domain::Timestamp;
 use crate::domain::id::{ExecutionId, TaskId};
-use crate::mcp::deprecated::Deprecated;
 use crate::mcp::envelope::TaskSession;
+use crate::mcp::tools::{Effect, ToolSpec};
 use crate::service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(ReportExecutionStart::NAME, "get_my_task");
 
-pub(in crate::mcp) struct ReportExecutionStart;
+pub(super) struct ReportExecutionStart;
 
 #[derive(Deserialize, schemars::JsonSchema)]
-pub(in crate::mcp) struct Input {
+pub(super) struct Input {
     /// The task you begin with.
     #[schemars(with = "String")]
     task_id: TaskId,
 }
 
 #[derive(Serialize)]
-pub(in crate::mcp) struct Output {
+pub(super) struct Output {
     success: bool,
     execution_id: ExecutionId,
     task_id: TaskId,
