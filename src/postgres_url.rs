@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::domain::Secret;
 
@@ -19,7 +19,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 /// A database and how to log in.
 #[derive(Clone)]
 pub struct PostgresUrl {
-    config: postgres::Config,
+    config: tokio_postgres::Config,
     tls: Tls,
     /// The URL. It has no password.
     url: String,
@@ -93,7 +93,7 @@ impl FromStr for PostgresUrl {
             }
         }
         let plain = format!("{base}?{}", rest.join("&"));
-        let mut config: postgres::Config =
+        let mut config: tokio_postgres::Config =
             plain.parse().map_err(|error| UrlError::Invalid(error_text(&error)))?;
         if config.get_password().is_some() {
             return Err(UrlError::HasPassword);
@@ -128,7 +128,7 @@ impl FromStr for PostgresUrl {
 }
 
 /// Returns the causes of an error of the driver, whose own text is only its kind.
-fn error_text(error: &postgres::Error) -> String {
+fn error_text(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error);
     cause.map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -177,7 +177,7 @@ impl PostgresUrl {
     }
 
     /// Returns the settings of a connection. They include the password.
-    pub const fn config(&self) -> &postgres::Config {
+    pub const fn config(&self) -> &tokio_postgres::Config {
         &self.config
     }
 }

@@ -227,6 +227,7 @@ impl Service {
             let waiting = waiting.clone();
             Arc::new(move |wakes| waiting.wake(wakes))
         };
+        store.publish_others(Arc::clone(&publish));
         let shared = Shared {
             clocks: Arc::new(Clocks::new(Arc::clone(&world))),
             core: Arc::new(Core::new(store, world, settings, publish)),

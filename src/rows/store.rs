@@ -1,23 +1,48 @@
 //! The store of the entities: an engine, and the effects that its transactions publish.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::postgres_url::PostgresUrl;
+use crate::store::postgres::News;
 use crate::store::{Engine, OpenError, Read, Settings, StoreError, open, postgres};
 
-use super::{Context, Publish, Transaction};
+use super::{Context, Publish, Transaction, Wake};
 
 /// The database with all entities.
 #[derive(Debug, Clone)]
 pub struct Store {
     engine: Engine,
+    others: Others,
+}
+
+/// The function that publishes what other servers on the database have changed. Until there is one,
+/// nothing waits for that.
+#[derive(Clone, Default)]
+struct Others(Arc<OnceLock<Publish>>);
+
+impl fmt::Debug for Others {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Others").finish_non_exhaustive()
+    }
+}
+
+impl Others {
+    fn hear(&self, news: News<'_>) {
+        let Some(publish) = self.0.get() else { return };
+        publish(BTreeSet::from([match news {
+            News::Announced(text) => Wake::from_text(text),
+            News::Anything => Wake::Everything,
+        }]));
+    }
 }
 
 impl Store {
     /// Returns the store of an open engine.
-    pub const fn new(engine: Engine) -> Self {
-        Self { engine }
+    pub fn new(engine: Engine) -> Self {
+        Self { engine, others: Others::default() }
     }
 
     /// Opens the database at `path` and brings its schema up to date. Creates a new one (mode 0600)
@@ -27,8 +52,7 @@ impl Store {
     /// [`OpenError`] names the problem of the file and the remedy. The file is then as it was.
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
         let path = path.to_owned();
-        let engine = blocking(move || open::file(&path, Settings::default())).await?;
-        Ok(Self { engine })
+        Ok(Self::new(blocking(move || open::file(&path, Settings::default())).await?))
     }
 
     /// Opens a PostgreSQL database and brings its schema up to date.
@@ -39,8 +63,13 @@ impl Store {
         url: PostgresUrl,
         options: postgres::open::Options,
     ) -> Result<Self, postgres::open::OpenError> {
-        let engine = blocking(move || postgres::open::database(&url, options)).await?;
-        Ok(Self { engine })
+        let others = Others::default();
+        let heard = others.clone();
+        let open = move || {
+            let hear = Arc::new(move |news: News<'_>| heard.hear(news));
+            postgres::open::database_with_listener(&url, options, hear)
+        };
+        Ok(Self { engine: blocking(open).await?, others })
     }
 
     /// Opens an empty store in the memory of this process. Its calls are answered when they are
@@ -49,7 +78,14 @@ impl Store {
     /// # Errors
     /// Not enough memory.
     pub fn in_memory() -> Result<Self, OpenError> {
-        Ok(Self { engine: open::memory()? })
+        Ok(Self::new(open::memory()?))
+    }
+
+    /// Calls `publish` with the changes of other servers on the database from now on. It must not
+    /// block. A second call changes nothing.
+    pub fn publish_others(&self, publish: Publish) {
+        // The store belongs to one service.
+        let _ = self.others.0.set(publish);
     }
 
     pub fn n_transactions(&self) -> u64 {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::event::NewEvent;
 use crate::domain::{Assignment, CredentialId, InstanceKey, ProjectId, Timestamp};
 use crate::store::{Entity, Read, StoreError, Write};
@@ -32,7 +34,10 @@ pub struct Context {
 }
 
 /// A listener that a change wakes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+///
+/// Its JSON is what servers on one database send each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Wake {
     /// The coordinators, which decide what is started and stopped, and the loops that claim and
     /// settle items of forges.
@@ -53,6 +58,21 @@ pub enum Wake {
     Events,
     /// The loop that writes to forges.
     Forges,
+    /// All listeners: it is not known what another server has changed.
+    Everything,
+}
+
+impl Wake {
+    /// Returns the text that names it to other servers.
+    fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("an enum of ids has a JSON form")
+    }
+
+    /// Reads the text of another server. A newer version may name listeners that this one does not
+    /// know.
+    pub(super) fn from_text(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or(Self::Everything)
+    }
 }
 
 impl Context {
@@ -150,7 +170,8 @@ impl Transaction<'_> {
         self.replace(entity, id)
     }
 
-    /// Writes the events, and returns the listeners to wake after the commit.
+    /// Writes the events, and returns the listeners to wake after the commit. Other servers wake
+    /// theirs.
     pub(super) fn finish(&mut self) -> Result<BTreeSet<Wake>, StoreError> {
         let mut all = std::mem::take(&mut self.context.events);
         let is_said = |event: &NewEvent| all.iter().any(|said| says_more(said, event));
@@ -165,7 +186,11 @@ impl Transaction<'_> {
         if !all.is_empty() {
             self.wake(Wake::Events);
         }
-        Ok(std::mem::take(&mut self.context.wakes))
+        let wakes = std::mem::take(&mut self.context.wakes);
+        for wake in &wakes {
+            self.announce(&wake.to_text());
+        }
+        Ok(wakes)
     }
 }
 
@@ -177,5 +202,32 @@ fn says_more(event: &NewEvent, of_row: &NewEvent) -> bool {
             event.kind.starts_with("provider.") || event.kind == "person.resume"
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{AgentId, Purpose};
+
+    #[test]
+    fn another_server_reads_what_is_to_be_woken() {
+        let (agent, project): (AgentId, ProjectId) = ("a".parse().unwrap(), "p".parse().unwrap());
+        let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
+        for (wake, text) in [
+            (Wake::Coordinators, r#""coordinators""#),
+            (Wake::Agent(key), r#"{"agent":{"agent_id":"a","project_id":"p","purpose":"chat"}}"#),
+            (Wake::AgentsOf(project.clone()), r#"{"agents_of":"p"}"#),
+            (
+                Wake::Chat(Assignment { project, agent }),
+                r#"{"chat":{"project_id":"p","agent_id":"a"}}"#,
+            ),
+            (Wake::Credential("key_1".parse().unwrap()), r#"{"credential":"key_1"}"#),
+            (Wake::Everything, r#""everything""#),
+        ] {
+            assert_eq!(wake.to_text(), text);
+            assert_eq!(Wake::from_text(text), wake);
+        }
+        assert_eq!(Wake::from_text(r#""of_a_newer_version""#), Wake::Everything);
     }
 }

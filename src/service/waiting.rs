@@ -38,6 +38,19 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// Wakes all listeners of changes of the store.
+    fn wake_all(&self) {
+        let Self { coordinators, agents, watchers, mirror, deadlines, forges, .. } = self;
+        // `forge_looks` and `reports` are not about the store.
+        let Self { credentials, events, forge_looks: _, reports: _, .. } = self;
+        for nudge in [coordinators, mirror, deadlines, forges, events] {
+            nudge.wake();
+        }
+        agents.wake_where(|_| true);
+        watchers.wake_where(|_| true);
+        credentials.wake_where(|_| true);
+    }
+
     /// Wakes the listeners of a transaction.
     pub(super) fn wake(&self, wakes: BTreeSet<Wake>) {
         let mut projects = BTreeSet::new();
@@ -52,11 +65,42 @@ impl Waiting {
                 Wake::Deadlines => self.deadlines.wake(),
                 Wake::Events => self.events.wake(),
                 Wake::Forges => self.forges.wake(),
+                Wake::Everything => self.wake_all(),
             }
         }
         if !projects.is_empty() {
             let works = |key: &InstanceKey| key.purpose == Purpose::Task;
             self.agents.wake_where(|key| works(key) && projects.contains(&key.project));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_another_server_may_have_changed_wakes_all_listeners() {
+        let waiting = Waiting::default();
+        let key: InstanceKey =
+            InstanceKey::new("a".parse().unwrap(), "p".parse().unwrap(), Purpose::Chat);
+        let mut agent = waiting.agents.listen(key.clone());
+        let chat = Assignment { project: key.project, agent: key.agent };
+        let mut watcher = waiting.watchers.listen(chat);
+        let nudges = [
+            &waiting.coordinators,
+            &waiting.mirror,
+            &waiting.deadlines,
+            &waiting.forges,
+            &waiting.events,
+        ];
+        let before: Vec<u64> = nudges.iter().map(|nudge| nudge.n_wakeups()).collect();
+        waiting.wake(BTreeSet::from([Wake::Everything]));
+        assert!(agent.woken().now_or_never().is_some());
+        assert!(watcher.woken().now_or_never().is_some());
+        let after: Vec<u64> = nudges.iter().map(|nudge| nudge.n_wakeups()).collect();
+        assert!(before.iter().zip(&after).all(|(before, after)| before < after));
     }
 }

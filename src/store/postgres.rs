@@ -10,9 +10,10 @@
 
 mod connect;
 mod failure;
+mod listener;
 pub mod open;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
 use super::engine::Connection;
 
 use failure::failed;
+use listener::Listener;
 
 /// The number of compiled statements that a connection keeps.
 const N_STATEMENTS: usize = 512;
@@ -35,7 +37,7 @@ const CHANNEL: &str = "agent_coordinator";
 /// The longest message that a server sends. PostgreSQL refuses those from 8,000 bytes.
 const LONGEST_MESSAGE: usize = 7_000;
 /// The message of a transaction whose messages are too long together.
-pub const EVERYTHING: &str = "*";
+const EVERYTHING: &str = "*";
 
 /// The use of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,21 @@ enum Role {
     Reader {
         longest_read: Duration,
     },
+    /// Receives the messages of other servers.
+    Listener,
+}
+
+/// The function that hears what other servers announce. The listener's thread calls it.
+pub type Hear = Arc<dyn Fn(News<'_>) + Send + Sync>;
+
+/// The news from other servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News<'a> {
+    /// A text that a transaction of another server has announced.
+    Announced(&'a str),
+    /// Any text may have been announced: the listener was not connected, or the texts of a
+    /// transaction were too long.
+    Anything,
 }
 
 /// One connection.
@@ -63,6 +80,8 @@ struct Postgres {
     messages: Vec<String>,
     /// The number of messages before the last savepoint.
     n_kept: usize,
+    /// The writer's connection ends it.
+    listener: Option<Listener>,
 }
 
 /// This server as a user of the database.
@@ -111,6 +130,7 @@ impl Postgres {
             has_written: false,
             messages: Vec::new(),
             n_kept: 0,
+            listener: None,
         }
     }
 
@@ -140,7 +160,9 @@ impl Postgres {
 
     /// Returns the statements that end a transaction that has written.
     fn ending(&self) -> String {
-        let messages = self.messages.join("\n");
+        // The transactions of a group often announce the same.
+        let messages: BTreeSet<&str> = self.messages.iter().map(String::as_str).collect();
+        let messages = messages.into_iter().collect::<Vec<_>>().join("\n");
         let message = if messages.len() > LONGEST_MESSAGE { EVERYTHING } else { &messages };
         let notify = match message {
             "" => String::new(),
@@ -309,6 +331,9 @@ impl Connection for Postgres {
     fn look_after(&mut self) {}
 
     fn close(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            listener.end();
+        }
         let id = quoted(&self.server.id);
         let sql = format!("DELETE FROM servers WHERE id = {id}; SELECT pg_advisory_unlock_all()");
         // The row of a server that is gone harms nothing, and the next start removes it.

@@ -189,6 +189,12 @@ impl<'a, C> Write<'a, C> {
         Ok(self.execute(&sql, &args)? == 1)
     }
 
+    /// Sends `text`, which has no line end, to the other programs that use the database, with the
+    /// commit.
+    pub fn announce(&mut self, text: &str) {
+        self.read.db.announce(text);
+    }
+
     /// Runs `effect` after the commit and before the answer, also if no caller waits any more. It
     /// must not block.
     pub fn after_commit(&mut self, effect: impl FnOnce() + Send + 'static) {

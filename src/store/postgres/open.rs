@@ -13,9 +13,10 @@ use crate::postgres_url::{PostgresUrl, Tls};
 use super::super::db::{BoxError, DbError};
 use super::super::engine::Engine;
 use super::super::schema;
-use super::connect::connect;
+use super::connect::{Messages, connect, connect_for_messages};
 use super::failure::failed;
-use super::{Postgres, Role, Server, Sharing, chain};
+use super::listener::Listener;
+use super::{Hear, Postgres, Role, Server, Sharing, chain};
 
 /// The oldest version of PostgreSQL that this program is tested with.
 const OLDEST_VERSION: u32 = 13;
@@ -176,6 +177,23 @@ impl fmt::Display for OpenError {
 /// # Errors
 /// [`OpenError`] names the problem and the remedy.
 pub fn database(url: &PostgresUrl, options: Options) -> Result<Engine, OpenError> {
+    open(url, options, None)
+}
+
+/// Opens the database as [`database`] does. `hear` gets what other servers announce, until the
+/// engine is closed.
+///
+/// # Errors
+/// The errors of [`database`].
+pub fn database_with_listener(
+    url: &PostgresUrl,
+    options: Options,
+    hear: Hear,
+) -> Result<Engine, OpenError> {
+    open(url, options, Some(hear))
+}
+
+fn open(url: &PostgresUrl, options: Options, hear: Option<Hear>) -> Result<Engine, OpenError> {
     let problem = |kind, source| OpenError {
         kind,
         url: url.to_string(),
@@ -185,7 +203,7 @@ pub fn database(url: &PostgresUrl, options: Options) -> Result<Engine, OpenError
     let Options { name, id, sharing, longest_read } = options;
     let server = Arc::new(Server { url: url.clone(), id, name, sharing });
     prepare(&server).map_err(|Problem { kind, source }| problem(kind, source))?;
-    let writer = Postgres::writer(Arc::clone(&server)).map_err(|error| {
+    let mut writer = Postgres::writer(Arc::clone(&server)).map_err(|error| {
         let (DbError::Statement(source) | DbError::Database(source) | DbError::Lost(source)) =
             error;
         match source.downcast::<InUse>() {
@@ -193,6 +211,11 @@ pub fn database(url: &PostgresUrl, options: Options) -> Result<Engine, OpenError
             Err(source) => problem(OpenErrorKind::Other, Some(source)),
         }
     })?;
+    if let Some(hear) = hear {
+        let listener = Listener::start(Arc::clone(&server), hear);
+        writer.listener =
+            Some(listener.map_err(|error| problem(OpenErrorKind::Other, Some(error.into())))?);
+    }
     let reader = move || -> Result<Box<dyn super::Connection>, DbError> {
         Ok(Box::new(Postgres::reader(Arc::clone(&server), longest_read)?))
     };
@@ -335,10 +358,12 @@ fn options(role: Role) -> String {
         // A commit waits for a standby as long as that takes, whatever this says.
         Role::Writer => 2 * LONGEST_LOCK,
         Role::Reader { longest_read } => longest_read,
+        Role::Listener => LONGEST_LOCK,
     };
     format!(
         "-c idle_in_transaction_session_timeout={} -c lock_timeout={} -c statement_timeout={} \
          -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
+         -c tcp_user_timeout=10000 \
          -c client_min_messages=error",
         ms(LONGEST_PAUSE),
         ms(LONGEST_LOCK),
@@ -349,13 +374,24 @@ fn options(role: Role) -> String {
 impl Server {
     /// Connects a session. The session of the writer takes the lock that only one server has.
     pub(super) fn connect(&self, role: Role) -> Result<Client, DbError> {
-        let name = format!("agent-coordinator {}", self.name);
-        let mut client = connect(&self.url, &name, &options(role))
+        let mut client = connect(&self.url, &self.session_name(), &options(role))
             .map_err(|error| DbError::Lost(chain(error.as_ref()).into()))?;
         if role == Role::Writer {
             self.enter(&mut client)?;
         }
         Ok(client)
+    }
+
+    /// Connects a session that receives messages.
+    pub(super) async fn connect_listener(
+        &self,
+    ) -> Result<(tokio_postgres::Client, Messages), BoxError> {
+        connect_for_messages(&self.url, &self.session_name(), &options(Role::Listener)).await
+    }
+
+    /// Returns the name of its sessions, which PostgreSQL shows.
+    fn session_name(&self) -> String {
+        format!("agent-coordinator {}", self.name)
     }
 
     /// Makes the session that of the only server, and gives the server its row.

@@ -12,6 +12,7 @@ use crate::support::until;
 use super::statements;
 
 mod faults;
+mod listener;
 
 /// Returns the options of a server that is alone.
 pub fn options(name: &str) -> Options {

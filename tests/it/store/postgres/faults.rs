@@ -158,7 +158,7 @@ async fn a_transaction_that_stands_still_loses_the_lock_to_others() {
     let (held, is_held) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let frozen = std::thread::spawn(move || {
-        let mut config = url.config().clone();
+        let mut config = postgres::Config::from(url.config().clone());
         config.options("-c idle_in_transaction_session_timeout=500");
         let mut client = config.connect(postgres::NoTls).unwrap();
         client.batch_execute("BEGIN; LOCK TABLE writer IN EXCLUSIVE MODE").unwrap();
