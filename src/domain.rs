@@ -39,6 +39,7 @@ pub mod secret;
 pub mod server_address;
 pub mod session;
 pub mod stopwatch;
+pub mod store_state;
 pub mod task;
 pub mod time;
 pub mod totals;

@@ -6,6 +6,7 @@
 
 mod db;
 mod engine;
+mod meter;
 pub mod open;
 mod place;
 pub mod postgres;

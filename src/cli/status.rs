@@ -12,6 +12,7 @@ use crate::config::Standing;
 use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
 use crate::rest::routes::status::{CoordinatorBody, InstanceBody, ParkedBody, StatusBody};
+use crate::rest::routes::store::StoreBody;
 
 /// The time between two updates of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -120,6 +121,16 @@ pub(super) fn pause_file_line(path: &str) -> String {
     )
 }
 
+/// Returns the line about the store with its figures, and the sentence about its problem.
+fn of_store(store: &StoreBody) -> String {
+    let figures = store.figures().into_iter().map(|(name, spread)| format!("; {name} {spread}"));
+    let line = format!("store: {}, {}{}", store.name(), store.url, figures.collect::<String>());
+    match &store.problem {
+        Some(problem) => format!("{line}\n{problem}"),
+        None => line,
+    }
+}
+
 fn describe(status: &StatusBody) -> String {
     let state =
         if status.paused { "paused: no agent is started until `resume`" } else { "running" };
@@ -130,6 +141,7 @@ fn describe(status: &StatusBody) -> String {
     if let Some(http) = &status.http {
         parts.push(format!("MCP over HTTP: http://{}/mcp", http.address));
     }
+    parts.extend(status.store.as_ref().map(of_store));
     if let Some(server) = &status.server {
         let problem = server
             .problem

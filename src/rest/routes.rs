@@ -21,6 +21,7 @@ pub mod projects;
 pub mod sessions;
 pub mod settings;
 pub mod status;
+pub mod store;
 pub mod tasks;
 pub mod totals;
 pub mod why;

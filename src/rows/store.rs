@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use crate::domain::store_state::StoreState;
 use crate::postgres_url::PostgresUrl;
 use crate::store::postgres::News;
 use crate::store::{Engine, OpenError, Read, Settings, StoreError, open, postgres};
@@ -86,6 +87,11 @@ impl Store {
     pub fn publish_others(&self, publish: Publish) {
         // The store belongs to one service.
         let _ = self.others.0.set(publish);
+    }
+
+    /// Returns how the database answers, without asking it.
+    pub fn state(&self) -> StoreState {
+        self.engine.state()
     }
 
     pub fn n_transactions(&self) -> u64 {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::sync::{Arc, RwLock};
 
+use crate::domain::store_state::StoreState;
 use crate::domain::{Guidance, Timestamp};
 use crate::locks;
 use crate::rows::{Context, Publish, Store, Transaction};
@@ -101,6 +102,11 @@ impl Core {
     {
         let context = Context::new(self.now(), self.world.unique(), audit::actor());
         self.store.write(context, Arc::clone(&self.publish), body)
+    }
+
+    /// Returns how the database of the store answers, without asking it.
+    pub(super) fn store_state(&self) -> StoreState {
+        self.store.state()
     }
 
     /// Reads with `body` from one snapshot. Dropping the future is harmless.

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::domain::id::LaunchId;
+use crate::domain::store_state::StoreState;
 use crate::domain::totals::Totals;
 use crate::domain::{Account, ForgeItem, Launch, PairRecord, Timestamp};
 use crate::rows::{accounts, agents, forge_items, launches, pairs, pauses, projects};
-use crate::store::LaunchFilter;
+use crate::store::{LaunchFilter, StoreError};
 
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};
 
@@ -16,6 +17,10 @@ use super::{CoordinatorView, ForgeStatus, Service, ServiceError};
 #[derive(Debug, Clone)]
 pub struct StatusView {
     pub at: Timestamp,
+    /// How the store answers.
+    pub store: StoreState,
+    /// The store has answered. Otherwise, the fields that come from its rows are empty.
+    pub has_rows: bool,
     pub paused_since: Option<Timestamp>,
     pub coordinators: Vec<CoordinatorView>,
     /// The time of the last request of a coordinator that does not report its status.
@@ -44,6 +49,17 @@ pub struct Health {
     pub n_projects: u64,
 }
 
+/// The part of the answer that comes from the store.
+#[derive(Default)]
+struct Rows {
+    open: Vec<Launch>,
+    ended: Vec<Launch>,
+    paused_since: Option<Timestamp>,
+    held: Vec<PairRecord>,
+    parked: Vec<Account>,
+    forge_items: Vec<ForgeItem>,
+}
+
 /// The number of ended launches that `status` shows.
 const N_ENDED: usize = 20;
 
@@ -54,6 +70,7 @@ impl Service {
         Ok(Health { timestamp: self.core.now(), n_agents, n_projects })
     }
 
+    /// Returns the present state. If the store does not answer, it has only what coordinators report.
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
         let recent = LaunchFilter {
             agent: None,
@@ -65,17 +82,33 @@ impl Service {
         };
         let now = self.core.now();
         let read = self.core.read(move |tx| {
-            let (open, ended) = (launches::list_open(tx)?, launches::list(tx, &recent)?);
-            let (paused_since, held) = (pauses::since(tx)?, pairs::list_held(tx)?);
-            let (parked, forge_items) = (accounts::list_parked(tx)?, forge_items::list_open(tx)?);
-            Ok((open, ended, paused_since, held, parked, forge_items))
+            Ok(Rows {
+                open: launches::list_open(tx)?,
+                ended: launches::list(tx, &recent)?,
+                paused_since: pauses::since(tx)?,
+                held: pairs::list_held(tx)?,
+                parked: accounts::list_parked(tx)?,
+                forge_items: forge_items::list_open(tx)?,
+            })
         });
-        let (open, ended, paused_since, held, parked, forge_items) = read.await?;
+        let read = read.await;
+        let store = self.core.store_state();
+        let (has_rows, rows) = match read {
+            Ok(rows) => (true, rows),
+            // An operator asks when the store is away, and learns that.
+            Err(ServiceError::Store(StoreError::Unavailable { .. })) if store.failure.is_some() => {
+                (false, Rows::default())
+            }
+            Err(error) => return Err(error),
+        };
+        let Rows { open, ended, paused_since, held, parked, forge_items } = rows;
         let abandoned = open.iter().filter(|launch| self.board.is_abandoned(launch, now));
         Ok(StatusView {
             abandoned: abandoned.map(|launch| launch.id.clone()).collect(),
             totals: self.launches.totals(),
             at: now,
+            store,
+            has_rows,
             paused_since,
             coordinators: self.board.all(now),
             unlisted_coordinator_at: self.board.unlisted_at(),

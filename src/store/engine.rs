@@ -20,19 +20,20 @@ mod writer;
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::StoreError;
 use super::db::{Db, DbError};
+use super::meter::Meter;
 use super::transaction::{Effect, Read, Write};
 
+use crate::domain::store_state::{Access, Database, StoreState};
 use crate::locks::lock;
 
 use writer::Writer;
@@ -65,6 +66,10 @@ pub trait Connection: Db {
     ///
     /// Returns whether the last commit, if its outcome was unknown, was made.
     fn reconnect(&mut self) -> Result<bool, DbError>;
+    /// Returns the database of this connection.
+    fn database(&self) -> Database {
+        Database::default()
+    }
     /// Gives memory back while there is nothing to do.
     fn rest(&mut self);
     /// Checks the database files and the log. It is called every few seconds, outside of
@@ -104,7 +109,7 @@ struct Threads {
     read_places: Arc<Semaphore>,
     /// Cancelled when the writer thread has ended.
     ended: CancellationToken,
-    n_transactions: Arc<AtomicU64>,
+    meter: Arc<Meter>,
 }
 
 /// The answer to a caller: the result of its closure, or the reason why there is none.
@@ -133,7 +138,7 @@ trait WriteJob: Send {
 }
 
 trait ReadJob: Send {
-    fn run(self: Box<Self>, connection: &mut dyn Connection);
+    fn run(self: Box<Self>, connection: &mut dyn Connection, meter: &Meter);
     fn fail(self: Box<Self>, failure: StoreError);
 }
 
@@ -204,8 +209,8 @@ where
     E: Send,
     F: FnOnce(&mut Read<'_>) -> Result<T, E> + Send,
 {
-    fn run(self: Box<Self>, connection: &mut dyn Connection) {
-        let _ = self.answer.send(read_once(connection, self.body));
+    fn run(self: Box<Self>, connection: &mut dyn Connection, meter: &Meter) {
+        let _ = self.answer.send(read_once(connection, meter, self.body));
     }
 
     fn fail(self: Box<Self>, failure: StoreError) {
@@ -213,17 +218,24 @@ where
     }
 }
 
-fn read_once<T, E, F>(connection: &mut dyn Connection, body: F) -> Answer<T, E>
+fn read_once<T, E, F>(connection: &mut dyn Connection, meter: &Meter, body: F) -> Answer<T, E>
 where
     F: FnOnce(&mut Read<'_>) -> Result<T, E>,
 {
+    let began_at = Instant::now();
     if let Err(error) = connection.begin_read() {
+        meter.fails(Access::Read, &error);
         return Answer::Failed(unreadable(error));
     }
+    meter.round_trip(began_at.elapsed());
     let mut tx = Read::new(connection);
     let made = catch_unwind(AssertUnwindSafe(|| body(&mut tx)));
     let failure = tx.into_failure();
     connection.rollback();
+    match &failure {
+        Some(error) => meter.fails(Access::Read, error),
+        None => meter.works(Access::Read),
+    }
     match (made, failure) {
         (Err(payload), _) => Answer::Panicked(payload),
         (Ok(Ok(_)), Some(error)) => Answer::Failed(unreadable(error)),
@@ -247,19 +259,20 @@ impl Engine {
         let (writes, waiting_writes) = mpsc::channel();
         let (reads, waiting_reads) = mpsc::channel::<Box<dyn ReadJob>>();
         let ended = CancellationToken::new();
-        let n_transactions = Arc::new(AtomicU64::new(0));
+        let meter = Arc::new(Meter::default());
         let waiting_reads = Arc::new(Mutex::new(waiting_reads));
         let mut readers = Vec::new();
         for _ in 0..N_READERS {
-            let (open, waiting) = (reader.clone(), Arc::clone(&waiting_reads));
+            let (open, waiting, meter) =
+                (reader.clone(), Arc::clone(&waiting_reads), Arc::clone(&meter));
             // The connection opens here, while the files are certainly those of the writer. After a
             // failure, the next read tries again.
             let connection = open().ok();
             let thread = thread::Builder::new().name("store-reader".to_owned());
-            readers.push(thread.spawn(move || serve_reads(&waiting, connection, &open))?);
+            readers.push(thread.spawn(move || serve_reads(&waiting, connection, &open, &meter))?);
         }
-        let (at_end, counter) = (ended.clone().drop_guard(), Arc::clone(&n_transactions));
-        let mut writer = Writer::new(Box::new(writer), counter);
+        let at_end = ended.clone().drop_guard();
+        let mut writer = Writer::new(Box::new(writer), Arc::clone(&meter));
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
             // This is dropped after the connection, also by a panic.
             let _at_end = at_end;
@@ -276,7 +289,7 @@ impl Engine {
             write_places: Arc::new(Semaphore::new(MAX_WAITING)),
             read_places: Arc::new(Semaphore::new(MAX_WAITING)),
             ended,
-            n_transactions,
+            meter,
         }))))
     }
 
@@ -394,7 +407,7 @@ impl Engine {
                     let answer = {
                         let mut writer = lock(writer);
                         let writer = writer.as_mut().ok_or(StoreError::Closed)?;
-                        read_once(&mut *writer.connection, body)
+                        read_once(&mut *writer.connection, &writer.meter, body)
                     };
                     answer.into_result()
                 }
@@ -428,11 +441,17 @@ impl Engine {
 
     /// Returns how many transactions were committed. Closures that come at once share one.
     pub fn n_transactions(&self) -> u64 {
+        self.state().n_transactions
+    }
+
+    /// Returns how the database answers, without asking it.
+    pub fn state(&self) -> StoreState {
         match &*self.0 {
-            Kind::Threads(threads) => threads.n_transactions.load(Ordering::Relaxed),
-            Kind::Inline(writer) => lock(writer)
-                .as_ref()
-                .map_or(0, |writer| writer.n_transactions.load(Ordering::Relaxed)),
+            Kind::Threads(threads) => threads.meter.state(),
+            Kind::Inline(writer) => match lock(writer).as_ref() {
+                Some(writer) => writer.meter.state(),
+                None => Meter::default().state(),
+            },
         }
     }
 }
@@ -451,6 +470,7 @@ fn serve_reads(
     waiting: &Mutex<mpsc::Receiver<Box<dyn ReadJob>>>,
     mut connection: Option<Box<dyn Connection>>,
     open: &dyn Fn() -> Result<Box<dyn Connection>, DbError>,
+    meter: &Meter,
 ) {
     loop {
         let next = lock(waiting).recv();
@@ -460,11 +480,12 @@ fn serve_reads(
             None => match open() {
                 Ok(opened) => connection.insert(opened),
                 Err(error) => {
+                    meter.fails(Access::Read, &error);
                     job.fail(unreadable(error));
                     continue;
                 }
             },
         };
-        job.run(&mut **connection);
+        job.run(&mut **connection, meter);
     }
 }

@@ -22,6 +22,7 @@ use std::time::Duration;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Row, Statement};
 
+use crate::domain::store_state::{Database, DatabaseKind};
 use crate::postgres_url::PostgresUrl;
 
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
@@ -69,6 +70,8 @@ struct Postgres {
     client: Client,
     server: Arc<Server>,
     role: Role,
+    /// The version of the PostgreSQL server. Only the writer asks for it.
+    version: String,
     statements: HashMap<String, Statement>,
     /// The number of the last transaction that wrote.
     number: i64,
@@ -109,7 +112,9 @@ impl Postgres {
     /// Connects as a writer.
     fn writer(server: Arc<Server>) -> Result<Self, DbError> {
         let client = server.connect(Role::Writer)?;
-        Ok(Self::new(client, server, Role::Writer))
+        let mut writer = Self::new(client, server, Role::Writer);
+        writer.find_version()?;
+        Ok(writer)
     }
 
     /// Connects as a reader.
@@ -124,6 +129,7 @@ impl Postgres {
             client,
             server,
             role,
+            version: String::new(),
             statements: HashMap::new(),
             number: 0,
             is_in_doubt: false,
@@ -137,6 +143,14 @@ impl Postgres {
     fn replace_client(&mut self) -> Result<(), DbError> {
         self.client = self.server.connect(self.role)?;
         self.statements.clear();
+        if self.role == Role::Writer { self.find_version() } else { Ok(()) }
+    }
+
+    /// Finds the version of the server, which another connection may have to another server.
+    fn find_version(&mut self) -> Result<(), DbError> {
+        let sql = "SHOW server_version";
+        let row = self.client.query_one(sql, &[]).map_err(|error| failed(&error, sql))?;
+        self.version = row.get(0);
         Ok(())
     }
 
@@ -324,6 +338,14 @@ impl Connection for Postgres {
         let is_committed = self.is_committed()?;
         self.is_in_doubt = false;
         Ok(is_committed)
+    }
+
+    fn database(&self) -> Database {
+        Database {
+            kind: DatabaseKind::Postgres,
+            version: self.version.clone(),
+            url: self.server.url.to_string(),
+        }
     }
 
     fn rest(&mut self) {}

@@ -11,6 +11,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{ErrorCode, OpenFlags, Row, Statement, ToSql};
 
+use crate::domain::store_state::{Database, DatabaseKind};
+
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
 use super::engine::Connection;
 use super::open::Settings;
@@ -324,6 +326,15 @@ impl Connection for Sqlite {
             *self = Self::open(options)?;
         }
         Ok(false)
+    }
+
+    fn database(&self) -> Database {
+        let url = self.options.as_ref().map(|options| format!("sqlite:{}", options.path.display()));
+        Database {
+            kind: DatabaseKind::Sqlite,
+            version: rusqlite::version().to_owned(),
+            url: url.unwrap_or_else(|| "sqlite::memory:".to_owned()),
+        }
     }
 
     fn rest(&mut self) {

@@ -6,7 +6,7 @@
 //! in its status, because its server may be elsewhere. The caller adds them to the text.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -143,6 +143,20 @@ impl Exposition {
         self.samples(name, help, "gauge", samples);
     }
 
+    /// Adds durations that can rise and fall, in seconds.
+    pub fn gauge_of_time<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Vec<Label<'a>>, Duration)>,
+    ) {
+        self.family(name, help, "gauge");
+        for (labels, duration) in samples {
+            let text = format!("{}.{:06}", duration.as_secs(), duration.subsec_micros());
+            self.sample(name, &labels, text.trim_end_matches('0').trim_end_matches('.'));
+        }
+    }
+
     pub fn into_text(self) -> String {
         self.0
     }
@@ -177,7 +191,7 @@ impl Exposition {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
-    fn sample(&mut self, name: &str, labels: &[Label<'_>], value: u64) {
+    fn sample(&mut self, name: &str, labels: &[Label<'_>], value: impl Display) {
         self.0.push_str(name);
         for (i, (label, of)) in labels.iter().enumerate() {
             let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

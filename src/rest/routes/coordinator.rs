@@ -71,6 +71,7 @@ impl From<CoordinatorLook> for StatusBody {
             paused_since: None,
             http: None,
             configuration: None,
+            store: None,
             server: Some(ServerBody { address: server, problem }),
             limits: LimitsBody {
                 max_concurrent: view.status.limits.max_concurrent,

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header::{self, HeaderName};
 
 use super::status::StatusBody;
-use super::totals;
+use super::{store, totals};
 use crate::domain::totals::Totals;
 use crate::rest::api::{Api, about};
 use crate::rest::{Problem, RestState};
@@ -76,6 +76,9 @@ pub(super) fn describe(
             (labels, of(&each.counters))
         });
         text.counter(name, help, samples);
+    }
+    if let Some(of_store) = &status.store {
+        store::describe(of_store, status.at, &mut text);
     }
     totals::describe(totals, &mut text);
     let mut by_state: BTreeMap<&str, u64> = BTreeMap::new();

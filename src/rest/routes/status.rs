@@ -21,6 +21,7 @@ use crate::domain::{
 use crate::rest::api::{Api, about};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
+use crate::rest::routes::store::StoreBody;
 use crate::rest::routes::totals::TotalsBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
@@ -42,6 +43,10 @@ pub struct StatusBody {
     /// How the configuration on disk stands to the one in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<Standing>,
+    /// The database of the server. If it does not answer, launches are shown as their coordinators
+    /// see them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreBody>,
     /// Of a coordinator without its server: where that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerBody>,
@@ -226,24 +231,33 @@ impl From<StatusView> for StatusBody {
                     .saturating_add(coordinator.status.counters.found_by_poll_only),
             });
         let there = || view.coordinators.iter().filter(|coordinator| coordinator.is_there);
+        let running = if view.has_rows {
+            view.open.iter().filter(|launch| launch.is_kept()).count()
+        } else {
+            processes.values().filter(|instance| instance.is_live()).count()
+        };
         let limits = LimitsBody {
             max_concurrent: there()
                 .fold(0, |sum: usize, each| sum.saturating_add(each.status.limits.max_concurrent)),
-            running: view.open.iter().filter(|launch| launch.is_kept()).count(),
+            running,
         };
+        let of_processes = processes.values().filter(|_| !view.has_rows);
+        let of_processes = of_processes.map(|instance| InstanceBody::from(*instance));
         let instances = view
             .open
             .into_iter()
             .map(|launch| InstanceBody::of(processes.get(&launch.id), &view.abandoned, launch))
+            .chain(of_processes)
             .collect();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            health: "ok".to_owned(),
+            health: if view.has_rows { "ok" } else { "store_unavailable" }.to_owned(),
             at: view.at,
             paused: view.paused_since.is_some(),
             paused_since: view.paused_since,
             http: None,
             configuration: None,
+            store: Some(StoreBody::of(&view.store, view.at)),
             server: None,
             limits,
             coordinators: view.coordinators.iter().map(CoordinatorBody::from).collect(),

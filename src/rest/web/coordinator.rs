@@ -15,6 +15,7 @@ use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::status::{
     CoordinatorBody, DeferredBody, LimitsBody, ParkedBody, StatusBody,
 };
+use crate::rest::routes::store::StoreBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{Counters, Force, StopTarget};
 
@@ -41,6 +42,7 @@ struct Overview {
     deferred: Vec<DeferredBody>,
     parked: Vec<ParkedBody>,
     coordinators: Vec<CoordinatorBody>,
+    store: Option<StoreBody>,
     pause_file: bool,
     forges: Vec<ForgeBody>,
     forge_items: Vec<ForgeItemBody>,
@@ -81,6 +83,7 @@ impl Overview {
             deferred: status.deferred,
             parked: status.parked,
             coordinators: status.coordinators,
+            store: status.store,
             pause_file: status.pause_file,
             forges: status.forges,
             forge_items: status.forge_items,

@@ -2,6 +2,7 @@
 
 use crate::domain::launch::{ReportResult, StopReason, TimeLimit};
 use crate::domain::pair::StartReason;
+use crate::domain::store_state::{Spread, span};
 use crate::domain::{Language, Outcome, Priority, TaskStatus};
 
 macro_rules! texts {
@@ -187,6 +188,8 @@ texts! {
     paused_since: "Paused since", "一時停止中:";
     no_coordinator: "No coordinator is there: nothing will be started. Run `agent-coordinator supervise` on the machine of the agents.", "コーディネーターが接続していないため、起動は行われません。エージェントのマシンで `agent-coordinator supervise` を実行してください。";
     coordinators: "Coordinators", "コーディネーター一覧";
+    store: "Store", "ストア";
+    at_most: "at most", "最大";
     pause_file: "The pause file is there: nothing is started, and work of forges is paused.", "一時停止ファイルがあるため、起動せず、フォージの作業を一時停止しています。";
     forges: "Forges", "フォージ";
     forge_items: "Items of forges", "フォージの項目";
@@ -263,6 +266,28 @@ impl Words {
             "ended" => self.ended,
             other => other,
         }
+    }
+
+    /// Returns the text for the health of the store.
+    pub(super) fn of_store_health(&self, health: &str) -> &'static str {
+        let (english, japanese) = match health {
+            "ok" => ("answers", "正常"),
+            "slow" => ("slow", "低速"),
+            "stuck" => ("stuck", "停滞"),
+            _ => ("fails", "異常"),
+        };
+        self.language.either(english, japanese)
+    }
+
+    /// Returns the text for a figure of the store.
+    pub(super) fn of_store_figure(&self, name: &str, spread: Spread) -> String {
+        let (english, japanese) = match name {
+            "statement" => ("statement", "文"),
+            "lock" => ("lock", "ロック待ち"),
+            _ => ("transaction", "トランザクション"),
+        };
+        let name = self.language.either(english, japanese);
+        format!("{name} {} ({} {})", span(spread.median), self.at_most, span(spread.max))
     }
 
     /// Returns the text for the health of a forge.

@@ -3,13 +3,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::domain::store_state::{Access, Step};
+
 use super::super::StoreError;
 use super::super::db::{BoxError, DbError};
+use super::super::meter::Meter;
 use super::super::transaction::Effect;
 use super::{Connection, Ran, WriteJob};
 
@@ -35,7 +37,7 @@ pub(super) struct Writer {
     in_doubt: Option<(u64, Vec<Effect>)>,
     /// The time of the first failure since the last commit, if the connection was lost.
     lost_since: Option<Instant>,
-    pub(super) n_transactions: Arc<AtomicU64>,
+    pub(super) meter: Arc<Meter>,
 }
 
 /// The result of one pass over a group.
@@ -54,15 +56,9 @@ enum Guard {
 }
 
 impl Writer {
-    pub(super) fn new(connection: Box<dyn Connection>, n_transactions: Arc<AtomicU64>) -> Self {
-        Self {
-            connection,
-            is_suspect: false,
-            group: 0,
-            in_doubt: None,
-            lost_since: None,
-            n_transactions,
-        }
+    pub(super) fn new(connection: Box<dyn Connection>, meter: Arc<Meter>) -> Self {
+        meter.connected_to(connection.database());
+        Self { connection, is_suspect: false, group: 0, in_doubt: None, lost_since: None, meter }
     }
 
     pub(super) fn serve(&mut self, waiting: &mpsc::Receiver<Box<dyn WriteJob>>) {
@@ -83,6 +79,9 @@ impl Writer {
                 continue;
             }
             self.connection.look_after();
+            if self.lost_since.is_some() {
+                self.recover();
+            }
             if !has_worked && !is_resting {
                 self.connection.rest();
                 is_resting = true;
@@ -97,19 +96,23 @@ impl Writer {
     pub(super) fn make(&mut self, mut group: Vec<Box<dyn WriteJob>>) {
         let mut failures: Vec<Option<DbError>> = Vec::new();
         self.group += 1;
+        let mut began_at = Instant::now();
         let mut committed = self.try_make(&mut group, &mut failures);
-        while let Err(DbError::Lost(_)) = &committed {
+        while let Err(error @ DbError::Lost(_)) = &committed {
+            self.meter.fails(Access::Write, error);
             let lost_since = *self.lost_since.get_or_insert_with(Instant::now);
             if lost_since.elapsed() > LONGEST_OUTAGE {
                 break;
             }
             self.abandon();
             thread::sleep(RECONNECT_INTERVAL);
+            began_at = Instant::now();
             committed = self.try_make(&mut group, &mut failures);
         }
         match committed {
             Ok(effects) => {
                 self.lost_since = None;
+                self.meter.committed(began_at);
                 self.publish(effects);
                 for (job, failure) in group.into_iter().zip(failures) {
                     job.answer(failure.map(|error| unwritable(error.into())));
@@ -117,12 +120,48 @@ impl Writer {
             }
             Err(error) => {
                 self.abandon();
+                self.meter.fails(Access::Write, &error);
                 let error = Arc::new(error);
                 for job in group {
                     job.answer(Some(unwritable(Box::new(Arc::clone(&error)))));
                 }
             }
         }
+    }
+
+    /// Connects again after a loss although nothing waits, so that it is known whether the database
+    /// is back.
+    fn recover(&mut self) {
+        match self.reconnect() {
+            Ok(effects) => {
+                self.lost_since = None;
+                self.meter.works(Access::Write);
+                // Its callers got an error. Others hear of its changes late.
+                if let Some(effects) = effects {
+                    self.publish(effects);
+                }
+            }
+            Err(error) => self.meter.fails(Access::Write, &error),
+        }
+    }
+
+    /// Replaces a connection that has failed. Returns the effects of the current group if its
+    /// commit, whose outcome was unknown, was made.
+    fn reconnect(&mut self) -> Result<Option<Vec<Effect>>, DbError> {
+        if !self.is_suspect {
+            return Ok(None);
+        }
+        let is_committed = self.connection.reconnect()?;
+        self.is_suspect = false;
+        self.meter.connected_to(self.connection.database());
+        if let (true, Some((group, effects))) = (is_committed, self.in_doubt.take()) {
+            if group == self.group {
+                return Ok(Some(effects));
+            }
+            // Its callers got an error. Others hear of its changes late.
+            self.publish(effects);
+        }
+        Ok(None)
     }
 
     /// Gives up the transaction. The next one begins on a new connection.
@@ -132,7 +171,7 @@ impl Writer {
     }
 
     fn publish(&self, effects: Vec<Effect>) {
-        self.n_transactions.fetch_add(1, Ordering::Relaxed);
+        self.meter.count();
         for effect in effects {
             // A panic has been printed; it must not end the only thread that writes.
             let _ = catch_unwind(AssertUnwindSafe(effect));
@@ -146,16 +185,8 @@ impl Writer {
         group: &mut [Box<dyn WriteJob>],
         failures: &mut Vec<Option<DbError>>,
     ) -> Result<Vec<Effect>, DbError> {
-        if self.is_suspect {
-            let is_committed = self.connection.reconnect()?;
-            self.is_suspect = false;
-            if let (true, Some((group, effects))) = (is_committed, self.in_doubt.take()) {
-                if group == self.group {
-                    return Ok(effects);
-                }
-                // Its callers got an error. Others hear of its changes late.
-                self.publish(effects);
-            }
+        if let Some(effects) = self.reconnect()? {
+            return Ok(effects);
         }
         let effects = match self.pass(group, failures, Guard::Off)? {
             Pass::Made(effects) => effects,
@@ -168,6 +199,7 @@ impl Writer {
                 }
             }
         };
+        self.meter.step(Step::Commit);
         match self.connection.commit() {
             Ok(()) => Ok(effects),
             Err(error) => {
@@ -186,7 +218,9 @@ impl Writer {
     ) -> Result<Pass, DbError> {
         failures.clear();
         let mut all_effects = Vec::new();
+        self.meter.step(Step::Lock);
         self.connection.begin()?;
+        self.meter.step(Step::Statements);
         for job in group {
             if guard == Guard::On {
                 self.connection.savepoint()?;

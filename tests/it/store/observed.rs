@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use agent_coordinator::domain::store_state::Database;
 use agent_coordinator::store::{Cells, Connection, Db, DbError, Value};
 
 /// Observes each call. An error that it returns replaces the answer of the database.
@@ -84,6 +85,10 @@ impl<O: Observer> Connection for Observed<O> {
     fn reconnect(&mut self) -> Result<bool, DbError> {
         let was_committed = self.0.reconnect()?;
         Ok(self.1.was_committed().unwrap_or(was_committed))
+    }
+
+    fn database(&self) -> Database {
+        self.0.database()
     }
 
     fn rest(&mut self) {
