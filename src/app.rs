@@ -34,6 +34,7 @@ pub use lock::InUse;
 pub use secrets::secrets;
 pub use signals::{Signal, Signals, unblock};
 pub use state_dir::{OpenStateDir, check_state_dir};
+pub use store::look_at_store;
 
 pub use crate::process::find_program;
 

@@ -166,6 +166,11 @@ impl PostgresUrl {
         &self.tls
     }
 
+    /// Returns whether the connection crosses a network in clear text.
+    pub fn is_exposed(&self) -> bool {
+        self.tls == Tls::Off && !self.config.get_hosts().iter().all(is_this_machine)
+    }
+
     /// Returns the name of the user who logs in.
     pub fn user(&self) -> &str {
         self.config.get_user().unwrap_or_default()

@@ -7,9 +7,11 @@ use anyhow::Context as _;
 use super::lock::RoleLock;
 use crate::config::{Password, PostgresStore, StoreUrl};
 use crate::domain::Secret;
+use crate::domain::store_state::{SLOW_STATEMENT, span};
+use crate::postgres_url::PostgresUrl;
 use crate::rows::Store;
-use crate::store::postgres::Sharing;
 use crate::store::postgres::open::Options;
+use crate::store::postgres::{Found, Schema, Sharing, look};
 use crate::sys::regular_file;
 
 /// Opens the store. A store has only one daemon, wherever the daemon keeps the rest of its state:
@@ -28,18 +30,61 @@ pub(super) async fn open(url: &StoreUrl) -> anyhow::Result<(Store, Option<RoleLo
 }
 
 async fn open_postgres(store: &PostgresStore) -> anyhow::Result<Store> {
-    let url = match &store.password {
-        None => store.url.clone(),
-        Some(Password::Given(password)) => store.url.clone().with_password(password),
-        Some(Password::File(path)) => store.url.clone().with_password(&read_password(path)?),
-    };
     let options = Options {
         name: name_of_server(),
         id: uuid::Uuid::now_v7().simple().to_string(),
         sharing: Sharing::OneServer,
         ..Options::default()
     };
-    Ok(Store::connect(url, options).await?)
+    Ok(Store::connect(with_password(store)?, options).await?)
+}
+
+/// Returns the URL of the database with the password of its user.
+fn with_password(store: &PostgresStore) -> anyhow::Result<PostgresUrl> {
+    let url = store.url.clone();
+    Ok(match &store.password {
+        None => url,
+        Some(Password::Given(password)) => url.with_password(password),
+        Some(Password::File(path)) => url.with_password(&read_password(path)?),
+    })
+}
+
+/// Looks at the store without a change, and returns lines about it for `check`. Blocks, so it is not
+/// called on a thread that drives asynchronous tasks. An SQLite file has no line.
+///
+/// # Errors
+/// The reason why a server cannot use the store, with the remedy.
+pub fn look_at_store(url: &StoreUrl) -> anyhow::Result<Vec<String>> {
+    let StoreUrl::Postgres(store) = url else { return Ok(Vec::new()) };
+    let Found { version, round_trip, schema, used_by } = look(&with_password(store)?)?;
+    let schema = match schema {
+        Schema::Missing => "no tables yet: the first start creates them".to_owned(),
+        Schema::Older { version, next } => {
+            format!("schema {version}: the next start brings it to {next}")
+        }
+        Schema::Current { version } => format!("schema {version}, up to date"),
+    };
+    let user = used_by.map_or_else(|| "not in use".to_owned(), |name| format!("used by `{name}`"));
+    let mut lines = vec![format!(
+        "store: {}: PostgreSQL {version}, a statement takes {}, {schema}, {user}",
+        store.url,
+        span(round_trip)
+    )];
+    if round_trip > SLOW_STATEMENT {
+        lines.push(
+            "warning: the store is slow: each start needs several statements, one after the other; \
+             place PostgreSQL nearer to the server"
+                .to_owned(),
+        );
+    }
+    if store.url.is_exposed() {
+        lines.push(
+            "warning: `sslmode=disable` in `store.url`: what is stored crosses the network in \
+             clear text"
+                .to_owned(),
+        );
+    }
+    Ok(lines)
 }
 
 /// Reads a password. A line end after it is left out.

@@ -13,6 +13,7 @@ use crate::domain::{
     CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress,
 };
 use crate::provider::{LaunchRequest, Providers};
+use crate::telemetry::ErrorChain;
 
 /// The least length of a secret. Shorter values are words or numbers. A value that begins with a
 /// slash is a path.
@@ -47,6 +48,11 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     print_line(&format!("state directory: {}", config.state_dir.display()))?;
     if let Some(warning) = warning {
         print_line(&format!("warning: {warning}"))?;
+    }
+    let store = app::look_at_store(&config.store);
+    match &store {
+        Ok(lines) => lines.iter().try_for_each(|line| print_line(line))?,
+        Err(problem) => print_line(&format!("store: {}", ErrorChain(problem.as_ref())))?,
     }
     let kept_port = app::kept_port(&config.state_dir).map_err(|error| {
         CliError::File(format!(
@@ -106,6 +112,9 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     let Described { lines, cant_start } = describe_all(&ai_types, &providers);
     for line in lines {
         print_line(&masked(line, environment))?;
+    }
+    if store.is_err() {
+        return Err(CliError::Failed(format!("the server can't use its store {}", config.store)));
     }
     let is_kept = |ai_type: &str| cant_start.contains(providers.find(ai_type).0);
     let kept: Vec<&str> = agents

@@ -11,6 +11,7 @@
 mod connect;
 mod failure;
 mod listener;
+mod look;
 pub mod open;
 
 use std::collections::{BTreeSet, HashMap};
@@ -27,6 +28,8 @@ use crate::postgres_url::PostgresUrl;
 
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
 use super::engine::Connection;
+
+pub use look::{Found, Schema, look};
 
 use failure::failed;
 use listener::Listener;

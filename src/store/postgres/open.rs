@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postgres::Client;
 use postgres::error::SqlState;
 use postgres::types::ToSql;
+use postgres::{Client, GenericClient};
 
 use crate::postgres_url::{PostgresUrl, Tls};
 
@@ -21,12 +21,13 @@ use super::{Hear, Postgres, Role, Server, Sharing, chain};
 /// The oldest version of PostgreSQL that this program is tested with.
 const OLDEST_VERSION: u32 = 13;
 /// The key of the lock that only one server has: "acor".
-const SERVER_LOCK: i64 = 0x6163_6f72;
+pub(super) const SERVER_LOCK: i64 = 0x6163_6f72;
 /// A transaction that does nothing for this long is ended, because it holds the writer's lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A transaction that waits for the lock of `writer` for this long fails. It is longer than
 /// [`LONGEST_PAUSE`], so that a server that has stopped loses the lock first.
 const LONGEST_LOCK: Duration = Duration::from_secs(15);
+const _: () = assert!(LONGEST_PAUSE.as_millis() < LONGEST_LOCK.as_millis());
 
 /// How a database is opened.
 #[derive(Debug, Clone)]
@@ -194,15 +195,10 @@ pub fn database_with_listener(
 }
 
 fn open(url: &PostgresUrl, options: Options, hear: Option<Hear>) -> Result<Engine, OpenError> {
-    let problem = |kind, source| OpenError {
-        kind,
-        url: url.to_string(),
-        user: url.user().to_owned(),
-        source,
-    };
+    let problem = |kind, source| Problem { kind, source }.of(url);
     let Options { name, id, sharing, longest_read } = options;
     let server = Arc::new(Server { url: url.clone(), id, name, sharing });
-    prepare(&server).map_err(|Problem { kind, source }| problem(kind, source))?;
+    prepare(&server).map_err(|problem| problem.of(url))?;
     let mut writer = Postgres::writer(Arc::clone(&server)).map_err(|error| {
         let (DbError::Statement(source) | DbError::Database(source) | DbError::Lost(source)) =
             error;
@@ -222,14 +218,25 @@ fn open(url: &PostgresUrl, options: Options, hear: Option<Hear>) -> Result<Engin
     Engine::start(writer, reader).map_err(|error| problem(OpenErrorKind::Other, Some(error.into())))
 }
 
-struct Problem {
+pub(super) struct Problem {
     kind: OpenErrorKind,
     source: Option<BoxError>,
 }
 
 impl Problem {
-    fn new(kind: OpenErrorKind) -> Self {
+    pub(super) fn new(kind: OpenErrorKind) -> Self {
         Self { kind, source: None }
+    }
+
+    pub(super) fn of(self, url: &PostgresUrl) -> OpenError {
+        let Self { kind, source } = self;
+        OpenError { kind, url: url.to_string(), user: url.user().to_owned(), source }
+    }
+}
+
+impl From<schema::MigrationError> for Problem {
+    fn from(error: schema::MigrationError) -> Self {
+        Self { kind: OpenErrorKind::Other, source: Some(error.into()) }
     }
 }
 
@@ -247,27 +254,33 @@ impl From<postgres::Error> for Problem {
 fn prepare(server: &Server) -> Result<(), Problem> {
     let mut client = connect(&server.url, "agent-coordinator", &options(Role::Writer))
         .map_err(|error| refused(error, server.url.tls()))?;
+    check_server(&mut client)?;
+    migrate(&mut client)
+}
+
+/// Checks the server and the encoding of the database, and returns the version of the server.
+pub(super) fn check_server(client: &mut Client) -> Result<String, Problem> {
     let text = |client: &mut Client, sql: &str| -> Result<String, Problem> {
         Ok(client.query_one(sql, &[])?.get(0))
     };
-    let number = text(&mut client, "SHOW server_version_num")?;
+    let number = text(client, "SHOW server_version_num")?;
+    let version = text(client, "SHOW server_version")?;
     if is_too_old(&number) {
-        let found = text(&mut client, "SHOW server_version")?;
-        return Err(Problem::new(OpenErrorKind::TooOld { found }));
+        return Err(Problem::new(OpenErrorKind::TooOld { found: version }));
     }
     if client.query_one("SELECT pg_is_in_recovery()", &[])?.get(0) {
         return Err(Problem::new(OpenErrorKind::Standby));
     }
     // A pooler that ignores the options of a session also gives its transactions to any session.
     let sql = "SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'";
-    if text(&mut client, sql)? != LONGEST_PAUSE.as_millis().to_string() {
+    if text(client, sql)? != LONGEST_PAUSE.as_millis().to_string() {
         return Err(Problem::new(OpenErrorKind::Pooled));
     }
-    let found = text(&mut client, "SHOW server_encoding")?;
+    let found = text(client, "SHOW server_encoding")?;
     if found != "UTF8" {
         return Err(Problem::new(OpenErrorKind::NotUtf8 { found }));
     }
-    migrate(&mut client)
+    Ok(version)
 }
 
 /// Returns whether `number`, such as `150018` for 15.18, is before [`OLDEST_VERSION`].
@@ -275,25 +288,29 @@ fn is_too_old(number: &str) -> bool {
     number.parse::<u32>().is_ok_and(|number| number / 10_000 < OLDEST_VERSION)
 }
 
-fn migrate(client: &mut Client) -> Result<(), Problem> {
+/// Returns whether the database has the tables of this program. Without any table, it has not.
+///
+/// # Errors
+/// The tables of another program.
+pub(super) fn is_ours(client: &mut impl GenericClient) -> Result<bool, Problem> {
     let exists = "SELECT to_regclass('_sqlx_migrations') IS NOT NULL";
-    let mut tx = client.transaction()?;
-    // Two servers that start at once apply the migrations one after the other.
-    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&(SERVER_LOCK + 1)])?;
-    let is_ours: bool = tx.query_one(exists, &[])?.get(0);
-    if !is_ours {
-        let sql = "SELECT COUNT(*) FROM pg_catalog.pg_class AS c \
-            JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
-            WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v')";
-        let n_tables: i64 = tx.query_one(sql, &[])?.get(0);
-        if n_tables > 0 {
-            return Err(Problem::new(OpenErrorKind::Foreign));
-        }
-        tx.batch_execute(&schema::for_postgres(schema::APPLIED))?;
-        tx.batch_execute(&schema::for_postgres(include_str!("../migrations/postgres.sql")))?;
+    if client.query_one(exists, &[])?.get(0) {
+        return Ok(true);
     }
+    let sql = "SELECT COUNT(*) FROM pg_catalog.pg_class AS c \
+        JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+        WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v')";
+    let n_tables: i64 = client.query_one(sql, &[])?.get(0);
+    if n_tables > 0 { Err(Problem::new(OpenErrorKind::Foreign)) } else { Ok(false) }
+}
+
+/// Returns the migrations that the database has.
+///
+/// # Errors
+/// A migration of a newer version of this program.
+pub(super) fn applied(client: &mut impl GenericClient) -> Result<Vec<schema::Applied>, Problem> {
     let sql = "SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version";
-    let applied: Vec<schema::Applied> = tx
+    let applied: Vec<schema::Applied> = client
         .query(sql, &[])?
         .into_iter()
         .map(|row| schema::Applied {
@@ -302,15 +319,26 @@ fn migrate(client: &mut Client) -> Result<(), Problem> {
             checksum: row.get(2),
         })
         .collect();
-    let known = schema::newest_version();
-    if let Some(found) = applied.iter().map(|applied| applied.version).max()
-        && found > known
-    {
+    let (found, known) = (newest(&applied), schema::newest_version());
+    if found > known {
         return Err(Problem::new(OpenErrorKind::Newer { found, known }));
     }
-    let missing = schema::missing(&applied)
-        .map_err(|error| Problem { kind: OpenErrorKind::Other, source: Some(error.into()) })?;
-    for migration in missing {
+    Ok(applied)
+}
+
+pub(super) fn newest(applied: &[schema::Applied]) -> i64 {
+    applied.iter().map(|applied| applied.version).max().unwrap_or(0)
+}
+
+fn migrate(client: &mut Client) -> Result<(), Problem> {
+    let mut tx = client.transaction()?;
+    // Two servers that start at once apply the migrations one after the other.
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&(SERVER_LOCK + 1)])?;
+    if !is_ours(&mut tx)? {
+        tx.batch_execute(&schema::for_postgres(schema::APPLIED))?;
+        tx.batch_execute(&schema::for_postgres(include_str!("../migrations/postgres.sql")))?;
+    }
+    for migration in schema::missing(&applied(&mut tx)?)? {
         tx.batch_execute(&schema::for_postgres(migration.sql))?;
         let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
             VALUES ($1, $2, TRUE, $3, -1)";
@@ -323,7 +351,7 @@ fn migrate(client: &mut Client) -> Result<(), Problem> {
 }
 
 /// Finds the reason why a server does not accept a connection.
-fn refused(error: BoxError, tls: &Tls) -> Problem {
+pub(super) fn refused(error: BoxError, tls: &Tls) -> Problem {
     let Some(error) = error.downcast_ref::<postgres::Error>() else {
         return Problem { kind: OpenErrorKind::Tls, source: Some(error) };
     };
@@ -352,7 +380,7 @@ fn refused(error: BoxError, tls: &Tls) -> Problem {
 }
 
 /// Returns the options of a session.
-fn options(role: Role) -> String {
+pub(super) fn options(role: Role) -> String {
     let ms = |duration: Duration| duration.as_millis();
     let statement_timeout = match role {
         // A commit waits for a standby as long as that takes, whatever this says.

@@ -1,0 +1,92 @@
+//! Looks at a PostgreSQL database without a change, for `check`.
+
+use std::time::{Duration, Instant};
+
+use crate::domain::store_state::Spread;
+use crate::postgres_url::PostgresUrl;
+
+use super::super::schema;
+use super::Role;
+use super::connect::connect;
+use super::open::{
+    OpenError, OpenErrorKind, Problem, SERVER_LOCK, applied, check_server, is_ours, newest,
+    options, refused,
+};
+
+/// The number of statements by which a look measures the time of one.
+const N_ROUND_TRIPS: usize = 5;
+
+/// The result of a look at a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The version of the PostgreSQL server.
+    pub version: String,
+    /// The time of a statement without work.
+    pub round_trip: Duration,
+    pub schema: Schema,
+    /// The name of the server that uses the database now.
+    pub used_by: Option<String>,
+}
+
+/// The tables of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schema {
+    /// The first start of a server creates them.
+    Missing,
+    /// The next start of a server brings them to version `next`.
+    Older {
+        version: i64,
+        next: i64,
+    },
+    Current {
+        version: i64,
+    },
+}
+
+/// Finds the name of the server that has the lock of the database.
+const USED_BY: &str = "SELECT s.name FROM servers AS s WHERE EXISTS ( \
+    SELECT 1 FROM pg_catalog.pg_locks AS l \
+    JOIN pg_catalog.pg_database AS d ON d.oid = l.database \
+    WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.granted \
+    AND l.objsubid = 1 AND l.classid = 0 AND CAST(l.objid AS BIGINT) = $1) \
+    ORDER BY s.id DESC LIMIT 1";
+
+/// Checks all that a server checks when it opens the database, and changes nothing. Blocks.
+///
+/// # Errors
+/// [`OpenError`] names the problem and the remedy. A server that uses the database is no problem.
+pub fn look(url: &PostgresUrl) -> Result<Found, OpenError> {
+    look_at(url).map_err(|problem| problem.of(url))
+}
+
+fn look_at(url: &PostgresUrl) -> Result<Found, Problem> {
+    let mut client = connect(url, "agent-coordinator check", &options(Role::Writer))
+        .map_err(|error| refused(error, url.tls()))?;
+    let version = check_server(&mut client)?;
+    let mut round_trips = Vec::new();
+    for _ in 0..N_ROUND_TRIPS {
+        let began_at = Instant::now();
+        client.batch_execute("SELECT 1")?;
+        round_trips.push(began_at.elapsed());
+    }
+    let round_trip = Spread::of(round_trips).map_or(Duration::ZERO, |spread| spread.median);
+    let mut tx = client.build_transaction().read_only(true).start()?;
+    let schema = if is_ours(&mut tx)? {
+        let applied = applied(&mut tx)?;
+        let (version, next) = (newest(&applied), schema::newest_version());
+        let is_current = schema::missing(&applied)?.next().is_none();
+        if is_current { Schema::Current { version } } else { Schema::Older { version, next } }
+    } else {
+        Schema::Missing
+    };
+    let sql = "SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'), FALSE)";
+    let may_create: bool = tx.query_one(sql, &[])?.get(0);
+    if !may_create && !matches!(schema, Schema::Current { .. }) {
+        return Err(Problem::new(OpenErrorKind::NotAllowed));
+    }
+    let used_by = match schema {
+        Schema::Missing => None,
+        Schema::Older { .. } | Schema::Current { .. } => tx.query_opt(USED_BY, &[&SERVER_LOCK])?,
+    };
+    Ok(Found { version, round_trip, schema, used_by: used_by.map(|row| row.get(0)) })
+}
