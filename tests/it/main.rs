@@ -23,6 +23,7 @@ mod layering;
 mod main_job;
 mod mcp;
 mod openapi;
+mod operated_postgres;
 mod peers;
 mod policy;
 mod postgres;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,6 +32,8 @@ pub struct Cluster {
     folder: TempDir,
     bin: PathBuf,
     user: Option<u32>,
+    /// The port in the names of its sockets. `None` is PostgreSQL's own.
+    port: Option<u16>,
     /// A shell that ends the server when its standard input is closed.
     keeper: Option<Child>,
 }
@@ -88,7 +91,7 @@ impl Cluster {
         let user = rustix::process::geteuid().is_root().then_some(65_534);
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         chown(folder.path(), user, user).unwrap();
-        let mut cluster = Self { folder, bin, user, keeper: None };
+        let mut cluster = Self { folder, bin, user, port: None, keeper: None };
         // The order of texts of this locale differs from the order of their bytes.
         let made = cluster
             .command("initdb")
@@ -113,7 +116,19 @@ impl Cluster {
             }
         };
         command.current_dir(self.folder.path()).env("LC_ALL", "C").stdin(Stdio::null());
+        command.envs(self.port.map(|port| ("PGPORT", port.to_string())));
         command
+    }
+
+    /// Takes a free port of the loopback interface for the next start, and returns it. A setting of
+    /// that start must name an address.
+    pub fn listen_on_loopback(&mut self) -> u16 {
+        // The kernel gives ports of this range to nobody who asks for any port.
+        let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        let first = 20_000 + (std::process::id() % 10_000) as u16;
+        let port = (first..32_000).find(is_free).unwrap();
+        self.port = Some(port);
+        port
     }
 
     /// Starts the server process and waits until it accepts connections.
@@ -150,6 +165,7 @@ impl Cluster {
         shell.args(["-c", script, "keeper"]).arg(self.folder.path());
         shell.arg(server.get_program()).args(server.get_args());
         shell.current_dir(self.folder.path()).env("LC_ALL", "C");
+        shell.envs(self.port.map(|port| ("PGPORT", port.to_string())));
         let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();

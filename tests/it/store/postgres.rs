@@ -11,6 +11,7 @@ use crate::support::until;
 
 use super::statements;
 
+mod connections;
 mod faults;
 mod listener;
 
