@@ -76,7 +76,7 @@ impl RestState {
 fn open(state: RestState) -> Router {
     Router::new()
         .nest("/api", routes::health())
-        .merge(compat::open())
+        .merge(routes::health())
         .merge(login::routes())
         .merge(web::open())
         .with_state(state)

@@ -1,7 +1,7 @@
 //! The calls of older clients (docs/migration.md): deprecated tools, and tools without the argument
 //! that they take now. They are answered, and the log names the replacement once.
 //!
-//! To end the support of older clients, delete this folder and `service::compat` with `domain::compat`.
+//! To end the support of older clients, delete this folder, `service::compat` and `domain::compat`.
 //! The compiler then shows the few calls of them.
 
 mod get_pending_tasks;

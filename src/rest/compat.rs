@@ -1,15 +1,11 @@
-//! REST without the prefix `/api`, for older clients. To end their support, delete this module.
+//! REST without the prefix `/api`, for older clients. To end their support, delete this module, but
+//! keep `/metrics`, where monitoring reads it (docs/operators.md).
 
 use axum::Router;
 
 use super::{RestState, routes};
 
-/// Returns the routes that need no login.
-pub(super) fn open() -> Router<RestState> {
-    routes::health()
-}
-
-/// Returns all other routes.
+/// Returns the routes that need a login.
 pub(super) fn closed() -> Router<RestState> {
     routes::all()
 }

@@ -28,9 +28,9 @@ pub enum AgentAction {
 }
 
 impl Launches {
-    /// Calls [`Launches::should_start`] for the purpose that the
-    /// client means. Without a purpose, a task comes first, and then a chat with a waiting person.
-    /// A refusal concerns the task, unless there is only a chat.
+    /// Calls [`Launches::should_start`] for the purpose that the client means. Without a purpose, a
+    /// task comes first, and then a chat with a waiting person. A refusal concerns the task, unless
+    /// there is only a chat.
     pub async fn should_start_for(
         &self,
         agent: &AgentId,
