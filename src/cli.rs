@@ -19,7 +19,6 @@ mod forge;
 mod forge_items;
 mod history;
 mod http_bridge;
-mod http_door;
 mod login;
 mod logs;
 mod metrics;

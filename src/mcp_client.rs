@@ -1,45 +1,76 @@
 //! A client of an MCP server over its Unix socket or its URL. It connects, and calls tools.
 //!
-//! Every wait here has a deadline. A failed connection is not repaired: its owner makes another
-//! one. This module knows no tool. `coordinator` and `cli` call it.
+//! A failed connection is not repaired: its owner makes another one. This module knows no tool.
+//! `coordinator` and `cli` call it. The bridge carries messages by [`http`] alone.
+
+pub mod http;
+mod socket;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rmcp::model::{CallToolRequestParams, JsonObject};
-use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransportConfig, StreamableHttpError,
-};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::UnixStream;
+use serde_json::{Map, Value, json};
 
 use crate::domain::{Secret, ServerAddress};
+use http::HttpEndpoint;
+use socket::Socket;
 
 /// The deadline for the connection, the handshake and the list of tools together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The deadline for a TCP connection alone.
-const TCP_TIMEOUT: Duration = Duration::from_secs(5);
-/// The idle time after which a connection is closed. It is shorter than that of servers, because a
-/// request on a connection that is just being closed is lost.
-const POOL_IDLE: Duration = Duration::from_secs(10);
-/// The longest line of a server on a socket, in bytes. The library has the same limit for a body
-/// over HTTP.
-const MAX_LINE: usize = 16 * 1024 * 1024;
-/// The number of requests on their way at the same time over HTTP.
-const MAX_REQUESTS: usize = 32;
+/// The longest message of a server, in bytes.
+const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+/// The revision of the protocol that the client asks for. It is the first one with structured
+/// answers, and servers of every later revision speak it.
+const REVISION: &str = "2025-06-18";
 
 /// A connection to a server.
 pub struct McpClient {
-    running: RunningService<RoleClient, ()>,
-    /// The server's tools, each with the names of its arguments.
+    transport: Transport,
+    n_requests: AtomicU64,
+    /// The server's tools, each with the names of its arguments. Empty without a handshake.
     tools: BTreeMap<String, Vec<String>>,
+}
+
+enum Transport {
+    Socket(Socket),
+    Http {
+        endpoint: HttpEndpoint,
+        /// The revision that the handshake agreed on.
+        agreed: OnceLock<String>,
+    },
+}
+
+/// The reason for a missing answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// No server listens at the address.
+    #[error("{0}")]
+    NoServer(String),
+    /// The server is there and did not take the request.
+    #[error("{0}")]
+    Unsent(String),
+    /// The request was sent. It is not known whether it was carried out.
+    #[error("{0}")]
+    Answer(String),
+}
+
+impl Lost {
+    fn unanswered() -> Self {
+        Self::Answer("the server closed the connection without answering".to_owned())
+    }
+}
+
+/// A request without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    /// The server answered with an error of JSON-RPC.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// The error for a connection that could not be made.
@@ -79,44 +110,66 @@ impl McpClient {
         address: &ServerAddress,
         token: Option<&Secret>,
     ) -> Result<Self, ConnectError> {
-        let failed =
-            |source| ConnectError { address: address.clone(), source: without_internals(source) };
-        match tokio::time::timeout(CONNECT_TIMEOUT, Self::try_connect(address, token)).await {
-            Ok(connected) => connected.map_err(failed),
-            Err(elapsed) => Err(failed(elapsed.into())),
-        }
+        let connecting = async {
+            let mut client = Self::open(address, token).await?;
+            client.shake_hands().await?;
+            Ok::<_, RequestError>(client)
+        };
+        let source = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(Ok(client)) => return Ok(client),
+            Ok(Err(error)) => error.into(),
+            Err(elapsed) => elapsed.into(),
+        };
+        Err(ConnectError { address: address.clone(), source })
     }
 
-    async fn try_connect(
-        address: &ServerAddress,
-        token: Option<&Secret>,
-    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        let running = match address {
-            ServerAddress::Socket(path) => {
-                let (reader, writer) = UnixStream::connect(path).await?.into_split();
-                rmcp::serve_client((), (CappedLines::new(reader), writer)).await?
-            }
+    /// Makes a client that calls without a handshake, as servers of this program allow.
+    ///
+    /// # Errors
+    /// Returns [`Lost`], never as an answer.
+    pub async fn open(address: &ServerAddress, token: Option<&Secret>) -> Result<Self, Lost> {
+        let transport = match address {
+            ServerAddress::Socket(path) => Transport::Socket(Socket::connect(path).await?),
             ServerAddress::Url(url) => {
-                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .max_concurrent_requests(MAX_REQUESTS);
-                let config = match token {
-                    Some(token) => config.auth_header(token.reveal()),
-                    None => config,
-                };
-                let transport = StreamableHttpClientTransport::with_client(http_client()?, config);
-                rmcp::serve_client((), transport).await?
+                let endpoint = HttpEndpoint::new(url, token.cloned());
+                let endpoint = endpoint
+                    .map_err(|error| Lost::Unsent(format!("could not use HTTP: {error}")))?;
+                Transport::Http { endpoint, agreed: OnceLock::new() }
             }
         };
-        let tools = running.list_all_tools().await?;
-        let arguments = |schema: &JsonObject| -> Vec<String> {
-            let properties = schema.get("properties").and_then(Value::as_object);
-            properties.map(|properties| properties.keys().cloned().collect()).unwrap_or_default()
-        };
-        let tools = tools
-            .into_iter()
-            .map(|tool| (tool.name.to_string(), arguments(&tool.input_schema)))
-            .collect();
-        Ok(Self { running, tools })
+        Ok(Self { transport, n_requests: AtomicU64::new(0), tools: BTreeMap::new() })
+    }
+
+    async fn shake_hands(&mut self) -> Result<(), RequestError> {
+        let hello = json!({
+            "protocolVersion": REVISION,
+            "capabilities": {},
+            "clientInfo": { "name": "agent-coordinator", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let answer = self.request("initialize", hello).await?;
+        if let (Transport::Http { agreed, .. }, Some(revision)) =
+            (&self.transport, answer["protocolVersion"].as_str())
+        {
+            let _ = agreed.set(revision.to_owned());
+        }
+        let message = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        match &self.transport {
+            Transport::Socket(socket) => socket.notify(&message).await?,
+            Transport::Http { endpoint, agreed } => {
+                let version = agreed.get().map(String::as_str);
+                endpoint.post(message.to_string().as_bytes(), version, drop).await?;
+            }
+        }
+        let mut page = self.request("tools/list", json!({})).await?;
+        loop {
+            for tool in page["tools"].as_array().into_iter().flatten() {
+                let arguments = tool["inputSchema"]["properties"].as_object();
+                let names = arguments.into_iter().flat_map(|all| all.keys().cloned()).collect();
+                self.tools.insert(tool["name"].as_str().unwrap_or_default().to_owned(), names);
+            }
+            let Some(cursor) = page["nextCursor"].as_str() else { return Ok(()) };
+            page = self.request("tools/list", json!({ "cursor": cursor })).await?;
+        }
     }
 
     /// Returns whether the server has this tool.
@@ -137,36 +190,29 @@ impl McpClient {
     pub async fn call<T: DeserializeOwned>(
         &self,
         tool: &str,
-        arguments: JsonObject,
+        arguments: Map<String, Value>,
         patience: Duration,
     ) -> Result<T, CallError> {
+        let refused = |code: &str, message: String| CallError::Refused {
+            tool: tool.to_owned(),
+            code: code.to_owned(),
+            message,
+        };
         let lost = |source| CallError::Lost { tool: tool.to_owned(), source };
-        let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let result = match tokio::time::timeout(patience, self.running.call_tool(request)).await {
+        let result = match tokio::time::timeout(patience, self.call_raw(tool, arguments)).await {
             Err(elapsed) => return Err(lost(elapsed.into())),
-            Ok(Err(ServiceError::McpError(error))) => {
-                let (tool, message) = (tool.to_owned(), error.message.into_owned());
-                return Err(CallError::Refused {
-                    tool,
-                    code: "protocol_error".to_owned(),
-                    message,
-                });
+            Ok(Err(RequestError::Refused(message))) => {
+                return Err(refused("protocol_error", message));
             }
-            Ok(Err(error)) => return Err(lost(error.into())),
+            Ok(Err(RequestError::Lost(error))) => return Err(lost(error.into())),
             Ok(Ok(result)) => result,
         };
-        let is_error = result.is_error.unwrap_or(false);
-        // Servers of the older system answer with text alone.
-        let answer = result.structured_content.or_else(|| {
-            let text = result.content.first()?.as_text()?;
-            serde_json::from_str(&text.text).ok().or_else(|| Some(Value::String(text.text.clone())))
-        });
-        let answer = answer.unwrap_or(Value::Null);
+        let is_error = result["isError"] == true;
+        let answer = answer_of(result);
         if is_error || answer.get("success") == Some(&Value::Bool(false)) {
             let text = |name: &str| answer.get(name).and_then(Value::as_str);
             let message = text("error").or(answer.as_str()).unwrap_or("refused").to_owned();
-            let code = text("error_code").unwrap_or("refused").to_owned();
-            return Err(CallError::Refused { tool: tool.to_owned(), code, message });
+            return Err(refused(text("error_code").unwrap_or("refused"), message));
         }
         serde_json::from_value(answer).map_err(|error| CallError::NotUnderstood {
             tool: tool.to_owned(),
@@ -174,93 +220,67 @@ impl McpClient {
         })
     }
 
+    /// Calls a tool and returns the result as the server sent it. It has no deadline over a socket.
+    ///
+    /// # Errors
+    /// Returns [`RequestError`].
+    pub async fn call_raw(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Value, RequestError> {
+        self.request("tools/call", json!({ "name": tool, "arguments": arguments })).await
+    }
+
     /// Returns whether the connection is over. Further calls are lost then.
     pub fn is_closed(&self) -> bool {
-        self.running.is_closed()
-    }
-}
-
-type AnyError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Returns the failure of the transport itself, without the library's text around it, which only
-/// names its own types.
-fn without_internals(error: AnyError) -> AnyError {
-    match error.downcast::<ClientInitializeError>().map(|error| *error) {
-        Ok(ClientInitializeError::TransportError { error, .. }) => match error.error.downcast_ref()
-        {
-            Some(StreamableHttpError::Client::<reqwest::Error>(http)) => root_of(http).into(),
-            _ => error.error,
-        },
-        Ok(other) => other.into(),
-        Err(error) => error,
-    }
-}
-
-/// Returns the text of the innermost cause, such as a refused connection, an unknown host or an
-/// untrusted certificate.
-fn root_of(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}
-
-/// Ends a stream with an endless line, because the library reads a line of any length into memory.
-struct CappedLines<R> {
-    inner: R,
-    /// The number of bytes since the last line end.
-    n_bytes: usize,
-}
-
-impl<R> CappedLines<R> {
-    const fn new(inner: R) -> Self {
-        Self { inner, n_bytes: 0 }
-    }
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for CappedLines<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let n_before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
-        let read = &buffer.filled()[n_before..];
-        self.n_bytes = match read.iter().rposition(|byte| *byte == b'\n') {
-            Some(end) => read.len() - end - 1,
-            None => self.n_bytes + read.len(),
-        };
-        if self.n_bytes > MAX_LINE {
-            buffer.set_filled(n_before);
-            return Poll::Ready(Err(io::Error::other(format!(
-                "a line of more than {MAX_LINE} bytes"
-            ))));
+        match &self.transport {
+            Transport::Socket(socket) => socket.is_closed(),
+            Transport::Http { .. } => false,
         }
-        Poll::Ready(Ok(()))
+    }
+
+    async fn request(&self, method: &str, params: Value) -> Result<Value, RequestError> {
+        let id = self.n_requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let mut answer = match &self.transport {
+            Transport::Socket(socket) => socket.request(id, &message).await?,
+            Transport::Http { endpoint, agreed } => {
+                let mut answer = Err(Lost::unanswered());
+                let take = |message: Vec<u8>| match serde_json::from_slice::<Value>(&message) {
+                    Ok(message) if message["id"] == id => answer = Ok(message),
+                    Ok(_) => {}
+                    Err(error) => {
+                        answer =
+                            Err(Lost::Answer(format!("the answer is not understood: {error}")));
+                    }
+                };
+                let version = agreed.get().map(String::as_str);
+                endpoint.post(message.to_string().as_bytes(), version, take).await?;
+                answer?
+            }
+        };
+        match answer.get("error") {
+            None => Ok(answer["result"].take()),
+            Some(error) => {
+                let text = error["message"].as_str().unwrap_or("unknown error");
+                Err(RequestError::Refused(text.to_owned()))
+            }
+        }
     }
 }
 
-/// Returns a client for HTTP and HTTPS with the certificates of the machine.
-///
-/// # Errors
-/// Fails if the certificates can't be read.
-pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
-    // No other code in this program installs a provider. A second call changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .connect_timeout(TCP_TIMEOUT)
-        .pool_idle_timeout(POOL_IDLE)
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("agent-coordinator/", env!("CARGO_PKG_VERSION")))
-        .build()
+/// Returns the answer in the result of a call. Servers of the older system answer with text alone.
+fn answer_of(mut result: Value) -> Value {
+    if let Some(answer) = result.get_mut("structuredContent").filter(|answer| !answer.is_null()) {
+        return answer.take();
+    }
+    let text = result["content"][0]["text"].as_str();
+    text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap_or_else(|_| text.into()))
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt as _;
-
     use super::*;
 
     #[tokio::test]
@@ -273,16 +293,15 @@ mod tests {
             format!("http://127.0.0.1:{port}").parse().expect("an address");
         let failed = McpClient::connect(&address, None).await.err().expect("nobody listens");
         let text = failed.source.to_string();
-        assert!(text.contains("Connection refused") && !text.contains("rmcp"), "{text}");
+        assert!(text.starts_with("Connection refused"), "{text}");
     }
 
-    #[tokio::test]
-    async fn a_line_without_an_end_ends_the_stream() {
-        let mut lines = b"one\n".to_vec();
-        lines.resize(MAX_LINE + 4, b'x');
-        let mut read = Vec::new();
-        CappedLines::new(&lines[..]).read_to_end(&mut read).await.expect("as long as may be");
-        lines.push(b'x');
-        assert!(CappedLines::new(&lines[..]).read_to_end(&mut read).await.is_err());
+    #[test]
+    fn an_answer_is_structured_or_text() {
+        let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
+        assert_eq!(answer_of(json!({ "structuredContent": { "a": 1 } })), json!({ "a": 1 }));
+        assert_eq!(answer_of(text(r#"{"a":1}"#)), json!({ "a": 1 }));
+        assert_eq!(answer_of(text("broken")), "broken");
+        assert_eq!(answer_of(json!({})), Value::Null);
     }
 }

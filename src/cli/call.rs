@@ -4,19 +4,17 @@
 //! Therefore arguments that the JSON lacks are taken from the environment that the coordinator
 //! gives its agents.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::io::Read as _;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::error::CliError;
-use super::http_door::{self, HttpDoor};
 use super::output::print_answer;
 use crate::clock;
 use crate::config::Environment;
 use crate::domain::ServerAddress;
+use crate::mcp_client::{Lost, McpClient, RequestError};
 
 /// The variable in which a script keeps the token that `authenticate` returned.
 const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";
@@ -31,8 +29,6 @@ const AGENTS_PATIENCE: Duration = Duration::from_mins(1);
 /// The first and the longest pause between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The code of the JSON-RPC error for a server that has no room now.
-const NO_ROOM: i64 = -32000;
 /// The tools that can be called again: a second call gives the same answer or changes nothing
 /// further.
 const REPEATABLE: [&str; 10] = [
@@ -79,7 +75,8 @@ impl CallArguments {
         } else {
             Duration::ZERO
         };
-        let result = exchange(server, &self.tool, arguments, patience)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let result = runtime.block_on(exchange(server, &self.tool, arguments, patience))?;
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let answer = result.get("structuredContent").unwrap_or(&result);
         match &self.get {
@@ -144,152 +141,57 @@ fn complete(
     arguments
 }
 
-/// Makes one request and returns its answer. The server takes a call without a handshake. With
-/// `patience`, it waits for a server that is away, and repeats a repeatable call whose answer was
-/// lost.
-#[allow(clippy::disallowed_methods, reason = "the command has no other work")]
-fn exchange(
+/// Calls the tool once and returns its result. With `patience`, it waits for a server that is away,
+/// and repeats a repeatable call whose answer was lost.
+async fn exchange(
     server: &ServerAddress,
     tool: &str,
     arguments: Map<String, Value>,
     patience: Duration,
 ) -> Result<Value, CliError> {
-    let params = json!({ "name": tool, "arguments": Value::Object(arguments) });
-    let request =
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
-    let give_up_at = clock::unpaused() + patience;
+    let give_up_at = clock::now() + patience;
     let mut pause = FIRST_PAUSE;
     loop {
-        let asked = match server {
-            ServerAddress::Socket(socket) => connect_and_ask(socket, tool, &request),
-            ServerAddress::Url(url) => post(url, tool, &request),
+        // A server of this program takes a call without a handshake.
+        let asked =
+            async { McpClient::open(server, None).await?.call_raw(tool, arguments.clone()).await };
+        let lost = match asked.await {
+            Ok(result) => return Ok(result),
+            Err(RequestError::Refused(message)) => return Err(CliError::Failed(message)),
+            Err(RequestError::Lost(lost)) => lost,
         };
-        let error = match asked {
-            Ok(answer) => return answer,
-            Err(Lost::Connection(error)) => error,
-            Err(Lost::Answer(error)) if REPEATABLE.contains(&tool) => error,
-            Err(Lost::Answer(error)) => return Err(error),
-        };
-        if clock::unpaused() + pause > give_up_at {
-            return Err(error);
+        let may_repeat = !matches!(lost, Lost::Answer(_)) || REPEATABLE.contains(&tool);
+        if !may_repeat || clock::now() + pause > give_up_at {
+            return Err(match (lost, server) {
+                (Lost::NoServer(_), ServerAddress::Socket(socket)) => {
+                    CliError::NoDaemon { at: socket.display().to_string() }
+                }
+                (Lost::NoServer(problem), ServerAddress::Url(url)) => {
+                    CliError::NoDaemon { at: format!("{url} ({problem})") }
+                }
+                (lost, _) => CliError::Failed(format!("{tool}: {lost}")),
+            });
         }
-        std::thread::sleep(pause);
+        tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// The reason for a missing answer.
-enum Lost {
-    /// The request did not reach a server.
-    Connection(CliError),
-    /// The request was sent. It is not known whether the call was carried out.
-    Answer(CliError),
-}
-
-fn connect_and_ask(
-    socket: &Path,
-    tool: &str,
-    request: &str,
-) -> Result<Result<Value, CliError>, Lost> {
-    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
-            Lost::Connection(CliError::NoDaemon { at: socket.display().to_string() })
-        }
-        _ => Lost::Connection(CliError::Failed(format!(
-            "could not reach the server at {}: {error}",
-            socket.display()
-        ))),
-    })?;
-    let lost = |error: std::io::Error| {
-        Lost::Answer(CliError::Failed(format!("the server did not answer {tool}: {error}")))
-    };
-    // A server without room for the connection says so before it closes, perhaps without taking the
-    // request.
-    let written = writeln!(stream, "{request}");
-    for line in BufReader::new(stream).lines() {
-        let line = line.map_err(lost)?;
-        if let Some(problem) = no_room(line.as_bytes()) {
-            return Err(Lost::Connection(CliError::Failed(format!("{tool}: {problem}"))));
-        }
-        if let Some(answer) = read(tool, line.as_bytes()) {
-            return Ok(answer);
-        }
-    }
-    written.map_err(lost)?;
-    Err(unanswered(tool))
-}
-
-/// Returns the reason why the server has no room for the connection or the request, if the message
-/// gives one. The server has carried out nothing then.
-fn no_room(message: &[u8]) -> Option<String> {
-    let message: Value = serde_json::from_slice(message).ok()?;
-    let error = message.get("error").filter(|error| error["code"] == NO_ROOM)?;
-    message
-        .get("id")?
-        .is_null()
-        .then(|| error["message"].as_str().unwrap_or("the server has no room").to_owned())
-}
-
-fn unanswered(tool: &str) -> Lost {
-    Lost::Answer(CliError::Failed(format!(
-        "the server closed the connection without answering {tool}"
-    )))
-}
-
-/// Returns the answer in a message of the server, or `None` for any other message.
-fn read(tool: &str, message: &[u8]) -> Option<Result<Value, CliError>> {
-    let mut answer: Value = match serde_json::from_slice(message) {
-        Ok(answer) => answer,
-        Err(error) => {
-            let problem = format!("the server's answer to {tool} is not understood: {error}");
-            return Some(Err(CliError::Failed(problem)));
-        }
-    };
-    if answer.get("id") != Some(&json!(1)) {
-        return None;
-    }
-    if let Some(error) = answer.get("error") {
-        let message = error.get("message").and_then(Value::as_str).unwrap_or("unknown error");
-        return Some(Err(CliError::Failed(message.to_owned())));
-    }
-    Some(Ok(answer["result"].take()))
-}
-
-/// Makes the request over HTTP.
-fn post(url: &str, tool: &str, request: &str) -> Result<Result<Value, CliError>, Lost> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Lost::Connection(CliError::Failed(format!("could not use HTTP: {error}")))
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(&error))?;
-    let door = HttpDoor::new(url).map_err(|error| failed(&error))?;
-    let mut answer = None;
-    let take = |message: Vec<u8>| answer = read(tool, &message).or(answer.take());
-    match runtime.block_on(door.post(request.as_bytes(), None, take)) {
-        Ok(()) => answer.ok_or_else(|| unanswered(tool)),
-        Err(http_door::Lost::Connection(problem)) => {
-            Err(Lost::Connection(CliError::NoDaemon { at: format!("{url} ({problem})") }))
-        }
-        Err(http_door::Lost::Answer(problem)) => Err(Lost::Answer(CliError::Failed(format!(
-            "the server did not answer {tool}: {problem}"
-        )))),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::os::unix::net::UnixListener;
+
+    use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn a_call_is_made_again_when_the_server_had_no_room_for_it() {
+    #[tokio::test]
+    async fn a_call_is_made_again_when_the_server_had_no_room_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("mcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        let refusal = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": NO_ROOM, "message": "it is full" } });
+        let refusal = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32000, "message": "it is full" } });
         let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "done": true } });
         let server = std::thread::spawn(move || {
             for message in [&refusal, &refusal, &answer] {
@@ -299,9 +201,11 @@ mod tests {
         });
         let server_at = ServerAddress::Socket(socket);
         let ask = |patience| exchange(&server_at, "report_completed", Map::new(), patience);
-        let Err(CliError::Failed(refused)) = ask(Duration::ZERO) else { panic!("it is refused") };
+        let Err(CliError::Failed(refused)) = ask(Duration::ZERO).await else {
+            panic!("it is refused")
+        };
         assert_eq!(refused, "report_completed: it is full");
-        assert_eq!(ask(AGENTS_PATIENCE).ok(), Some(json!({ "done": true })));
+        assert_eq!(ask(AGENTS_PATIENCE).await.ok(), Some(json!({ "done": true })));
         server.join().unwrap();
     }
 }

@@ -13,10 +13,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::CliError;
-use super::http_door::{HttpDoor, Lost};
 
 use crate::clock;
 use crate::locks::lock;
+use crate::mcp_client::Lost;
+use crate::mcp_client::http::HttpEndpoint;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -37,10 +38,10 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
     output: O,
     client_gone: impl Future<Output = ()>,
 ) -> Result<(), CliError> {
-    let door = HttpDoor::new(url)
+    let endpoint = HttpEndpoint::new(url, None)
         .map_err(|error| CliError::Failed(format!("could not use HTTP: {error}")))?;
     let bridge = Arc::new(Bridge {
-        door,
+        endpoint,
         output: tokio::sync::Mutex::new(output),
         version: Mutex::new(None),
         underway: Mutex::default(),
@@ -83,7 +84,7 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
 }
 
 struct Bridge<O> {
-    door: HttpDoor,
+    endpoint: HttpEndpoint,
     output: tokio::sync::Mutex<O>,
     /// The revision that the handshake agreed on.
     version: Mutex<Option<String>>,
@@ -137,7 +138,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
                 // This block owns the sender, so that `written` ends when no more answers come.
                 let answers = answers;
                 let take = |answer| drop(answers.send(answer));
-                let posted = self.door.post(line, version.as_deref(), take);
+                let posted = self.endpoint.post(line, version.as_deref(), take);
                 cancelled.run_until_cancelled(posted).await.unwrap_or(Ok(()))
             };
             let writing = async {
@@ -151,12 +152,12 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
             written?;
             match posted {
                 Ok(()) => return Ok(()),
-                Err(Lost::Answer(problem)) => break problem,
-                Err(Lost::Connection(_)) if clock::now() + pause < give_up_at => {
+                Err(Lost::Answer(problem) | Lost::Unsent(problem)) => break problem,
+                Err(Lost::NoServer(_)) if clock::now() + pause < give_up_at => {
                     if pause == FIRST_PAUSE {
                         eprintln!(
                             "agent-coordinator mcp: no server at {} yet; waiting for it",
-                            self.door.url()
+                            self.endpoint.url()
                         );
                     }
                     if cancelled.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
@@ -164,10 +165,10 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
-                Err(Lost::Connection(problem)) => break problem,
+                Err(Lost::NoServer(problem)) => break problem,
             }
         };
-        eprintln!("agent-coordinator mcp: {}: {lost}", self.door.url());
+        eprintln!("agent-coordinator mcp: {}: {lost}", self.endpoint.url());
         // A notification has no caller that waits for an answer.
         let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) else {
             return Ok(());

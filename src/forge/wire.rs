@@ -21,7 +21,7 @@ use super::{Conditional, ForgeError};
 use crate::domain::Secret;
 use crate::domain::forge::pacing::{Pace, Urgency};
 use crate::domain::printable::{excerpt, one_line};
-use crate::mcp_client::http_client;
+use crate::mcp_client::http::http_client;
 use crate::nudge::Nudge;
 
 /// The time limit for a question together with its repeats.

@@ -1,5 +1,5 @@
-//! The HTTP client of a server's MCP endpoint, for `call` and the bridge. A POST carries one
-//! JSON-RPC message, and its answer carries the messages of the server.
+//! The MCP endpoint of a server over HTTP. A POST carries one JSON-RPC message, and its answer
+//! carries the messages of the server.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use futures::StreamExt as _;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
+use super::{Lost, MAX_MESSAGE};
+use crate::domain::Secret;
 use crate::locks::lock;
-use crate::mcp_client::http_client;
-use crate::telemetry::ErrorChain;
 
 /// The first revision in which headers repeat parts of a request (SEP-2243).
 const STANDARD_HEADERS: &str = "2026-07-28";
@@ -20,32 +20,33 @@ const VERSION_IN_META: &str = "io.modelcontextprotocol/protocolVersion";
 const SESSION: &str = "mcp-session-id";
 /// The timeout of a request. The server answers a held request within a minute.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// The longest message that is taken, in bytes.
-const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+/// The deadline for a TCP connection alone.
+const TCP_TIMEOUT: Duration = Duration::from_secs(5);
+/// The idle time after which a connection is closed. It is shorter than that of servers, because a
+/// request on a connection that is just being closed is lost.
+const POOL_IDLE: Duration = Duration::from_secs(10);
 
-/// The reason for a missing answer.
-#[derive(Debug)]
-pub(super) enum Lost {
-    /// The request did not reach a server.
-    Connection(String),
-    /// The request was sent. It is not known whether the call was carried out.
-    Answer(String),
-}
-
-pub(super) struct HttpDoor {
+/// The endpoint of one server, as one client sees it.
+pub struct HttpEndpoint {
     http: reqwest::Client,
     url: String,
+    token: Option<Secret>,
     /// The session id that the server gave this client to repeat with each request (MCP 2025-03-26,
     /// session management).
     session: Mutex<Option<HeaderValue>>,
 }
 
-impl HttpDoor {
-    pub(super) fn new(url: &str) -> Result<Self, reqwest::Error> {
-        Ok(Self { http: http_client()?, url: url.to_owned(), session: Mutex::default() })
+impl HttpEndpoint {
+    /// Makes no connection yet. `token` is sent as a bearer token.
+    ///
+    /// # Errors
+    /// Fails if the certificates of the machine can't be read.
+    pub fn new(url: &str, token: Option<Secret>) -> Result<Self, reqwest::Error> {
+        let url = url.to_owned();
+        Ok(Self { http: http_client()?, url, token, session: Mutex::default() })
     }
 
-    pub(super) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.url
     }
 
@@ -54,7 +55,7 @@ impl HttpDoor {
     ///
     /// # Errors
     /// Returns [`Lost`] if no answer comes.
-    pub(super) async fn post(
+    pub async fn post(
         &self,
         message: &[u8],
         version: Option<&str>,
@@ -69,14 +70,16 @@ impl HttpDoor {
         for (name, value) in headers(message, version) {
             request = request.header(name, value);
         }
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.reveal());
+        }
         if let Some(session) = self.session().clone() {
             request = request.header(SESSION, session);
         }
         let response = request.body(message.to_vec()).send().await.map_err(|error| {
             // Only a connection that was never made has certainly carried nothing.
-            let was_none = error.is_connect();
-            let text = ErrorChain(&error.without_url()).to_string();
-            if was_none { Lost::Connection(text) } else { Lost::Answer(text) }
+            let text = root_of(&error);
+            if error.is_connect() { Lost::NoServer(text) } else { Lost::Answer(text) }
         })?;
         let status = response.status();
         if let Some(session) = response.headers().get(SESSION) {
@@ -91,8 +94,7 @@ impl HttpDoor {
         let mut body = response.bytes_stream();
         let mut buffer = Vec::new();
         while let Some(piece) = body.next().await {
-            let piece = piece
-                .map_err(|error| Lost::Answer(ErrorChain(&error.without_url()).to_string()))?;
+            let piece = piece.map_err(|error| Lost::Answer(root_of(&error)))?;
             buffer.extend_from_slice(&piece);
             if buffer.len() > MAX_MESSAGE {
                 return Err(Lost::Answer(format!("an answer of more than {MAX_MESSAGE} bytes")));
@@ -117,6 +119,31 @@ impl HttpDoor {
     fn session(&self) -> MutexGuard<'_, Option<HeaderValue>> {
         lock(&self.session)
     }
+}
+
+/// Returns a client for HTTP and HTTPS with the certificates of the machine.
+///
+/// # Errors
+/// Fails if the certificates can't be read.
+pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
+    // No other code in this program installs a provider. A second call changes nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .connect_timeout(TCP_TIMEOUT)
+        .pool_idle_timeout(POOL_IDLE)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("agent-coordinator/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// Returns the text of the innermost cause, such as a refused connection, an unknown host or an
+/// untrusted certificate.
+fn root_of(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 /// Returns the headers that repeat parts of the message.
@@ -218,16 +245,16 @@ mod tests {
         use tokio::io::AsyncReadExt as _;
 
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let door =
-            HttpDoor::new(&format!("http://{}/mcp", listener.local_addr().unwrap())).unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let endpoint = HttpEndpoint::new(&url, None).unwrap();
         let server = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let _ = stream.read(&mut [0; 4096]).await.unwrap();
         };
-        let (posted, ()) = tokio::join!(door.post(b"{}", None, drop), server);
+        let (posted, ()) = tokio::join!(endpoint.post(b"{}", None, drop), server);
         assert!(matches!(posted, Err(Lost::Answer(_))), "{posted:?}");
         drop(listener);
-        let posted = door.post(b"{}", None, drop).await;
-        assert!(matches!(posted, Err(Lost::Connection(_))), "{posted:?}");
+        let posted = endpoint.post(b"{}", None, drop).await;
+        assert!(matches!(posted, Err(Lost::NoServer(_))), "{posted:?}");
     }
 }
