@@ -140,11 +140,14 @@ pub async fn run(
     let mut starting = {
         let (config, environment, invocation) =
             (config.clone(), environment.clone(), invocation.to_owned());
-        let (manager, stage) = (Arc::clone(&manager), Arc::clone(&stage));
+        let manager = Arc::clone(&manager);
+        let stage = Arc::clone(&stage);
         // The start has a task of its own: a step that hangs must not keep this task from receiving
         // a signal.
         AbortOnDropHandle::new(tokio::spawn(async move {
-            let (config, environment, invocation) = (&config, &environment, invocation.as_str());
+            let config = &config;
+            let environment = &environment;
+            let invocation = invocation.as_str();
             let start = Start {
                 role,
                 config,
@@ -432,7 +435,8 @@ impl Start<'_> {
         }
         let reached_at = ReachedAt::from(&config.server);
         let seat = Seat { id, reached_at, means, environment: self.environment.clone() };
-        let (remote, watch) = (Control::Remote(Arc::clone(&control)), self.manager.watch());
+        let remote = Control::Remote(Arc::clone(&control));
+        let watch = self.manager.watch();
         let kept = secrets(config, None);
         let supervisor =
             Supervisor::start(seat, (config, &kept), remote, processes, &nudge, watch, parts);

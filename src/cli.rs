@@ -247,7 +247,8 @@ fn server(file: Option<&Path>, environment: &Environment) -> Result<ServerAddres
 
 fn bridge(server: ServerAddress) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    let input = tokio::io::stdin();
+    let output = tokio::io::stdout();
     let carried = runtime.block_on(async {
         match server {
             ServerAddress::Socket(socket) => {

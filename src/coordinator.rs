@@ -344,7 +344,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             session_maximum: view.session_maximum(),
             ..self.config.limits
         };
-        let (now, state_dir) = (self.processes.steady_now(), &self.config.state_dir);
+        let now = self.processes.steady_now();
+        let state_dir = &self.config.state_dir;
         let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
         let (here, times) =
             ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (now, view.at));
@@ -380,14 +381,18 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             return;
         };
         let limits = Limits { max_runtime: self.config.limits.max_runtime, ..limits };
-        let (instances, now) = (self.processes.instances(), self.control.now());
-        let (steady_now, state_dir) = (self.processes.steady_now(), &self.config.state_dir);
+        let instances = self.processes.instances();
+        let now = self.control.now();
+        let steady_now = self.processes.steady_now();
+        let state_dir = &self.config.state_dir;
         let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
         let (here, times) =
             ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (steady_now, now));
         let elapsed = self.clocks.look(times, &instances, &launches, &self.ears, here, &limits);
         let coordinator = self.config.id.clone();
-        let (startable, refused, free) = (Vec::new(), BTreeSet::new(), Resources::default());
+        let startable = Vec::new();
+        let refused = BTreeSet::new();
+        let free = Resources::default();
         let instances = instances.to_vec();
         let snapshot = Snapshot {
             now,

@@ -161,7 +161,8 @@ pub async fn serve<L, I>(
             break;
         };
         let info = describe(&stream);
-        let (router, requests) = (router.clone(), connections.clone());
+        let router = router.clone();
+        let requests = connections.clone();
         connections.spawn(connection::serve(
             stream,
             router,

@@ -27,9 +27,11 @@ mod tests {
 
     #[test]
     fn a_lock_is_usable_after_its_holder_panicked() {
-        let (mutex, both) = (Mutex::new(1), RwLock::new(1));
+        let mutex = Mutex::new(1);
+        let both = RwLock::new(1);
         let panics = std::panic::catch_unwind(|| {
-            let (_first, _second) = (lock(&mutex), write(&both));
+            let _first = lock(&mutex);
+            let _second = write(&both);
             panic!("on purpose");
         });
         assert!(panics.is_err() && mutex.is_poisoned() && both.is_poisoned());

@@ -163,7 +163,9 @@ mod tests {
     #[test]
     fn each_listener_hears_its_own_key_and_leaves_nothing_behind() {
         let nudges = Nudges::default();
-        let (mut one, mut same, mut other) = (nudges.listen(1), nudges.listen(1), nudges.listen(2));
+        let mut one = nudges.listen(1);
+        let mut same = nudges.listen(1);
+        let mut other = nudges.listen(2);
         nudges.wake(&1);
         nudges.wake(&3);
         assert!(one.woken().now_or_never().is_some());

@@ -198,7 +198,8 @@ fn look(pid: i32, user: PeerUser) -> (PeerKind, Lineage) {
 /// Walks up from `pid`. If a process ends meanwhile, it looks again. A chain that cannot be
 /// followed has an unknown top.
 fn ancestry_of(pid: i32) -> Ancestry {
-    let (mut ancestry, mut next) = (Ancestry::UNKNOWN, pid);
+    let mut ancestry = Ancestry::UNKNOWN;
+    let mut next = pid;
     for _ in 0..MAX_LOOKS {
         let sight = peers::look(next);
         // This comes after the look at the parent. If the parent is still the same, the look was
@@ -251,7 +252,8 @@ fn seen(pid: i32) -> Option<Ancestor> {
 }
 
 fn ancestor(pid: i32, start_ticks: u64, name: Vec<u8>) -> Ancestor {
-    let (id, executable) = (ProcessId { pid, start_ticks }, peers::executable(pid));
+    let id = ProcessId { pid, start_ticks };
+    let executable = peers::executable(pid);
     let mut ancestor = Ancestor { id, name, is_of_daemons_user: false, executable };
     ancestor.is_of_daemons_user = ancestor.is_named_like_shim() && is_of_daemons_user(pid);
     ancestor

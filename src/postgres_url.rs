@@ -82,7 +82,9 @@ impl FromStr for PostgresUrl {
             return Err(UrlError::NotAUrl);
         }
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
-        let (mut ssl_mode, mut root_certificate, mut rest) = (None, None, Vec::new());
+        let mut ssl_mode = None;
+        let mut root_certificate = None;
+        let mut rest = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("sslmode", mode)) => ssl_mode = Some(mode),

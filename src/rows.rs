@@ -47,7 +47,8 @@ fn key_values(key: &InstanceKey) -> [Value<'_>; 3] {
 
 /// Reads the columns `outcome, outcome_reason`.
 fn read_outcome(cells: &mut Cells<'_>) -> Result<Option<Outcome>, BoxError> {
-    let (outcome, reason) = (cells.get::<Option<&str>>()?, cells.get::<Option<&str>>()?);
+    let outcome = cells.get::<Option<&str>>()?;
+    let reason = cells.get::<Option<&str>>()?;
     let Some(outcome) = outcome else {
         return Ok(None);
     };
@@ -95,7 +96,8 @@ fn usage_values(usage: Usage) -> [Value<'static>; 6] {
 
 /// Reads the columns `failure, failure_resets_at`.
 fn read_failure(cells: &mut Cells<'_>) -> Result<Option<Failure>, BoxError> {
-    let (class, resets_at) = (cells.get::<Option<_>>()?, cells.get()?);
+    let class = cells.get::<Option<_>>()?;
+    let resets_at = cells.get()?;
     Ok(class.map(|class| Failure { class, resets_at }))
 }
 

@@ -120,7 +120,8 @@ pub fn kept_port(state_dir: &Path) -> io::Result<Option<u16>> {
 /// Listens on the kept port. If that fails, listens on the port of `wanted`, unless it is 0.
 /// Otherwise listens on any free port, which is kept from then on.
 async fn listen_on_kept_port(wanted: SocketAddr, state_dir: &Path) -> anyhow::Result<TcpListener> {
-    let (ip, file) = (wanted.ip(), state_dir.join(PORT_FILE));
+    let ip = wanted.ip();
+    let file = state_dir.join(PORT_FILE);
     if let Some(port) =
         kept_port(state_dir).with_context(|| format!("could not read `{}`", file.display()))?
     {

@@ -210,7 +210,9 @@ fn watchdog_of(environment: &Environment, pid: u32) -> Option<Duration> {
 }
 
 fn of_agents(status: &CoordinatorStatus) -> String {
-    let (mut running, mut starting, mut stopping) = (0, 0, 0);
+    let mut running = 0;
+    let mut starting = 0;
+    let mut stopping = 0;
     for instance in &status.instances {
         match instance.phase {
             Phase::Starting => starting += 1,

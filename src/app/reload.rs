@@ -118,7 +118,8 @@ impl Reloader {
         daemon: &Daemon,
     ) -> Result<Reloaded, ReloadRefused> {
         let world: &dyn World = &SystemWorld;
-        let (former, environment) = (self.live.standing().file.clone(), self.environment.clone());
+        let former = self.live.standing().file.clone();
+        let environment = self.environment.clone();
         // The file may be a pipe without a writer.
         let read = tokio::task::spawn_blocking(move || {
             config::load_again(former.as_deref(), &environment)
@@ -192,7 +193,8 @@ fn log(by: &'static str, reloaded: &Reloaded, was_rejected: bool) {
             "setting changed"
         );
     }
-    let (n_changes, n_waiting) = (changes.len(), reloaded.waiting.len());
+    let n_changes = changes.len();
+    let n_waiting = reloaded.waiting.len();
     if n_changes > 0 || was_rejected {
         tracing::info!(by, n_changes, n_waiting_for_restart = n_waiting, "configuration reloaded");
     } else {

@@ -199,17 +199,21 @@ impl Server {
         }
         parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
         parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));
-        let (mirroring, serves) = (service.clone(), serving.clone());
+        let mirroring = service.clone();
+        let serves = serving.clone();
         parts.spawn(async move { mirroring.chats.mirror_chats(serves).await });
-        let (kept, serves) = (Arc::clone(service), serving.clone());
+        let kept = Arc::clone(service);
+        let serves = serving.clone();
         parts.spawn(async move {
             serves.run_until_cancelled(kept.upkeep.look_after()).await;
         });
-        let (told, serves) = (Arc::clone(service), serving.clone());
+        let told = Arc::clone(service);
+        let serves = serving.clone();
         parts.spawn(async move {
             serves.run_until_cancelled(told.events.hand_out()).await;
         });
-        let (watching, serves) = (Arc::clone(service), serving.clone());
+        let watching = Arc::clone(service);
+        let serves = serving.clone();
         let (forges, pokes, state_dir) =
             (self.forges.subscribe(), self.forge_pokes.clone(), config.state_dir.clone());
         parts.spawn(async move {
@@ -217,7 +221,8 @@ impl Server {
                 .run_until_cancelled(Box::pin(forge::watch(watching, &state_dir, forges, pokes)))
                 .await;
         });
-        let (storage, serves) = (store.clone(), serving.clone());
+        let storage = store.clone();
+        let serves = serving.clone();
         parts.spawn(async move {
             tokio::select! {
                 () = serves.cancelled() => {}

@@ -179,7 +179,8 @@ async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir
     let moment = || Moment { wall: world.now(), steady: Steady::after(began.elapsed()) };
     let first = moment();
     loop {
-        let (kept, folder) = (retention.borrow_and_update().clone(), state_dir.clone());
+        let kept = retention.borrow_and_update().clone();
+        let folder = state_dir.clone();
         let now = moment().cautious(first);
         let removed =
             tokio::task::spawn_blocking(move || process::remove_old(&folder, &kept, now)).await;
@@ -261,7 +262,8 @@ impl Supervisor {
         let configured = watch::Sender::new(seat.coordinator_config(config, secrets));
         let newest = configured.subscribe();
         let first = newest.borrow().clone();
-        let (table, wakeups) = (processes.clone(), nudge.listen());
+        let table = processes.clone();
+        let wakeups = nudge.listen();
         let (coordinator, remote) = match control {
             Control::Local(local) => {
                 let coordinator = Coordinator::new(first, local, table, wakeups, mode_seen);
@@ -282,7 +284,8 @@ impl Supervisor {
             }
         };
         // Without the table's owner, the loop would continue as half a coordinator.
-        let (table, serves) = (processes.clone(), parts.serving.clone());
+        let table = processes.clone();
+        let serves = parts.serving.clone();
         parts.spawn(async move {
             tokio::select! {
                 () = serves.cancelled() => {}
@@ -328,7 +331,8 @@ impl Supervisor {
     ) -> Arc<dyn Fn() -> CoordinatorLook + Send + Sync> {
         let (said, link, processes) =
             (control.status(), control.link_state(), self.processes.clone());
-        let (id, configured) = (self.seat.id.clone(), self.configured.subscribe());
+        let id = self.seat.id.clone();
+        let configured = self.configured.subscribe();
         let server = control.server().to_string();
         Arc::new(move || {
             let said = said.borrow().clone();

@@ -137,8 +137,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_is_heard_of_however_it_changes() {
-        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (file, target) = (folder.path().join("config"), elsewhere.path().join("config"));
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let target = elsewhere.path().join("config");
         let mut files = WatchedFiles::new();
         let mut follow = || files.follow([file.clone()]);
         follow();

@@ -101,7 +101,8 @@ fn a_group_has_its_limits_and_tells_who_ran_out_of_memory() {
 fn only_dead_groups_of_this_installation_are_swept() {
     let root = tempfile::tempdir().unwrap();
     let delegated = Delegated { dir: root.path().to_owned(), has_memory: false, has_pids: false };
-    let (ours, other) = ("0193-aaaa-1111", "0193-aaaa-2222");
+    let ours = "0193-aaaa-1111";
+    let other = "0193-aaaa-2222";
     for (id, launch) in [(ours, "lch_dead"), (ours, "lch_live"), (other, "lch_dead")] {
         std::fs::create_dir(delegated.group_of(id, launch)).unwrap();
     }

@@ -61,7 +61,8 @@ fn a_path_is_resolved_as_far_as_it_exists() {
 fn a_link_in_the_place_of_a_resolved_directory_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
-    let (work, elsewhere) = (folder.join("above/work"), folder.join("elsewhere"));
+    let work = folder.join("above/work");
+    let elsewhere = folder.join("elsewhere");
     fs::create_dir_all(elsewhere.join("work")).unwrap();
     for link in [work.clone(), folder.join("above")] {
         let _ = fs::remove_dir_all(folder.join("above"));

@@ -101,7 +101,8 @@ fn report(reports: &[HostReport], form: Form) -> Result<(), CliError> {
 /// Checks all hosts at once, so that a host that hangs delays no other. The reports are in the
 /// order of the configuration.
 async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
-    let (hosts, interval) = (&forges.hosts, forges.write_interval);
+    let hosts = &forges.hosts;
+    let interval = forges.write_interval;
     let checks = hosts
         .iter()
         .enumerate()

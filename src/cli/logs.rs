@@ -37,7 +37,8 @@ impl LogsArguments {
         let launch = if let Some(launch) = &self.launch {
             let found: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
             if found.agent_id != *agent || found.project_id != *project {
-                let (agent, project) = (found.agent_id, found.project_id);
+                let agent = found.agent_id;
+                let project = found.project_id;
                 return Err(CliError::Failed(format!(
                     "launch {launch} is one of {agent} in {project}"
                 )));

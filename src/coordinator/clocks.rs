@@ -49,7 +49,8 @@ impl Clocks {
             launches.iter().map(|launch| (&launch.id, launch)).collect();
         let mut before = std::mem::take(&mut self.0);
         let quiet_for = ears.quiet_for(now);
-        let (mut clocks, mut shown) = (Vec::new(), Vec::new());
+        let mut clocks = Vec::new();
+        let mut shown = Vec::new();
         for instance in instances.iter().filter(|instance| instance.is_live()) {
             let id = &instance.launch;
             let mut clock = before.get_mut(id).map(std::mem::take).unwrap_or_default();

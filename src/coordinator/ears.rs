@@ -335,7 +335,8 @@ impl<C: ControlPlane> Listener<C> {
             return;
         }
         (ear.told, ear.is_telling) = (activity.clone(), true);
-        let (control, launch) = (Arc::clone(&self.control), launch.clone());
+        let control = Arc::clone(&self.control);
+        let launch = launch.clone();
         self.telling.spawn(async move {
             let told = control.report_activity(&launch, &activity).await;
             if let Err(error) = &told {

@@ -276,7 +276,8 @@ impl RemoteControlPlane {
     /// Returns the end of an output for the server to show. The output itself stays on this
     /// machine.
     async fn output_tail(&self, launch: &LaunchId) -> Option<String> {
-        let (state_dir, launch) = (self.config().state_dir.clone(), launch.clone());
+        let state_dir = self.config().state_dir.clone();
+        let launch = launch.clone();
         let read = move || {
             instance_dir::output_tail(&instance_dir::find(&state_dir, &launch)?, MAX_TAIL).ok()
         };

@@ -205,7 +205,8 @@ mod tests {
 
     #[test]
     fn who_leaves_messages_behind_is_wanted_again_and_waits() {
-        let (idle, out) = (Some(StopReason::ChatIdle), Some(StopReason::LoggedOut));
+        let idle = Some(StopReason::ChatIdle);
+        let out = Some(StopReason::LoggedOut);
         check_end(None, &Outcome::ExitedWithoutReport, Some(3), (true, 1));
         check_end(None, &Outcome::Lost, Some(3), (true, 1));
         check_end(out, &Outcome::Completed, Some(3), (true, 1));

@@ -26,7 +26,8 @@ impl NewEvent {
 
     /// Returns an event of a pair.
     pub fn of_pair(kind: &'static str, at: Timestamp, key: &InstanceKey) -> Self {
-        let (agent, project) = (Some(key.agent.clone()), Some(key.project.clone()));
+        let agent = Some(key.agent.clone());
+        let project = Some(key.project.clone());
         Self { agent, project, detail: Some(key.purpose.to_string()), ..Self::new(kind, at) }
     }
 }

@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn the_latest_start_is_heard_and_no_earlier_one() {
-        let (one, other) = ("crd_one".parse().unwrap(), "crd_other".parse().unwrap());
+        let one = "crd_one".parse().unwrap();
+        let other = "crd_other".parse().unwrap();
         let mut all = Incarnations::default();
         assert_eq!(all.hear(&one, incarnation("5.1"), NOW), Heard::Latest);
         assert_eq!(all.hear(&one, incarnation("5.1"), NOW), Heard::Latest);
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn nobody_elsewhere_has_the_name_of_the_servers_own_coordinator() {
-        let (own, other) = ("crd_own".parse().unwrap(), "crd_other".parse().unwrap());
+        let own = "crd_own".parse().unwrap();
+        let other = "crd_other".parse().unwrap();
         let mut all = Incarnations::default();
         all.reserve("crd_own".parse().unwrap());
         assert_eq!(all.hear(&own, incarnation("6.0"), NOW), Heard::Superseded);

@@ -381,7 +381,8 @@ impl Launch {
                 S::Starting { .. } | S::Running { .. } | S::Stopping { .. } | S::Ending,
                 E::ProcessEnded { end, at },
             ) => {
-                let (end, at) = (end.clone(), *at);
+                let end = end.clone();
+                let at = *at;
                 Ok(self.ended_with(end, at))
             }
 
@@ -397,11 +398,14 @@ impl Launch {
             }
 
             (S::Running { .. }, E::Reported { result, at, linger }) => {
-                let (result, at, linger) = (*result, *at, *linger);
+                let result = *result;
+                let at = *at;
+                let linger = *linger;
                 Ok(Self { report: Some(result), ..self }.leaving(StopReason::Reported, at, linger))
             }
             (S::Running { .. }, E::LoggedOut { at, linger }) => {
-                let (at, linger) = (*at, *linger);
+                let at = *at;
+                let linger = *linger;
                 Ok(self.leaving(StopReason::LoggedOut, at, linger))
             }
             // A wanted stop does not refuse an agent that still has its session: its report counts.
@@ -414,7 +418,9 @@ impl Launch {
             }
 
             (S::Starting { .. } | S::Running { .. }, E::StopWanted { reason, at, patience }) => {
-                let (reason, at, patience) = (*reason, *at, *patience);
+                let reason = *reason;
+                let at = *at;
+                let patience = *patience;
                 Ok(self.leaving(reason, at, patience))
             }
             // A stop while it lingers keeps the reason and shortens the patience.
@@ -422,12 +428,14 @@ impl Launch {
                 S::Stopping { reason, ladder_at },
                 E::StopWanted { at, patience, .. } | E::ChatEnded { at, patience },
             ) => {
-                let (reason, ladder_at) = (*reason, (*ladder_at).min(*at + *patience));
+                let reason = *reason;
+                let ladder_at = (*ladder_at).min(*at + *patience);
                 let is_chat_over = self.is_chat_over || matches!(event, E::ChatEnded { .. });
                 Ok(Self { state: S::Stopping { reason, ladder_at }, is_chat_over, ..self })
             }
             (S::Starting { .. } | S::Running { .. }, E::ChatEnded { at, patience }) => {
-                let (at, patience) = (*at, *patience);
+                let at = *at;
+                let patience = *patience;
                 Ok(Self { is_chat_over: true, ..self }.leaving(StopReason::ChatEnded, at, patience))
             }
             (S::Ending, E::ChatEnded { .. }) => Ok(Self { is_chat_over: true, ..self }),

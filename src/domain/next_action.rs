@@ -101,7 +101,8 @@ fn step_among_subtasks(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
     };
     // The search enters the agent's own parts, down to parts without open parts. It stops at the
     // parts of other agents, which do the rest of those.
-    let (mut own, mut others) = (Vec::new(), Vec::new());
+    let mut own = Vec::new();
+    let mut others = Vec::new();
     let mut entered = open_parts(&task.id);
     if entered.is_empty() {
         return TaskStep::Work(task.id.clone());

@@ -158,13 +158,15 @@ pub enum Meaning {
 impl WorkChange {
     /// Returns the change that agents at work must learn after a change of an agent.
     pub fn of_agent(before: &Agent, after: &Agent) -> Option<Self> {
-        let (agent, status) = (after.id.clone(), after.status);
+        let agent = after.id.clone();
+        let status = after.status;
         (before.status != status).then_some(Self::Agent { agent, status })
     }
 
     /// Returns the change that agents at work must learn after a change of a project.
     pub fn of_project(before: &Project, after: &Project) -> Option<Self> {
-        let (project, status) = (after.id.clone(), after.status);
+        let project = after.id.clone();
+        let status = after.status;
         (before.status != status).then_some(Self::Project { project, status })
     }
 

@@ -128,7 +128,8 @@ impl PairRecord {
 
     /// Returns the record after a person asked to try again.
     pub fn released(self) -> Self {
-        let (n_failures, failed_at) = (0, Vec::new());
+        let n_failures = 0;
+        let failed_at = Vec::new();
         Self {
             held_since: None,
             n_failures,

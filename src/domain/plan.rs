@@ -255,7 +255,9 @@ fn keep_going_or_stop(
     snapshot: &Snapshot,
     plan: &mut Plan,
 ) {
-    let (id, now, limits) = (&launch.id, snapshot.now, &snapshot.limits);
+    let id = &launch.id;
+    let now = snapshot.now;
+    let limits = &snapshot.limits;
     let elapsed = snapshot.elapsed.get(id).copied();
     match launch.state {
         LaunchState::Starting { deadline } => {

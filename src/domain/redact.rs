@@ -205,7 +205,8 @@ impl Beginnings {
 
     fn add(&mut self, mut secret: impl Iterator<Item = char>) {
         let Some(first) = secret.next() else { return };
-        let (first, second) = (Bytes::of(first), secret.next().map(Bytes::of));
+        let first = Bytes::of(first);
+        let second = secret.next().map(Bytes::of);
         for high in first.first.clone() {
             match (first.second, &second) {
                 // The next byte of the same character.

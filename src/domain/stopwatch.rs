@@ -208,7 +208,8 @@ mod tests {
         fn whatever_the_wall_clock_does_it_lasts_as_long_as_it_does(jumps in prop::collection::vec((0u64..100, -100_000i64..100_000), 1..20)) {
             let mut watches = Stopwatches::default();
             watches.end_look(at(0, 0));
-            let (mut steady, mut wall) = (0, 0);
+            let mut steady = 0;
+            let mut wall = 0;
             let first = watches.lasted("it", began(0), at(0, 0), AtFirst::Believe);
             prop_assert_eq!(first, Duration::ZERO);
             for (passed, jump) in jumps {

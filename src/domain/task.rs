@@ -267,7 +267,8 @@ fn check_shape(task: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
     for dependency in task.dependencies.iter().filter_map(|id| graph.find(id)) {
         let is_below = graph.ancestors(dependency).iter().any(|ancestor| ancestor.id == task.id);
         if is_below || above.iter().any(|ancestor| ancestor.id == dependency.id) {
-            let (task, dependency) = (task.id.clone(), dependency.id.clone());
+            let task = task.id.clone();
+            let dependency = dependency.id.clone();
             return Err(Refusal::DependsOnKin { task, dependency });
         }
     }

@@ -168,7 +168,8 @@ mod tests {
 
     #[tokio::test]
     async fn followers_of_one_folder_leave_one_after_the_other() {
-        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let one = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
         let folders = SharedFolders::default();
         let (mut first, mut second) =
             (folders.follow(one.path()).unwrap(), folders.follow(one.path()).unwrap());
@@ -200,7 +201,8 @@ mod tests {
     #[tokio::test]
     async fn a_folder_that_goes_is_heard_of() {
         let folder = tempfile::tempdir().unwrap();
-        let (dir, moved) = (folder.path().join("dir"), folder.path().join("moved"));
+        let dir = folder.path().join("dir");
+        let moved = folder.path().join("moved");
         std::fs::create_dir(&dir).unwrap();
         let folders = SharedFolders::default();
         let mut follower = folders.follow(&dir).unwrap();

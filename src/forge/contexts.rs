@@ -219,7 +219,8 @@ fn keep(file: &Path, kept: &Path) -> Result<(), ContextError> {
 fn merge(from: &Path, to: &Path) -> Result<(), ContextError> {
     for entry in fs::read_dir(from).map_err(ContextError::read(from))? {
         let entry = entry.map_err(ContextError::read(from))?;
-        let (here, there) = (entry.path(), to.join(entry.file_name()));
+        let here = entry.path();
+        let there = to.join(entry.file_name());
         if !there.exists() {
             let moved = fs::rename(&here, &there);
             moved.map_err(|source| ContextError::Move { from: here, to: there, source })?;

@@ -68,7 +68,8 @@ struct Place<'a> {
 impl Gate {
     /// Creates a gate, which wakes `written` after each write.
     pub(super) fn new(pace: Pace, written: Nudge) -> Self {
-        let (traffic, queue) = (Traffic::default(), BTreeSet::new());
+        let traffic = Traffic::default();
+        let queue = BTreeSet::new();
         let state = State { pace, traffic, queue, n_queued: 0, budget_logged_at: None };
         Self { beginning: clock::now(), state: Mutex::new(state), moved: Nudge::new(), written }
     }

@@ -85,7 +85,8 @@ impl Gates {
                 "ignored a part of the file with the limits of forges; the forges will say them again"
             );
         }
-        let (mut gates, written) = (BTreeMap::new(), Nudge::new());
+        let mut gates = BTreeMap::new();
+        let written = Nudge::new();
         for host in hosts {
             let gate = Gate::new(Pace::unlimited(), written.clone());
             let pause = host.limited_until.map_or(Duration::ZERO, |until| until.since(now));
@@ -177,7 +178,8 @@ fn read(text: &str) -> (Vec<SavedHost>, Option<String>) {
     let Some(Value::Array(list)) = list else {
         return (Vec::new(), Some("expected a list `hosts`".to_owned()));
     };
-    let (mut hosts, mut problem) = (Vec::new(), None);
+    let mut hosts = Vec::new();
+    let mut problem = None;
     for (n, entry) in list.into_iter().enumerate() {
         match serde_json::from_value(entry) {
             Ok(host) => hosts.push(host),

@@ -314,7 +314,8 @@ impl Forge for GitLab {
         comment: u64,
     ) -> Answer<'a, ()> {
         Box::pin(async move {
-            let (number, comment) = (number.to_string(), comment.to_string());
+            let number = number.to_string();
+            let comment = comment.to_string();
             let path = ["projects", repository, collection(kind), &number, "notes", &comment];
             match self.host.send(Ask::new(Method::DELETE, &path)?).await {
                 Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),

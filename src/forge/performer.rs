@@ -163,7 +163,9 @@ impl Performer {
                 return (Vec::new(), Some(clock::now() + RETRY));
             }
         };
-        let (now, mut due, mut next_at) = (self.seat.service.time(), Vec::new(), None);
+        let now = self.seat.service.time();
+        let mut due = Vec::new();
+        let mut next_at = None;
         let mut budget_until = None;
         for item in items.into_iter().filter(|item| self.seat.has(item) && !item.owed.is_empty()) {
             let is_asked = !matches!(item.owed.first(), Some(Owed::Folder { .. }));
@@ -435,7 +437,8 @@ impl Performer {
         let facts = match self.facts(forge, item).await? {
             Ok(facts) => facts,
             Err(cause) => {
-                let (status, message) = (404, cause.to_string());
+                let status = 404;
+                let message = cause.to_string();
                 return Err(Unanswered::Failed(ForgeError::NotFound { status, message }).into());
             }
         };

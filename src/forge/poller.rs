@@ -60,17 +60,23 @@ pub(super) struct Poller {
 
 impl Poller {
     pub(super) fn new(seat: Arc<Seat>, watched: WatchedRepository, habits: Habits) -> Self {
-        let (looks, suspects, said) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        let (under_way, to_ask, problems) = (BTreeSet::new(), VecDeque::new(), BTreeMap::new());
+        let looks = BTreeMap::new();
+        let suspects = BTreeSet::new();
+        let said = BTreeSet::new();
+        let under_way = BTreeSet::new();
+        let to_ask = VecDeque::new();
+        let problems = BTreeMap::new();
         let repository = RepositoryKey {
             forge: seat.config.kind,
             host: seat.config.host.clone(),
             name: watched.name.clone(),
         };
-        let (project, agents) = (watched.project.clone(), watched.agents.clone());
+        let project = watched.project.clone();
+        let agents = watched.agents.clone();
         let workers = Workers { host: seat.place(), project, agents };
         seat.service.forges.watch(repository.clone(), workers);
-        let (judge, judging) = (Judge { seat, habits }, JoinSet::new());
+        let judge = Judge { seat, habits };
+        let judging = JoinSet::new();
         Self {
             judge,
             watched,
@@ -138,7 +144,8 @@ impl Poller {
                 self.judge.seat.service.forge_items.open().await.map_err(|error| said(&error))?;
             self.judge.seat.learn_names(&*forge, &items).await;
         }
-        let (mut problem, mut unanswered) = (None, None);
+        let mut problem = None;
+        let mut unanswered = None;
         let n_feeds = forge.feeds().len();
         for (place, feed) in forge.feeds().iter().enumerate() {
             // A long list is read page by page. If there are several lists, a page sometimes takes
@@ -314,7 +321,8 @@ impl Poller {
             }
             return;
         }
-        let (title, url) = (task_text::title(&key, item), item.url.clone());
+        let title = task_text::title(&key, item);
+        let url = item.url.clone();
         let service = &self.judge.seat.service;
         service.forges.add_waiting(&self.repository, FreeItem { key, title, url });
     }
@@ -325,11 +333,14 @@ impl Poller {
 
     /// Finds the items that must be read alone, and begins to read them.
     async fn suspect(&mut self) -> Result<(), String> {
-        let (now, service) = (self.judge.seat.service.time(), Arc::clone(&self.judge.seat.service));
-        let (before, is_held) = (std::mem::take(&mut self.suspects), service.are_starts_held());
+        let now = self.judge.seat.service.time();
+        let service = Arc::clone(&self.judge.seat.service);
+        let before = std::mem::take(&mut self.suspects);
+        let is_held = service.are_starts_held();
         self.to_ask.clear();
         for item in self.ours().await? {
-            let (here, is_paused) = (within(&item), matches!(item.state, ItemState::Paused { .. }));
+            let here = within(&item);
+            let is_paused = matches!(item.state, ItemState::Paused { .. });
             if let ItemState::Paused { since } = item.state
                 && now.since(since) >= self.judge.habits.paused_task_expiry
             {
@@ -360,7 +371,9 @@ impl Poller {
         while self.judging.len() < N_QUESTIONS
             && let Some(item) = self.to_ask.pop_front()
         {
-            let (judge, rules, here) = (self.judge.clone(), Arc::clone(&rules), within(&item));
+            let judge = self.judge.clone();
+            let rules = Arc::clone(&rules);
+            let here = within(&item);
             self.under_way.insert(here);
             self.judging.spawn(async move { (here, judge.judge(&rules, item, is_checked).await) });
         }

@@ -370,7 +370,8 @@ impl Seat {
         }
         let after = status.clone();
         drop(status);
-        let (host, forge) = (&self.config.host, self.config.kind.as_str());
+        let host = &self.config.host;
+        let forge = self.config.kind.as_str();
         if before.as_str() != health.as_str() {
             match health {
                 ForgeHealth::Unauthorized => {

@@ -176,7 +176,8 @@ impl Host {
             http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
         let base = format!("{root}{}", dialect.suffix);
         let gate = Arc::new(Gate::new(Pace::unlimited(), Nudge::new()));
-        let (patience, urgency) = (PATIENCE, Urgency::Work);
+        let patience = PATIENCE;
+        let urgency = Urgency::Work;
         let host = Self { http, base, name, token, dialect, patience, gate, urgency };
         match host.credentials() {
             Some(_) if !host.token.reveal().is_empty() => Ok(host),
@@ -273,7 +274,8 @@ impl Host {
             }
             body.extend_from_slice(&chunk);
         }
-        let (status, headers) = (answer.status(), std::mem::take(answer.headers_mut()));
+        let status = answer.status();
+        let headers = std::mem::take(answer.headers_mut());
         let response = Response { request: request.to_owned(), status, headers, body };
         match status {
             _ if status.is_success() => Ok(response),

@@ -78,7 +78,8 @@ struct TurnState {
 impl Turn {
     fn new(standing: Arc<Standing>, limits: Limits) -> Self {
         standing.waits(limits.head);
-        let (is_receiving, has_left_body) = (AtomicBool::new(false), AtomicBool::new(false));
+        let is_receiving = AtomicBool::new(false);
+        let has_left_body = AtomicBool::new(false);
         Self(Arc::new(TurnState { standing, limits, is_receiving, has_left_body }))
     }
 
@@ -142,7 +143,8 @@ pub(super) async fn serve<S, I>(
         let mut request =
             request.map(|body| Body::new(Received::new(body, turn.clone(), limits.body)));
         request.extensions_mut().insert(ConnectInfo(info.clone()));
-        let (answer, turn) = (answer_to(request, &router, &requests), turn.clone());
+        let answer = answer_to(request, &router, &requests);
+        let turn = turn.clone();
         async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, turn })) }.boxed()
     });
     let io = TokioIo::new(Unread::new(stream, limits.answer));

@@ -177,7 +177,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waited_longest_gives_way() {
         let crowd = Crowd::new(3);
-        let (busy, first, second) = (crowd.enter().await, crowd.enter().await, crowd.enter().await);
+        let busy = crowd.enter().await;
+        let first = crowd.enter().await;
+        let second = crowd.enter().await;
         busy.standing().works();
         for place in [&first, &second] {
             tokio::time::advance(Duration::from_millis(1)).await;
@@ -210,7 +212,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_works_may_take_its_time() {
         let crowd = Crowd::new(2);
-        let (waits, works) = (crowd.enter().await, crowd.enter().await);
+        let waits = crowd.enter().await;
+        let works = crowd.enter().await;
         waits.standing().waits(LONG);
         works.standing().waits(LONG);
         works.standing().works();

@@ -61,7 +61,8 @@ impl Bed {
             gone.0.cancelled().await;
             let _ = say.send("told");
         };
-        let (get_slow, post_slow) = (say.clone(), say.clone());
+        let get_slow = say.clone();
+        let post_slow = say.clone();
         let router = Router::new()
             .route("/", get(|| async { "hello" }))
             .route("/slow", get(move || slow(get_slow)).post(move |_: Bytes| slow(post_slow)))
@@ -74,8 +75,10 @@ impl Bed {
             .route("/refuse", post(|| async { "not read" }))
             .route("/echo", post(async |body: Body| body::collect(body, 100).await));
         let (client, server) = tokio::io::duplex(1024 * 1024);
-        let (crowd, cancel) = (Crowd::new(1), CancellationToken::new());
-        let (place, limits) = (crowd.enter().await, Limits::of(1));
+        let crowd = Crowd::new(1);
+        let cancel = CancellationToken::new();
+        let place = crowd.enter().await;
+        let limits = Limits::of(1);
         assert_eq!((limits.head, limits.body, limits.answer), (HEAD, BODY, ANSWER));
         let requests = TaskTracker::new();
         let connection =

@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn a_foreign_id_is_described() {
         let key: fn() -> InstanceKey = || {
-            let (agent, project) = ("agt_a".parse().expect("an id"), "prj".parse().expect("an id"));
+            let agent = "agt_a".parse().expect("an id");
+            let project = "prj".parse().expect("an id");
             InstanceKey::new(agent, project, crate::domain::Purpose::Task)
         };
         let describe = |arguments: Value| describe_foreign(&object(arguments), &key());

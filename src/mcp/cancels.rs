@@ -155,8 +155,10 @@ mod tests {
 
     #[test]
     fn a_cancel_means_the_call_of_its_client_with_that_number() {
-        let (cancels, here) = (Cancels::default(), CancellationToken::new());
-        let (one, two) = (headers(&"1".repeat(ID_LENGTH)), headers(&"2".repeat(ID_LENGTH)));
+        let cancels = Cancels::default();
+        let here = CancellationToken::new();
+        let one = headers(&"1".repeat(ID_LENGTH));
+        let two = headers(&"2".repeat(ID_LENGTH));
         let call = cancels.notice(&one, &request("7"), &here);
         let others = [(&one, "\"7\""), (&two, "7")]
             .map(|(client, id)| cancels.notice(client, &request(id), &here));
@@ -174,7 +176,8 @@ mod tests {
 
     #[test]
     fn who_has_no_id_of_ours_has_no_call_to_cancel_but_may_go() {
-        let (cancels, here) = (Cancels::default(), CancellationToken::new());
+        let cancels = Cancels::default();
+        let here = CancellationToken::new();
         let calls =
             [HeaderMap::new(), headers("short"), headers(&"x".repeat(1000))].map(|headers| {
                 let call = cancels.notice(&headers, &request("7"), &here);

@@ -301,7 +301,8 @@ impl LineTransport {
     #[allow(clippy::disallowed_methods, reason = "`deliver_complaint` awaits the task")]
     fn write_apart(&mut self, mut answer: Vec<u8>, held: Vec<HeldBytes>) {
         answer.push(b'\n');
-        let (writer, busy) = (Arc::clone(&self.writer), self.connection.begin());
+        let writer = Arc::clone(&self.writer);
+        let busy = self.connection.begin();
         // A task of its own, because `receive` may be cancelled in the middle of the line.
         // `deliver_complaint` waits for it.
         self.complaint = Some(tokio::spawn(async move {
@@ -336,7 +337,8 @@ impl Transport<RoleServer> for LineTransport {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let writer = Arc::clone(&self.writer);
         // There may be none left: requests that were taken before are answered in any case.
-        let (slot, busy) = (Arc::clone(&self.answers).try_acquire_owned(), self.connection.begin());
+        let slot = Arc::clone(&self.answers).try_acquire_owned();
+        let busy = self.connection.begin();
         let mut held = self.connection.holds_nothing();
         let batches = Arc::clone(&self.batches);
         async move {

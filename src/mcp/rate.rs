@@ -85,7 +85,9 @@ mod tests {
 
     #[test]
     fn who_keeps_to_the_rate_is_never_refused() {
-        let (limit, ann, begun) = (RateLimit::default(), agent("a"), Instant::now());
+        let limit = RateLimit::default();
+        let ann = agent("a");
+        let begun = Instant::now();
         n_taken(&limit, &ann, begun);
         for n in 1..1_000 {
             assert!(limit.take(&ann, begun + Duration::from_millis(51) * n), "call {n}");

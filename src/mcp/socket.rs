@@ -55,7 +55,9 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
         match accepted {
             Ok((stream, _)) => {
                 is_troubled = false;
-                let (register, turns, server) = (register.clone(), turns.clone(), server.clone());
+                let register = register.clone();
+                let turns = turns.clone();
+                let server = server.clone();
                 let close = close.child_token();
                 connections.spawn(async move {
                     talk(stream, &register, &turns, server, close).await;

@@ -220,7 +220,8 @@ mod tests {
     fn an_error_is_about_the_message_with_its_id() {
         let of_none = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#;
         let of_one = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no"}}"#;
-        let (request, notification) = (br#"{"id":1,"method":"x"}"#, br#"{"method":"x"}"#);
+        let request = br#"{"id":1,"method":"x"}"#;
+        let notification = br#"{"method":"x"}"#;
         assert!(is_error_about(b"garbage", of_none) && is_error_about(request, of_one));
         // A client would not take these for the answer to its request.
         assert!(!is_error_about(request, of_none) && !is_error_about(b"garbage", of_one));

@@ -44,7 +44,8 @@ impl Socket {
         let (reader, mut writer) = stream.into_split();
         let (lines, mut unwritten) = mpsc::channel::<String>(MAX_UNWRITTEN);
         let unanswered = Arc::<Mutex<HashMap<u64, Answer>>>::default();
-        let (answers, replies) = (Arc::clone(&unanswered), lines.clone());
+        let answers = Arc::clone(&unanswered);
+        let replies = lines.clone();
         let carry = async move {
             let writing = async {
                 while let Some(line) = unwritten.recv().await {

@@ -190,9 +190,11 @@ pub async fn end_strays(
         .collect();
     let ours = format!("{installation_id}/");
     let kill_at = clock::unpaused() + config.stop_timeout + config.leak_grace;
-    let (mut n_strays, mut is_first) = (0, true);
+    let mut n_strays = 0;
+    let mut is_first = true;
     loop {
-        let (known, ours) = (known.clone(), ours.clone());
+        let known = known.clone();
+        let ours = ours.clone();
         let keepers: Vec<ShimIdentity> =
             unusable.iter().filter_map(|folder| folder.shim.clone()).collect();
         let signal = match (is_first, clock::unpaused() >= kill_at) {

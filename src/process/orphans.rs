@@ -96,7 +96,8 @@ pub async fn clear(mark: String, shim: Option<ShimIdentity>) {
 /// Repeats `round` until it finds nothing. A failed round does not count.
 async fn until_none(round: impl Fn() -> io::Result<usize> + Send + Sync + 'static) {
     let round = Arc::new(round);
-    let (mut pause, mut has_failed) = (FIRST_PAUSE, false);
+    let mut pause = FIRST_PAUSE;
+    let mut has_failed = false;
     loop {
         let this_round = Arc::clone(&round);
         let looked = tokio::task::spawn_blocking(move || this_round()).await;
@@ -250,8 +251,10 @@ mod tests {
             is_zombie: false,
             is_stopped: false,
         };
-        let (old, new) = (orphan(100), orphan(200));
-        let (first, second) = ((10, 1), (20, 1));
+        let old = orphan(100);
+        let new = orphan(200);
+        let first = (10, 1);
+        let second = (20, 1);
         let mut unmarked = Unmarked(BTreeMap::new());
         // The first shim is lost, then the second.
         unmarked.see(&[old], || BTreeSet::from([second]));

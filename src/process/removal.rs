@@ -48,7 +48,9 @@ impl Removal<'_> {
     /// removed.
     fn clear(&mut self, folder: BorrowedFd<'_>, place: Place) -> io::Result<()> {
         loop {
-            let (mut is_empty, mut is_stuck, mut failed) = (true, true, None);
+            let mut is_empty = true;
+            let mut is_stuck = true;
+            let mut failed = None;
             for entry in Dir::read_from(folder)? {
                 let entry = entry?;
                 let name = entry.file_name();
@@ -159,7 +161,8 @@ mod tests {
 
     #[test]
     fn what_links_lead_to_stays() {
-        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
         let kept = outside.path().join("kept");
         fs::write(&kept, "x").unwrap();
         fs::set_permissions(outside.path(), Permissions::from_mode(0o750)).unwrap();

@@ -118,7 +118,8 @@ pub async fn open(
     config: ProcessConfig,
     nudge: Nudge,
 ) -> Result<(ProcessTable, Adoption), OpenError> {
-    let (state_dir, temporary) = (config.state_dir.clone(), config.temporary.clone());
+    let state_dir = config.state_dir.clone();
+    let temporary = config.temporary.clone();
     let failed = |source| OpenError::StateDir { path: config.state_dir.clone(), source };
     let stock = tokio::task::spawn_blocking(move || {
         let state = StateDir::own(&state_dir)?;
@@ -297,8 +298,10 @@ impl Table {
         let dir = instance_dir::instance(&self.config.state_dir, &request.launch);
         let entry = self.insert(request.launch.clone(), request.key.clone(), dir, Origin::Fresh);
         entry.files.clone_from(&request.command.files_in);
-        let (config, state) = (Arc::clone(&self.config), Arc::clone(&self.state));
-        let (folders, spawning) = (self.folders.clone(), Arc::clone(&self.spawning));
+        let config = Arc::clone(&self.config);
+        let state = Arc::clone(&self.state);
+        let folders = self.folders.clone();
+        let spawning = Arc::clone(&self.spawning);
         let temporary = Arc::clone(&self.temporary);
         self.starts.spawn(async move {
             let launch = request.launch.clone();
@@ -381,7 +384,9 @@ impl Table {
             return;
         };
         self.followed.insert(launch.clone());
-        let (shim, dir, launch) = (Arc::clone(&entry.shim), entry.dir.clone(), launch.clone());
+        let shim = Arc::clone(&entry.shim);
+        let dir = entry.dir.clone();
+        let launch = launch.clone();
         self.shims.spawn(async move {
             shim.follow(&dir, child).await;
             launch

@@ -79,7 +79,8 @@ impl TemporaryFolders {
                 Ok(parent) => parents.push(Arc::new(parent)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    let (path, error) = (path.display(), &error as &dyn std::error::Error);
+                    let path = path.display();
+                    let error = &error as &dyn std::error::Error;
                     warn!(%path, error, "a folder for temporary files is not usable any more; it is left alone");
                 }
             }
@@ -134,7 +135,8 @@ impl TemporaryFolders {
                     self.remover.add(old.map(|name| (Arc::clone(parent), name)));
                 }
                 Err(error) => {
-                    let (path, error) = (parent.path.display(), &error as &dyn std::error::Error);
+                    let path = parent.path.display();
+                    let error = &error as &dyn std::error::Error;
                     warn!(%path, error, "could not look for old temporary files");
                 }
             }
@@ -349,7 +351,8 @@ impl Remover {
         while let Some((parent, name)) = self.next() {
             if let Err(error) = parent.remove(&name) {
                 let path = parent.path.join(&*name.to_string_lossy());
-                let (path, error) = (path.display(), &error as &dyn std::error::Error);
+                let path = path.display();
+                let error = &error as &dyn std::error::Error;
                 warn!(%path, error, "could not remove temporary files of a launch; the next start of the daemon tries it again");
             }
         }
@@ -428,7 +431,8 @@ fn read_list(state_dir: &Path, installation_id: &str) -> Vec<PathBuf> {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
-            let (path, error) = (state_dir.join(FILE), &error as &dyn std::error::Error);
+            let path = state_dir.join(FILE);
+            let error = &error as &dyn std::error::Error;
             warn!(path = %path.display(), error, "could not read where temporary files are; old ones are left alone");
             return Vec::new();
         }
@@ -471,7 +475,8 @@ mod tests {
 
     #[test]
     fn a_folder_is_short_and_its_owners_alone_and_goes_with_what_is_in_it() {
-        let (state, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let state = tempfile::tempdir().unwrap();
+        let base = tempfile::tempdir().unwrap();
         let folders = folders(state.path(), base.path());
         let made = folders.make(&launch(1), None).unwrap().unwrap();
         assert!(made.as_os_str().len() <= MAX_PATH, "{}", made.display());
@@ -488,7 +493,8 @@ mod tests {
 
     #[test]
     fn a_later_daemon_sweeps_what_is_not_live() {
-        let (state, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let state = tempfile::tempdir().unwrap();
+        let base = tempfile::tempdir().unwrap();
         let first = folders(state.path(), base.path());
         let [kept, old] = [1, 2].map(|n| first.make(&launch(n), None).unwrap().unwrap());
         drop(first);
@@ -508,7 +514,8 @@ mod tests {
 
     #[test]
     fn a_common_folder_that_is_another_one_now_is_left_alone() {
-        let (state, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let state = tempfile::tempdir().unwrap();
+        let base = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         let first = folders(state.path(), base.path());
         let made = first.make(&launch(1), None).unwrap().unwrap();

@@ -61,7 +61,8 @@ enum Given {
 
 /// Returns the description of a route that takes nothing and gives nothing.
 pub(super) fn about(summary: &'static str) -> About {
-    let (gives, status) = (Given::Nothing, StatusCode::NO_CONTENT);
+    let gives = Given::Nothing;
+    let status = StatusCode::NO_CONTENT;
     About { summary, query: None, takes: None, gives, status, access: Access::Operators }
 }
 
@@ -165,7 +166,8 @@ impl Api {
         });
         // The document is made when it is first requested. That takes megabytes, and most daemons
         // never need it.
-        let (operations, document) = (api.operations, OnceLock::new());
+        let operations = api.operations;
+        let document = OnceLock::new();
         let document = Arc::new(move || -> Bytes {
             document.get_or_init(|| Bytes::from(describe(&operations).to_string())).clone()
         });

@@ -181,7 +181,8 @@ pub(super) async fn attempt(
     peer: &Peer,
     secret: &Secret,
 ) -> Result<Attempt, Problem> {
-    let (guesser, admission) = (Guesser::of(peer), Admission::of(peer));
+    let guesser = Guesser::of(peer);
+    let admission = Admission::of(peer);
     let attempt =
         state.guesses.try_token(guesser, secret.token_hash(), admission, clock::unpaused());
     attempt.await.ok_or_else(|| Refusal::TooManyAttempts.into())

@@ -69,7 +69,8 @@ pub(super) async fn take(
         return next.run(request).await;
     };
     if request.method() != Method::POST {
-        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let method = request.method().clone();
+        let uri = request.uri().clone();
         return method_not_allowed(method, uri).await.into_response();
     }
     let (parts, body) = request.into_parts();
@@ -180,7 +181,8 @@ fn busy() -> Problem {
 /// Reads a body to its end, and passes each part of it to `update`. Returns the body, or `None` if
 /// it is longer than [`MAX_KEPT`].
 async fn read(mut body: Body, mut update: impl FnMut(&[u8])) -> Result<Option<Vec<u8>>, Problem> {
-    let (mut kept, mut n_read) = (Some(Vec::new()), 0);
+    let mut kept = Some(Vec::new());
+    let mut n_read = 0;
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else {
             continue;
@@ -366,7 +368,8 @@ mod tests {
             r#"{{"repository":{{"full_name":"ann/site"}},"x":"{}"}}"#,
             "x".repeat(MAX_KEPT)
         );
-        let (signature, slots) = (signed(text.as_bytes()), Semaphore::new(1));
+        let signature = signed(text.as_bytes());
+        let slots = Semaphore::new(1);
         let names = names_of(
             &webhook(),
             &head(&[("x-hub-signature-256", &signature)]),
@@ -397,8 +400,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_finds_no_slot_waits_a_moment_and_slow_bodies_hold_none_for_long() {
         let never = || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        let (began, slots) = (Instant::now(), Semaphore::new(1));
-        let (webhook, headers) = (webhook(), head(&[]));
+        let began = Instant::now();
+        let slots = Semaphore::new(1);
+        let webhook = webhook();
+        let headers = head(&[]);
         let slow = names_of(&webhook, &headers, never(), &slots);
         let next = names_of(&webhook, &headers, Body::from(BODY), &slots);
         let next = async { (next.await.unwrap_err().code, began.elapsed()) };

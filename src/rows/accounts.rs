@@ -51,9 +51,11 @@ impl Audited for Account {
 /// Reads the columns from `parked_class` to `probe_at`.
 pub(super) fn read_parked(cells: &mut Cells<'_>) -> Result<Option<Parked>, BoxError> {
     let class = cells.get::<Option<_>>()?;
-    let (since, until) = (cells.get::<Option<_>>()?, cells.get::<Option<_>>()?);
+    let since = cells.get::<Option<_>>()?;
+    let until = cells.get::<Option<_>>()?;
     let n_failures = cells.get::<Option<_>>()?;
-    let (launch, at) = (cells.get::<Option<_>>()?, cells.get::<Option<_>>()?);
+    let launch = cells.get::<Option<_>>()?;
+    let at = cells.get::<Option<_>>()?;
     let Some(class) = class else {
         return Ok(None);
     };

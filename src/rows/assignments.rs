@@ -52,7 +52,8 @@ fn tell(
     let Assignment { project, agent } = assignment;
     let name = format!("{agent} in {project}");
     tx.audit(|_| Ok(Some(Entry::bare(action, "assignment", name))))?;
-    let (project, agent) = (Some(project.clone()), Some(agent.clone()));
+    let project = Some(project.clone());
+    let agent = Some(agent.clone());
     tx.row_event(NewEvent { agent, project, ..NewEvent::new(kind, tx.now()) });
     tx.wake(Wake::Coordinators);
     Ok(())

@@ -72,7 +72,8 @@ impl Entry {
         after: Fields,
     ) -> Option<Self> {
         let action = if before.is_some() { "change" } else { "add" };
-        let (mut before, mut after) = (before.unwrap_or_default(), after);
+        let mut before = before.unwrap_or_default();
+        let mut after = after;
         let is_same = |name: &str, value: &Shown| after.get(name) == Some(value);
         let same: Vec<&str> = before
             .iter()

@@ -101,9 +101,12 @@ impl Audited for Launch {
 /// Reads the columns from `state` to `ended_at`.
 fn read_state(cells: &mut Cells<'_>) -> Result<LaunchState, BoxError> {
     let state = cells.get::<&str>()?;
-    let (deadline, session) = (cells.get::<Option<Timestamp>>()?, cells.get::<Option<_>>()?);
-    let (reason, ladder_at) = (cells.get::<Option<_>>()?, cells.get::<Option<Timestamp>>()?);
-    let (outcome, ended_at) = (read_outcome(cells)?, cells.get::<Option<Timestamp>>()?);
+    let deadline = cells.get::<Option<Timestamp>>()?;
+    let session = cells.get::<Option<_>>()?;
+    let reason = cells.get::<Option<_>>()?;
+    let ladder_at = cells.get::<Option<Timestamp>>()?;
+    let outcome = read_outcome(cells)?;
+    let ended_at = cells.get::<Option<Timestamp>>()?;
     state_of(state, deadline, session, reason.zip(ladder_at), outcome.zip(ended_at))
 }
 
@@ -130,7 +133,10 @@ pub(super) fn state_of(
 
 /// Returns the columns of a state. Columns of other states are NULL.
 fn state_values(state: &LaunchState) -> [Value<'_>; 8] {
-    let (mut deadline, mut session, mut stopping, mut ended) = (None, None, None, None);
+    let mut deadline = None;
+    let mut session = None;
+    let mut stopping = None;
+    let mut ended = None;
     match state {
         LaunchState::Starting { deadline: at } => deadline = Some(*at),
         LaunchState::Running { session: id } => session = Some(id),
@@ -226,7 +232,8 @@ pub fn totals(tx: &mut Read<'_>) -> Result<Vec<(TotalKey, Total)>, StoreError> {
             project: cells.get()?,
             outcome: cells.get()?,
         };
-        let (started_at, ended_at) = (cells.get::<Option<_>>()?, cells.get()?);
+        let started_at = cells.get::<Option<_>>()?;
+        let ended_at = cells.get()?;
         totals.add(key, Total::of_one(started_at, ended_at, read_usage(cells)?));
         Ok(())
     })?;
@@ -324,7 +331,8 @@ mod tests {
 
     #[tokio::test]
     async fn counting_what_a_launch_creates_wakes_no_listener_and_outdates_no_launch() {
-        let (store, woken) = (Store::in_memory().unwrap(), Arc::<Mutex<Vec<Wake>>>::default());
+        let store = Store::in_memory().unwrap();
+        let woken = Arc::<Mutex<Vec<Wake>>>::default();
         let publish: Publish = {
             let woken = woken.clone();
             Arc::new(move |wakes| woken.lock().unwrap().extend(wakes))
@@ -342,7 +350,8 @@ mod tests {
         let before = store.read(move |tx| get(tx, &of)).await.unwrap().unwrap();
 
         woken.lock().unwrap().clear();
-        let (of, created) = (id.clone(), Creations { n_tasks: 2, n_messages: 3 });
+        let of = id.clone();
+        let created = Creations { n_tasks: 2, n_messages: 3 };
         let counted = store.write(context(), publish.clone(), move |tx| {
             assert_eq!(creations(tx, &of)?, Creations::default());
             set_creations(tx, &of, created)

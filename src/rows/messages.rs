@@ -117,7 +117,8 @@ pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError
     tx.audit(|_| Ok(Entry::between("message", &message.id, None, shown(message))))?;
     let chat = Assignment { project: message.project.clone(), agent: message.agent.clone() };
     if message.sender == Sender::User {
-        let (agent, project) = (chat.agent.clone(), chat.project.clone());
+        let agent = chat.agent.clone();
+        let project = chat.project.clone();
         tx.wake(Wake::Agent(InstanceKey::new(agent, project, Purpose::Chat)));
     }
     tx.wake(Wake::Chat(chat));

@@ -69,9 +69,12 @@ const STARTABLE: &str = concat!(
 );
 
 fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairFacts, BoxError> {
-    let (agent_status, ai_type) = (cells.get::<Option<_>>()?, cells.get::<Option<String>>()?);
-    let (project_status, directory) = (cells.get::<Option<_>>()?, cells.get::<Option<String>>()?);
-    let (is_assigned, waiting_since) = (cells.get()?, cells.get()?);
+    let agent_status = cells.get::<Option<_>>()?;
+    let ai_type = cells.get::<Option<String>>()?;
+    let project_status = cells.get::<Option<_>>()?;
+    let directory = cells.get::<Option<String>>()?;
+    let is_assigned = cells.get()?;
+    let waiting_since = cells.get()?;
     let open = read_open(cells)?;
     let revision = cells.get::<Option<i64>>()?;
     let memory = pairs::read_memory(cells, key.clone())?;
@@ -99,9 +102,12 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairFacts, BoxError> 
 }
 
 fn read_open(cells: &mut Cells<'_>) -> Result<Option<OpenLaunch>, BoxError> {
-    let (id, state) = (cells.get::<Option<_>>()?, cells.get::<Option<&str>>()?);
-    let (deadline, session) = (cells.get()?, cells.get::<Option<_>>()?);
-    let (reason, ladder_at) = (cells.get::<Option<_>>()?, cells.get::<Option<_>>()?);
+    let id = cells.get::<Option<_>>()?;
+    let state = cells.get::<Option<&str>>()?;
+    let deadline = cells.get()?;
+    let session = cells.get::<Option<_>>()?;
+    let reason = cells.get::<Option<_>>()?;
+    let ladder_at = cells.get::<Option<_>>()?;
     let Some((id, state)) = id.zip(state) else {
         return Ok(None);
     };

@@ -122,7 +122,8 @@ impl Store {
     {
         self.engine.write_with(context, move |tx| {
             let answer = body(tx)?;
-            let (wakes, publish) = (tx.finish()?, Arc::clone(&publish));
+            let wakes = tx.finish()?;
+            let publish = Arc::clone(&publish);
             tx.after_commit(move || publish(wakes));
             Ok(answer)
         })

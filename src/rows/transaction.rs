@@ -79,7 +79,9 @@ impl Context {
     /// Makes the context of a transaction at `now`, in the name of `actor`. `unique` is a text that
     /// no other transaction has. Ids begin with it.
     pub fn new(now: Timestamp, unique: String, actor: Option<Actor>) -> Self {
-        let (events, row_events, n_ids) = (Vec::new(), Vec::new(), Vec::new());
+        let events = Vec::new();
+        let row_events = Vec::new();
+        let n_ids = Vec::new();
         Self { now, unique, n_ids, actor, events, row_events, wakes: BTreeSet::new() }
     }
 }

@@ -51,7 +51,9 @@ impl Catalog {
         edit: &AgentEdit,
     ) -> Result<Agent, ServiceError> {
         let id = id.unwrap_or_else(|| self.core.world.new_id(AgentId::PREFIX));
-        let (new, edit, salt) = (self.new_agent(id), edit.clone(), self.core.world.new_salt());
+        let new = self.new_agent(id);
+        let edit = edit.clone();
+        let salt = self.core.world.new_salt();
         self.core
             .write(move |tx| {
                 if agents::get(tx, &new.id)?.is_some() {
@@ -67,7 +69,9 @@ impl Catalog {
     /// # Errors
     /// `AgentNotFound`, the refusals of [`limits`](crate::domain::limits).
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
-        let (id, edit, inputs) = (id.clone(), edit.clone(), self.heard.inputs(&self.core));
+        let id = id.clone();
+        let edit = edit.clone();
+        let inputs = self.heard.inputs(&self.core);
         let salt = self.core.world.new_salt();
         self.core
             .write(move |tx| {
@@ -118,7 +122,8 @@ impl Catalog {
     pub async fn projects(&self) -> Result<Vec<(Project, Vec<AgentId>)>, ServiceError> {
         self.core
             .read(|tx| {
-                let (projects, assignments) = (projects::list(tx)?, assignments::list(tx)?);
+                let projects = projects::list(tx)?;
+                let assignments = assignments::list(tx)?;
                 let projects = projects.into_iter();
                 Ok(projects.map(|project| with_members(project, &assignments)).collect())
             })
@@ -164,7 +169,9 @@ impl Catalog {
         id: &ProjectId,
         edit: &ProjectEdit,
     ) -> Result<(), ServiceError> {
-        let (id, edit, inputs) = (id.clone(), edit.clone(), self.heard.inputs(&self.core));
+        let id = id.clone();
+        let edit = edit.clone();
+        let inputs = self.heard.inputs(&self.core);
         self.core
             .write(move |tx| {
                 let before = project(tx, &id)?;

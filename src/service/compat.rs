@@ -60,7 +60,9 @@ impl Service {
         agent: &AgentId,
         by: AskedBy<'_>,
     ) -> Result<(Option<InstanceKey>, ShouldStart), ServiceError> {
-        let (of, backoff, now) = (agent.clone(), self.core.settings().backoff, self.core.now());
+        let of = agent.clone();
+        let backoff = self.core.settings().backoff;
+        let now = self.core.now();
         let read = self.core.read(move |tx| {
             let pair = pair_to_start(pairs_of(tx, &of)?, backoff, now);
             Ok((pair.map(|pair| pair.key), agents::get(tx, &of)?.is_some()))
@@ -86,7 +88,8 @@ impl Service {
         presenter: Presenter<'_>,
     ) -> Result<(ProjectId, Authenticated), ServiceError> {
         self.sessions.check_transport(presenter)?;
-        let (of, shown) = (agent_id.clone(), passkey.clone());
+        let of = agent_id.clone();
+        let shown = passkey.clone();
         let read = self.core.read(move |tx| {
             let ticketed = launches::find_by_ticket(tx, &shown.token_hash())?;
             match proof(agents::get(tx, &of)?.as_ref(), ticketed, &shown) {
@@ -132,10 +135,12 @@ impl Service {
         caller: &Caller,
         id: &TaskId,
     ) -> Result<Execution, ServiceError> {
-        let (caller, id) = (caller.clone(), id.clone());
+        let caller = caller.clone();
+        let id = id.clone();
         self.core
             .write(move |tx| {
-                let (launch, key) = (fence(tx, &caller)?, &caller.session.key);
+                let launch = fence(tx, &caller)?;
+                let key = &caller.session.key;
                 let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
                 let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
                 if task.assignee.as_ref() != Some(&key.agent) {

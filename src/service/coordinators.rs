@@ -105,13 +105,15 @@ impl Coordinators {
         } = shared;
         let mut run = [0; 8];
         core.world.fill(&mut run);
-        let (run, incarnations) = (u64::from_ne_bytes(run), Mutex::default());
+        let run = u64::from_ne_bytes(run);
+        let incarnations = Mutex::default();
         Self { core, heard, waiting, clocks, shims, pause_file, board, incarnations, run, ending }
     }
 
     /// Returns everything that may be started, and the open launches of all coordinators.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
-        let (at, backoff) = (self.core.now(), self.core.settings().backoff);
+        let at = self.core.now();
+        let backoff = self.core.settings().backoff;
         let read = self.core.read(|tx| Ok((startable::list(tx)?, launches::list_open(tx)?)));
         let (startable, launches) = read.await?;
         let startable = startable

@@ -78,7 +78,8 @@ impl Credentials {
     /// # Errors
     /// `LinkNotValid`.
     pub async fn look_at_link(&self, link: &Secret) -> Result<Credential, ServiceError> {
-        let (link, now) = (link.token_hash(), self.core.now());
+        let link = link.token_hash();
+        let now = self.core.now();
         self.core
             .read(move |tx| Ok(checked_link(credentials::find_by_secret(tx, &link)?, now)?))
             .await
@@ -90,13 +91,17 @@ impl Credentials {
     /// # Errors
     /// `LinkNotValid`.
     pub async fn use_link(&self, link: &Secret) -> Result<MadeCredential, ServiceError> {
-        let (link, secret) = (link.token_hash(), self.new_secret());
+        let link = link.token_hash();
+        let secret = self.new_secret();
         self.core
             .write(move |tx| {
-                let (found, now) = (credentials::find_by_secret(tx, &link)?, tx.now());
+                let found = credentials::find_by_secret(tx, &link)?;
+                let now = tx.now();
                 let link = checked_link(found, now)?;
-                let (kind, expires_at) = (CredentialKind::Cookie, Some(now + COOKIE_LIFE));
-                let (name, role) = (link.name.clone(), link.role);
+                let kind = CredentialKind::Cookie;
+                let expires_at = Some(now + COOKIE_LIFE);
+                let name = link.name.clone();
+                let role = link.role;
                 let used = Credential { revoked_at: Some(now), last_used_at: Some(now), ..link };
                 credentials::put(tx, &used)?;
                 Ok(add(tx, kind, &name, role, &secret, expires_at)?)
@@ -111,7 +116,8 @@ impl Credentials {
         kind: CredentialKind,
         secret: &Secret,
     ) -> Result<Option<Credential>, ServiceError> {
-        let (secret, now) = (secret.token_hash(), self.core.now());
+        let secret = secret.token_hash();
+        let now = self.core.now();
         let found = self.core.read(move |tx| Ok(credentials::find_by_secret(tx, &secret)?)).await?;
         let Some(credential) = found.filter(|found| found.kind == kind && found.is_good(now))
         else {

@@ -113,7 +113,8 @@ impl ForgeItems {
         title: &str,
         description: &str,
     ) -> Result<(), ServiceError> {
-        let (title, description) = (title.to_owned(), description.to_owned());
+        let title = title.to_owned();
+        let description = description.to_owned();
         self.on_open(id, move |tx, _, item| {
             if !is_claiming(item) {
                 return Ok(());
@@ -236,7 +237,8 @@ impl ForgeItems {
         owed: &Owed,
         given_up: Option<&str>,
     ) -> Result<(), ServiceError> {
-        let (owed, given_up) = (owed.clone(), given_up.map(str::to_owned));
+        let owed = owed.clone();
+        let given_up = given_up.map(str::to_owned);
         let is_done = move |item: &ForgeItem, now| {
             let is_first = item.owed.first() == Some(&owed);
             is_first.then(|| item.clone().done(given_up.clone(), now))
@@ -252,7 +254,8 @@ impl ForgeItems {
         setback: Setback,
         error: &str,
     ) -> Result<(), ServiceError> {
-        let (owed, error) = (owed.clone(), error.to_owned());
+        let owed = owed.clone();
+        let error = error.to_owned();
         let failed = move |item: &ForgeItem, now: Timestamp| {
             let is_first = item.owed.first() == Some(&owed);
             is_first.then(|| item.clone().failed(setback, error.clone(), now + item.delay(setback)))
@@ -294,7 +297,8 @@ impl ForgeItems {
             + Send
             + 'static,
     {
-        let (id, inputs) = (id.clone(), self.heard.inputs(&self.core));
+        let id = id.clone();
+        let inputs = self.heard.inputs(&self.core);
         self.core
             .write(move |tx| match forge_items::get(tx, &id)?.filter(ForgeItem::is_open) {
                 Some(item) => act(tx, &inputs, &item),
@@ -316,8 +320,10 @@ pub(super) async fn take(core: &Core, new: &NewItem) -> Result<Option<ForgeItem>
         if forge_items::find_open(tx, &new.key)?.is_some() {
             return Ok(None);
         }
-        let (id, task) = (tx.new_id(ItemId::PREFIX), tx.new_id(TaskId::PREFIX));
-        let (agent, project) = (new.agent.clone(), new.project.clone());
+        let id = tx.new_id(ItemId::PREFIX);
+        let task = tx.new_id(TaskId::PREFIX);
+        let agent = new.agent.clone();
+        let project = new.project.clone();
         let item = ForgeItem {
             title: new.title.clone(),
             url: new.url.clone(),

@@ -157,7 +157,8 @@ impl Forges {
     pub fn all(&self) -> Vec<ForgeStatus> {
         let mut hosts: Vec<ForgeStatus> = self.board.hosts().values().cloned().collect();
         for host in &mut hosts {
-            let (forge, name) = (host.forge, &host.host);
+            let forge = host.forge;
+            let name = &host.host;
             for repository in &mut host.repositories {
                 let key =
                     RepositoryKey { forge, host: name.clone(), name: repository.name.clone() };

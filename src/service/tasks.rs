@@ -81,7 +81,8 @@ impl Tasks {
     /// `AgentNotFound` and `NotAssigned`.
     pub async fn add(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
         let id = new.id.clone().unwrap_or_else(|| self.core.world.new_id(TaskId::PREFIX));
-        let (of, new) = (id.clone(), new.clone());
+        let of = id.clone();
+        let new = new.clone();
         self.core
             .write(move |tx| {
                 if tasks::get(tx, &of)?.is_some() {
@@ -100,7 +101,9 @@ impl Tasks {
     /// `TaskNotFound`, the refusals of [`limits`](crate::domain::limits) and of
     /// [`change`](crate::domain::task::change), `NotAssigned` for an assignee outside the project.
     pub async fn set(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
-        let (of, edit, inputs) = (id.clone(), edit.clone(), self.heard.inputs(&self.core));
+        let of = id.clone();
+        let edit = edit.clone();
+        let inputs = self.heard.inputs(&self.core);
         self.core
             .write(move |tx| {
                 let before = find(tx, &of)?;

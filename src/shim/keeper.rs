@@ -98,7 +98,9 @@ impl<'a> Keeper<'a> {
         redactor: Redactor,
     ) -> io::Result<Self> {
         let started_monotonic_ms = Some(MonotonicInstant::now());
-        let (pid, start_ticks, started_at) = (agent.pid, agent.start_ticks, agent.started_at);
+        let pid = agent.pid;
+        let start_ticks = agent.start_ticks;
+        let started_at = agent.started_at;
         let started = Started { pid, start_ticks, started_at, started_monotonic_ms };
         complain_unless_written::<Started>(dir, record::write(dir, &started));
         crash_point::reach(CrashPoint::StartRecorded);

@@ -138,7 +138,8 @@ struct Line {
 impl Line {
     fn push(&mut self, mut chunk: &[u8], mut on_line: impl FnMut(&[u8], usize)) {
         while let Some(end) = chunk.iter().position(|&b| b == b'\n') {
-            let (rest, behind) = (&chunk[..end], &chunk[end + 1..]);
+            let rest = &chunk[..end];
+            let behind = &chunk[end + 1..];
             if self.start.is_empty() {
                 on_line(rest, 0);
             } else {
@@ -282,7 +283,8 @@ mod tests {
     use crate::instance_dir::output_files;
 
     fn lines_of(chunks: &[&[u8]]) -> Vec<(Vec<u8>, usize)> {
-        let (mut line, mut lines) = (Line::default(), Vec::new());
+        let mut line = Line::default();
+        let mut lines = Vec::new();
         for chunk in chunks {
             line.push(chunk, |text, n_cut| lines.push((text.to_vec(), n_cut)));
         }

@@ -39,7 +39,9 @@ mod tests {
     fn whoever_was_forked_by_the_tree_is_of_it_at_any_depth_and_in_any_order() {
         let born = |own: u64, parents: u64| {
             let pid = i32::try_from(own).unwrap();
-            let (group, session, start_ticks) = (0, 0, 0);
+            let group = 0;
+            let session = 0;
+            let start_ticks = 0;
             let process = Process {
                 pid,
                 parent: 1,

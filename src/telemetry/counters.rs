@@ -202,7 +202,8 @@ impl Exposition {
 }
 
 fn seconds(ms: u64) -> String {
-    let (whole, rest) = (ms / 1_000, ms % 1_000);
+    let whole = ms / 1_000;
+    let rest = ms % 1_000;
     match rest {
         0 => whole.to_string(),
         _ => format!("{whole}.{rest:03}").trim_end_matches('0').to_owned(),

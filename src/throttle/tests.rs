@@ -91,7 +91,8 @@ fn ids_that_vary_do_not_help() {
 
 #[test]
 fn without_a_free_slot_a_peer_is_refused_unchecked_and_others_are_not() {
-    let (throttle, now) = (Arc::<Throttle>::default(), Instant::now());
+    let throttle = Arc::<Throttle>::default();
+    let now = Instant::now();
     assert_eq!(exhaust(&throttle, &ANN, "agt", now), MAX_SLOTS);
     assert!(try_passkey(&throttle, &ANN, now).is_none(), "whichever agent it tries next");
     assert!(try_passkey(&throttle, &BOB, now).is_some());
@@ -100,11 +101,13 @@ fn without_a_free_slot_a_peer_is_refused_unchecked_and_others_are_not() {
 
 #[test]
 fn a_check_that_goes_on_uses_a_slot_and_gives_it_back() {
-    let (throttle, now) = (Arc::<Throttle>::default(), Instant::now());
+    let throttle = Arc::<Throttle>::default();
+    let now = Instant::now();
     let mut checks: Vec<Attempt> =
         (0..MAX_SLOTS).map(|_| try_passkey(&throttle, &ANN, now).unwrap()).collect();
     let begin = || Box::pin(throttle.try_passkey(ANN, Admission::NeedsSlot, now));
-    let (mut next, mut last) = (begin(), begin());
+    let mut next = begin();
+    let mut last = begin();
     assert!(next.as_mut().now_or_never().is_none() && last.as_mut().now_or_never().is_none());
     checks.pop().unwrap().succeeded(Some("agt"));
     let next = next.now_or_never().expect("a check has ended").unwrap();
@@ -120,7 +123,9 @@ fn a_check_that_goes_on_uses_a_slot_and_gives_it_back() {
 
 #[test]
 fn a_token_that_was_right_or_just_issued_needs_no_slot() {
-    let (throttle, now, home) = (Arc::<Throttle>::default(), Instant::now(), host("127.0.0.1"));
+    let throttle = Arc::<Throttle>::default();
+    let now = Instant::now();
+    let home = host("127.0.0.1");
     try_token(&throttle, &home, "used", now).unwrap().succeeded(None);
     throttle.remember(&hash("issued"));
     exhaust(&throttle, &home, "agt", now);
@@ -140,7 +145,8 @@ fn operators_on_the_socket_need_no_slot_and_agents_have_their_own() {
     assert_eq!(Admission::of(&local(PeerKind::Operator)), Admission::Always);
     assert_eq!(Admission::of(&launch("lch_a")), Admission::NeedsSlot);
     assert_eq!(Admission::of(&Peer::Network("127.0.0.1:1".parse().unwrap())), Admission::NeedsSlot);
-    let (throttle, now) = (Arc::<Throttle>::default(), Instant::now());
+    let throttle = Arc::<Throttle>::default();
+    let now = Instant::now();
     exhaust(&throttle, &Guesser::of(&launch("lch_a")), "agt", now);
     assert!(try_passkey(&throttle, &Guesser::of(&launch("lch_b")), now).is_some());
     // Its wrong secrets are held back like those of others, as far as there are slots.
@@ -153,7 +159,8 @@ fn operators_on_the_socket_need_no_slot_and_agents_have_their_own() {
 
 #[test]
 fn all_hosts_together_have_a_limited_number_of_slots() {
-    let (throttle, now) = (Arc::<Throttle>::default(), Instant::now());
+    let throttle = Arc::<Throttle>::default();
+    let now = Instant::now();
     let n_checked: usize =
         (0..100).map(|n| exhaust(&throttle, &host(&format!("192.0.2.{n}")), "agt", now)).sum();
     assert_eq!(n_checked, MAX_SLOTS_OF_HOSTS);
@@ -163,7 +170,8 @@ fn all_hosts_together_have_a_limited_number_of_slots() {
 
 #[test]
 fn made_up_ids_and_peers_do_not_fill_the_memory() {
-    let (throttle, now) = (Arc::<Throttle>::default(), Instant::now());
+    let throttle = Arc::<Throttle>::default();
+    let now = Instant::now();
     for n in 0..3 * MAX_KNOWN {
         let guesser = Guesser::User(u32::try_from(n).unwrap());
         try_passkey(&throttle, &guesser, now).unwrap().failed(Some(&"x".repeat(n)), now);

@@ -98,7 +98,9 @@ impl RemoteControlPlane {
         } else {
             self.ask_for_starts(client, instances, slots).await?
         };
-        let (linger_ms, start_timeout_ms, session_maximum_ms) = (None, None, None);
+        let linger_ms = None;
+        let start_timeout_ms = None;
+        let session_maximum_ms = None;
         let run = String::new();
         Ok(ServerView {
             at: self.now(),

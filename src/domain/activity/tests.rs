@@ -135,7 +135,8 @@ fn check_end(
 
 #[test]
 fn what_was_seen_explains_an_end_without_report() {
-    let (auth, quota) = (Some(FailureClass::Auth), Some(FailureClass::Quota));
+    let auth = Some(FailureClass::Auth);
+    let quota = Some(FailureClass::Quota);
     check_end(auth, &Outcome::ExitedWithoutReport, CRASHED, None, auth);
     check_end(quota, &Outcome::NeverAuthenticated, WENT, None, quota);
     check_end(auth, &Outcome::NeverAuthenticated, KILLED, Some(StopReason::StartTimeout), auth);

@@ -56,7 +56,8 @@ fn decide_with(proof: Proof, open: &[Launch]) -> Result<Grant, Refusal> {
 }
 
 fn decide_while(is_chat_wanted: bool, proof: Proof, open: &[Launch]) -> Result<Grant, Refusal> {
-    let (agent, project) = (agent(AgentStatus::Active), project());
+    let agent = agent(AgentStatus::Active);
+    let project = project();
     let facts = Facts {
         agent_id: &agent.id,
         project_id: &project.id,
@@ -173,7 +174,8 @@ fn a_ticket_of_somebody_else_is_no_proof() {
 
 #[test]
 fn no_agent_comes_in_by_the_ticket_of_another_launch() {
-    let (agent, project) = (agent(AgentStatus::Active), project());
+    let agent = agent(AgentStatus::Active);
+    let project = project();
     let ticketed = launch("lch_1", Purpose::Task, starting());
     let decide_for = |presenter: &str| {
         let presenter = presenter.parse().expect("an id");

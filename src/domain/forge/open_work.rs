@@ -208,7 +208,8 @@ mod tests {
     /// Returns whether an agent that has no work could start on one of `n` slots.
     fn has_room(work: &OpenWork, n: usize) -> bool {
         let limits = [(id("crd"), Limits::of(n, Duration::ZERO))];
-        let (pending, bob) = (work.pending_starts(), work.start(key("bob")));
+        let pending = work.pending_starts();
+        let bob = work.start(key("bob"));
         let capacity = work.capacity(Some(&limits), &pending);
         let line = Line { agents: vec![&bob], served: 0, n_open: 1, n_stuck: 0 };
         next(&[line], &BTreeSet::new(), &capacity).is_some()
@@ -284,7 +285,8 @@ mod tests {
 
     #[test]
     fn without_known_limits_there_is_always_room() {
-        let (work, bob) = (OpenWork::default(), OpenWork::default().start(key("bob")));
+        let work = OpenWork::default();
+        let bob = OpenWork::default().start(key("bob"));
         let pending = work.pending_starts();
         let line = Line { agents: vec![&bob], served: 0, n_open: 1, n_stuck: 0 };
         assert!(next(&[line], &BTreeSet::new(), &work.capacity(None, &pending)).is_some());

@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_write_waits_for_its_turn_and_for_the_interval() {
-        let (now, mut traffic) = (NOW, Traffic::default());
+        let now = NOW;
+        let mut traffic = Traffic::default();
         assert_eq!(traffic.write(now, PACE, WORK, false), Err(Hold::Queue));
         assert_eq!(traffic.write(now, PACE, WORK, true), Ok(()));
         traffic.note_write(now);
@@ -209,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_limit_holds_reads_and_writes_and_is_never_shortened() {
-        let (now, mut traffic) = (NOW, Traffic::default());
+        let now = NOW;
+        let mut traffic = Traffic::default();
         traffic.limit(now, 9 * SECOND);
         traffic.limit(now, SECOND);
         let until = now + 9 * SECOND;
@@ -231,7 +233,8 @@ mod tests {
     #[test]
     fn a_full_budget_holds_work_until_the_first_minute_is_an_hour_old_and_never_a_stop() {
         let pace = Pace { writes_per_hour: Some(100), ..PACE };
-        let (traffic, now) = (after(100, NOW), NOW + 100 * SECOND);
+        let traffic = after(100, NOW);
+        let now = NOW + 100 * SECOND;
         let room_at = NOW + MINUTE + HOUR;
         assert_eq!(after(99, NOW).write(now, pace, WORK, true), Ok(()));
         for urgency in [Urgency::Work, Urgency::Claim] {
@@ -247,7 +250,8 @@ mod tests {
     #[test]
     fn no_hour_has_more_writes_than_the_budget() {
         let pace = Pace { writes_per_hour: Some(7), ..PACE };
-        let (mut traffic, mut sent) = (Traffic::default(), Vec::new());
+        let mut traffic = Traffic::default();
+        let mut sent = Vec::new();
         for second in 0..4 * 60 * 60 {
             let now = NOW + second * SECOND;
             if traffic.write(now, pace, WORK, true).is_ok() {
@@ -262,7 +266,8 @@ mod tests {
     #[test]
     fn the_end_of_the_budget_is_kept_for_what_has_begun() {
         let pace = Pace { writes_per_hour: Some(100), ..PACE };
-        let (traffic, now) = (after(90, NOW), NOW + 100 * SECOND);
+        let traffic = after(90, NOW);
+        let now = NOW + 100 * SECOND;
         assert_eq!(traffic.begin(now, pace, Urgency::Work), Ok(()));
         assert!(matches!(traffic.begin(now, pace, Urgency::Claim), Err(Hold::Budget(_))));
         assert_eq!(traffic.write(now, pace, Urgency::Claim, true), Ok(()), "it has begun");
@@ -284,7 +289,8 @@ mod tests {
 
     #[test]
     fn a_limit_lasts_an_hour_at_most() {
-        let (now, mut traffic) = (NOW, Traffic::default());
+        let now = NOW;
+        let mut traffic = Traffic::default();
         traffic.limit(now, Duration::MAX);
         assert_eq!(traffic.limited_until(now), Some(now + LONGEST_LIMIT));
     }

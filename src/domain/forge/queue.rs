@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn the_repository_that_waits_longest_is_served_if_its_agent_and_a_slot_are_free() {
-        let (a, b) = (start("a"), start("b"));
+        let a = start("a");
+        let b = start("b");
         let lines = [line(&[&a], 2), line(&[&b], 1), line(&[&b], 0)];
         let mut busy = BTreeSet::new();
         assert_eq!(next(&lines, &busy, &slots(1)), Some(turn(2, 0)));
@@ -172,14 +173,16 @@ mod tests {
 
     #[test]
     fn the_next_free_agent_of_a_repository_takes_its_next_item() {
-        let (a, b) = (start("a"), start("b"));
+        let a = start("a");
+        let b = start("b");
         let lines = [line(&[&a, &b], 0)];
         assert_eq!(next(&lines, &BTreeSet::from([a.key.clone()]), &slots(1)), Some(turn(0, 1)));
     }
 
     #[test]
     fn what_is_claimed_and_has_not_started_takes_a_slot() {
-        let (a, b) = (start("a"), start("b"));
+        let a = start("a");
+        let b = start("b");
         let mut capacity = slots(1);
         capacity.reserve(&a);
         assert_eq!(next(&[line(&[&b], 0)], &BTreeSet::new(), &capacity), None);
@@ -187,7 +190,8 @@ mod tests {
 
     #[test]
     fn a_limit_of_a_provider_counts() {
-        let (a, b) = (start("a"), start("b"));
+        let a = start("a");
+        let b = start("b");
         let limits = Limits { per_provider: Some(1), ..Limits::of(5, Duration::ZERO) };
         let mut capacity = Capacity::of(vec![Slots::none(limits)]);
         capacity.reserve(&a);
@@ -198,7 +202,9 @@ mod tests {
 
     #[test]
     fn with_other_work_in_line_each_repository_may_have_one_item_there() {
-        let (a, b, c) = (start("a"), start("b"), start("c"));
+        let a = start("a");
+        let b = start("b");
+        let c = start("c");
         let mut capacity = slots(1);
         capacity.reserve_for_others(&a);
         assert_eq!(next(&[line(&[&c], 0)], &BTreeSet::new(), &capacity), None);
@@ -231,7 +237,8 @@ mod tests {
         let agents = ["shared", "a", "b", "c"].map(start);
         let [shared, own @ ..] = &agents;
         let mut lines: Vec<Line<'_>> = own.iter().map(|own| line(&[shared, own], 0)).collect();
-        let (mut left, mut served) = ([100_usize; 3], [0_usize; 3]);
+        let mut left = [100_usize; 3];
+        let mut served = [0_usize; 3];
         let mut at_work: Vec<Turn> = Vec::new();
         for now in 1.. {
             let busy: BTreeSet<InstanceKey> = at_work
@@ -250,7 +257,8 @@ mod tests {
                 served[line] += 1;
                 lines[line].served = now;
                 at_work.push(Turn { line, ..found });
-                let (least, most) = (served.iter().min(), served.iter().max());
+                let least = served.iter().min();
+                let most = served.iter().max();
                 assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1));
             } else if at_work.is_empty() {
                 break;

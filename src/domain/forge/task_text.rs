@@ -40,7 +40,8 @@ pub fn description(
     text.push('\n');
     text.push_str(&cut(&item.body, MAX_BODY, &item.url));
     let report = last_report(comments, ours);
-    let (mut said, mut n_before) = (Vec::new(), 0);
+    let mut said = Vec::new();
+    let mut n_before = 0;
     for (place, comment) in comments.iter().enumerate() {
         if report.is_some_and(|report| report == place) {
             n_before = said.len();

@@ -75,7 +75,8 @@ fn check(status: TaskStatus, subtasks: &[Task], unfinished: &[&str], expected: &
 #[test]
 fn an_agent_works_through_its_subtasks_and_then_ends() {
     use TaskStatus::{Blocked, Cancelled, Done, InProgress, Todo};
-    let (work, report) = (TaskStep::Work(id("tsk")), TaskStep::ReportCompleted);
+    let work = TaskStep::Work(id("tsk"));
+    let report = TaskStep::ReportCompleted;
     let execute = |name: &str| TaskStep::ExecuteSubtask(id(name));
     check(InProgress, &[], &[], &work);
     check(InProgress, &[task("a", Done, MINE), task("b", Cancelled, None)], &[], &work);
@@ -131,10 +132,13 @@ fn the_parts_of_a_subtask_come_before_it() {
 
 #[test]
 fn a_notice_comes_before_everything_but_the_end() {
-    let (unread, read) = (false, true);
+    let unread = false;
+    let read = true;
     let check = |launch: &Launch, notices: &[Notice], expected: TaskStep| {
-        let (unfinished, task) = (BTreeSet::new(), task("tsk", TaskStatus::InProgress, MINE));
-        let (task, subtasks) = (Some(&task), &[][..]);
+        let unfinished = BTreeSet::new();
+        let task = task("tsk", TaskStatus::InProgress, MINE);
+        let task = Some(&task);
+        let subtasks = &[][..];
         let facts = TaskFacts {
             launch,
             notices,
@@ -164,7 +168,8 @@ fn a_notice_comes_before_everything_but_the_end() {
 
 #[test]
 fn an_agent_without_a_task_fetches_one_or_leaves() {
-    let (launch, unfinished) = (running(None), BTreeSet::new());
+    let launch = running(None);
+    let unfinished = BTreeSet::new();
     let facts = TaskFacts {
         launch: &launch,
         notices: &[],

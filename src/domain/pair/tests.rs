@@ -192,14 +192,16 @@ proptest! {
     #[test]
     fn jitter_adds_a_quarter_at_most_and_keeps_the_order(n_failures in 0u32..100, name in "[a-z]{1,9}") {
         let key = InstanceKey { agent: name.parse().expect("an id"), ..key() };
-        let (less, more) = (BACKOFF.delay(n_failures), BACKOFF.delay(n_failures + 1));
+        let less = BACKOFF.delay(n_failures);
+        let more = BACKOFF.delay(n_failures + 1);
         prop_assert!(jittered(less, &key) <= jittered(more, &key));
         prop_assert!(less <= jittered(less, &key) && jittered(less, &key) <= less + less / 4);
     }
 
     #[test]
     fn the_delay_grows_and_is_bounded(n_failures in 0u32..100) {
-        let (less, more) = (BACKOFF.delay(n_failures), BACKOFF.delay(n_failures + 1));
+        let less = BACKOFF.delay(n_failures);
+        let more = BACKOFF.delay(n_failures + 1);
         prop_assert!(less <= more && more <= BACKOFF.max);
     }
 }

@@ -109,7 +109,8 @@ fn check(processes: &[Process], expected: Standing) {
 
 #[test]
 fn a_shell_is_an_operator_and_what_a_shim_or_a_daemon_started_is_an_agent() {
-    let (shell, init) = (ordinary(b"bash"), of_other_user());
+    let shell = ordinary(b"bash");
+    let init = of_other_user();
     check(&[shell.clone(), shell.clone(), init.clone()], Standing::Operator);
     check(&[shell.clone(), shim(), daemon(), init.clone()], Standing::Agent);
     let with_name = |name: &[u8]| Process { name: name.to_vec(), ..shell.clone() };

@@ -29,14 +29,18 @@ pub struct Slots<'a> {
 /// Writes what uses the slots.
 impl fmt::Display for Slots<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (n_tasks, n_chats, n_all) = (self.n_tasks, self.n_chats, self.limits.max_concurrent);
+        let n_tasks = self.n_tasks;
+        let n_chats = self.n_chats;
+        let n_all = self.limits.max_concurrent;
         write!(f, "tasks use {n_tasks} and chats use {n_chats} of {n_all} slots")
     }
 }
 
 impl<'a> Slots<'a> {
     pub fn none(limits: Limits) -> Self {
-        let (projects, agents, providers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let projects = BTreeMap::new();
+        let agents = BTreeMap::new();
+        let providers = BTreeMap::new();
         Self {
             limits,
             n_chats: 0,

@@ -158,10 +158,12 @@ fn no_secret_is_left_in_what_agent_clis_print() {
         let redactor = Redactor::new([passkey.as_bytes()]);
         for escape in ESCAPES {
             for line in LINES {
-                let (once, token) = (escape(passkey), escape(TOKEN));
+                let once = escape(passkey);
+                let token = escape(TOKEN);
                 // The outer quotation escapes only the backslashes of a text that is fully escaped
                 // already.
-                let (twice, token_twice) = (usual(&once), usual(&token));
+                let twice = usual(&once);
+                let token_twice = usual(&token);
                 let printed = line.replace("<<1>>", &twice).replace("<<2>>", &token_twice);
                 let printed = printed.replace("<1>", &once).replace("<2>", &token);
                 assert_eq!(

@@ -103,7 +103,8 @@ impl<'a> Batch<'a> {
 
     /// Returns whether a draft is, at some depth, part of a task outside the batch.
     pub fn is_part_of_what_there_is(&self, draft: &Draft) -> bool {
-        let (mut parent, mut seen) = (draft.parent.as_deref(), BTreeSet::new());
+        let mut parent = draft.parent.as_deref();
+        let mut seen = BTreeSet::new();
         while let Some(name) = parent.filter(|name| seen.insert(*name)) {
             match self.named.get(name) {
                 Some((above, _)) => parent = above.parent.as_deref(),

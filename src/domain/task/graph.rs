@@ -47,7 +47,8 @@ impl TaskGraph {
     /// Returns the tasks that `task` is part of, the nearest first. A task that is its own ancestor
     /// is among them.
     pub fn ancestors(&self, task: &Task) -> Vec<&Task> {
-        let (mut above, mut seen) = (Vec::new(), BTreeSet::new());
+        let mut above = Vec::new();
+        let mut seen = BTreeSet::new();
         let mut next = task.parent.as_ref();
         while let Some(parent) =
             next.and_then(|id| self.tasks.get(id)).filter(|parent| seen.insert(&parent.id))

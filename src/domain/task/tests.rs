@@ -210,7 +210,8 @@ fn agents_change_what_is_theirs_and_what_is_part_of_that() {
 
 #[test]
 fn agents_make_parts_of_their_tasks_and_top_tasks_that_begin_nothing() {
-    let (mine, theirs) = (agent("agt"), agent("agt_other"));
+    let mine = agent("agt");
+    let theirs = agent("agt_other");
     let parent = task("tsk", TaskStatus::InProgress);
     let make = |new: &Task, agent| {
         change(None, new, Actor::Agent(agent), &graph([&parent, new]), NOW).map(|_| ())
@@ -361,7 +362,8 @@ proptest! {
     /// Checks what a change leaves alone and what it never leaves behind.
     #[test]
     fn a_reason_stands_only_at_what_is_blocked(from in 0usize..6, to in 0usize..6, by_agent: bool) {
-        let (from, to) = (TaskStatus::ALL[from], TaskStatus::ALL[to]);
+        let from = TaskStatus::ALL[from];
+        let to = TaskStatus::ALL[to];
         let mine = agent("agt");
         let actor = if by_agent { Actor::Agent(&mine) } else { Actor::Person };
         let task = Task { blocked_reason: (from == TaskStatus::Blocked).then(|| "why".to_owned()), ..task("tsk", from) };

@@ -14,7 +14,8 @@ fn item(state: ItemState) -> ForgeItem {
     let (task, agent, project) =
         ("tsk_1".parse().unwrap(), "agt_a".parse().unwrap(), "prj_a".parse().unwrap());
     let now = Timestamp::from_millis(0);
-    let (title, url) = ("Log in".to_owned(), "https://github.com/acme/shop/issues/7".to_owned());
+    let title = "Log in".to_owned();
+    let url = "https://github.com/acme/shop/issues/7".to_owned();
     let new = ForgeItem::new(ID.parse().unwrap(), task, ItemKey::example(), agent, project, now);
     ForgeItem { title, url, state, owed: Vec::new(), ..new }
 }
@@ -194,7 +195,8 @@ fn doing_it_again_mends_what_a_crash_left() {
 fn of_a_folder_in_two_places_the_newer_wins_and_gets_what_only_the_other_has() {
     let folders = Folders::new();
     folders.put(Place::Running, RUNNING);
-    let (newer, older) = (format!("contexts/running/{ID}"), format!("contexts/completed/{ID}"));
+    let newer = format!("contexts/running/{ID}");
+    let older = format!("contexts/completed/{ID}");
     for (file, text) in
         [("metadata.json", "{}"), ("notes.txt", "mine"), ("logs/lch_0/output.log", "before")]
     {

@@ -52,7 +52,8 @@ impl StopRequest {
         let LaunchState::Stopping { reason, ladder_at } = launch.state else {
             return None;
         };
-        let (launch_id, key) = (launch.id.clone(), launch.key.clone());
+        let launch_id = launch.id.clone();
+        let key = launch.key.clone();
         Some(Self { launch_id, key, reason, grace_seconds: ladder_at.since(now).as_secs() })
     }
 

@@ -15,7 +15,8 @@ impl Lines {
     /// [`MAX_LINE`] are skipped.
     pub fn push(&mut self, mut piece: &[u8], mut on_line: impl FnMut(&str)) {
         while let Some(end) = piece.iter().position(|&byte| byte == b'\n') {
-            let (line, rest) = (&piece[..end], &piece[end + 1..]);
+            let line = &piece[..end];
+            let rest = &piece[end + 1..];
             if self.start.is_empty() && !self.is_skipped {
                 take(line, &mut on_line);
             } else {
@@ -59,7 +60,8 @@ mod tests {
     use super::*;
 
     fn lines_of(pieces: &[&[u8]]) -> Vec<String> {
-        let (mut lines, mut found) = (Lines::default(), Vec::new());
+        let mut lines = Lines::default();
+        let mut found = Vec::new();
         for piece in pieces {
             lines.push(piece, |line| found.push(line.to_owned()));
         }

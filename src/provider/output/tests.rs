@@ -237,7 +237,8 @@ fn a_login_is_refused_for_good_at_the_second_attempt() {
             .fold(Tally::default(), Tally::heard)
             .is_login_refused()
     };
-    let (auth, overload) = (printed!("claude_auth"), printed!("claude_overload"));
+    let auth = printed!("claude_auth");
+    let overload = printed!("claude_overload");
     assert!(refused(auth));
     assert!(!refused(auth.lines().next().expect("a line")), "it may renew its login");
     assert!(!refused(&overload.replace("\"attempt\":1", "\"attempt\":2")));
@@ -326,7 +327,8 @@ proptest! {
         let text = lines.join("\n") + "\n";
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).chain([0, text.len()]).collect();
         cuts.sort_unstable();
-        let (mut reader, mut found) = (Lines::default(), Vec::new());
+        let mut reader = Lines::default();
+        let mut found = Vec::new();
         for cut in cuts.windows(2) {
             reader.push(&text.as_bytes()[cut[0]..cut[1]], |line| found.push(line.to_owned()));
         }

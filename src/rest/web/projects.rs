@@ -169,7 +169,8 @@ async fn edit(
         .filter(|agent| !members.contains(agent))
         .collect();
     let faces = Faces::new(agents, &state.service.launches.open().await?);
-    let (members, others) = (faces.of_all(&members), faces.of_all(&others));
+    let members = faces.of_all(&members);
+    let others = faces.of_all(&others);
     Ok(rendered(&ProjectForm {
         frame: frame.at(Place::Projects),
         project: Some(project),

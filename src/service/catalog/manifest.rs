@@ -239,7 +239,8 @@ impl Catalog {
     pub async fn apply(&self, wanted: &Wanted) -> Result<Vec<Applied>, ApplyError> {
         let agents: Vec<AgentEntry> =
             wanted.agents.iter().map(|entry| self.agent_entry(entry)).collect();
-        let (wanted, inputs) = (wanted.clone(), self.heard.inputs(&self.core));
+        let wanted = wanted.clone();
+        let inputs = self.heard.inputs(&self.core);
         let applied = self.core.try_write(move |tx| {
             let mut applying = Applying::default();
             applying.agents(tx, &agents)?;
@@ -288,7 +289,8 @@ impl Applying {
                     self.note("agent", id.as_str(), applied_as(before.as_ref(), &after));
                 }
                 Err(refusal) => {
-                    let (field, problem) = (field_of(&refusal), refusal.to_string());
+                    let field = field_of(&refusal);
+                    let problem = refusal.to_string();
                     self.complain("agents", id.as_str(), field, problem);
                 }
             }

@@ -58,7 +58,8 @@ impl Chats {
         let content = self.core.redacted(&content).into_owned();
         let limits = self.core.settings().creation;
         // Only a message that is added delays the end of the chat.
-        let (by, text) = (caller.clone(), content.clone());
+        let by = caller.clone();
+        let text = content.clone();
         let said = self.core.read(move |tx| Ok(Answering::of(tx, &by)?.said(&text, &limits)?));
         if let Some(id) = said.await? {
             return Ok(id);
@@ -104,7 +105,8 @@ pub(in crate::service) async fn hand_out(
     heard: &Heard,
     caller: &Caller,
 ) -> Result<Pending, ServiceError> {
-    let (caller, inputs) = (caller.clone(), heard.inputs(core));
+    let caller = caller.clone();
+    let inputs = heard.inputs(core);
     core.write(move |tx| {
         let key = &caller.session.key;
         let (_, session) = latest(tx, &caller)?;
@@ -137,7 +139,8 @@ impl Answering {
         let record = pairs::get(tx, &caller.session.key)?;
         // Messages of people in between do not count: they may have read the answer that the agent
         // thinks is lost.
-        let (sender, end) = (Some(Sender::Agent), ChatEnd::Newest);
+        let sender = Some(Sender::Agent);
+        let end = ChatEnd::Newest;
         let last = MessageFilter { sender, end, ..visible(&caller.session.key, 1) };
         let last = messages::list(tx, &last)?.into_iter().next();
         let created = launches::creations(tx, &launch.id)?;
@@ -179,7 +182,8 @@ pub(in crate::service) fn pending(
     tx: &mut Read<'_>,
     key: &InstanceKey,
 ) -> Result<Vec<Message>, StoreError> {
-    let (after, sender) = (Some(pairs::get(tx, key)?.read_up_to), Some(Sender::User));
+    let after = Some(pairs::get(tx, key)?.read_up_to);
+    let sender = Some(Sender::User);
     let unread = MessageFilter { after, sender, ..visible(key, MAX_PENDING) };
     let mut pending = messages::list(tx, &unread)?;
     let contents = pending.iter().map(|message| message.content.as_str());
@@ -193,7 +197,9 @@ pub(in crate::service) fn newest_unread_after(
     key: &InstanceKey,
     read_up_to: i64,
 ) -> Result<Option<i64>, StoreError> {
-    let (after, sender, end) = (Some(read_up_to), Some(Sender::User), ChatEnd::Newest);
+    let after = Some(read_up_to);
+    let sender = Some(Sender::User);
+    let end = ChatEnd::Newest;
     let newest = MessageFilter { after, sender, end, ..visible(key, 1) };
     Ok(messages::list(tx, &newest)?.first().map(|message| message.seq))
 }

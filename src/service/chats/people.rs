@@ -104,7 +104,9 @@ impl Chats {
         let content = said(content)?.into_owned();
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         let id = id.cloned();
-        let (of, by, text) = (key.clone(), id.clone(), content.clone());
+        let of = key.clone();
+        let by = id.clone();
+        let text = content.clone();
         let look = self.core.read(move |tx| {
             let facts = startable::of_key(tx, &of)?;
             check_may_chat(&facts)?;
@@ -187,7 +189,8 @@ impl Chats {
         let mut news = self.waiting.watchers.listen(chat);
         let mut time_is_up = std::pin::pin!(tokio::time::sleep(patience));
         loop {
-            let (of, page) = (key.clone(), page.clone());
+            let of = key.clone();
+            let page = page.clone();
             let found = self.core.read(move |tx| read_page(tx, &of, &page)).await?;
             if !found.messages.is_empty() || patience.is_zero() || time_is_up.is_elapsed() {
                 return Ok(found);
@@ -223,7 +226,8 @@ pub(in crate::service) async fn end(
         if let Some(open) = startable::of_key(tx, &of)?.open
             && let Some(before) = launches::get(tx, &open.id)?
         {
-            let (at, patience) = (tx.now(), inputs.settings.linger);
+            let at = tx.now();
+            let patience = inputs.settings.linger;
             let event = LaunchEvent::ChatEnded { at, patience };
             inputs.happen(tx, &before, &[event])?;
         }

@@ -90,7 +90,8 @@ const SILENT_AFTER: Duration = Duration::from_mins(2);
 impl CoordinatorBoard {
     /// Stores a report. Returns whether it differs from the one before in a way that people see.
     pub(in crate::service) fn put(&self, status: CoordinatorStatus, is_here: bool) -> bool {
-        let (id, heard_at) = (status.coordinator.clone(), status.at);
+        let id = status.coordinator.clone();
+        let heard_at = status.at;
         let seen = |status: &CoordinatorStatus| {
             let counters = Counters { cycles: 0, ..status.counters };
             CoordinatorStatus { at: Timestamp::from_millis(0), counters, ..status.clone() }

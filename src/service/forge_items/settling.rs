@@ -44,7 +44,8 @@ impl ForgeItems {
     /// Settles the open items, each in a transaction. Most passes find none that changes, and do
     /// not use the only writer.
     async fn settle_open(&self) -> Result<(), ServiceError> {
-        let (texts, now) = (self.heard.inputs(&self.core).forge_texts(), self.core.now());
+        let texts = self.heard.inputs(&self.core).forge_texts();
+        let now = self.core.now();
         let read = self.core.read(move |tx| {
             let mut due = Vec::new();
             for item in forge_items::list_open(tx)? {

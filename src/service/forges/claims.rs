@@ -97,8 +97,11 @@ impl Forges {
                 lines[line].agents.clear();
                 continue;
             };
-            let (agent, project) = (start.key.agent.clone(), start.key.project.clone());
-            let (key, title, url) = (item.key.clone(), item.title, item.url);
+            let agent = start.key.agent.clone();
+            let project = start.key.project.clone();
+            let key = item.key.clone();
+            let title = item.title;
+            let url = item.url;
             match take(&self.core, &NewItem { key, agent, project, title, url }).await {
                 Ok(taken) => {
                     let is_claimed = taken.is_some();
@@ -141,7 +144,8 @@ impl Forges {
 
     /// Reads the open work; `None` while starts are paused.
     async fn open_work(&self) -> Result<Option<OpenWork>, ServiceError> {
-        let (backoff, now) = (self.core.settings().backoff, self.core.now());
+        let backoff = self.core.settings().backoff;
+        let now = self.core.now();
         let pause_file = Arc::clone(&self.pause_file);
         let reason = move |facts| pause_file.apply(facts).reason(backoff, now);
         let work = self.core.read(move |tx| match pauses::since(tx)? {
@@ -158,7 +162,8 @@ fn read_open_work(
     tx: &mut Read<'_>,
     reason: impl Fn(PairFacts) -> StartReason,
 ) -> Result<OpenWork, StoreError> {
-    let (items, launches) = (forge_items::list_open(tx)?, launches::list_open(tx)?);
+    let items = forge_items::list_open(tx)?;
+    let launches = launches::list_open(tx)?;
     let startable = startable::list(tx)?.into_iter();
     let agents = agents::list(tx)?.into_iter();
     let mut work = OpenWork {

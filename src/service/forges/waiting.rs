@@ -205,7 +205,8 @@ impl WaitingItems {
             let (Seen { since, item, .. }, Workers { project, agents, .. }) =
                 (items[line][item], &all[line].1.workers);
             let FreeItem { key, title, url } = item.clone();
-            let (project, agents) = (project.clone(), agents.clone());
+            let project = project.clone();
+            let agents = agents.clone();
             WaitingItem { key, title, url, since: *since, project, agents }
         };
         queue::order(&turns).into_iter().map(waiting).collect()
@@ -217,7 +218,9 @@ impl Forges {
     pub fn watch(&self, repository: RepositoryKey, workers: Workers) {
         let mut lines = self.board.waiting.lines();
         lines.n_seen += 1;
-        let (number, items, problems) = (lines.n_seen, BTreeMap::new(), BTreeMap::new());
+        let number = lines.n_seen;
+        let items = BTreeMap::new();
+        let problems = BTreeMap::new();
         lines.by_repository.insert(repository, Line { number, workers, items, problems });
     }
 

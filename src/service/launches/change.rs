@@ -80,7 +80,8 @@ impl Inputs {
             tx.after_commit(move || counters::UNTIL_STARTED.observe(waited));
         }
         if before.is_open() && !after.is_open() {
-            let (launch, heard) = (after.clone(), self.heard.clone());
+            let launch = after.clone();
+            let heard = self.heard.clone();
             tx.after_commit(move || heard.note_end(&launch));
         }
         launches::put(tx, &after)
@@ -143,7 +144,9 @@ pub(in crate::service) async fn happen(
     id: &LaunchId,
     events: &[LaunchEvent],
 ) -> Result<(), ServiceError> {
-    let (id, events, inputs) = (id.clone(), events.to_vec(), heard.inputs(core));
+    let id = id.clone();
+    let events = events.to_vec();
+    let inputs = heard.inputs(core);
     core.write(move |tx| match launches::get(tx, &id)? {
         Some(before) => Ok(inputs.happen(tx, &before, &events)?),
         None => Ok(()),

@@ -45,10 +45,13 @@ impl Launches {
         key: &InstanceKey,
         coordinator: AskedBy<'_>,
     ) -> Result<ShouldStart, ServiceError> {
-        let (key, by, settings) = (key.clone(), coordinator.cloned(), self.core.settings());
+        let key = key.clone();
+        let by = coordinator.cloned();
+        let settings = self.core.settings();
         let question = Question { key, by, settings, is_held: self.pause_file.exists() };
         // Most answers are no, and do not use the only writer.
-        let (first, now) = (question.clone(), self.core.now());
+        let first = question.clone();
+        let now = self.core.now();
         if let ControlFlow::Break(answer) = self.core.read(move |tx| first.answer(tx, now)).await? {
             return Ok(answer);
         }

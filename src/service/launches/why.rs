@@ -43,7 +43,8 @@ impl Launches {
     ) -> Result<Vec<Why>, ServiceError> {
         let keys = [Purpose::Task, Purpose::Chat]
             .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose));
-        let (agent, project) = (agent.clone(), project.clone());
+        let agent = agent.clone();
+        let project = project.clone();
         let read = self.core.read(move |tx| {
             check_known(tx, &agent, &project)?;
             let facts: Result<Vec<_>, _> =
@@ -51,7 +52,8 @@ impl Launches {
             Ok((facts?, launches::list_open(tx)?))
         });
         let (facts, open) = read.await?;
-        let (at, backoff) = (self.core.now(), self.core.settings().backoff);
+        let at = self.core.now();
+        let backoff = self.core.settings().backoff;
         let why = |facts: PairFacts| {
             let facts = self.pause_file.apply(facts);
             let abandoned = open.iter().find(|launch| {

@@ -65,11 +65,13 @@ impl Sessions {
         let first = attempt.clone();
         let is_limited = self.core.read(move |tx| Ok(first.enter(tx)?.is_limited)).await?;
         if is_limited && !self.rate.take(agent_id, project_id) {
-            let (agent, project) = (agent_id.clone(), project_id.clone());
+            let agent = agent_id.clone();
+            let project = project_id.clone();
             return Err(Refusal::TooManySessions { agent, project }.into());
         }
         let token = self.core.world.new_token(presenter.transport.session_token_prefix());
-        let (inputs, guidance) = (self.heard.inputs(&self.core), self.core.guidance());
+        let inputs = self.heard.inputs(&self.core);
+        let guidance = self.core.guidance();
         self.core
             .write(move |tx| {
                 let entered = attempt.enter(tx)?;
@@ -158,7 +160,8 @@ fn open_session(
     guidance: Guidance,
 ) -> Result<Authenticated, ServiceError> {
     let Entered { grant, agent, project, is_chat_wanted, .. } = entered;
-    let (settings, now) = (&inputs.settings, tx.now());
+    let settings = &inputs.settings;
+    let now = tx.now();
     let before = match grant {
         Grant::On(launch) => *launch,
         Grant::OnNewLaunch(purpose) => {

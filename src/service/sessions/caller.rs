@@ -285,8 +285,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_held_call_lasts_until_the_moment_that_is_given() {
-        let (calls, session) = (Activity::default(), "ses_held".parse().unwrap());
-        let (at, before) = (Timestamp::from_millis(1_000), Instant::now());
+        let calls = Activity::default();
+        let session = "ses_held".parse().unwrap();
+        let at = Timestamp::from_millis(1_000);
+        let before = Instant::now();
         tokio::time::advance(Duration::from_secs(5)).await;
         calls.touch(&session, at);
         let _held = calls.hold(&session);

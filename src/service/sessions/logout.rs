@@ -19,7 +19,8 @@ impl Sessions {
         self.core
             .write(move |tx| {
                 let launch = fence(tx, &caller)?;
-                let (at, linger) = (tx.now(), inputs.settings.linger);
+                let at = tx.now();
+                let linger = inputs.settings.linger;
                 let is_stop = |notice: &Notice| notice.action.kind() == NoticeKind::Stop;
                 let event = if notices::open_of(tx, &launch.id)?.iter().any(is_stop) {
                     LaunchEvent::StopWanted { reason: StopReason::Noticed, at, patience: linger }

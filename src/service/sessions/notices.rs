@@ -16,7 +16,8 @@ impl Sessions {
     pub async fn notifications(&self, caller: &Caller) -> Result<Vec<Notice>, ServiceError> {
         // If all notices were read before, or there are none, the call changes nothing and does not
         // use the only writer.
-        let (first, now) = (caller.clone(), self.core.now());
+        let first = caller.clone();
+        let now = self.core.now();
         let reading = self.core.read(move |tx| Reading::of(tx, &first, now)).await?;
         if !reading.changes_anything() {
             return Ok(reading.open);
@@ -101,7 +102,8 @@ impl Inputs {
             match launch.key.purpose {
                 Purpose::Chat => {
                     if news.iter().any(|change| change.ends_chat(&launch)) {
-                        let (at, patience) = (tx.now(), self.settings.linger);
+                        let at = tx.now();
+                        let patience = self.settings.linger;
                         self.happen(tx, &launch, &[LaunchEvent::ChatEnded { at, patience }])?;
                     }
                 }
@@ -136,7 +138,8 @@ fn tell(
     if meanings.is_empty() {
         return Ok(());
     }
-    let (open, now) = (open_of(tx, &launch.id)?, tx.now());
+    let open = open_of(tx, &launch.id)?;
+    let now = tx.now();
     let all = after_changes(&open, &launch.id, meanings, now, || tx.new_id(NoticeId::PREFIX));
     for notice in all.iter().filter(|notice| !open.contains(notice)) {
         notices::put(tx, notice, &launch.key)?;

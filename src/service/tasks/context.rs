@@ -43,7 +43,8 @@ impl Tasks {
             )
             .into());
         }
-        let (caller, guidance) = (caller.clone(), self.core.guidance());
+        let caller = caller.clone();
+        let guidance = self.core.guidance();
         self.core
             .write(move |tx| {
                 let launch = fence(tx, &caller)?;

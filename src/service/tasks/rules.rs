@@ -83,7 +83,8 @@ pub(in crate::service) fn write_task(
     if let Some(event) = event {
         tx.event(event);
     }
-    let (before, after) = (before.filter(|before| *before != task).map(Box::new), Box::new(task));
+    let before = before.filter(|before| *before != task).map(Box::new);
+    let after = Box::new(task);
     Ok(before.map(|before| WorkChange::Task { before, after }))
 }
 
@@ -128,7 +129,8 @@ pub(in crate::service) fn graph_above(
 }
 
 fn add_above(tx: &mut Read<'_>, graph: &mut TaskGraph, task: &Task) -> Result<(), StoreError> {
-    let (mut next, mut seen) = (task.parent.clone(), BTreeSet::new());
+    let mut next = task.parent.clone();
+    let mut seen = BTreeSet::new();
     while let Some(id) = next.take().filter(|id| seen.insert(id.clone())) {
         next = add(tx, graph, &id)?.and_then(|parent| parent.parent);
     }

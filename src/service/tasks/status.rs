@@ -38,7 +38,9 @@ impl Tasks {
         reason: Option<&str>,
     ) -> Result<StatusChange, ServiceError> {
         let reason = self.core.redacted_taken(limits::REASON.take_optional(reason)?);
-        let (by, id, inputs) = (caller.clone(), id.clone(), self.heard.inputs(&self.core));
+        let by = caller.clone();
+        let id = id.clone();
+        let inputs = self.heard.inputs(&self.core);
         let change = self
             .core
             .write(move |tx| {

@@ -142,7 +142,8 @@ impl Upkeep {
     }
 
     async fn expire_session(&self, launch: &LaunchId) -> Result<(), ServiceError> {
-        let (id, inputs) = (launch.clone(), self.heard.inputs(&self.core));
+        let id = launch.clone();
+        let inputs = self.heard.inputs(&self.core);
         self.core
             .write(move |tx| {
                 let Some(launch) = launches::get(tx, &id)?.filter(Launch::is_open) else {

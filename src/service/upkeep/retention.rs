@@ -34,8 +34,10 @@ impl Upkeep {
     }
 
     async fn forget_launches(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.core.settings().retention.clone(), self.clocks.now_by_age());
-        let (mut n_forgotten, mut after) = (0, None::<PastLaunch>);
+        let retention = self.core.settings().retention.clone();
+        let now = self.clocks.now_by_age();
+        let mut n_forgotten = 0;
+        let mut after = None::<PastLaunch>;
         loop {
             let before = retention.history_before(now);
             let read =
@@ -71,7 +73,8 @@ impl Upkeep {
     }
 
     async fn forget_events(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.core.settings().retention.clone(), self.clocks.now_by_age());
+        let retention = self.core.settings().retention.clone();
+        let now = self.clocks.now_by_age();
         let before = retention.events_before(now);
         let read =
             self.core.read(move |tx| Ok((events::span(tx)?, events::last_before(tx, before)?)));
@@ -106,7 +109,8 @@ impl Upkeep {
     }
 
     async fn forget_messages(&self) -> Result<u64, ServiceError> {
-        let (retention, now) = (self.core.settings().retention.clone(), self.clocks.now_by_age());
+        let retention = self.core.settings().retention.clone();
+        let now = self.clocks.now_by_age();
         let Some(before) = retention.chats_before(now) else {
             return Ok(0);
         };

@@ -79,7 +79,9 @@ fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
     let mut fields = numbers.split_ascii_whitespace();
     let state = fields.next()?;
     let mut number = || fields.next()?.parse().ok();
-    let (parent, group, session) = (number()?, number()?, number()?);
+    let parent = number()?;
+    let group = number()?;
+    let session = number()?;
     let n_threads: i32 = fields.nth(13)?.parse().ok()?;
     let start_ticks = fields.nth(1)?.parse().ok()?;
     // The state is that of the first thread, which other threads may outlive.

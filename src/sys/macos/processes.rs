@@ -53,8 +53,10 @@ fn try_read(pid: i32) -> io::Result<Option<Process>> {
         Err(error) => return Err(error),
     };
     let session = session(pid).unwrap_or(0);
-    let (is_zombie, is_stopped) = (status == libc::SZOMB, status == libc::SSTOP);
-    let (parent, group) = (parent.cast_signed(), group.cast_signed());
+    let is_zombie = status == libc::SZOMB;
+    let is_stopped = status == libc::SSTOP;
+    let parent = parent.cast_signed();
+    let group = group.cast_signed();
     Ok(Some(Process { pid, parent, group, session, start_ticks, is_zombie, is_stopped }))
 }
 

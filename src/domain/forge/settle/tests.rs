@@ -10,7 +10,8 @@ use crate::domain::task::Priority;
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
 fn item(state: ItemState) -> ForgeItem {
-    let (task, agent) = ("tsk".parse().expect("an id"), "agt".parse().expect("an id"));
+    let task = "tsk".parse().expect("an id");
+    let agent = "agt".parse().expect("an id");
     let project = "prj".parse().expect("an id");
     let new = ForgeItem::new(
         "019aa".parse().expect("an id"),
@@ -80,7 +81,8 @@ fn check(
     last: Option<ReportResult>,
     expected: Option<(&str, &[&str])>,
 ) {
-    let (task, execution) = (status.map(task), last.map(|result| execution(Some(result))));
+    let task = status.map(task);
+    let execution = last.map(|result| execution(Some(result)));
     let work = Work { task: task.as_ref(), is_alive, last: execution.as_ref() };
     let settled = settle(&item(state), work, TEXTS, NOW);
     let found = settled.as_ref().map(|item| (item.state.as_str(), owed(item)));
@@ -93,7 +95,8 @@ const PROCESSING: ItemState = ItemState::Active(Standing::Processing);
 
 #[test]
 fn a_done_task_is_told_when_its_agent_is_gone() {
-    let (done, success) = (Some(TaskStatus::Done), Some(ReportResult::Success));
+    let done = Some(TaskStatus::Done);
+    let success = Some(ReportResult::Success);
     check(PROCESSING, done, true, success, None);
     let told: &[&str] = &["folder running", "label done", "comment 1", "folder completed"];
     check(PROCESSING, done, false, success, Some(("done", told)));
@@ -240,7 +243,8 @@ proptest! {
             ItemState::Ended(ItemEnd::Done),
         ]),
     ) {
-        let (task, execution) = (status.map(task), execution(result));
+        let task = status.map(task);
+        let execution = execution(result);
         let work = Work { task: task.as_ref(), is_alive, last: Some(&execution) };
         let first = settle(&item(state.clone()), work, TEXTS, NOW);
         let gone = settle(&item(state), Work { is_alive: false, ..work }, TEXTS, NOW);
