@@ -4,6 +4,9 @@
 //!
 //! Each line is searched by itself. A secret that an agent spreads over two lines, or encodes in
 //! another way, is not found.
+//!
+//! A search for a list of spellings (`aho-corasick`) was ruled out. Each character may be escaped by
+//! itself and to any depth, so that the list has no end.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

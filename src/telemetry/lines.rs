@@ -1,7 +1,8 @@
 //! The conversion of one event to one line, as JSON or for people.
 //!
 //! Field values may come from other programs, so both forms escape characters that a terminal would
-//! act on. Tokens of the coordinator are cut to their prefixes.
+//! act on. Tokens of the coordinator are cut to their prefixes. The JSON of `tracing-subscriber`
+//! does neither, and it nests the fields of spans.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -19,6 +19,24 @@ fn sample(metrics: &str, name: &str) -> Option<u64> {
     metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
+/// Monitoring reads these lines: a change of a name, a label or a class breaks its queries.
+#[test]
+fn metrics_keep_their_names_labels_and_help() {
+    let daemon = Daemon::running("");
+    let metrics = until_some("the coordinator has reported", || {
+        Some(daemon.done(&["metrics"])).filter(|metrics| metrics.contains("coordinator_id"))
+    });
+    let form_of = |line: &str| match line.rsplit_once(' ') {
+        Some((sample, _)) if !line.starts_with('#') => match sample.split_once("coordinator_id") {
+            Some((name, _)) => format!("{name}coordinator_id=\"ID\"}} N"),
+            None => format!("{sample} N"),
+        },
+        _ => line.to_owned(),
+    };
+    let text: Vec<String> = metrics.lines().map(form_of).collect();
+    insta::assert_snapshot!("metrics", text.join("\n"));
+}
+
 #[test]
 fn an_agent_stopped_by_a_signal_is_shown_and_a_killed_one_says_why() {
     let daemon = Daemon::running("backoff: { initial: 1m }");
