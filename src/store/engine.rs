@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,7 @@ use super::db::{Db, DbError};
 use super::meter::Meter;
 use super::transaction::{Effect, Read, Write};
 
+use crate::clock;
 use crate::domain::store_state::{Access, Database, StoreState};
 use crate::locks::lock;
 
@@ -222,7 +223,7 @@ fn read_once<T, E, F>(connection: &mut dyn Connection, meter: &Meter, body: F) -
 where
     F: FnOnce(&mut Read<'_>) -> Result<T, E>,
 {
-    let began_at = Instant::now();
+    let began_at = clock::unpaused();
     if let Err(error) = connection.begin_read() {
         meter.fails(Access::Read, &error);
         return Answer::Failed(unreadable(error));

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::domain::store_state::{Access, Database, Spread, Step, StoreFailure, StoreState};
 use crate::locks::lock;
 
@@ -78,12 +79,12 @@ impl Meter {
 
     /// Notes that a read began, which took a round trip.
     pub(super) fn round_trip(&self, took: Duration) {
-        lock(&self.measured).round_trips.add(Instant::now(), took);
+        lock(&self.measured).round_trips.add(clock::unpaused(), took);
     }
 
     /// Notes that the writer's transaction comes to this step.
     pub(super) fn step(&self, step: Step) {
-        let now = Instant::now();
+        let now = clock::unpaused();
         let mut measured = lock(&self.measured);
         let before = measured.step.replace((step, now));
         if let (Step::Statements, Some((Step::Lock, began_at))) = (step, before) {
@@ -98,7 +99,7 @@ impl Meter {
 
     /// Notes the end of a transaction that began at `began_at` and was committed.
     pub(super) fn committed(&self, began_at: Instant) {
-        let now = Instant::now();
+        let now = clock::unpaused();
         let mut measured = lock(&self.measured);
         measured.step = None;
         measured.writes_fail = None;
@@ -122,7 +123,7 @@ impl Meter {
         let error = error.to_string();
         match measured.failing(access) {
             Some(failing) => failing.error = error,
-            none => *none = Some(Failing { since: Instant::now(), error }),
+            none => *none = Some(Failing { since: clock::unpaused(), error }),
         }
     }
 
@@ -132,7 +133,7 @@ impl Meter {
 
     /// Returns the state of the database.
     pub(super) fn state(&self) -> StoreState {
-        let now = Instant::now();
+        let now = clock::unpaused();
         let measured = lock(&self.measured);
         let failures =
             [(Access::Read, &measured.reads_fail), (Access::Write, &measured.writes_fail)];

@@ -1,7 +1,8 @@
 //! Looks at a PostgreSQL database without a change, for `check`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock;
 use crate::domain::store_state::Spread;
 use crate::postgres_url::PostgresUrl;
 
@@ -65,7 +66,7 @@ fn look_at(url: &PostgresUrl) -> Result<Found, Problem> {
     let version = check_server(&mut client)?;
     let mut round_trips = Vec::new();
     for _ in 0..N_ROUND_TRIPS {
-        let began_at = Instant::now();
+        let began_at = clock::unpaused();
         client.batch_execute("SELECT 1")?;
         round_trips.push(began_at.elapsed());
     }
