@@ -327,14 +327,7 @@ async fn why(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let purposes = state
-        .service
-        .launches
-        .why(&agent, &project)
-        .await?
-        .into_iter()
-        .map(WhyBody::from)
-        .collect();
+    let purposes = purposes_of(&state, &agent, &project).await?;
     Ok(rendered(&WhyPage { frame: frame.at(Place::Agents), agent, project, purposes }))
 }
 
@@ -343,13 +336,15 @@ async fn why_part(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let purposes = state
-        .service
-        .launches
-        .why(&agent, &project)
-        .await?
-        .into_iter()
-        .map(WhyBody::from)
-        .collect();
+    let purposes = purposes_of(&state, &agent, &project).await?;
     Ok(rendered(&WhyPart { frame, agent, project, purposes }))
+}
+
+async fn purposes_of(
+    state: &RestState,
+    agent: &AgentId,
+    project: &ProjectId,
+) -> Result<Vec<WhyBody>, Problem> {
+    let purposes = state.service.launches.why(agent, project).await?;
+    Ok(purposes.into_iter().map(WhyBody::from).collect())
 }
