@@ -1,9 +1,7 @@
 //! Faults, with the real binary as a daemon: killed daemons, keepers and agents, full disks,
-//! damaged files. The numbers in the comments of the parts are the rows of the catalogue in
-//! `faults/catalogue.rs`.
+//! damaged files. The numbers (F-n) are those of docs/faults.md.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod catalogue;
 #[cfg(debug_assertions)]
 mod crash_points;
 mod database;

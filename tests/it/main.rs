@@ -12,6 +12,7 @@ mod contract;
 mod control;
 mod credentials;
 mod daemon;
+mod documents;
 mod events;
 mod faults;
 mod footprint;
