@@ -53,7 +53,7 @@ fn cycles() -> Result<Vec<Figure>> {
     for (link, only_seed_steps, name) in [
         (Link::Socket, false, "a cycle over 1,000 idle pairs, wait_for_work, socket"),
         (Link::Http, false, "the same over HTTP"),
-        (Link::Socket, true, "a cycle over 1,000 idle pairs, the seed's steps, socket"),
+        (Link::Socket, true, "a cycle over 1,000 idle pairs, the three steps, socket"),
         (Link::Http, true, "the same over HTTP "),
     ] {
         let times = runtime.block_on(cycle(&bed, link, only_seed_steps))?;

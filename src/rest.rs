@@ -82,7 +82,7 @@ fn open(state: RestState) -> Router {
         .with_state(state)
 }
 
-/// Returns all other routes.
+/// Returns all other routes, under `/api` and, for clients of the older system, without it (C-30).
 fn closed(state: RestState) -> Router {
     let answers = from_fn_with_state(answers::Answers::default(), answers::bounded);
     Router::new()

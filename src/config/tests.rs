@@ -51,7 +51,7 @@ fn defaults() -> Config {
     Config::with_state_dir("/home/me/.local/state/agent-coordinator")
 }
 
-/// A configuration of the older system, unchanged.
+/// A configuration of the older system, unchanged (R-004-24).
 const SEED: &str = include_str!("../../tests/fixtures/seed_004.yaml");
 
 #[test]

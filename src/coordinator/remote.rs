@@ -3,9 +3,9 @@
 //!
 //! A server of this program is asked with `wait_for_work`, whose answer contains everything that a
 //! plan needs. Any other server that offers three steps (`health_check`,
-//! `list_active_projects_with_agents`, `should_start`) is asked with those ([`seed`]). A server
-//! that is away, slow or garbled fails single calls, each within its timeout; nothing here waits
-//! for it.
+//! `list_active_projects_with_agents`, `should_start`; R-004-6) is asked with those ([`seed`]). A
+//! server that is away, slow or garbled fails single calls, each within its timeout; nothing here
+//! waits for it.
 
 mod answers;
 mod link;
@@ -60,7 +60,7 @@ pub struct RemoteConfig {
     pub state_dir: PathBuf,
     /// The pause between two questions to a server that announces nothing.
     pub polling_interval: Duration,
-    /// Uses these three steps even with a server that offers more.
+    /// Uses the three steps (R-004-6) even with a server that offers more.
     pub only_seed_steps: bool,
 }
 

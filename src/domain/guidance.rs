@@ -1,5 +1,5 @@
 //! Every text that an agent reads, in English and Japanese. The Japanese texts are the wording of
-//! the specifications, if they give one.
+//! the specifications, if they give one (C-22).
 //!
 //! Titles, descriptions and messages are data of other people. They travel as fields and are never
 //! part of an instruction.

@@ -6,7 +6,7 @@ words! {
     /// Language of every text an agent reads.
     pub enum Language as "language" {
         English = "en",
-        /// The wording of the specifications, where they give one.
+        /// The wording of the specifications, if they give one (C-22).
         Japanese = "ja",
     }
 }

@@ -218,7 +218,7 @@ pub struct PairFacts {
 
 words! {
     /// The reason why a key may or may not start. It contains no state of a task, which a
-    /// coordinator does not know.
+    /// coordinator does not know (R-004-2).
     pub enum StartReason as "start reason" {
         Ready = "ready",
         /// No such agent or project.
@@ -255,7 +255,7 @@ words! {
         LowDisk = "low_disk",
         /// There is too little free memory.
         LowMemory = "low_memory",
-        /// The configuration of the coordinator has no passkey for the agent.
+        /// The configuration of the coordinator has no passkey for the agent (R-004-8).
         NoPasskey = "no_passkey",
     }
 }

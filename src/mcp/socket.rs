@@ -131,8 +131,8 @@ pub async fn converse(
 ) {
     let standing = Arc::clone(connection.standing());
     let transport = LineTransport::new(stream, connection, close.clone());
-    // This does not wait for a handshake, because clients of the seeds' system send a bare
-    // `tools/call` as their first line.
+    // This does not wait for a handshake, because clients of the older system send a bare
+    // `tools/call` as their first line (C-16).
     let running = rmcp::service::serve_directly_with_ct(
         server.for_peer(peer),
         transport,

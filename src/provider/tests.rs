@@ -84,6 +84,7 @@ fn shown(command: &CommandSpec) -> String {
 
 // ── Entries with a command of their own ──
 
+/// Checks R-004-26 and R-004-27.
 #[test]
 fn an_entry_with_the_seeds_keys_is_started_in_the_seeds_shape() {
     // A preset of the same name makes no difference.
@@ -99,6 +100,7 @@ fn an_entry_with_the_seeds_keys_is_started_in_the_seeds_shape() {
     }
 }
 
+/// Checks R-004-28.
 #[test]
 fn passkey_in_prompt_restores_the_seeds_text() {
     let program = "a".to_owned();

@@ -1,4 +1,5 @@
-//! The requests of older clients in their own form (docs/migration.md), for `mcp::compat`.
+//! The requests of older clients in their own form (R-004-30, docs/migration.md), for
+//! `mcp::compat`.
 //!
 //! They come without a project, or in two calls that are one call now. Each ends in the use case
 //! that replaced it.

@@ -1,5 +1,5 @@
-//! Rows 26 and 27 of the fault catalogue: the configuration of a running daemon. A valid file takes
-//! effect at once, as far as it can. An invalid one changes nothing and is reported.
+//! F-26 and F-27: the configuration of a running daemon. A valid file takes effect at once, as far
+//! as it can. An invalid one changes nothing and is reported.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;

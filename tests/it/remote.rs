@@ -162,7 +162,7 @@ fn several_coordinators_start_no_twin() {
     drop(coordinators);
 }
 
-/// Row 31 of the fault catalogue. The lapse of an abandoned claim takes half a minute longer than
+/// F-31. The lapse of an abandoned claim takes half a minute longer than
 /// any start, so the simulation shows it.
 #[cfg(debug_assertions)]
 #[test]

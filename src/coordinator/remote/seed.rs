@@ -1,5 +1,5 @@
-//! The loop of three steps for a server that offers no more. It asks if the server is healthy,
-//! which projects have which agents, and if each of these agents should start.
+//! The loop of three steps (R-004-6) for a server that offers no more. It asks if the server is
+//! healthy, which projects have which agents, and if each of these agents should start.
 //!
 //! Such a server keeps no record of launches. Running launches and failures are then known only
 //! from the processes of this machine.

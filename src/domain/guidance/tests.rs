@@ -11,6 +11,7 @@ fn key() -> InstanceKey {
     )
 }
 
+/// Checks R-004-28 and C-22.
 #[test]
 fn the_japanese_prompt_is_the_seeds() {
     let prompt = Guidance::new(Language::Japanese).prompt(

@@ -307,7 +307,7 @@ fn a_closed_gate_keeps_all_and_names_the_figures() {
     check(Some(6 << 30), Some((1 << 20) - 1), Some((StartReason::LowMemory, memory)));
 }
 
-/// Row 27 of the fault catalogue.
+/// Checks F-27.
 #[test]
 fn a_limit_below_what_runs_ends_nobody_and_starts_nothing_until_there_is_room() {
     let all: Vec<LaunchFacts> = (0..5).map(|n| running_launch(n, key(n, n))).collect();

@@ -253,6 +253,7 @@ fn folders_are_their_owners_alone() {
     assert_eq!(mode(&format!("contexts/paused/{ID}/task_state.json")), 0o600);
 }
 
+/// The folders are those of the older system (R-002-5).
 #[test]
 fn each_kind_of_item_has_the_seeds_key() {
     let key = |forge, repository: &str, kind| {

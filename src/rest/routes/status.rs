@@ -26,7 +26,7 @@ use crate::rest::routes::totals::TotalsBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 
-/// The state of everything; `status --json` prints it in snake_case.
+/// The state of everything; `status --json` prints it in snake_case (C-32).
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusBody {

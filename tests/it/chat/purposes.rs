@@ -124,6 +124,7 @@ fn a_chat_begins_with_its_own_words() {
     );
 }
 
+/// The coordinator uses the three steps (R-004-6).
 #[test]
 fn a_coordinator_of_the_seed_starts_a_chat_when_there_is_no_task() {
     let daemon = quiet("");

@@ -1,5 +1,5 @@
-//! A chat from its opening to its end, with a scripted agent: times, texts, the file, and idle
-//! chats. tests/it/web/chat.rs does the same in the browser.
+//! A chat from its opening to its end (R-003-1 to R-003-12), with a scripted agent: times, texts,
+//! the file, and idle chats. tests/it/web/chat.rs does the same in the browser.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM, Said};
 
-/// A configuration of the older system, unchanged.
+/// A configuration of the older system, unchanged (R-004-24).
 const SEED: &str = include_str!("../../fixtures/seed_004.yaml");
 
 /// Runs `check` on this configuration, with the variables of the older system if wanted. Its folder

@@ -1,5 +1,5 @@
-//! Row 24: the daemon dies between every two steps of a launch, or of its own start, and the next
-//! one repairs the rest. Row 10: a living daemon does the same when a keeper dies. Row 28: a daemon
+//! F-24: the daemon dies between every two steps of a launch, or of its own start, and the next one
+//! repairs the rest. F-10: a living daemon does the same when a keeper dies. F-28: a daemon
 //! that was stopped there knows how late it is.
 
 use std::collections::BTreeSet;

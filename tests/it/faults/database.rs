@@ -1,4 +1,4 @@
-//! The database of a running daemon: its file is deleted or replaced.
+//! F-41: the database of a running daemon. Its file is deleted or replaced.
 
 use std::fs;
 

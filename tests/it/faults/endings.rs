@@ -1,4 +1,4 @@
-//! Rows 25, 37, 39: signals to the daemon, at each moment, and stops that cross its end.
+//! F-25, F-37, F-39: signals to the daemon, at each moment, and stops that cross its end.
 
 use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};

@@ -1,4 +1,4 @@
-//! Rows 3, 4, 38, 40: files that are damaged, missing, of another version or of another program,
+//! F-3, F-4, F-38, F-40: files that are damaged, missing, of another version or of another program,
 //! and a program that was replaced.
 
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! Row 17: no space for the store, for the output of agents or for the log. The daemon and its
+//! F-17: no space for the store, for the output of agents or for the log. The daemon and its
 //! agents live on. Nothing that was acknowledged is lost. When there is space again, the work goes
 //! on.
 

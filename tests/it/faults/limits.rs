@@ -1,4 +1,4 @@
-//! Rows 20, 23: too few descriptors, too few processes, and an agent with far too many processes,
+//! F-20, F-23: too few descriptors, too few processes, and an agent with far too many processes,
 //! or with ever new ones.
 
 use std::fs::{self, File};

@@ -76,7 +76,7 @@ fn an_ordinary_users_daemon_ends_what_a_killed_keeper_left() {
     daemon.until_nothing_is_left();
 }
 
-/// Row 17. Root may write everywhere, so this needs an ordinary user.
+/// F-17. Root may write everywhere, so this needs an ordinary user.
 #[test]
 fn a_folder_that_cant_be_written_delays_the_end_and_loses_nothing() {
     let Some(mut daemon) = of_user("backoff: { initial: 1m }") else {
@@ -118,8 +118,8 @@ fn gives_root(daemon: &Daemon) -> bool {
     true
 }
 
-/// A process that the keeper of an ordinary user may not kill keeps its slot, is shown, and delays
-/// no other agent.
+/// F-50. A process that the keeper of an ordinary user may not kill keeps its slot, is shown, and
+/// delays no other agent.
 #[test]
 fn what_cant_be_killed_is_shown_as_such() {
     let Some(mut daemon) = of_user("stop: { timeout: 100ms }\nbackoff: { initial: 1m }") else {
@@ -148,7 +148,7 @@ fn what_cant_be_killed_is_shown_as_such() {
     daemon.until_nothing_is_left();
 }
 
-/// Row 10, with a tool of the agent that became another user. The daemon may not kill it.
+/// F-10, with a tool of the agent that became another user. The daemon may not kill it.
 #[test]
 fn what_cant_be_killed_holds_up_its_own_instance_and_no_other() {
     let Some(mut daemon) = of_user("backoff: { initial: 1m }") else {

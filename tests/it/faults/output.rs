@@ -1,4 +1,4 @@
-//! Rows 11, 15, 16: agents that print nothing, far too much, or invalid text.
+//! F-11, F-15, F-16: agents that print nothing, far too much, or invalid text.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

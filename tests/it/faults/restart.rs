@@ -1,4 +1,4 @@
-//! Rows 1, 2, 5: the daemon is killed, and the next one takes over.
+//! F-1, F-2, F-5: the daemon is killed, and the next one takes over.
 
 use std::fs;
 

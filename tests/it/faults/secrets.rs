@@ -1,4 +1,4 @@
-//! Row 35, and the rights of an agent: secrets can be read nowhere, and no agent has the rights of
+//! F-35, and the rights of an agent: secrets can be read nowhere, and no agent has the rights of
 //! a person or a coordinator.
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! Conditions that keep a daemon from starting. It names the reason, ends with exit code 1, and
-//! leaves all files unchanged.
+//! F-42 to F-44: conditions that keep a daemon from starting. It names the reason, ends with exit
+//! code 1, and leaves all files unchanged.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Row 34: an agent that reads its standard input or wants a terminal, under a daemon that has one.
+//! F-34: an agent that reads its standard input or wants a terminal, under a daemon that has one.
 #![allow(unsafe_code, reason = "what runs between fork and exec")]
 
 use std::fs;

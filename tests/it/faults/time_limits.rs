@@ -1,4 +1,4 @@
-//! Rows 28, 29: agents that take too long, and a daemon that was asleep.
+//! F-28, F-29: agents that take too long, and a daemon that was asleep.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Rows 6 to 10, 12 to 14, 21, 22: the processes of an agent under a running daemon, and its
+//! F-6 to F-10, F-12 to F-14, F-21, F-22: the processes of an agent under a running daemon, and its
 //! descriptors, signals and environment.
 #![allow(unsafe_code, reason = "what runs between fork and exec")]
 

@@ -1,4 +1,4 @@
-//! Rows 18, 19: programs that can't be run, and directories that can't be used. Each is named, and
+//! F-18, F-19: programs that can't be run, and directories that can't be used. Each is named, and
 //! none ever counts as running.
 
 use std::fmt::Write as _;

@@ -60,6 +60,7 @@ fn the_ticket_of_a_launch_that_is_being_stopped_opens_nothing() {
     );
 }
 
+/// Checks C-22.
 #[test]
 fn the_seeds_wording_is_spoken_in_japanese() {
     let daemon = Daemon::crowded("language: ja", &world(MINE));

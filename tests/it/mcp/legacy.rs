@@ -1,4 +1,4 @@
-//! Older clients of the seeds' system (docs/migration.md): their calls are answered, and the log
+//! Clients of the older system (R-004-30, docs/migration.md): their calls are answered, and the log
 //! names the replacements.
 
 use serde_json::{Value, json};

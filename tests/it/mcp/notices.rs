@@ -35,6 +35,7 @@ fn actions(ann: &mut ByHand) -> Vec<String> {
         .collect()
 }
 
+/// Checks R-000-1 to R-000-8.
 #[test]
 fn the_flow_of_seed_000_in_its_own_words() {
     let (daemon, mut ann) = at_work("language: ja", "");

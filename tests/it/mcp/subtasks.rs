@@ -30,6 +30,7 @@ fn progress(main: &str, second: &str, third: &str) -> Value {
     }] })
 }
 
+/// Checks R-001-1 to R-001-9.
 #[test]
 fn the_seeds_flow_ends_with_a_report_that_is_taken() {
     let daemon = Daemon::crowded("language: ja", &world(TREE));
@@ -201,6 +202,7 @@ fn an_unbound_agent_begins_with_the_top_task_and_a_bound_one_stays() {
     );
 }
 
+/// Checks R-001-8.
 #[test]
 fn by_no_door_is_a_parent_done_before_its_subtasks() {
     let daemon = Daemon::crowded(

@@ -6,6 +6,7 @@ use super::{ByHand, MINE, check_refused, world};
 use crate::daemon::Daemon;
 use crate::redacted::redacted;
 
+/// Checks C-22.
 #[test]
 fn the_seeds_wording_is_spoken_in_japanese() {
     let tasks = format!(

@@ -1,5 +1,5 @@
-//! Row 33 of the fault catalogue: a server that is down, slow or broken, or sends garbage, stops no
-//! loop and affects no running agent.
+//! F-33: a server that is down, slow or broken, or sends garbage, stops no loop and affects no
+//! running agent.
 
 use super::proxy::{Mode, Proxy};
 use super::{LISTENING, with_token};

@@ -1,4 +1,4 @@
-//! The three-step loop of the older system, against a server that offers nothing else.
+//! The three-step loop of the older system (R-004-6), against a server that offers nothing else.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! PostgreSQL fails while transactions run. What was acknowledged stays, and nothing is made twice.
+//! F-48: PostgreSQL fails while transactions run. What was acknowledged stays, and nothing is made
+//! twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
