@@ -15,10 +15,10 @@
 //! store  process  provider  chat_log    adapters; they don't know one another
 //! shim                                  the keeper of one agent; knows instance_dir only
 //! throttle                              limits on guesses at secrets, by peer; for the listeners
-//! config  telemetry  nudge  clock  peer  recent  http  mcp_client
+//! config  telemetry  nudge  peer  recent  http  mcp_client
 //! folder_watch  instance_dir  cgroup  crash_point      leaves
 //! sys  postgres_url                     the operating system, in two versions; the URL of a database
-//! locks                                 mutexes that stay in use after a panic
+//! locks  clock                          mutexes that stay in use after a panic; the clock for deadlines
 //! domain                                pure decisions
 //! ```
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]

@@ -20,7 +20,6 @@ const ROWS: [&[&str]; 12] = [
         "config",
         "telemetry",
         "nudge",
-        "clock",
         "peer",
         "recent",
         "http",
@@ -31,7 +30,7 @@ const ROWS: [&[&str]; 12] = [
         "crash_point",
     ],
     &["sys", "postgres_url"],
-    &["locks"],
+    &["locks", "clock"],
     &["domain"],
 ];
 
