@@ -8,6 +8,7 @@ mod everything;
 mod file;
 pub mod observed;
 mod old;
+mod order;
 mod past;
 mod postgres;
 mod rows;
