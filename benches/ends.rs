@@ -4,23 +4,20 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use anyhow::{Result, ensure};
+use rustix::process::{Signal, kill_process};
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
 use support::figures::{Figure, Target, Times, print};
+use support::fleet::{EVENTS, fleet, is_death, massacre, seems_to_live};
 
 /// The numbers of agents that start and end at the same time, and the number of rounds.
 const CROWDS: [(usize, usize); 2] = [(100, 10), (500, 5)];
 /// The number of agents that live when the first one is killed.
 const N_VICTIMS: usize = 200;
-/// After this time their keepers only wait.
-const SETTLE: Duration = Duration::from_secs(2);
 /// The number of agents that are killed all at once.
 const N_MASSACRED: usize = 500;
 
@@ -51,7 +48,7 @@ fn main() -> Result<()> {
         target: Some(Target::AtMost(200.0)),
         ..Figure::of_times(
             "500 killed in one loop: the first signal -> all exits in the store",
-            &massacre()?,
+            &massacre("", N_MASSACRED)?,
         )
     });
     print(&figures);
@@ -107,52 +104,9 @@ fn crowds(n_agents: usize, n_times: usize) -> Result<Times> {
     Ok(times)
 }
 
-/// Starts `n_agents` agents that stay.
-fn fleet(n_agents: usize) -> Result<(Bed, Vec<(Pid, String)>)> {
-    let settings = format!(
-        "polling_interval: 1h\nmax_concurrent: {n_agents}\nbackoff: {{ initial: 1h, max: 1h }}"
-    );
-    let mut bed = Bed::start(&Wanted { settings: &settings, role: Role::Stay, n_agents })?;
-    let mut control = bed.control()?;
-    for n in 0..n_agents {
-        control.set_status(&format!("tsk_{n}"), "in_progress")?;
-    }
-    let mut running = Vec::new();
-    bed.wait_until("all agents run", |_| {
-        running = Bed::launches(&mut control, n_agents, |launch| launch["pid"].is_i64())?;
-        Ok(running.len() == n_agents)
-    })?;
-    // The agents have been there for a while then.
-    std::thread::sleep(SETTLE);
-    let process = |launch: &Value| {
-        let pid = launch["pid"]
-            .as_i64()
-            .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
-            .context("a pid")?;
-        Ok((pid, launch["launchId"].as_str().context("an id")?.to_owned()))
-    };
-    Ok((bed, running.iter().map(process).collect::<Result<_>>()?))
-}
-
-/// The path of the events. An event announces an end when its commit is made, and listening costs
-/// the daemon little. A client that polled all the time would take one of two processors from it.
-const EVENTS: &str = "/events?project=prj";
-
-/// Returns whether the event says that a launch has lost its process.
-fn is_death(event: &str) -> bool {
-    [r#""kind":"launch.ending""#, r#""kind":"launch.ended""#]
-        .iter()
-        .any(|kind| event.contains(kind))
-}
-
-/// Returns whether the end of its process is not in the store yet.
-fn seems_to_live(launch: &Value) -> bool {
-    matches!(launch["state"].as_str(), Some("starting" | "running"))
-}
-
 /// Measures the time from the signal until a follower learns that the launch has left `running`.
 fn deaths() -> Result<Times> {
-    let (bed, victims) = fleet(N_VICTIMS)?;
+    let (bed, victims) = fleet("", N_VICTIMS)?;
     let mut control = bed.control()?;
     let mut events = bed.follow_events(EVENTS)?;
     let mut times = Times::default();
@@ -168,34 +122,4 @@ fn deaths() -> Result<Times> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(times)
-}
-
-/// Measures the time from the first signal until a follower has learnt that all launches have left
-/// `running`.
-fn massacre() -> Result<Times> {
-    let (mut bed, victims) = fleet(N_MASSACRED)?;
-    let mut control = bed.control()?;
-    let mut events = bed.follow_events(EVENTS)?;
-    let mut alive: BTreeSet<&str> = victims.iter().map(|(_, launch)| launch.as_str()).collect();
-    let began = Instant::now();
-    for (pid, _) in &victims {
-        kill_process(*pid, Signal::KILL)?;
-    }
-    events.until_heard(|event| {
-        let body: Value = serde_json::from_str(event).unwrap_or_default();
-        if is_death(event)
-            && let Some(launch) = body["launchId"].as_str()
-        {
-            alive.remove(launch);
-        }
-        alive.is_empty()
-    })?;
-    let last = began.elapsed();
-    let living = Bed::launches(&mut control, N_MASSACRED, seems_to_live)?;
-    ensure!(living.is_empty(), "{} seem to live", living.len());
-    bed.wait_until("all have ended", |_| {
-        Ok(Bed::launches(&mut control, N_MASSACRED, |launch| launch["state"] == "ended")?.len()
-            == N_MASSACRED)
-    })?;
-    Ok([last].into_iter().collect())
 }

@@ -3,16 +3,14 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
 use support::figures::{Figure, Target, print};
-use support::proc::{memory, number};
+use support::proc::{memory, number, wake_ups};
 
 /// The time after which a daemon has finished the work of its start.
 const SETTLE: Duration = Duration::from_secs(15);
@@ -31,7 +29,7 @@ fn main() -> Result<()> {
         ..Figure::new("daemon: resident memory after its start", "MiB", memory(bed.pid(), "VmRSS")?)
     });
     figures.push(Figure::new("daemon: of it anonymous", "MiB", memory(bed.pid(), "RssAnon")?));
-    let wake_ups = wake_ups(&bed)?;
+    let wake_ups = wake_ups(bed.pid(), WATCH)?;
     figures.push(Figure {
         target: Some(Target::AtMost(0.2)),
         ..Figure::new("daemon: wake-ups while idle", "1/s", wake_ups)
@@ -39,35 +37,6 @@ fn main() -> Result<()> {
     figures.push(keeper(&mut bed)?);
     print(&figures);
     Ok(())
-}
-
-/// Returns how often each thread of the daemon gave up the processor. It does so only to wait, so
-/// this is the number of wake-ups.
-fn switches(pid: u32) -> Result<BTreeMap<String, u64>> {
-    let mut switches = BTreeMap::new();
-    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let thread = thread?.path();
-        let name = fs::read_to_string(thread.join("comm"))?.trim().to_owned();
-        *switches.entry(name).or_default() +=
-            number(&thread.join("status").display().to_string(), "voluntary_ctxt_switches")?;
-    }
-    Ok(switches)
-}
-
-fn wake_ups(bed: &Bed) -> Result<f64> {
-    let (before, began) = (switches(bed.pid())?, Instant::now());
-    sleep(WATCH);
-    let (after, seconds) = (switches(bed.pid())?, began.elapsed().as_secs_f64());
-    let mut n_all = 0;
-    for (thread, n) in after {
-        let n = n.saturating_sub(before.get(&thread).copied().unwrap_or(0));
-        if n > 0 {
-            println!("{n} wake-ups of thread {thread}");
-        }
-        n_all += n;
-    }
-    #[allow(clippy::cast_precision_loss, reason = "a small count")]
-    Ok(n_all as f64 / seconds)
 }
 
 /// Measures the keeper of one agent that stays.

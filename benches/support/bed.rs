@@ -21,7 +21,7 @@ use super::clients::{Control, Follower, Mcp, PATIENCE, Web};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 /// The time between two looks at a condition.
-const PAUSE: Duration = Duration::from_millis(1);
+pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// A daemon and its folder.
 pub struct Bed {
