@@ -1,5 +1,5 @@
 //! The server for foreign clients: the official SDKs of MCP and the Inspector, on every interface
-//! for agents, and the official conformance suite.
+//! for agents, the official conformance suite, and the example agents.
 //!
 //! ```sh
 //! mkdir sdks && cp tests/clients/package.json sdks/
@@ -67,16 +67,7 @@ struct Bed {
 impl Bed {
     /// Makes a bed if `needed` is in the folder of the SDKs. Otherwise prints the reason.
     fn with(needed: &str) -> Option<Self> {
-        let Some(sdks) = std::env::var_os(VARIABLE) else {
-            skip(&format!("{VARIABLE} names no folder with {needed} (see tests/it/sdks.rs)"));
-            return None;
-        };
-        let sdks = PathBuf::from(sdks);
-        if !sdks.join(needed).exists() {
-            skip(&format!("{VARIABLE} names {}, which has no {needed}", sdks.display()));
-            return None;
-        }
-        let sdks = fs::canonicalize(sdks).unwrap();
+        let sdks = folder_with(needed)?;
         let daemon =
             Daemon::crowded("http: { listen: '127.0.0.1:0' }\nlog: { level: debug }", WORLD);
         fs::create_dir(daemon.folder().join("home")).unwrap();
@@ -240,8 +231,94 @@ impl Bed {
     }
 }
 
+/// A manifest with an agent that is one of the examples, and a task for it.
+const EXAMPLE_WORLD: &str = "
+agents: { agt_example: { ai_type: example, system_prompt: You greet people. } }
+projects: { prj: { working_directory: work, agents: [agt_example] } }
+tasks: { tsk: { project: prj, title: Say hello, assignee: agt_example, status: in_progress } }
+";
+
+/// Lets the daemon start a complete example agent for a task and then for a chat: over the bridge,
+/// and over HTTP.
+#[track_caller]
+fn check_example(sdks: &Path, program: &Path, script: &str) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/agents").join(script);
+    for wrap in ["[]", "[env, -u, COORDINATOR_MCP_SOCKET]"] {
+        let mut daemon = Daemon::configured("");
+        // The packages are found in a folder above the agent.
+        let copy = daemon.folder().join(script.file_name().unwrap());
+        fs::copy(&script, &copy).unwrap();
+        if sdks.join("node_modules").exists() {
+            symlink(sdks.join("node_modules"), daemon.folder().join("node_modules")).unwrap();
+        }
+        let provider = format!(
+            "{{ cli_command: {}, cli_args: ['{}'], wrap: {wrap} }}",
+            program.display(),
+            copy.display()
+        );
+        daemon.configure(&format!(
+            "http: {{ listen: '127.0.0.1:0' }}\nai_providers: {{ example: {provider} }}"
+        ));
+        daemon.start();
+        daemon.apply(EXAMPLE_WORLD);
+        let ended = daemon.until_ended("agt_example");
+        let printed = || daemon.cli(&["logs", "agt_example", "prj"]).stdout;
+        let about = || format!("{wrap}: {}\n{}", printed(), daemon.log());
+        assert_eq!(
+            (&ended["outcome"], &ended["exit_code"]),
+            (&"completed".into(), &0.into()),
+            "{}",
+            about()
+        );
+        assert_eq!(daemon.task_status("tsk"), "done", "{}", about());
+        let greeting = fs::read_to_string(daemon.work().join("hello.txt")).unwrap();
+        assert_eq!(greeting, "Hello from agt_example: Say hello\n");
+
+        daemon.done(&["chat", "send", "agt_example", "prj", "Good morning"]);
+        let reply = "You said: Good morning";
+        until("the agent answers", || {
+            daemon.done(&["chat", "show", "agt_example", "prj"]).contains(reply)
+        });
+        daemon.done(&["chat", "end", "agt_example", "prj"]);
+        until("the agent has left the chat", || daemon.ended("agt_example").len() == 2);
+        let ended = &daemon.ended("agt_example")[0];
+        assert_eq!(ended["exit_code"], 0, "{ended}: {}", about());
+    }
+}
+
 fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+/// Returns the folder of the SDKs if `needed` is in it. Otherwise prints the reason.
+fn folder_with(needed: &str) -> Option<PathBuf> {
+    let Some(sdks) = std::env::var_os(VARIABLE) else {
+        skip(&format!("{VARIABLE} names no folder with {needed} (see tests/it/sdks.rs)"));
+        return None;
+    };
+    let sdks = PathBuf::from(sdks);
+    if !sdks.join(needed).exists() {
+        skip(&format!("{VARIABLE} names {}, which has no {needed}", sdks.display()));
+        return None;
+    }
+    Some(fs::canonicalize(sdks).unwrap())
+}
+
+#[test]
+fn the_example_agent_in_python_does_a_task_and_talks_in_a_chat() {
+    let Some(sdks) = folder_with("venv/bin/python") else {
+        return;
+    };
+    check_example(&sdks, &sdks.join("venv/bin/python"), "python/agent.py");
+}
+
+#[test]
+fn the_example_agent_in_typescript_does_a_task_and_talks_in_a_chat() {
+    // The node of the system may be too old for TypeScript.
+    let Some(sdks) = folder_with("node_modules/.bin/node") else {
+        return;
+    };
+    check_example(&sdks, &sdks.join("node_modules/.bin/node"), "typescript/agent.mts");
 }
 
 #[test]
