@@ -69,103 +69,107 @@ struct Arguments {
 enum Command {
     /// Run the daemon: server and coordinator in one process, until SIGTERM or SIGINT
     Run,
-    /// Run the server alone, for coordinators elsewhere (`supervise`)
+    /// Run the server alone, for coordinators on this or other machines (`supervise`)
     Serve,
-    /// Run the coordinator alone: it starts agents for the `server` of its configuration, and outlives that server's absence
+    /// Run the coordinator alone. It starts agents for the `server` of its configuration, and keeps
+    /// them while that server is away
     Supervise,
     /// Check the configuration and show how each provider would start an agent
     Check,
-    /// GitHub and GitLab: check that all is in order there, list the items that are worked on
+    /// Check tokens, rights and labels at GitHub and GitLab, and list the items
     #[command(subcommand)]
     Forge(forge::ForgeCommand),
     #[command(flatten)]
     Ask(Question),
-    /// Call an MCP tool and print its answer: how an agent can be a shell script
+    /// Call an MCP tool and print its answer, for agents that are shell scripts
     Call(call::CallArguments),
-    /// Bridge MCP on standard input and output to the daemon, for agents that speak only that
+    /// Bridge MCP from standard input and output to the daemon, for MCP clients that speak only
+    /// stdio
     ///
-    /// The server is the one of COORDINATOR_MCP_SOCKET or COORDINATOR_MCP_URL, else that of the configuration. A restart of the
-    /// daemon is outlived.
+    /// COORDINATOR_MCP_SOCKET or COORDINATOR_MCP_URL name the server; otherwise the configuration
+    /// does. The bridge reconnects after the daemon restarts.
     Mcp,
-    /// Print a shell's completions; where they go is the shell's business
+    /// Print the completions for a shell
     Completions {
-        /// bash, elvish, fish, powershell, zsh
+        /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write the pages of all commands into a folder
+    /// Print the manual page, or write the manual pages of all commands into a folder
     Man {
-        /// An existing folder
+        /// An existing folder for the pages
         folder: Option<PathBuf>,
     },
 }
 
-/// What is asked of a running daemon.
+/// The commands that ask a running daemon.
 #[derive(Debug, Subcommand)]
 enum Question {
-    /// Make agents, projects and tasks as a YAML file lists them; nothing is taken away, repeating it changes nothing
+    /// Create and change agents, projects and tasks as a YAML file lists them. It removes nothing,
+    /// and repeating it changes nothing
     Apply {
-        /// The manifest
+        /// The YAML file
         manifest: PathBuf,
         #[command(flatten)]
         form: output::Form,
     },
-    /// Show what runs, what waits and why, and what ended lately
+    /// Show what runs, what waits and why, and what ended recently
     Status {
-        /// Show it again every second until interrupted
+        /// Update the output every second until interrupted
         #[arg(long, conflicts_with = "json")]
         watch: bool,
         #[command(flatten)]
         form: output::Form,
     },
-    /// Print counters and gauges for monitoring, in the text form of Prometheus
+    /// Print counters and gauges for monitoring, in the text format of Prometheus
     Metrics,
     /// Print what an agent printed
     Logs(logs::LogsArguments),
     /// Stop an agent in a project and hold it, or stop all and pause
     Stop(stop::StopArguments),
-    /// Start no more agents until `resume`; what runs goes on
+    /// Start no more agents until `resume`; running agents go on
     Pause,
-    /// Pause, end chats, and wait until nothing runs: before an upgrade or a shutdown
+    /// Pause, end chats, and wait until no agent runs, for example before a shutdown
     Drain(drain::DrainArguments),
-    /// Make coordinators look again at once, and ask the forges
+    /// Make coordinators look for work and ask the forges at once
     Refresh,
-    /// Make the daemon read its configuration again, and print what is different
+    /// Make the daemon read its configuration again, and print what changed
     ///
-    /// A file that is wrong changes nothing; what is wrong is printed as `check` does. A change of the file does the same by itself,
-    /// and so does SIGHUP.
+    /// A file with mistakes changes nothing, and the command prints the mistakes as `check` does.
+    /// The daemon also reads its configuration when the file changes, and on SIGHUP.
     Reload {
         #[command(flatten)]
         form: output::Form,
     },
-    /// Show each rule that lets an agent start in a project or keeps it from that
+    /// Show each rule that allows an agent to start in a project, or prevents it
     Why(why::WhyArguments),
-    /// Let a stopped pair start again and forget its failures; without arguments, undo `stop --all`, `pause` and `drain`
+    /// Let a stopped agent start again in a project and forget its failures; without arguments,
+    /// undo `stop --all`, `pause` and `drain`
     Resume(stop::ResumeArguments),
-    /// Print a link that logs a browser in, once, within ten minutes
+    /// Print a link that logs a browser in; it is valid once, for ten minutes
     Login(login::LoginArguments),
-    /// Ways in over HTTP: make a token for a script, list who can come in, take it back
+    /// Manage API tokens, and list and revoke the logins of browsers
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Chat with an agent: it is started, lines are sent, its answers are printed; or do one of it
+    /// Chat with an agent: start it, send lines, and print its answers
     Chat(chat::ChatArguments),
-    /// Tasks: list, show, history, add, set
+    /// List, show, add and change tasks
     #[command(subcommand)]
     Task(task::TaskCommand),
-    /// Sessions of agents: list, end
+    /// List and end the sessions of agents
     #[command(subcommand)]
     Session(session::SessionCommand),
-    /// The work of agents on tasks: list
+    /// List executions: what agents did for tasks
     #[command(subcommand)]
     Execution(execution::ExecutionCommand),
-    /// What agents were told while they worked: list
+    /// List notices: what agents were told while they worked
     #[command(subcommand)]
     Notice(notice::NoticeCommand),
-    /// Print what happens, as it happens
+    /// Print events as they happen
     Events(events::EventsArguments),
-    /// Projects: list, show, add, set
+    /// List, show, add and change projects
     #[command(subcommand)]
     Project(project::ProjectCommand),
-    /// Agents: list, show, add, set
+    /// List, show, add and change agents
     #[command(subcommand)]
     Agent(agent::AgentCommand),
 }
@@ -177,7 +181,7 @@ struct Pair {
     agent: AgentId,
     /// Project id
     project: ProjectId,
-    /// Only for this purpose: task or chat
+    /// Select one purpose: task or chat
     #[arg(long)]
     purpose: Option<Purpose>,
 }

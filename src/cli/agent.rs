@@ -43,22 +43,22 @@ pub(super) enum AgentCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AgentEditArguments {
-    /// What people call it [default: its id]
+    /// Its display name [default: its id]
     #[arg(long)]
     name: Option<String>,
     /// The provider that starts it [default: claude]
     #[arg(long)]
     ai_type: Option<String>,
-    /// Its role, in words it reads when it authenticates
+    /// Its role. The agent reads this text when it authenticates
     #[arg(long)]
     system_prompt: Option<String>,
-    /// Read its passkey from standard input; agents that the daemon starts need none
+    /// Read its passkey from standard input. Agents that the daemon starts need none
     #[arg(long, conflicts_with = "generate_passkey")]
     passkey_stdin: bool,
-    /// Make a passkey and print it, this once
+    /// Generate a passkey and print it; it is never shown again
     #[arg(long)]
     generate_passkey: bool,
-    /// active, inactive
+    /// Its status: active or inactive
     #[arg(long)]
     status: Option<AgentStatus>,
     #[command(flatten)]

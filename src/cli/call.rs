@@ -46,10 +46,12 @@ const REPEATABLE: [&str; 10] = [
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "authenticate takes agent_id, passkey and project_id from AGENT_ID, AGENT_PASSKEY and PROJECT_ID where \
-                        the JSON doesn't say them; every other tool takes session_token from AGENT_SESSION_TOKEN and coordinator_token from COORDINATOR_TOKEN. The server is the one \
-                        of COORDINATOR_MCP_SOCKET or COORDINATOR_MCP_URL, else that of the configuration. Called by an agent, it waits up to a \
-                        minute for a server that is being restarted."
+    after_help = "`authenticate` takes agent_id, passkey and project_id from AGENT_ID, AGENT_PASSKEY and \
+                  PROJECT_ID if the JSON has none. Other tools take session_token from \
+                  AGENT_SESSION_TOKEN and coordinator_token from COORDINATOR_TOKEN. \
+                  COORDINATOR_MCP_SOCKET or COORDINATOR_MCP_URL name the server; otherwise the \
+                  configuration does. In an agent, the command waits up to a minute for a server that \
+                  restarts."
 )]
 pub(super) struct CallArguments {
     /// Name of the tool

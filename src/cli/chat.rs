@@ -22,7 +22,7 @@ pub(super) struct ChatArguments {
     chat: Option<Chat>,
 }
 
-/// With whom, and where.
+/// The two sides of a chat.
 #[derive(Debug, Clone, clap::Args)]
 struct Chat {
     /// Agent id
@@ -33,48 +33,48 @@ struct Chat {
 
 #[derive(Debug, Subcommand)]
 enum ChatCommand {
-    /// Open a chat: the agent is started, if it isn't there
+    /// Open a chat, and start its agent if it does not run
     Start {
         #[command(flatten)]
         chat: Chat,
         #[command(flatten)]
         form: Form,
     },
-    /// Close a chat: its agent goes
+    /// End a chat together with its agent
     End {
         #[command(flatten)]
         chat: Chat,
         #[command(flatten)]
         form: Form,
     },
-    /// Say something; the agent is started, if it isn't there
+    /// Send a message, and start the agent if it does not run
     Send {
         #[command(flatten)]
         chat: Chat,
-        /// What to say; `-` reads it from standard input
+        /// The message; `-` reads it from standard input
         #[arg(allow_hyphen_values = true)]
         content: String,
         #[command(flatten)]
         form: Form,
     },
-    /// Print what was said
+    /// Print the messages
     Show {
         #[command(flatten)]
         chat: Chat,
-        /// Only what was said after this message
+        /// Print only messages after this one
         #[arg(long, value_name = "ID")]
         after: Option<MessageId>,
-        /// At most so many messages, 1 to 200
+        /// The largest number of messages: 1 to 200
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=200))]
         limit: u16,
         #[command(flatten)]
         form: Form,
     },
-    /// Print what is said, until interrupted; with --json a line for each message
+    /// Print messages as they arrive, until interrupted; with --json, one line for each message
     Follow {
         #[command(flatten)]
         chat: Chat,
-        /// Begin after this message instead of the newest
+        /// Begin after this message instead of after the newest
         #[arg(long, value_name = "ID")]
         after: Option<MessageId>,
         #[command(flatten)]

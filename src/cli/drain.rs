@@ -11,7 +11,7 @@ use crate::rest::routes::operate::{StoppedBody, TargetRequest};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DrainArguments {
-    /// Stop what still runs after this time, such as 30m; without it, it is waited for
+    /// Stop what still runs after this time, such as 30m [default: wait without limit]
     #[arg(long, value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
 }

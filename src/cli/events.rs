@@ -8,22 +8,24 @@ use super::output::{Form, print_json_line, print_line};
 use crate::domain::{AgentId, LaunchId, ProjectId};
 use crate::rest::routes::events::EventBody;
 
-/// Which events, and from when.
+/// The selection of events.
 #[derive(Debug, clap::Args)]
 pub(super) struct EventsArguments {
-    /// Go on until interrupted; this is how it is anyway, and stands for what `logs` and `tail` do
+    /// Continue until interrupted. This is the default; the option exists because `logs` and `tail`
+    /// have it
     #[arg(short = 'f', long)]
     follow: bool,
-    /// Begin after the event with this number; 0 begins with the oldest that is kept [default: from now on]
+    /// Begin after the event with this number; 0 begins with the oldest event that is kept
+    /// [default: from now on]
     #[arg(long, value_name = "NUMBER")]
     after: Option<i64>,
-    /// Only of this agent
+    /// Select this agent
     #[arg(long)]
     agent: Option<AgentId>,
-    /// Only in this project
+    /// Select this project
     #[arg(long)]
     project: Option<ProjectId>,
-    /// Only of this launch
+    /// Select this launch
     #[arg(long)]
     launch: Option<LaunchId>,
     #[command(flatten)]

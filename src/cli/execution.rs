@@ -13,14 +13,14 @@ use crate::service::world::{SystemWorld, World};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ExecutionCommand {
-    /// List the work of agents on tasks, the newest first, with what it took
+    /// List the work of agents on tasks with its duration and usage, the newest first
     List {
         #[command(flatten)]
         whose: Whose,
-        /// Only on this task
+        /// Select this task
         #[arg(long)]
         task: Option<TaskId>,
-        /// Only what goes on
+        /// Select work that has not ended
         #[arg(long)]
         open: bool,
         #[command(flatten)]

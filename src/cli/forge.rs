@@ -25,28 +25,28 @@ use crate::telemetry::ErrorChain;
 /// The time between two messages that name the hosts without an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What can be asked of forges.
+/// The commands about forges.
 #[derive(Debug, Subcommand)]
 pub(super) enum ForgeCommand {
-    /// Look whether each host and repository of the configuration is ready: token, bot, rights, labels
+    /// Check the token, bot, rights and labels of each host and repository of the configuration
     ///
-    /// Asks the forges themselves, with the tokens of the configuration; no daemon is needed. The exit code is 1 if something
-    /// keeps items from being worked on.
+    /// The command asks the forges with the tokens of the configuration. It needs no daemon. The
+    /// exit code is 1 if a problem prevents work on items.
     Check {
-        /// Create the labels that are missing
+        /// Create missing labels
         #[arg(long)]
         create_labels: bool,
         #[command(flatten)]
         form: Form,
     },
-    /// List the items that are worked on, with what is still owed for them, and those that wait
+    /// List the items that agents work on, with their pending writes, and the items that wait
     ///
     /// An item waits until an agent of its repository and a slot are free; position 1 is the next. Repositories are served in turn.
     List {
-        /// Those that are over, the newest end first
+        /// List ended items instead, the newest end first
         #[arg(long)]
         ended: bool,
-        /// At most so many
+        /// The largest number of items
         #[arg(long, default_value_t = 100)]
         limit: usize,
         #[command(flatten)]

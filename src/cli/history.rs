@@ -6,19 +6,19 @@ use super::client::Client;
 use super::error::CliError;
 use crate::domain::{AgentId, LaunchId, ProjectId};
 
-/// Whose past is asked for.
+/// The selection of a history.
 #[derive(Debug, clap::Args)]
 pub(super) struct Whose {
-    /// Only of this agent
+    /// Select this agent
     #[arg(long)]
     pub(super) agent: Option<AgentId>,
-    /// Only in this project
+    /// Select this project
     #[arg(long)]
     pub(super) project: Option<ProjectId>,
-    /// Only of this launch
+    /// Select this launch
     #[arg(long)]
     pub(super) launch: Option<LaunchId>,
-    /// At most so many: 1 to 1000
+    /// The largest number of rows: 1 to 1000
     #[arg(long, default_value_t = 100)]
     pub(super) limit: usize,
 }

@@ -9,10 +9,10 @@ use crate::rest::routes::credentials::{LoginBody, LoginRequest};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LoginArguments {
-    /// operator, viewer; a viewer looks and changes nothing
+    /// The role: operator or viewer; a viewer cannot change anything
     #[arg(long, default_value = "operator")]
     role: Role,
-    /// Who logs in, as the log is to call them [default: $USER]
+    /// The name of the person in the log [default: $USER]
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]

@@ -17,16 +17,16 @@ use crate::rest::routes::launches::{LaunchBody, OUTPUT_IS, TAIL};
 pub(super) struct LogsArguments {
     #[command(flatten)]
     pair: Pair,
-    /// Go on until the agent has ended
+    /// Follow the output until the agent has ended
     #[arg(short, long)]
     follow: bool,
-    /// This launch instead of the newest
+    /// Print this launch instead of the newest
     #[arg(long, value_name = "ID")]
     launch: Option<LaunchId>,
-    /// Print the output as it is, also on a terminal
+    /// Print the output unchanged, also on a terminal
     #[arg(long)]
     raw: bool,
-    /// Put the JSON of agent CLIs into words, also where the output goes into a file or a program
+    /// Put the JSON of agent CLIs into words, also if the output is not a terminal
     #[arg(long, conflicts_with = "raw")]
     readable: bool,
 }

@@ -12,14 +12,14 @@ use crate::service::world::{SystemWorld, World};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum NoticeCommand {
-    /// List what agents were told while they worked, the newest first
+    /// List the notices of agents, the newest first
     List {
         #[command(flatten)]
         whose: Whose,
-        /// Only about this task
+        /// Select this task
         #[arg(long)]
         task: Option<TaskId>,
-        /// Only those that are not settled
+        /// Select notices that are not settled
         #[arg(long)]
         open: bool,
         #[command(flatten)]

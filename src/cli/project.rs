@@ -40,7 +40,7 @@ pub(super) enum ProjectCommand {
         project: ProjectId,
         #[command(flatten)]
         edit: ProjectEditArguments,
-        /// An agent that is to work in it no more; may be given several times
+        /// An agent to remove from the project; may be given several times
         #[arg(long, value_name = "AGENT")]
         unassign: Vec<AgentId>,
     },
@@ -48,13 +48,13 @@ pub(super) enum ProjectCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ProjectEditArguments {
-    /// What people call it [default: its id]
+    /// Its display name [default: its id]
     #[arg(long)]
     name: Option<String>,
-    /// The folder its agents work in; it is never created
+    /// The folder in which its agents work; it must exist
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// active, inactive, archived
+    /// Its status: active, inactive or archived
     #[arg(long)]
     status: Option<ProjectStatus>,
     /// An agent that may work in it; may be given several times

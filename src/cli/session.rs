@@ -16,13 +16,13 @@ pub(super) enum SessionCommand {
     List {
         #[command(flatten)]
         whose: Whose,
-        /// Also those that have ended
+        /// Include sessions that have ended
         #[arg(long)]
         all: bool,
         #[command(flatten)]
         form: Form,
     },
-    /// End a session, and the process behind it; its agent may be started again, `stop` keeps it from that
+    /// End a session and its process. The agent may start again; use `stop` to prevent that
     End {
         /// Session id
         session: SessionId,

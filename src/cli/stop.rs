@@ -18,16 +18,17 @@ pub(super) struct StopArguments {
     agent: Option<AgentId>,
     /// Project id
     project: Option<ProjectId>,
-    /// Only for this purpose: task or chat
+    /// Select one purpose: task or chat
     #[arg(long)]
     purpose: Option<Purpose>,
     /// Stop every agent and start none until `resume`
     #[arg(long, conflicts_with_all = ["agent", "project", "purpose"])]
     all: bool,
-    /// Count as ended what nobody can end, because its coordinator is not there; make sure first that its processes are gone
+    /// Record the end of a launch whose coordinator is gone. Make sure first that its processes are
+    /// gone
     #[arg(long)]
     force: bool,
-    /// Don't wait until the agents are gone
+    /// Return without waiting for the end of the agents
     #[arg(long)]
     no_wait: bool,
 }
@@ -39,10 +40,10 @@ pub(super) struct ResumeArguments {
     agent: Option<AgentId>,
     /// Project id
     project: Option<ProjectId>,
-    /// Only for this purpose: task or chat
+    /// Select one purpose: task or chat
     #[arg(long, requires = "agent")]
     purpose: Option<Purpose>,
-    /// Start agents with this ai_type again, although its account is parked
+    /// Start agents of this ai_type again although its account is parked
     #[arg(long, value_name = "AI_TYPE", conflicts_with_all = ["agent", "project", "purpose"])]
     provider: Option<String>,
 }

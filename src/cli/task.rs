@@ -19,33 +19,33 @@ use crate::rest::routes::tasks::{
 pub(super) enum TaskCommand {
     /// List tasks
     List {
-        /// Only of this project
+        /// Select this project
         #[arg(long)]
         project: Option<ProjectId>,
-        /// Only assigned to this agent
+        /// Select tasks that are assigned to this agent
         #[arg(long)]
         assignee: Option<AgentId>,
-        /// Only in this status: backlog, todo, in_progress, blocked, done, cancelled
+        /// Select a status: backlog, todo, in_progress, blocked, done or cancelled
         #[arg(long)]
         status: Option<TaskStatus>,
         #[command(flatten)]
         form: Form,
     },
-    /// Show a task, what it waits for, its subtasks, and who worked on it
+    /// Show a task, its dependencies, its subtasks, and the work on it
     Show {
         /// Task id
         task: TaskId,
         #[command(flatten)]
         form: Form,
     },
-    /// Print what happened to a task, as far as it is kept
+    /// Print the kept events of a task
     History {
         /// Task id
         task: TaskId,
         #[command(flatten)]
         form: Form,
     },
-    /// Add a task; one that is in_progress starts its agent
+    /// Add a task; a task in_progress starts its agent
     Add(AddTask),
     /// Change a task; setting it in_progress lets its agent start, also after a stop
     Set(SetTask),
@@ -59,22 +59,22 @@ pub(super) struct AddTask {
     /// The project it belongs to
     #[arg(long)]
     project: ProjectId,
-    /// A line that says what is to be done
+    /// The title, one line
     #[arg(long)]
     title: String,
-    /// All the agent needs to know; `-` reads it from standard input
+    /// The description for the agent; `-` reads it from standard input
     #[arg(long, default_value = "", hide_default_value = true)]
     description: String,
-    /// The agent that is to do it
+    /// The agent that it is assigned to
     #[arg(long)]
     assignee: Option<AgentId>,
-    /// backlog, todo, in_progress
+    /// The status: backlog, todo or in_progress
     #[arg(long, default_value_t = TaskStatus::Todo)]
     status: TaskStatus,
-    /// low, medium, high, urgent
+    /// The priority: low, medium, high or urgent
     #[arg(long, default_value_t = Priority::Medium)]
     priority: Priority,
-    /// The task it is part of
+    /// The task that it is part of
     #[arg(long)]
     parent: Option<TaskId>,
     /// A task that must be done first; may be given several times
@@ -88,37 +88,37 @@ pub(super) struct AddTask {
 pub(super) struct SetTask {
     /// Task id
     task: TaskId,
-    /// backlog, todo, in_progress, blocked, done, cancelled
+    /// The status: backlog, todo, in_progress, blocked, done or cancelled
     #[arg(long)]
     status: Option<TaskStatus>,
     /// Why it is blocked
     #[arg(long)]
     reason: Option<String>,
-    /// A line that says what is to be done
+    /// The title, one line
     #[arg(long)]
     title: Option<String>,
-    /// All the agent needs to know; `-` reads it from standard input
+    /// The description for the agent; `-` reads it from standard input
     #[arg(long)]
     description: Option<String>,
-    /// low, medium, high, urgent
+    /// The priority: low, medium, high or urgent
     #[arg(long)]
     priority: Option<Priority>,
-    /// The agent that is to do it
+    /// The agent that it is assigned to
     #[arg(long)]
     assignee: Option<AgentId>,
-    /// Take it away from its assignee
+    /// Remove the assignee
     #[arg(long, conflicts_with = "assignee")]
     no_assignee: bool,
-    /// The task it is to be part of
+    /// The task that it becomes a part of
     #[arg(long)]
     parent: Option<TaskId>,
-    /// Make it a task of its own
+    /// Make it a top-level task
     #[arg(long, conflicts_with = "parent")]
     no_parent: bool,
-    /// A task that must be done first; may be given several times, and says all of them
+    /// A task that must be done first; may be given several times, and replaces all earlier ones
     #[arg(long = "depends-on", value_name = "TASK")]
     dependencies: Vec<TaskId>,
-    /// Let it wait for nothing
+    /// Remove all dependencies
     #[arg(long, conflicts_with = "dependencies")]
     no_dependencies: bool,
     #[command(flatten)]

@@ -15,28 +15,28 @@ use crate::rest::routes::credentials::{CredentialBody, TokenRequest};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
-    /// Make a token for a script, and print it, this once
+    /// Create a token for a script and print it; it is never shown again
     Create {
-        /// What it is for [default: $USER]
+        /// Its name in the log [default: $USER]
         #[arg(long)]
         name: Option<String>,
-        /// operator, viewer; a viewer looks and changes nothing
+        /// The role: operator or viewer; a viewer cannot change anything
         #[arg(long, default_value = "operator")]
         role: Role,
-        /// How long it is good, such as `90d` [default: until it is revoked]
+        /// Its lifetime, such as `90d` [default: until it is revoked]
         #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
         expires_in: Option<Duration>,
         #[command(flatten)]
         form: Form,
     },
-    /// List all by which somebody can come in: tokens, browsers that are logged in, links that nobody used yet
+    /// List tokens, browsers that are logged in, and unused login links
     List {
         #[command(flatten)]
         form: Form,
     },
-    /// Take one back: it is good for nothing from now on
+    /// Revoke a token, a login or a link at once
     Revoke {
-        /// Its id, as `token list` has it
+        /// Its id, as `token list` shows it
         id: CredentialId,
     },
 }

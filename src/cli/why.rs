@@ -14,7 +14,7 @@ pub(super) struct WhyArguments {
     agent: AgentId,
     /// Project id
     project: ProjectId,
-    /// Only for this purpose: task or chat
+    /// Select one purpose: task or chat
     #[arg(long)]
     purpose: Option<Purpose>,
     #[command(flatten)]
