@@ -349,18 +349,19 @@ impl Who for Coordinator {
     const ARGUMENTS: &'static [IdentityArgument] = &[
         IdentityArgument {
             name: "coordinator_token",
-            text: "The coordinator token; not needed on the socket by processes of the daemon's user that are no agents.",
+            text: "The coordinator token. Processes of the daemon's user that are not agents do not need \
+                   it on the socket.",
             is_required: false,
         },
         IdentityArgument {
             name: "coordinator_id",
-            text: "The coordinator that asks: a name of its choice, always the same.",
+            text: "The id of the calling coordinator: a name of its choice that never changes.",
             is_required: false,
         },
         IdentityArgument {
             name: "coordinator_incarnation",
-            text: "Which start of that coordinator asks: NUMBER.MARK, where a later start has a greater number. Earlier ones are \
-                   refused from then on.",
+            text: "The start of the calling coordinator: NUMBER.MARK. A later start has a greater number. \
+                   From its first call on, earlier starts are refused.",
             is_required: false,
         },
     ];

@@ -318,7 +318,7 @@ fn close(schema: &mut JsonObject) {
 }
 
 /// Removes from the arguments of a schema, and from nested ones, the parts that some clients don't
-/// accept.
+/// accept. Joins the lines of their descriptions.
 fn simplify(schema: &mut JsonObject) {
     if let Some(items) = schema.get_mut("items").and_then(Value::as_object_mut) {
         simplify(items);
@@ -331,6 +331,10 @@ fn simplify(schema: &mut JsonObject) {
     {
         if let Some(argument) = argument.as_object_mut() {
             argument.remove("format");
+            // The lines of a comment are one text.
+            if let Some(Value::String(text)) = argument.get_mut("description") {
+                *text = text.replace('\n', " ");
+            }
             argument.retain(|key, value| key != "default" || !value.is_null());
             simplify(argument);
         }

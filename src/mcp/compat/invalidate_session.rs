@@ -28,8 +28,8 @@ pub(super) struct Input {
 
 impl ToolSpec for InvalidateSession {
     const NAME: &'static str = "invalidate_session";
-    const TEXT: &'static str =
-        "Deprecated: use report_process_exit. For coordinators: the process of an agent has ended.";
+    const TEXT: &'static str = "Deprecated: use report_process_exit. For coordinators: reports \
+                                that the process of an agent has ended.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = Coordinator;
     type Input = Input;

@@ -14,17 +14,18 @@ pub(in crate::mcp) struct CreateTask;
 #[derive(Deserialize, schemars::JsonSchema)]
 #[schemars(inline)]
 pub(in crate::mcp) struct Input {
-    /// A line that says what is to be done.
+    /// The title, one line.
     title: String,
-    /// All that whoever does it needs to know.
+    /// The description: everything that the assignee needs to know.
     #[serde(default)]
     #[schemars(with = "String")]
     description: Option<String>,
-    /// The task it is part of: yours, or a part of that. Leave it out for something that isn't part of your work: people decide when it begins.
+    /// The task that it is part of: yours, or a part of yours. Leave it out for a task that is not
+    /// part of your work; people decide when it begins.
     #[serde(default)]
     #[schemars(with = "String")]
     parent_task_id: Option<TaskId>,
-    /// How urgent it is; medium if you leave it out.
+    /// Its priority; medium if you leave it out.
     #[serde(default)]
     #[schemars(with = "Priority")]
     priority: Option<Priority>,
@@ -32,7 +33,7 @@ pub(in crate::mcp) struct Input {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     dependencies: Option<Vec<TaskId>>,
-    /// The agent that is to do it. A subtask without one is yours.
+    /// The agent that it is assigned to. A subtask without one is yours.
     #[serde(default)]
     #[schemars(with = "String")]
     assignee_id: Option<AgentId>,
@@ -71,8 +72,9 @@ impl From<Task> for NewTask {
 
 impl ToolSpec for CreateTask {
     const NAME: &'static str = "create_task";
-    const TEXT: &'static str = "Adds a task to your project: a subtask of yours, for you or another agent, or something to be done later. For several \
-                                at once use create_tasks_batch.";
+    const TEXT: &'static str = "Adds a task to your project: a subtask of your task, for you or \
+                                another agent, or a task for later. Use create_tasks_batch for \
+                                several at once.";
     const EFFECT: Effect = Effect::Changes;
     type Who = TaskSession;
     type Input = Input;

@@ -17,7 +17,7 @@ pub(in crate::mcp) struct CreateTasksBatch;
 pub(in crate::mcp) struct Input {
     /// The tasks, at most 100. All of them are added, or none.
     tasks: Vec<Entry>,
-    /// The task that those tasks are part of which don't say it themselves: yours, or a part of that.
+    /// The parent of all tasks in this call that name none: your task, or a part of it.
     #[serde(default)]
     #[schemars(with = "String")]
     parent_task_id: Option<TaskId>,
@@ -26,11 +26,11 @@ pub(in crate::mcp) struct Input {
 #[derive(Deserialize, schemars::JsonSchema)]
 #[schemars(inline)]
 struct Entry {
-    /// A name of your choice, by which other tasks of this call can name it.
+    /// A name of your choice. Other tasks of this call can refer to it.
     local_id: String,
-    /// A line that says what is to be done.
+    /// The title, one line.
     title: String,
-    /// All that whoever does it needs to know.
+    /// The description: everything that the assignee needs to know.
     #[serde(default)]
     #[schemars(with = "String")]
     description: Option<String>,
@@ -38,7 +38,7 @@ struct Entry {
     #[serde(default)]
     #[schemars(with = "String")]
     parent_task_id: Option<String>,
-    /// How urgent it is; medium if you leave it out.
+    /// Its priority; medium if you leave it out.
     #[serde(default)]
     #[schemars(with = "Priority")]
     priority: Option<Priority>,
@@ -46,7 +46,7 @@ struct Entry {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     dependencies: Option<Vec<String>>,
-    /// The agent that is to do it. A subtask without one is yours.
+    /// The agent that it is assigned to. A subtask without one is yours.
     #[serde(default)]
     #[schemars(with = "String")]
     assignee_id: Option<AgentId>,
@@ -76,8 +76,9 @@ impl From<Entry> for Draft {
 
 impl ToolSpec for CreateTasksBatch {
     const NAME: &'static str = "create_tasks_batch";
-    const TEXT: &'static str = "Adds several tasks to your project at once, all or none. Each has a local_id, by which the others can name it as their \
-                                parent or dependency; the answer says the real ids.";
+    const TEXT: &'static str = "Adds several tasks to your project at once, all or none. Each \
+                                has a local_id, which the others can name as parent or \
+                                dependency. The answer contains the real ids.";
     const EFFECT: Effect = Effect::Changes;
     type Who = TaskSession;
     type Input = Input;

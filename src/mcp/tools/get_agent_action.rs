@@ -16,7 +16,7 @@ pub(in crate::mcp) struct Input {
     /// The agent.
     #[schemars(with = "String")]
     agent_id: AgentId,
-    /// The project it works or would work in.
+    /// The project that it works in, or would work in.
     #[schemars(with = "String")]
     project_id: ProjectId,
 }
@@ -47,8 +47,9 @@ struct Start {
 
 impl ToolSpec for GetAgentAction {
     const NAME: &'static str = "get_agent_action";
-    const TEXT: &'static str = "For coordinators: what to do about an agent in a project now: start (reserved until \
-                                start_deadline, as by should_start), stop (end the process of launch_id), or hold.";
+    const TEXT: &'static str = "For coordinators: returns what to do about an agent in a project \
+                                now: start (reserved until start_deadline, as by should_start), \
+                                stop (end the process of launch_id), or hold.";
     const EFFECT: Effect = Effect::Changes;
     type Who = Coordinator;
     type Input = Input;

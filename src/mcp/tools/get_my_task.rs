@@ -73,7 +73,7 @@ impl From<Execution> for Run {
 impl ToolSpec for GetMyTask {
     const NAME: &'static str = "get_my_task";
     const TEXT: &'static str =
-        "Returns the task you are to work on, with its description and what earlier runs left.";
+        "Returns the task to work on, with its description and what earlier runs saved.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = TaskSession;
     type Input = NoInput;

@@ -49,7 +49,8 @@ impl From<TaskProgress> for Part {
 
 impl ToolSpec for GetMyTaskProgress {
     const NAME: &'static str = "get_my_task_progress";
-    const TEXT: &'static str = "Returns your tasks and the subtasks below them with their status. Changes nothing: call it whenever you like.";
+    const TEXT: &'static str =
+        "Returns your tasks and their subtasks with their status. It changes nothing.";
     const EFFECT: Effect = Effect::Reads;
     type Who = TaskSession;
     type Input = NoInput;

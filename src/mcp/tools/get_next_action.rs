@@ -15,11 +15,12 @@ pub(in crate::mcp) struct GetNextAction;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// How long to wait at most for something to do, in seconds; 0 answers at once. Leave it out to wait as long as the server lets you.
+    /// The longest wait for something to do, in seconds; 0 answers at once. Leave it out to wait as
+    /// long as the server allows.
     #[serde(default)]
     #[schemars(with = "u32")]
     timeout_seconds: Option<u32>,
-    /// The turn of the answer before, if it has one: no two calls in a row should be the same.
+    /// The `turn` of the last answer, if it had one, so that no two calls in a row are the same.
     // Some CLIs end an agent that makes the same call five times in a row (qwen), and a waiting agent has nothing else to say.
     #[serde(default)]
     #[schemars(with = "u32")]
@@ -55,8 +56,9 @@ struct Task {
 
 impl ToolSpec for GetNextAction {
     const NAME: &'static str = "get_next_action";
-    const TEXT: &'static str = "Returns what you are to do next: an action and an instruction. Waits until there is something to do, up to a minute; \
-                                in a chat, call it again and again.";
+    const TEXT: &'static str = "Returns what to do next: an action and an instruction. Waits up \
+                                to a minute until there is something to do. In a chat, call it \
+                                again and again.";
     const EFFECT: Effect = Effect::ChangesOnce;
     const WAITS: bool = true;
     type Who = Asker;

@@ -46,8 +46,8 @@ impl Notification {
 
 impl ToolSpec for GetNotifications {
     const NAME: &'static str = "get_notifications";
-    const TEXT: &'static str = "Returns what you were told about changes of your work, and what to do about it. Call it whenever an answer contains \
-                                `notification`.";
+    const TEXT: &'static str = "Returns notices about changes of your work, and what to do about \
+                                each. Call it whenever an answer contains `notification`.";
     const EFFECT: Effect = Effect::ChangesOnce;
     const IS_ABOUT_NOTICES: bool = true;
     type Who = AgentSession;

@@ -21,7 +21,8 @@ pub(in crate::mcp) struct Output {
 
 impl ToolSpec for GetPendingMessages {
     const NAME: &'static str = "get_pending_messages";
-    const TEXT: &'static str = "In a chat: returns the messages that you haven't answered, with what was said before. Answer with respond_chat.";
+    const TEXT: &'static str = "In a chat: returns the messages that you have not answered, and \
+                                the messages before them. Answer with respond_chat.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = ChatSession;
     type Input = NoInput;

@@ -11,11 +11,11 @@ pub(in crate::mcp) struct ListActiveProjectsWithAgents;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// Most projects in one answer; all without it.
+    /// The largest number of projects in one answer. Without it the answer has all of them.
     #[serde(default)]
     #[schemars(with = "u32", range(min = 1))]
     limit: Option<std::num::NonZeroUsize>,
-    /// The next_cursor of the answer before.
+    /// The next_cursor of the last answer.
     #[serde(default)]
     #[schemars(with = "String")]
     cursor: Option<ProjectId>,

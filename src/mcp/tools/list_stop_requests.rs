@@ -20,7 +20,7 @@ pub(in crate::mcp) struct Output {
 impl ToolSpec for ListStopRequests {
     const NAME: &'static str = "list_stop_requests";
     const TEXT: &'static str =
-        "For coordinators: lists the coordinator's own launches that are to be stopped.";
+        "For coordinators: lists the coordinator's own launches that must stop.";
     const EFFECT: Effect = Effect::Reads;
     type Who = NamedCoordinator;
     type Input = NoInput;

@@ -12,36 +12,36 @@ pub(in crate::mcp) struct ReportActivity;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// The launch, as should_start named it.
+    /// The launch_id that should_start returned.
     #[schemars(with = "String")]
     launch_id: LaunchId,
-    /// Tokens that its model read until now, those from a cache not counted.
+    /// The tokens that its model has read so far, without those from a cache.
     #[serde(default)]
     input_tokens: u64,
-    /// Tokens that its model wrote until now.
+    /// The tokens that its model has written so far.
     #[serde(default)]
     output_tokens: u64,
-    /// Tokens that its model read from a cache.
+    /// The tokens that its model has read from a cache.
     #[serde(default)]
     cache_read_tokens: u64,
-    /// Tokens that were written to a cache.
+    /// The tokens that were written to a cache.
     #[serde(default)]
     cache_write_tokens: u64,
-    /// What that costs, in millionths of a US dollar.
+    /// The cost so far, in millionths of a US dollar.
     #[serde(default)]
     cost_usd_micros: u64,
-    /// Answers of its model until now.
+    /// The number of answers of its model so far.
     #[serde(default)]
     turns: u64,
-    /// The last thing it did, in one line; 160 characters of it are kept.
+    /// The last thing that it did, in one line. The server keeps 160 characters.
     #[serde(default)]
     #[schemars(with = "String")]
     progress: Option<String>,
-    /// What is wrong with it at present: auth, quota, overload, config or crash. Nothing, if it goes on.
+    /// Its present problem: auth, quota, overload, config or crash. Leave it out if it has none.
     #[serde(default)]
     #[schemars(with = "FailureClass")]
     failure: Option<FailureClass>,
-    /// When its quota begins anew (RFC 3339).
+    /// The time when its quota begins again (RFC 3339).
     #[serde(default)]
     #[schemars(with = "String")]
     failure_resets_at: Option<Timestamp>,
@@ -68,8 +68,9 @@ impl From<Input> for Activity {
 
 impl ToolSpec for ReportActivity {
     const NAME: &'static str = "report_activity";
-    const TEXT: &'static str = "For coordinators: what the output of an agent tells of its progress, its usage so far, and its trouble. Usage never \
-         shrinks: of each number the greatest counts.";
+    const TEXT: &'static str = "For coordinators: reports the progress, usage and present \
+                                problem of an agent, as its output shows them. Usage never \
+                                shrinks: the greatest value of each number counts.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = Coordinator;
     type Input = Input;

@@ -13,27 +13,29 @@ pub(in crate::mcp) struct ReportProcessExit;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// The launch, as should_start named it. Without it agent_id and project_id say which launch is meant.
+    /// The launch_id that should_start returned. Without it, agent_id and project_id select the
+    /// launch.
     #[serde(default)]
     #[schemars(with = "String")]
     launch_id: Option<LaunchId>,
-    /// The agent, where launch_id is not known.
+    /// The agent, if launch_id is not known.
     #[serde(default)]
     #[schemars(with = "String")]
     agent_id: Option<AgentId>,
-    /// The project, where launch_id is not known.
+    /// The project, if launch_id is not known.
     #[serde(default)]
     #[schemars(with = "String")]
     project_id: Option<ProjectId>,
-    /// Process id of the agent: tells which launch, where more than one fits.
+    /// The process id of the agent. It selects the launch if more than one fits.
     #[serde(default)]
     #[schemars(with = "i32")]
     pid: Option<i32>,
-    /// exited: the agent is gone, what it started may live. ended: nothing of it lives (the default). start_failed: there never
-    /// was a process. fuse_burnt: it came too late to be started. lost: nobody saw its end.
+    /// exited: the agent has exited, and processes that it started may live. ended: none of its
+    /// processes lives (the default). start_failed: there never was a process. fuse_burnt: the
+    /// start deadline passed before the process started. lost: its end was not observed.
     #[serde(default)]
     outcome: ProcessOutcome,
-    /// The agent's exit code.
+    /// The exit code of the agent.
     #[serde(default)]
     #[schemars(with = "i32")]
     exit_code: Option<i32>,
@@ -45,11 +47,11 @@ pub(in crate::mcp) struct Input {
     #[serde(default)]
     #[schemars(with = "String")]
     reason: Option<String>,
-    /// The end of what the agent printed, for those who ask the server; 64 KiB of it are kept.
+    /// The end of the agent's output, which the server shows. It keeps 64 KiB.
     #[serde(default)]
     #[schemars(with = "String")]
     output_tail: Option<String>,
-    /// When it ended (RFC 3339); now without it.
+    /// The time of its end (RFC 3339). Without it, the time of the call.
     #[serde(default)]
     #[schemars(with = "String")]
     ended_at: Option<Timestamp>,
@@ -84,8 +86,8 @@ impl Input {
 
 impl ToolSpec for ReportProcessExit {
     const NAME: &'static str = "report_process_exit";
-    const TEXT: &'static str =
-        "For coordinators: how the process of a launch went. Ends that launch and no other.";
+    const TEXT: &'static str = "For coordinators: reports how the process of a launch ended. \
+                                Ends that launch and no other.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = Coordinator;
     type Input = Input;

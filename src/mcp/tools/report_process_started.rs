@@ -13,29 +13,29 @@ pub(in crate::mcp) struct ReportProcessStarted;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// The launch, as should_start named it.
+    /// The launch_id that should_start returned.
     #[schemars(with = "String")]
     launch_id: LaunchId,
-    /// Process id of the agent on the coordinator's machine.
+    /// The process id of the agent on the machine of the coordinator.
     #[schemars(range(min = 1))]
     pid: i32,
-    /// When it started (RFC 3339); now without it.
+    /// The time of its start (RFC 3339). Without it, the time of the call.
     #[serde(default)]
     #[schemars(with = "String")]
     started_at: Option<Timestamp>,
-    /// Process id of the shim that started the agent, as the lock file of its instance folder says.
+    /// The process id of the shim, from the lock file of the instance folder.
     #[serde(default)]
     #[schemars(with = "i32", range(min = 1))]
     shim_pid: Option<i32>,
-    /// Start time of the shim, as its lock file says.
+    /// The start time of the shim, from its lock file.
     #[serde(default)]
     #[schemars(with = "u64")]
     shim_start_ticks: Option<u64>,
-    /// Boot of the machine in which the shim runs, as its lock file says.
+    /// The boot id of the machine of the shim, from its lock file.
     #[serde(default)]
     #[schemars(with = "String")]
     shim_boot: Option<String>,
-    /// Pid namespace in which the shim runs, as its lock file says.
+    /// The pid namespace of the shim, from its lock file.
     #[serde(default)]
     #[schemars(with = "u64")]
     shim_pid_namespace: Option<u64>,
@@ -56,7 +56,8 @@ impl Input {
 
 impl ToolSpec for ReportProcessStarted {
     const NAME: &'static str = "report_process_started";
-    const TEXT: &'static str = "For coordinators: the agent of a claimed launch has a process.";
+    const TEXT: &'static str =
+        "For coordinators: reports that the agent of a claimed launch has a process.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = Coordinator;
     type Input = Input;

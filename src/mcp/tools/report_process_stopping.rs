@@ -12,10 +12,10 @@ pub(in crate::mcp) struct ReportProcessStopping;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// The launch, as should_start named it.
+    /// The launch_id that should_start returned.
     #[schemars(with = "String")]
     launch_id: LaunchId,
-    /// Why: shutdown, start_timeout, unknown, …
+    /// The reason: shutdown, start_timeout, unknown, …
     #[schemars(with = "String")]
     reason: StopReason,
 }
@@ -23,7 +23,7 @@ pub(in crate::mcp) struct Input {
 impl ToolSpec for ReportProcessStopping {
     const NAME: &'static str = "report_process_stopping";
     const TEXT: &'static str =
-        "For coordinators: the coordinator ends the agent of a launch, and why.";
+        "For coordinators: reports that the coordinator ends the agent of a launch, and why.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = Coordinator;
     type Input = Input;

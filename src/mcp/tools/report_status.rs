@@ -19,18 +19,18 @@ type Object = BTreeMap<String, serde_json::Value>;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// Most agents that it keeps alive at once.
+    /// The largest number of agents that it keeps alive at once.
     #[schemars(with = "u32")]
     max_concurrent: usize,
-    /// Its processes: launch_id, agent_id, project_id, purpose, phase, pid, …
+    /// Its processes. Each has launch_id, agent_id, project_id, purpose, phase, pid, …
     #[serde(default)]
     #[schemars(with = "Vec<Object>")]
     instances: Vec<Instance>,
-    /// Starts that wait: agent_id, project_id, purpose, reason, until.
+    /// The starts that wait. Each has agent_id, project_id, purpose, reason, until.
     #[serde(default)]
     #[schemars(with = "Vec<Object>")]
     deferred: Vec<Deferred>,
-    /// What it has counted since its start: cycles, starts, adoptions, leaked, found_by_poll_only.
+    /// Its counters since its start: cycles, starts, adoptions, leaked, found_by_poll_only.
     #[serde(default, deserialize_with = "counted")]
     #[schemars(with = "Object")]
     counters: Counted,
@@ -61,8 +61,8 @@ impl From<Counted> for Counters {
 
 impl ToolSpec for ReportStatus {
     const NAME: &'static str = "report_status";
-    const TEXT: &'static str =
-        "For coordinators: which agents run there, which starts wait and why.";
+    const TEXT: &'static str = "For coordinators: reports which agents the coordinator runs, \
+                                which starts wait and why.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = NamedCoordinator;
     type Input = Input;

@@ -11,7 +11,7 @@ pub(in crate::mcp) struct RespondChat;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// What you say. It answers all messages that you were given so far.
+    /// Your message. It answers all messages that you have received so far.
     content: String,
 }
 
@@ -24,8 +24,9 @@ pub(in crate::mcp) struct Output {
 
 impl ToolSpec for RespondChat {
     const NAME: &'static str = "respond_chat";
-    const TEXT: &'static str = "In a chat: says something to the people there. It answers all messages that you were given so far; call \
-                                get_next_action afterwards.";
+    const TEXT: &'static str = "In a chat: sends a message to the people there. It answers all \
+                                messages that you have received so far. Call get_next_action \
+                                afterwards.";
     const EFFECT: Effect = Effect::Changes;
     type Who = ChatSession;
     type Input = Input;

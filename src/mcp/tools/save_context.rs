@@ -32,8 +32,9 @@ pub(in crate::mcp) struct Output {
 
 impl ToolSpec for SaveContext {
     const NAME: &'static str = "save_context";
-    const TEXT: &'static str = "Keeps how far you have come with your task, for your next run or whoever goes on with it. What you leave out stays \
-                                as you saved it before.";
+    const TEXT: &'static str = "Saves the state of your task for your next run, or for the next \
+                                assignee. Texts that you leave out stay as you saved them \
+                                before.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = TaskSession;
     type Input = Input;

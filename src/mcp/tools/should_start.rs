@@ -18,11 +18,12 @@ pub(in crate::mcp) struct Input {
     /// The agent.
     #[schemars(with = "String")]
     agent_id: AgentId,
-    /// The project it would work in.
+    /// The project that it would work in.
     // Older clients leave it out; the schema doesn't say so.
     #[schemars(with = "String")]
     project_id: Option<ProjectId>,
-    /// What it would be started for. Without it a task comes first, and then a chat that somebody wants.
+    /// The purpose of the start. Without it a task comes first, then a chat that a person waits
+    /// for.
     #[serde(default)]
     #[schemars(with = "Purpose")]
     purpose: Option<Purpose>,
@@ -52,8 +53,8 @@ struct Start {
 
 impl ToolSpec for ShouldStart {
     const NAME: &'static str = "should_start";
-    const TEXT: &'static str = "For coordinators: whether an agent is to be started in a project now. A true answer reserves \
-                                the start until start_deadline.";
+    const TEXT: &'static str = "For coordinators: returns whether to start an agent in a project \
+                                now. A true answer reserves the start until start_deadline.";
     const EFFECT: Effect = Effect::Changes;
     type Who = Coordinator;
     type Input = Input;

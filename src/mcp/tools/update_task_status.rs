@@ -18,7 +18,7 @@ pub(in crate::mcp) struct Input {
     task_id: TaskId,
     /// Its new status.
     status: TaskStatus,
-    /// Why, if it is blocked.
+    /// The reason, if it is blocked.
     #[serde(default)]
     #[schemars(with = "String")]
     reason: Option<String>,
@@ -42,7 +42,8 @@ struct Task {
 
 impl ToolSpec for UpdateTaskStatus {
     const NAME: &'static str = "update_task_status";
-    const TEXT: &'static str = "Sets the status of your task or of one of its subtasks; after done it says what comes next.";
+    const TEXT: &'static str = "Sets the status of your task or of one of its subtasks. After \
+                                done, the answer says what comes next.";
     const EFFECT: Effect = Effect::ChangesOnce;
     type Who = TaskSession;
     type Input = Input;

@@ -18,11 +18,12 @@ const MAX_WAIT: u64 = 55;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(in crate::mcp) struct Input {
-    /// How long to wait for news since `seen`, in seconds; at most 55. Without it the answer comes at once.
+    /// The longest wait for a change since `seen`, in seconds. Without it the answer comes at once.
     #[serde(default)]
     #[schemars(with = "u32", range(max = 55))]
     timeout_seconds: u64,
-    /// The `seen` of the answer before: the call waits for news since. Without it the answer comes at once.
+    /// The `seen` of the last answer. The call waits for a change since then. Without it the answer
+    /// comes at once.
     #[serde(default)]
     #[schemars(with = "String")]
     seen: Option<String>,
@@ -64,8 +65,10 @@ impl StopRequest {
 
 impl ToolSpec for WaitForWork {
     const NAME: &'static str = "wait_for_work";
-    const TEXT: &'static str = "For coordinators: returns what may be started, the coordinator's own open launches and which of \
-                                them are to be stopped; with `seen` and timeout_seconds as soon as any of it may have changed.";
+    const TEXT: &'static str = "For coordinators: returns the agents that may start, the \
+                                coordinator's own open launches, and those to stop. With `seen` \
+                                and timeout_seconds, it waits until one of these may have \
+                                changed.";
     const EFFECT: Effect = Effect::Reads;
     const WAITS: bool = true;
     type Who = NamedCoordinator;
