@@ -2,6 +2,8 @@
 //! tests, functions and files that a document names exist.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod reference;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
