@@ -10,17 +10,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use agent_coordinator::config;
 use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
-use agent_coordinator::domain::pair::{Backoff, StartLimit};
+use agent_coordinator::domain::creation::CreationLimits;
+use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::domain::plan::{Limits, Snapshot, plan};
+use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::{
     Agent, CoordinatorId, Language, Priority, Project, Secret, Task, TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
-use agent_coordinator::service::{ChatSettings, Service, Settings};
+use agent_coordinator::service::{Service, Settings};
 use anyhow::{Result, ensure};
 use rows::Row;
 use serde_json::json;
@@ -128,7 +131,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             elapsed: std::collections::BTreeMap::new(),
             refused: std::collections::BTreeSet::new(),
             free: agent_coordinator::domain::plan::gates::Resources::default(),
-            limits: Limits::of(1, settings(folder.path()).linger),
+            limits: Limits::of(1, settings(folder.path()).run.linger),
         });
         times.add(began.elapsed());
         let n_expected = if pairs == Pairs::WithWork { n_pairs } else { 0 };
@@ -198,22 +201,21 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
 }
 
 fn settings(state_dir: &Path) -> Settings {
-    let seconds = Duration::from_secs;
     Settings {
         language: Language::English,
-        start_timeout: seconds(120),
-        stop_timeout: seconds(10),
-        linger: seconds(30),
-        notice_grace: seconds(600),
-        chat: ChatSettings { poll_hold: seconds(45), idle_timeout: seconds(600) },
-        session_default: seconds(3_600),
-        session_maximum: seconds(86_400),
-        cleanup_interval: Duration::from_mins(1),
-        creation: agent_coordinator::domain::creation::CreationLimits::default(),
-        retention: agent_coordinator::domain::retention::Retention::default(),
-        parking: Parking { initial: seconds(300), max: seconds(3_600) },
-        start_limit: StartLimit { failures: 5, interval: seconds(600) },
-        backoff: Backoff { initial: seconds(1), max: seconds(300) },
+        start: config::Start::default(),
+        stop: config::Stop::default(),
+        run: config::Run::default(),
+        notice: config::Notice::default(),
+        chat: config::Chat::default(),
+        session: config::Session {
+            cleanup_interval: Duration::from_mins(1),
+            ..config::Session::default()
+        },
+        creation: CreationLimits::default(),
+        retention: Retention::default(),
+        parking: Parking::default(),
+        backoff: Backoff::default(),
         mcp_socket: state_dir.join("mcp.sock"),
         serves_agents_over_http: true,
         redactor: Arc::default(),

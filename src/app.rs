@@ -300,13 +300,13 @@ impl Daemon {
     /// Tells the agents to end, because another coordinator with this name takes them for lost.
     async fn give_way(&self, config: &Config) {
         tracing::error!(
-            state_dir = %config.state_dir.display(),
+            state_dir = %config.paths.state_dir.display(),
             "a later start of this coordinator works for the server: is one state directory a copy of the other? The agents here \
              end, and the next start here takes a coordinator id of its own; what stays open under the former one ends by \
              `stop AGENT PROJECT --force`"
         );
         // This comes first: a start after a crash must not replace the other coordinator in turn.
-        if let Err(error) = identity::give_up_coordinator_id(&config.state_dir) {
+        if let Err(error) = identity::give_up_coordinator_id(&config.paths.state_dir) {
             tracing::error!(error = %ErrorChain(error.as_ref()), "the next start here would take the other's place");
         }
         if let Some(supervisor) = &self.supervisor {
@@ -329,13 +329,14 @@ impl Start<'_> {
     /// Starts the daemon. Tells `stage` before it takes over live agents.
     async fn daemon(self, inherited: Inherited, stage: &Stage) -> anyhow::Result<Daemon> {
         let Self { role, config, environment, invocation, .. } = self;
-        let is_own = config.server == ServerAddress::Socket(config.mcp_socket.clone());
+        let is_own =
+            config.paths.server == ServerAddress::Socket(config.paths.mcp_socket_path.clone());
         match role {
             Role::Run | Role::Serve if !is_own => {
-                tracing::warn!(server = %config.server, "the setting `server` is for `supervise`, `call` and `mcp`; not used here");
+                tracing::warn!(server = %config.paths.server, "the setting `server` is for `supervise`, `call` and `mcp`; not used here");
             }
             Role::Supervise if is_own => {
-                tracing::warn!(server = %config.server, "`server` is not set: working for a server with this very state_dir");
+                tracing::warn!(server = %config.paths.server, "`server` is not set: working for a server with this very state_dir");
             }
             Role::Run | Role::Serve | Role::Supervise => {}
         }
@@ -345,7 +346,7 @@ impl Start<'_> {
             Role::Run => {
                 let nudge = Nudge::new();
                 let server = Server::start(config, environment, invocation, nudge.clone()).await?;
-                let id = identity::coordinator_id_with_server(&config.state_dir)?;
+                let id = identity::coordinator_id_with_server(&config.paths.state_dir)?;
                 // Listeners come before the adoption of agents: an address in use is a reason not
                 // to start.
                 let doors = Server::bind(config, inherited).await?;
@@ -357,7 +358,8 @@ impl Start<'_> {
                 let control =
                     Control::Local(LocalControlPlane::new(server.service.clone(), id.clone()));
                 let url = http_address.map(http::mcp_url);
-                let reached_at = ReachedAt { socket: Some(config.mcp_socket.clone()), url };
+                let reached_at =
+                    ReachedAt { socket: Some(config.paths.mcp_socket_path.clone()), url };
                 let seat = Seat { id, reached_at, means, environment: environment.clone() };
                 let watch = self.manager.watch();
                 let kept = server.secrets(config);
@@ -383,9 +385,9 @@ impl Start<'_> {
         };
         tracing::info!(
             role = role.as_str(), version = env!("CARGO_PKG_VERSION"), pid = std::process::id(),
-            state_dir = %config.state_dir.display(),
-            server = (role == Role::Supervise).then(|| tracing::field::display(&config.server)),
-            mcp_socket = (role != Role::Supervise).then(|| tracing::field::display(config.mcp_socket.display())),
+            state_dir = %config.paths.state_dir.display(),
+            server = (role == Role::Supervise).then(|| tracing::field::display(&config.paths.server)),
+            mcp_socket = (role != Role::Supervise).then(|| tracing::field::display(config.paths.mcp_socket_path.display())),
             http = http_address.map(tracing::field::display), "ready"
         );
         Ok(Daemon { server, supervisor, parts })
@@ -394,17 +396,17 @@ impl Start<'_> {
     /// Starts a coordinator whose server may be away: it takes over its agents all the same.
     async fn supervise(self, stage: &Stage, parts: &Parts) -> anyhow::Result<Supervisor> {
         let config = self.config;
-        state_dir::create_state_dir(&config.state_dir)?;
+        state_dir::create_state_dir(&config.paths.state_dir)?;
         // This check comes before any content of the directory is used.
-        let id = identity::place_bound_coordinator_id(&config.state_dir).await?;
+        let id = identity::place_bound_coordinator_id(&config.paths.state_dir).await?;
         let nudge = Nudge::new();
         stage.begin_with_agents()?;
         let means = Means::find(config)?;
         let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
-        let listener = socket::bind(&config.coordinator_socket, socket::For::Owner)?;
-        if config.server.is_exposed() {
+        let listener = socket::bind(&config.paths.coordinator_socket(), socket::For::Owner)?;
+        if config.paths.server.is_exposed() {
             tracing::warn!(
-                server = %config.server,
+                server = %config.paths.server,
                 "tokens and passkeys travel to the server unencrypted; use https, or a tunnel"
             );
         }
@@ -416,7 +418,7 @@ impl Start<'_> {
         let remote_config = supervisor::remote_config(config, &id);
         // This comes only now: a coordinator that finds its state directory in use must not replace
         // another one.
-        let incarnation = identity::next_incarnation(&config.state_dir);
+        let incarnation = identity::next_incarnation(&config.paths.state_dir);
         let control =
             Arc::new(RemoteControlPlane::new(remote_config, incarnation, Arc::new(SystemWorld)));
         let (listening, woken, serves) =
@@ -427,13 +429,13 @@ impl Start<'_> {
                 () = listening.listen(&woken) => {}
             }
         });
-        if matches!(config.server, ServerAddress::Url(_)) && !config.http.agents {
+        if matches!(config.paths.server, ServerAddress::Url(_)) && !config.http.agents {
             tracing::warn!(
-                server = %config.server,
+                server = %config.paths.server,
                 "`http.agents` is off, and agents here reach the server over HTTP only: none of them can call it"
             );
         }
-        let reached_at = ReachedAt::from(&config.server);
+        let reached_at = ReachedAt::from(&config.paths.server);
         let seat = Seat { id, reached_at, means, environment: self.environment.clone() };
         let remote = Control::Remote(Arc::clone(&control));
         let watch = self.manager.watch();
@@ -443,7 +445,7 @@ impl Start<'_> {
         let router = rest::coordinator_router(CoordinatorState {
             look: supervisor.look(&control),
             configuration: self.configuration,
-            state_dir: config.state_dir.clone(),
+            state_dir: config.paths.state_dir.clone(),
             output_folders: SharedFolders::default(),
             closing: parts.serving.clone(),
         });

@@ -43,7 +43,7 @@ use clap::{Parser, Subcommand};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::app::Role;
-use crate::config::{self, Environment, Loaded, Places};
+use crate::config::{self, Environment, Loaded, Paths};
 use crate::domain::Purpose;
 use crate::domain::{AgentId, ProjectId, ServerAddress};
 use crate::sys::sockets::ONLY_HANG_UP;
@@ -214,7 +214,7 @@ pub fn main() -> ExitCode {
         }
         Command::Forge(forge) => finish(forge.run(file, &environment)),
         Command::Ask(question) => finish(
-            find_daemon(file, &environment).and_then(|places| ask(question, places, &environment)),
+            find_daemon(file, &environment).and_then(|paths| ask(question, &paths, &environment)),
         ),
     }
 }
@@ -230,7 +230,7 @@ fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, CliErr
     config::load(file, environment).map_err(CliError::Configuration)
 }
 
-fn find_daemon(file: Option<&Path>, environment: &Environment) -> Result<Places, CliError> {
+fn find_daemon(file: Option<&Path>, environment: &Environment) -> Result<Paths, CliError> {
     config::find_daemon(file, environment).map_err(CliError::Configuration)
 }
 
@@ -282,9 +282,9 @@ async fn output_closed() {
     }
 }
 
-fn ask(question: Question, places: Places, environment: &Environment) -> Result<(), CliError> {
+fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let client = Client::new(places.control_socket, places.coordinator_socket);
+    let client = Client::new(paths.control_socket(), paths.coordinator_socket());
     runtime.block_on(async {
         match question {
             Question::Apply { manifest, form } => {

@@ -6,19 +6,24 @@
 //! Config, or a Report of all problems
 //! ```
 //!
-//! A setting lives in the file of its section, with its meaning, unit and default (`Default`), and
-//! its check (`read`). The environment is an argument, so that nothing here asks the process for
-//! anything. This module does not know the use of the settings. `cli` and `app` call it.
+//! The file of a section declares each of its keys once (`declaration`): effect, type, default, kind
+//! of values, and the time when a change counts. The reader, the comparison for a reload, the list
+//! of settings, `config/coordinator_config.yaml` and `docs/configuration.md` come from this
+//! declaration. The environment is an argument, so that nothing here asks the process for anything.
+//! This module does not know the use of the settings. `cli` and `app` call it, and `service` takes
+//! the structs of the sections.
 
 mod agents;
 mod backoff;
 mod chat;
+mod declaration;
 mod diff;
 mod environment;
 mod forge;
-mod growing;
+mod general;
 mod http;
 mod interpolate;
+mod kinds;
 mod limits;
 mod live;
 mod log;
@@ -46,32 +51,34 @@ mod units;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use crate::domain::AgentId;
+use crate::domain::account::Parking;
+use crate::domain::creation::CreationLimits;
+use crate::domain::pair::Backoff;
 use crate::domain::retention::Retention;
-use crate::domain::{AgentId, Language, Secret, ServerAddress};
 
-use paths::Paths;
+use declaration::Keys;
 use reader::{Reader, Section};
 use report::{Problem, Transcript};
 use source::{MAX_BYTES, Source, Unreadable};
 
 pub use agents::AgentCredentials;
-pub use backoff::Backoff;
 pub use chat::Chat;
 pub use diff::{Applies, Change, Setting, diff, settings};
 pub use environment::Environment;
 pub use forge::{
-    ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook,
+    ForgeAccess, ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook,
     repositories_path,
 };
-pub use http::Http;
+pub use general::General;
+pub use http::{Http, Listen};
 pub use limits::{AgentLimits, Limits};
 pub use live::{Live, Rejected, Reloaded, Standing};
 pub use log::{LogConfig, LogFormat};
 pub use notice::Notice;
 pub use output::Output;
-pub use parking::Parking;
+pub use paths::Paths;
 pub use providers::{
     CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig, Telemetry,
 };
@@ -82,7 +89,7 @@ pub use session::Session;
 pub use shutdown::{AtShutdown, Shutdown};
 pub use start::Start;
 pub use stop::Stop;
-pub use store::{Password, PostgresStore, StoreUrl};
+pub use store::{Store, StoreUrl};
 pub use templates::{Template, fill};
 
 /// The name of the configuration file in every folder.
@@ -93,31 +100,17 @@ const FILE_VARIABLE: &str = "AGENT_COORDINATOR_CONFIG";
 /// All settings, checked. All paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The longest time between two looks of the coordinator if no change is announced.
-    pub polling_interval: Duration,
-    /// The number of agent instances that may live at once, including those that start or end; at
-    /// least 1.
-    pub max_concurrent: usize,
+    /// The keys that are in no section.
+    pub general: General,
     pub limits: Limits,
-    /// The folder of all files that the daemon keeps between two runs.
-    pub state_dir: PathBuf,
-    /// The socket at which agents reach the server.
-    pub mcp_socket: PathBuf,
-    /// The socket at which the command line reaches the daemon: `control.sock` in `state_dir`.
-    pub control_socket: PathBuf,
-    /// The socket at which the command line reaches a coordinator without its server:
-    /// `coordinator.sock` in `state_dir`.
-    pub coordinator_socket: PathBuf,
-    /// The address at which a coordinator without its server reaches that server. The default is
-    /// its own MCP socket.
-    pub server: ServerAddress,
-    /// The place where the server keeps its state.
-    pub store: StoreUrl,
+    pub agent_limits: AgentLimits,
+    pub creation: CreationLimits,
+    /// The places of files and sockets.
+    pub paths: Paths,
+    /// The database of the server.
+    pub store: Store,
     /// The HTTP listener of the server.
     pub http: Http,
-    /// The token that coordinators must show. Without it, the first start makes one and keeps it in
-    /// `state_dir`.
-    pub coordinator_token: Option<Secret>,
     /// The providers by `ai_type`. `provider` knows the meaning of an `ai_type` without an entry.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// The credentials of the agents that this coordinator starts for a server on another host.
@@ -137,10 +130,6 @@ pub struct Config {
     pub retention: Retention,
     /// GitHub and GitLab, whose items become tasks.
     pub forges: Forges,
-    /// The language of the texts that agents read.
-    pub language: Language,
-    /// A manifest that is applied at each start.
-    pub manifest: Option<PathBuf>,
     /// The variables of the environment from which secret settings were completed.
     pub secret_variables: BTreeSet<String>,
 }
@@ -148,21 +137,14 @@ pub struct Config {
 impl Config {
     /// Returns all defaults, with all stored files below `state_dir`.
     pub fn with_state_dir(state_dir: impl Into<PathBuf>) -> Self {
-        let Paths { state_dir, mcp_socket, control_socket, coordinator_socket, server, store } =
-            Paths::below(state_dir.into());
-        let forges = Forges::below(&state_dir);
+        let paths = Paths::below(state_dir.into());
         Self {
-            polling_interval: Duration::from_secs(10),
-            max_concurrent: 3,
+            general: General::default(),
             limits: Limits::default(),
-            state_dir,
-            mcp_socket,
-            control_socket,
-            coordinator_socket,
-            server,
-            store,
+            agent_limits: AgentLimits::default(),
+            creation: CreationLimits::default(),
+            store: Store::default().below(&paths.state_dir),
             http: Http::default(),
-            coordinator_token: None,
             providers: BTreeMap::new(),
             agents: BTreeMap::new(),
             session: Session::default(),
@@ -177,60 +159,54 @@ impl Config {
             log: LogConfig::default(),
             output: Output::default(),
             retention: Retention::default(),
-            forges,
-            language: Language::English,
-            manifest: None,
+            forges: Forges::below(&paths.state_dir),
+            paths,
             secret_variables: BTreeSet::new(),
         }
     }
 
     fn read(mut top: Section<'_, '_>) -> Self {
-        let Paths { state_dir, mcp_socket, control_socket, coordinator_socket, server, store } =
-            Paths::read(&mut top);
-        let default = Self::with_state_dir(&state_dir);
-        let polling_range = Duration::from_millis(100)..=Duration::from_hours(24);
-        let coordinator_token = top.optional("coordinator_token").map(|field| field.secret());
-        let max_concurrent = top.integer("max_concurrent", default.max_concurrent, 1..=100_000);
+        let paths = Paths::read_checked(&mut top);
+        let general = General::read(&mut top);
+        let mut section = top.section(Limits::SECTION);
+        let limits = Limits::read(&mut section);
+        limits.check(&section, general.max_concurrent);
+        let agent_limits = AgentLimits::read(&mut section);
+        let creation = CreationLimits::read(&mut section);
+        drop(section);
         // An invalid token counts as given. Its invalidity is a problem of its own.
-        let token =
-            if coordinator_token.is_some() { http::Token::Given } else { http::Token::Missing };
-        let http = Http::read(top.section("http"), token);
-        let forges = Forges::read(&mut top, &state_dir, &http);
-        let languages: Vec<_> =
-            Language::ALL.iter().map(|language| (language.as_str(), *language)).collect();
+        let token = match top.span_of("coordinator_token") {
+            Some(_) => http::Token::Given,
+            None => http::Token::Missing,
+        };
+        let mut section = top.section(Http::SECTION);
+        let http = Http::read(&mut section);
+        http.check(&section, token);
+        drop(section);
+        let forges = Forges::read(&mut top, &paths.state_dir, &http);
         Self {
-            polling_interval: top.duration(
-                "polling_interval",
-                default.polling_interval,
-                polling_range,
-            ),
-            max_concurrent,
-            limits: Limits::read(top.section("limits"), max_concurrent),
-            state_dir,
-            mcp_socket,
-            control_socket,
-            coordinator_socket,
-            server,
-            store,
+            general,
+            limits,
+            agent_limits,
+            creation,
+            store: Store::read_checked(&mut top, &paths.state_dir),
+            paths,
             http,
-            coordinator_token: coordinator_token.flatten(),
             providers: providers::read(&mut top),
             agents: agents::read(&mut top),
-            session: Session::read(top.section("session")),
-            start: Start::read(top.section("start")),
-            stop: Stop::read(top.section("stop")),
-            run: Run::read(top.section("run")),
-            notice: Notice::read(top.section("notice")),
-            chat: Chat::read(top.section("chat")),
-            backoff: Backoff::read(top.section("backoff")),
-            parking: Parking::read(top.section("parking")),
-            shutdown: Shutdown::read(top.section("shutdown")),
-            log: LogConfig::read(top.section("log")),
-            output: Output::read(top.section("output")),
-            retention: retention::read(top.section("retention")),
+            session: Session::read_section(&mut top),
+            start: Start::read_section(&mut top),
+            stop: Stop::read_section(&mut top),
+            run: Run::read_section(&mut top),
+            notice: Notice::read_section(&mut top),
+            chat: Chat::read_section(&mut top),
+            backoff: Backoff::read_section(&mut top),
+            parking: Parking::read_section(&mut top),
+            shutdown: Shutdown::read_section(&mut top),
+            log: LogConfig::read_section(&mut top),
+            output: Output::read_section(&mut top),
+            retention: Retention::read_section(&mut top),
             forges,
-            language: top.one_of("language", default.language, &languages),
-            manifest: top.optional("manifest").and_then(|field| field.path()),
             // This comes after all fields that may note a variable.
             secret_variables: top.reader().secret_variables(),
         }
@@ -325,17 +301,6 @@ pub fn load_again(former: Option<&Path>, environment: &Environment) -> Result<Lo
     Ok(Loaded { config, source: Some(path.to_owned()) })
 }
 
-/// The addresses of a daemon.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
-    /// The socket of a daemon with a server.
-    pub control_socket: PathBuf,
-    /// The socket of a coordinator without its server.
-    pub coordinator_socket: PathBuf,
-    /// The address of the MCP server.
-    pub server: ServerAddress,
-}
-
 /// Reads the addresses that a client of the daemon needs, from the file that [`load`] would read. A
 /// client is admitted although only the daemon has the variable of a passkey. It is admitted
 /// although the file has a mistake that the running daemon doesn't have yet, even one that makes
@@ -343,17 +308,15 @@ pub struct Places {
 ///
 /// # Errors
 /// Fails like [`load`], for the keys of the addresses only.
-pub fn find_daemon(path: Option<&Path>, environment: &Environment) -> Result<Places, ConfigError> {
+pub fn find_daemon(path: Option<&Path>, environment: &Environment) -> Result<Paths, ConfigError> {
     let nothing = || Source::new("the default settings", environment.working_directory(), "");
     let source = find(path, environment)?.unwrap_or_else(nothing);
-    let peek = |source: &Source| Reader::new(source, environment).peek(Paths::read);
-    let paths = peek(&source).or_else(|report| {
+    let peek = |source: &Source| Reader::new(source, environment).peek(Paths::read_checked);
+    peek(&source).or_else(|report| {
         let is_yaml = tree::parse(&source).is_ok();
         let salvaged = if is_yaml { None } else { peek(&source.only_lines_of(&paths::KEYS)).ok() };
         salvaged.ok_or(ConfigError::Invalid(report))
-    })?;
-    let Paths { control_socket, coordinator_socket, server, .. } = paths;
-    Ok(Places { control_socket, coordinator_socket, server })
+    })
 }
 
 fn read(source: &Source, environment: &Environment) -> Result<Config, Report> {

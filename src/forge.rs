@@ -305,7 +305,7 @@ fn parts_of(
     let claiming = Arc::clone(service);
     parts.spawn(async move { claiming.forges.claim_waiting_items().await });
     let (paused, settings, poll_interval) =
-        (Arc::clone(service), config.pause_resume.clone(), config.poll_interval);
+        (Arc::clone(service), config.pause_resume.clone(), config.access.poll_interval);
     let all = pokes.clone();
     parts.spawn(async move { signal::follow(&paused, &settings, poll_interval, &all).await });
     if config.hosts.is_empty() {
@@ -315,7 +315,7 @@ fn parts_of(
     let contexts = Arc::new(contexts::Contexts::new(state_dir));
     parts.spawn(past::forget(Arc::clone(service), Arc::clone(&contexts)));
     let habits = judge::Habits {
-        poll_interval: config.poll_interval,
+        poll_interval: config.access.poll_interval,
         task_stop: config.task_stop.clone(),
         paused_task_expiry: Duration::from_hours(24) * config.pause_resume.paused_task_expiry_days,
     };

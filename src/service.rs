@@ -29,7 +29,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -75,9 +74,10 @@ pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 pub use upkeep::Upkeep;
 
 use crate::clock;
+use crate::config::{Chat, Notice, Run, Session, Start, Stop};
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
-use crate::domain::pair::{Backoff, StartLimit};
+use crate::domain::pair::Backoff;
 use crate::domain::redact::Redactor;
 use crate::domain::retention::Retention;
 use crate::domain::{
@@ -99,28 +99,15 @@ use world::World;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub language: Language,
-    /// The time that a claimed launch may take to authenticate.
-    pub start_timeout: Duration,
-    /// The time that an agent may take to end when it is told to.
-    pub stop_timeout: Duration,
-    /// The time that an agent may stay after its report.
-    pub linger: Duration,
-    /// The time that an agent may go on after it was told that its work was changed.
-    pub notice_grace: Duration,
-    pub chat: ChatSettings,
-    /// The silence after which the server ends a session that has no process of ours.
-    pub session_default: Duration,
-    /// The age at which the server ends any session, its process first.
-    pub session_maximum: Duration,
-    /// The interval between two checks for expired things that no task waits for.
-    pub cleanup_interval: Duration,
+    pub start: Start,
+    pub stop: Stop,
+    pub run: Run,
+    pub notice: Notice,
+    pub chat: Chat,
+    pub session: Session,
     pub backoff: Backoff,
-    pub start_limit: StartLimit,
-    /// The pause of an account after a failure that names no end.
     pub parking: Parking,
-    /// The number of rows that one launch may create.
     pub creation: CreationLimits,
-    /// The times after which rows are forgotten.
     pub retention: Retention,
     /// The directory of the instance folders.
     pub state_dir: PathBuf,
@@ -163,15 +150,6 @@ struct Inputs {
     /// The time until which held calls count as last calls. A transaction may run again, so it
     /// reads no clock.
     made_at: Instant,
-}
-
-/// The settings of chats.
-#[derive(Debug, Clone)]
-pub struct ChatSettings {
-    /// The time that an agent's question for its next action is held; zero answers at once.
-    pub poll_hold: Duration,
-    /// The time without a message after which a chat ends.
-    pub idle_timeout: Duration,
 }
 
 /// The parts that several owners use. Each owner takes the parts that it needs.

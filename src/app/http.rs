@@ -37,10 +37,10 @@ impl Door {
     /// Returns an error if the address is in use, is not one of this machine, or if its port cannot
     /// be saved.
     pub(super) async fn open(settings: &Http, state_dir: &Path) -> anyhow::Result<Option<Self>> {
-        let Some(wanted) = settings.listen else {
+        let Some(wanted) = settings.listen.address else {
             return Ok(None);
         };
-        let listener = if wanted.port() == 0 || settings.is_listen_default {
+        let listener = if wanted.port() == 0 || settings.listen.is_default {
             listen_on_kept_port(wanted, state_dir).await?
         } else {
             TcpListener::bind(wanted).await.with_context(|| {
@@ -159,6 +159,7 @@ async fn listen_on_kept_port(wanted: SocketAddr, state_dir: &Path) -> anyhow::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Listen;
 
     #[tokio::test]
     async fn another_port_is_chosen_for_a_default_one_in_use_and_kept() {
@@ -168,8 +169,11 @@ mod tests {
         let open = async |settings: &Http| {
             Door::open(settings, state.path()).await.map(|door| door.map(|door| door.address()))
         };
-        let default = Http { listen: Some(taken), ..Http::default() };
-        let configured = Http { is_listen_default: false, ..default.clone() };
+        let http = |is_default| {
+            let listen = Listen { address: Some(taken), is_default };
+            Http { listen, ..Http::default() }
+        };
+        let (default, configured) = (http(true), http(false));
         assert!(open(&configured).await.is_err(), "a configured port is the only one");
         let chosen = open(&default).await.unwrap().unwrap();
         assert_ne!(chosen.port(), taken.port());
@@ -188,7 +192,8 @@ mod tests {
     async fn a_default_port_that_is_free_is_used_and_not_kept() {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
         let state = tempfile::tempdir().unwrap();
-        let settings = Http { listen: Some(free), ..Http::default() };
+        let listen = Listen { address: Some(free), is_default: true };
+        let settings = Http { listen, ..Http::default() };
         assert_eq!(Door::open(&settings, state.path()).await.unwrap().unwrap().address(), free);
         assert_eq!(kept_port(state.path()).unwrap(), None);
     }

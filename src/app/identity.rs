@@ -135,9 +135,10 @@ pub(super) fn coordinator_token(state_dir: &Path) -> anyhow::Result<Secret> {
 /// of a server that shares the state directory.
 pub(super) fn token_for_server(config: &Config) -> Token {
     config
+        .general
         .coordinator_token
         .clone()
-        .map_or_else(|| Token::File(config.state_dir.join(COORDINATOR_TOKEN)), Token::Given)
+        .map_or_else(|| Token::File(config.paths.state_dir.join(COORDINATOR_TOKEN)), Token::Given)
 }
 
 /// Returns the line of a private file, and makes the file if there is none. A file that a full disk

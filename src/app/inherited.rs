@@ -142,7 +142,7 @@ impl Inherited {
             let bound = http
                 .local_addr()
                 .map_err(|source| InheritedError::Unusable { door: "http", source })?;
-            let expected = config.http.listen;
+            let expected = config.http.listen.address;
             // Another address is never accepted: the settings were checked for addresses that are
             // reachable from elsewhere.
             let is_expected = |address: SocketAddr| {
@@ -153,7 +153,7 @@ impl Inherited {
             }
         }
         let Some(mcp) = &self.mcp else { return Ok(()) };
-        let expected = &config.mcp_socket;
+        let expected = &config.paths.mcp_socket_path;
         let address =
             mcp.local_addr().map_err(|source| InheritedError::Unusable { door: "mcp", source })?;
         let Some(bound) = address.as_pathname() else {

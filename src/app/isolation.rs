@@ -62,18 +62,18 @@ pub fn check_users(config: &Config) -> Result<(), UserProblem> {
             let (provider, user) = names();
             return Err(UserProblem::Unknown { provider, user });
         };
-        if config.mcp_socket.starts_with(&config.state_dir) {
+        if config.paths.mcp_socket_path.starts_with(&config.paths.state_dir) {
             return Err(UserProblem::SocketInStateDir { provider: provider.to_owned() });
         }
         if let Some(folder) =
-            config.mcp_socket.parent().filter(|folder| is_changed_by_others(folder))
+            config.paths.mcp_socket_path.parent().filter(|folder| is_changed_by_others(folder))
         {
             return Err(UserProblem::OpenFolder {
                 provider: provider.to_owned(),
                 folder: folder.to_owned(),
             });
         }
-        if let Some(folder) = first_closed(&found.run_as, &config.mcp_socket) {
+        if let Some(folder) = first_closed(&found.run_as, &config.paths.mcp_socket_path) {
             let (provider, user) = names();
             return Err(UserProblem::NoWay { provider, user, folder });
         }
@@ -110,7 +110,7 @@ pub(super) fn file_owners(config: &Config) -> FileOwners {
 /// Returns the folder where such users find the files of their launches. It is beside the socket,
 /// because they cannot reach the state directory.
 pub fn users_files(config: &Config) -> PathBuf {
-    config.mcp_socket.with_file_name("files")
+    config.paths.mcp_socket_path.with_file_name("files")
 }
 
 fn wanted_users(config: &Config) -> impl Iterator<Item = (&str, &str)> {
@@ -182,8 +182,8 @@ pub(super) fn descriptors() -> Option<u64> {
 
 /// Returns the limits for the process tree of one agent.
 pub(super) fn limits(config: &Config) -> cgroup::Limits {
-    let AgentLimits { memory, processes } = config.limits.agent;
-    cgroup::Limits { memory, processes }
+    let AgentLimits { memory_per_agent, processes_per_agent } = config.agent_limits;
+    cgroup::Limits { memory: memory_per_agent, processes: processes_per_agent }
 }
 
 /// Finds the control group for agents, and logs once which features agents get.

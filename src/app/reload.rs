@@ -54,7 +54,7 @@ impl Reloader {
         let live = Live::new(loaded, world.now());
         let (door, standing, requests) = ConfigurationDoor::new(live.standing().clone());
         let mut reloader = Self {
-            manifest: live.in_use().manifest.clone(),
+            manifest: live.in_use().general.manifest.clone(),
             live,
             environment: environment.clone(),
             invocation: invocation.to_owned(),
@@ -108,7 +108,7 @@ impl Reloader {
 
     /// Returns the paths of the configuration and of the manifests that it names.
     fn paths(&self) -> Vec<PathBuf> {
-        let manifests = self.live.in_use().manifest.iter().chain(&self.manifest);
+        let manifests = self.live.in_use().general.manifest.iter().chain(&self.manifest);
         self.live.standing().file.iter().chain(manifests).cloned().collect()
     }
 
@@ -126,7 +126,7 @@ impl Reloader {
         });
         let carried_out = match read.await {
             Ok(Ok(loaded)) => {
-                self.manifest.clone_from(&loaded.config.manifest);
+                self.manifest.clone_from(&loaded.config.general.manifest);
                 // The watch begins before the manifest is read, too.
                 self.files.go_on_with(self.paths());
                 self.carry_out(&loaded.config, daemon).await.map(|()| loaded)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{identity, store};
 use crate::config::manifest::Manifest;
-use crate::config::{Config, ForgeToken, Password, Secrets, StoreUrl};
+use crate::config::{Config, ForgeToken, Secrets};
 use crate::forge;
 
 /// Returns the secrets of `config` and of the manifest that it names. Blocks while it reads a few
@@ -15,8 +15,7 @@ pub fn secrets(config: &Config, manifest: Option<&Manifest>) -> Secrets {
     if let Some(manifest) = manifest {
         secrets.add_manifest(manifest);
     }
-    if let StoreUrl::Postgres(store_settings) = &config.store
-        && let Some(Password::File(path)) = &store_settings.password
+    if let Some(path) = &config.store.password_file
         && let Ok(password) = store::read_password(path)
     {
         secrets.add("store.password_file", password);
@@ -32,6 +31,6 @@ pub fn secrets(config: &Config, manifest: Option<&Manifest>) -> Secrets {
         }
     }
     // The server makes this token if the configuration has none.
-    add(&config.state_dir.join(identity::COORDINATOR_TOKEN));
+    add(&config.paths.state_dir.join(identity::COORDINATOR_TOKEN));
     secrets
 }

@@ -15,8 +15,6 @@ use super::{Inherited, ManifestProblems, http, identity, isolation, locate, lock
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, Forges, Secrets};
 use crate::domain::Secret;
-use crate::domain::account::Parking;
-use crate::domain::pair::{Backoff, StartLimit};
 use crate::domain::redact::Redactor;
 use crate::forge;
 use crate::locks;
@@ -25,7 +23,7 @@ use crate::nudge::{Nudge, Nudges};
 use crate::rest::{self, ConfigurationDoor, RestState, WebhookDoor};
 use crate::rows::Store;
 use crate::service::world::SystemWorld;
-use crate::service::{AppliedAs, ApplyError, ChatSettings, Service, Settings, Wanted};
+use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
 
 /// The store and the use cases, before and after the listeners are open.
 pub(super) struct Server {
@@ -69,9 +67,13 @@ impl Server {
     ) -> anyhow::Result<Self> {
         // The manifest is read before anything is made: a daemon that refuses to start leaves
         // nothing behind.
-        let manifest =
-            config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
-        let state_dir = &config.state_dir;
+        let manifest = config
+            .general
+            .manifest
+            .as_deref()
+            .map(|path| manifest::load(path, environment))
+            .transpose()?;
+        let state_dir = &config.paths.state_dir;
         create_state_dir(state_dir)?;
         let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
         let (store, store_lock) = store::open(&config.store).await?;
@@ -110,8 +112,12 @@ impl Server {
         environment: &Environment,
         invocation: &str,
     ) -> anyhow::Result<()> {
-        let manifest =
-            config.manifest.as_deref().map(|path| manifest::load(path, environment)).transpose()?;
+        let manifest = config
+            .general
+            .manifest
+            .as_deref()
+            .map(|path| manifest::load(path, environment))
+            .transpose()?;
         self.learn_from(config, manifest, invocation).await
     }
 
@@ -122,7 +128,7 @@ impl Server {
         invocation: &str,
     ) -> anyhow::Result<()> {
         let is_new = manifest != *locks::lock(&self.manifest);
-        if let (Some(path), Some(manifest), true) = (&config.manifest, &manifest, is_new) {
+        if let (Some(path), Some(manifest), true) = (&config.general.manifest, &manifest, is_new) {
             apply_manifest(&self.service, path, manifest, invocation).await?;
         }
         *locks::lock(&self.manifest) = manifest;
@@ -156,17 +162,21 @@ impl Server {
     pub(super) async fn bind(config: &Config, inherited: Inherited) -> anyhow::Result<Doors> {
         let http = match inherited.http {
             Some(listener) => Some(http::Door::inherited(listener)?),
-            None => http::Door::open(&config.http, &config.state_dir).await?,
+            None => http::Door::open(&config.http, &config.paths.state_dir).await?,
         };
         let mcp = match inherited.mcp {
             Some(listener) => UnixListener::from_std(listener)
                 .context("could not use the inherited socket `mcp`")?,
             None if config.providers.values().any(|provider| provider.run_as.is_some()) => {
-                socket::bind(&config.mcp_socket, socket::For::AgentsOfOthers)?
+                socket::bind(&config.paths.mcp_socket_path, socket::For::AgentsOfOthers)?
             }
-            None => socket::bind(&config.mcp_socket, socket::For::Owner)?,
+            None => socket::bind(&config.paths.mcp_socket_path, socket::For::Owner)?,
         };
-        Ok(Doors { mcp, control: socket::bind(&config.control_socket, socket::For::Owner)?, http })
+        Ok(Doors {
+            mcp,
+            control: socket::bind(&config.paths.control_socket(), socket::For::Owner)?,
+            http,
+        })
     }
 
     /// Serves until `parts.serving` is cancelled.
@@ -215,7 +225,7 @@ impl Server {
         let watching = Arc::clone(service);
         let serves = serving.clone();
         let (forges, pokes, state_dir) =
-            (self.forges.subscribe(), self.forge_pokes.clone(), config.state_dir.clone());
+            (self.forges.subscribe(), self.forge_pokes.clone(), config.paths.state_dir.clone());
         parts.spawn(async move {
             serves
                 .run_until_cancelled(Box::pin(forge::watch(watching, &state_dir, forges, pokes)))
@@ -234,24 +244,18 @@ impl Server {
 
 fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> Settings {
     Settings {
-        language: config.language,
-        start_timeout: config.start.timeout,
-        stop_timeout: config.stop.timeout,
-        linger: config.run.linger,
-        notice_grace: config.notice.grace,
-        chat: ChatSettings {
-            poll_hold: config.chat.poll_hold,
-            idle_timeout: config.chat.idle_timeout,
-        },
-        session_default: config.session.default_timeout,
-        session_maximum: config.session.max_timeout,
-        cleanup_interval: config.session.cleanup_interval,
-        backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
-        creation: config.limits.creation,
+        language: config.general.language,
+        start: config.start.clone(),
+        stop: config.stop.clone(),
+        run: config.run.clone(),
+        notice: config.notice.clone(),
+        chat: config.chat.clone(),
+        session: config.session.clone(),
+        backoff: config.backoff,
+        creation: config.creation,
         retention: config.retention.clone(),
-        parking: Parking { initial: config.parking.initial, max: config.parking.max },
-        start_limit: StartLimit { failures: config.start.limit, interval: config.start.interval },
-        state_dir: config.state_dir.clone(),
+        parking: config.parking,
+        state_dir: config.paths.state_dir.clone(),
         file_owners: isolation::file_owners(config),
         passkeys: config
             .agents
@@ -259,7 +263,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
             .map(|(agent, known)| (agent.clone(), known.passkey.clone()))
             .collect(),
         ticket_key: coordinator_token.derive("", "launch tickets"),
-        mcp_socket: config.mcp_socket.clone(),
+        mcp_socket: config.paths.mcp_socket_path.clone(),
         redactor: Arc::new(Redactor::for_texts(secrets.redacted().iter().map(Secret::reveal))),
         serves_agents_over_http: config.http.agents,
     }
@@ -267,7 +271,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
 
 /// Returns the token that coordinators must present.
 fn coordinator_token(config: &Config, made_token: &Secret) -> Secret {
-    config.coordinator_token.clone().unwrap_or_else(|| made_token.clone())
+    config.general.coordinator_token.clone().unwrap_or_else(|| made_token.clone())
 }
 
 async fn apply_manifest(

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::lock::RoleLock;
-use crate::config::{Password, PostgresStore, StoreUrl};
+use crate::config::{self, StoreUrl};
 use crate::domain::Secret;
 use crate::domain::store_state::{SLOW_STATEMENT, span};
 use crate::postgres_url::PostgresUrl;
@@ -19,34 +19,36 @@ use crate::sys::regular_file;
 ///
 /// # Errors
 /// A store that cannot be opened, or that another daemon has.
-pub(super) async fn open(url: &StoreUrl) -> anyhow::Result<(Store, Option<RoleLock>)> {
-    match url {
+pub(super) async fn open(settings: &config::Store) -> anyhow::Result<(Store, Option<RoleLock>)> {
+    match &settings.url {
         StoreUrl::Sqlite(path) => {
             let lock = RoleLock::take(&path.with_added_extension("lock")).await?;
             Ok((Store::open(path).await?, Some(lock)))
         }
-        StoreUrl::Postgres(store) => Ok((open_postgres(store).await?, None)),
+        StoreUrl::Postgres(url) => {
+            let url = with_password(PostgresUrl::clone(url), settings)?;
+            Ok((open_postgres(url).await?, None))
+        }
     }
 }
 
-async fn open_postgres(store: &PostgresStore) -> anyhow::Result<Store> {
+/// Returns the URL of the database with the password of its user.
+fn with_password(url: PostgresUrl, settings: &config::Store) -> anyhow::Result<PostgresUrl> {
+    Ok(match (&settings.password, &settings.password_file) {
+        (Some(password), _) => url.with_password(password),
+        (None, Some(path)) => url.with_password(&read_password(path)?),
+        (None, None) => url,
+    })
+}
+
+async fn open_postgres(url: PostgresUrl) -> anyhow::Result<Store> {
     let options = Options {
         name: name_of_server(),
         id: uuid::Uuid::now_v7().simple().to_string(),
         sharing: Sharing::OneServer,
         ..Options::default()
     };
-    Ok(Store::connect(with_password(store)?, options).await?)
-}
-
-/// Returns the URL of the database with the password of its user.
-fn with_password(store: &PostgresStore) -> anyhow::Result<PostgresUrl> {
-    let url = store.url.clone();
-    Ok(match &store.password {
-        None => url,
-        Some(Password::Given(password)) => url.with_password(password),
-        Some(Password::File(path)) => url.with_password(&read_password(path)?),
-    })
+    Ok(Store::connect(url, options).await?)
 }
 
 /// Looks at the store without a change, and returns lines about it for `check`. Blocks, so it is not
@@ -54,9 +56,10 @@ fn with_password(store: &PostgresStore) -> anyhow::Result<PostgresUrl> {
 ///
 /// # Errors
 /// The reason why a server cannot use the store, with the remedy.
-pub fn look_at_store(url: &StoreUrl) -> anyhow::Result<Vec<String>> {
-    let StoreUrl::Postgres(store) = url else { return Ok(Vec::new()) };
-    let Found { version, round_trip, schema, used_by } = look(&with_password(store)?)?;
+pub fn look_at_store(settings: &config::Store) -> anyhow::Result<Vec<String>> {
+    let StoreUrl::Postgres(url) = &settings.url else { return Ok(Vec::new()) };
+    let found = look(&with_password(PostgresUrl::clone(url), settings)?)?;
+    let Found { version, round_trip, schema, used_by } = found;
     let schema = match schema {
         Schema::Missing => "no tables yet: the first start creates them".to_owned(),
         Schema::Older { version, next } => {
@@ -67,7 +70,7 @@ pub fn look_at_store(url: &StoreUrl) -> anyhow::Result<Vec<String>> {
     let user = used_by.map_or_else(|| "not in use".to_owned(), |name| format!("used by `{name}`"));
     let mut lines = vec![format!(
         "store: {}: PostgreSQL {version}, a statement takes {}, {schema}, {user}",
-        store.url,
+        url,
         span(round_trip)
     )];
     if round_trip > SLOW_STATEMENT {
@@ -77,7 +80,7 @@ pub fn look_at_store(url: &StoreUrl) -> anyhow::Result<Vec<String>> {
                 .to_owned(),
         );
     }
-    if store.url.is_exposed() {
+    if url.is_exposed() {
         lines.push(
             "warning: `sslmode=disable` in `store.url`: what is stored crosses the network in \
              clear text"

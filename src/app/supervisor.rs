@@ -19,7 +19,6 @@ use crate::coordinator::{
     Coordinator, CoordinatorConfig, LocalControlPlane, Mode, Overseer, RemoteConfig,
     RemoteControlPlane,
 };
-use crate::domain::pair::Backoff;
 use crate::domain::plan::Limits;
 use crate::domain::retention::Retention;
 use crate::domain::stopwatch::{Moment, Steady};
@@ -110,7 +109,7 @@ pub(super) async fn adopt(
 /// Returns the part of the configuration that the table needs.
 fn process_config(config: &Config, means: &Means) -> ProcessConfig {
     ProcessConfig {
-        state_dir: config.state_dir.clone(),
+        state_dir: config.paths.state_dir.clone(),
         shim_program: means.program.clone(),
         stop_timeout: config.stop.timeout,
         leak_grace: config.stop.leak_grace,
@@ -147,11 +146,11 @@ impl Seat {
     fn coordinator_config(&self, config: &Config, secrets: &Secrets) -> CoordinatorConfig {
         CoordinatorConfig {
             id: self.id.clone(),
-            polling_interval: config.polling_interval,
+            polling_interval: config.general.polling_interval,
             limits: limits(config),
             providers: Providers {
                 entries: config.providers.clone(),
-                guidance: Guidance::new(config.language),
+                guidance: Guidance::new(config.general.language),
                 environment: self
                     .environment
                     .variables()
@@ -162,12 +161,12 @@ impl Seat {
                 redacted: secrets.redacted(),
                 mcp_socket: self.reached_at.socket.clone(),
                 mcp_url: self.reached_at.url.clone().filter(|_| config.http.agents),
-                state_dir: config.state_dir.clone(),
+                state_dir: config.paths.state_dir.clone(),
                 program: self.means.program.clone(),
                 users: isolation::users(config),
                 users_files: isolation::users_files(config),
             },
-            state_dir: config.state_dir.clone(),
+            state_dir: config.paths.state_dir.clone(),
         }
     }
 }
@@ -204,7 +203,7 @@ async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir
 /// Returns the settings that a coordinator needs for a remote server.
 pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig {
     RemoteConfig {
-        server: config.server.clone(),
+        server: config.paths.server.clone(),
         token: identity::token_for_server(config),
         coordinator: id.clone(),
         passkeys: config
@@ -213,10 +212,10 @@ pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig
             .map(|(agent, known)| (agent.clone(), known.passkey.clone()))
             .collect(),
         start_timeout: config.start.timeout,
-        backoff: Backoff { initial: config.backoff.initial, max: config.backoff.max },
+        backoff: config.backoff,
         limits: limits(config),
-        state_dir: config.state_dir.clone(),
-        polling_interval: config.polling_interval,
+        state_dir: config.paths.state_dir.clone(),
+        polling_interval: config.general.polling_interval,
         only_seed_steps: false,
     }
 }
@@ -230,8 +229,6 @@ pub(super) fn limits(config: &Config) -> Limits {
         chat_reserve,
         min_free_disk,
         min_free_memory,
-        agent: _,
-        creation: _,
     } = config.limits;
     let config::Run { linger, max_runtime, silence_timeout } = config.run;
     Limits {
@@ -243,7 +240,7 @@ pub(super) fn limits(config: &Config) -> Limits {
         silence: silence_timeout,
         min_free_disk,
         min_free_memory,
-        ..Limits::of(config.max_concurrent, linger)
+        ..Limits::of(config.general.max_concurrent, linger)
     }
 }
 
@@ -294,7 +291,7 @@ impl Supervisor {
         });
         let retention = watch::Sender::new(config.retention.clone());
         let (kept, state_dir, serves) =
-            (retention.subscribe(), config.state_dir.clone(), parts.serving.clone());
+            (retention.subscribe(), config.paths.state_dir.clone(), parts.serving.clone());
         parts.spawn(async move {
             serves.run_until_cancelled(remove_old_outputs(kept, state_dir)).await;
         });

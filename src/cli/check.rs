@@ -21,7 +21,7 @@ const MIN_SECRET: usize = 6;
 
 pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
     let config = &loaded.config;
-    let manifest = match &config.manifest {
+    let manifest = match &config.general.manifest {
         Some(path) => {
             Some((path, manifest::load(path, environment).map_err(CliError::Configuration)?))
         }
@@ -43,9 +43,9 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
             manifest.tasks.len()
         ))?;
     }
-    let warning = app::check_state_dir(&config.state_dir)
+    let warning = app::check_state_dir(&config.paths.state_dir)
         .map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
-    print_line(&format!("state directory: {}", config.state_dir.display()))?;
+    print_line(&format!("state directory: {}", config.paths.state_dir.display()))?;
     if let Some(warning) = warning {
         print_line(&format!("warning: {warning}"))?;
     }
@@ -54,7 +54,7 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         Ok(lines) => lines.iter().try_for_each(|line| print_line(line))?,
         Err(problem) => print_line(&format!("store: {}", ErrorChain(problem.as_ref())))?,
     }
-    let kept_port = app::kept_port(&config.state_dir).map_err(|error| {
+    let kept_port = app::kept_port(&config.paths.state_dir).map_err(|error| {
         CliError::File(format!(
             "agent-coordinator: could not read the kept port for HTTP: {error}\n"
         ))
@@ -66,11 +66,11 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         Some(url) => format!("{url} (not for agents)"),
         None => "off".to_owned(),
     };
-    print_line(&format!("MCP: unix:{}, HTTP {http}", config.mcp_socket.display()))?;
-    if config.server != ServerAddress::Socket(config.mcp_socket.clone()) {
-        print_line(&format!("server of `supervise`: {}", config.server))?;
+    print_line(&format!("MCP: unix:{}, HTTP {http}", config.paths.mcp_socket_path.display()))?;
+    if config.paths.server != ServerAddress::Socket(config.paths.mcp_socket_path.clone()) {
+        print_line(&format!("server of `supervise`: {}", config.paths.server))?;
     }
-    if matches!(config.server, ServerAddress::Url(_)) && !config.http.agents {
+    if matches!(config.paths.server, ServerAddress::Url(_)) && !config.http.agents {
         print_line(
             "warning: `http.agents` is off: agents of `supervise` reach that server over HTTP only",
         )?;
@@ -83,14 +83,14 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     }
     let providers = Providers {
         entries: config.providers.clone(),
-        guidance: Guidance::new(config.language),
+        guidance: Guidance::new(config.general.language),
         environment: environment.variables().collect(),
         withheld: secrets.withheld(),
         withheld_variables: secrets.variables().clone(),
         redacted: secrets.redacted(),
-        mcp_socket: Some(config.mcp_socket.clone()),
+        mcp_socket: Some(config.paths.mcp_socket_path.clone()),
         mcp_url: url.filter(|_| config.http.agents),
-        state_dir: config.state_dir.clone(),
+        state_dir: config.paths.state_dir.clone(),
         program: std::env::current_exe().unwrap_or_default(),
         users: app::users(config),
         users_files: app::users_files(config),
@@ -114,7 +114,10 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         print_line(&masked(line, environment))?;
     }
     if store.is_err() {
-        return Err(CliError::Failed(format!("the server can't use its store {}", config.store)));
+        return Err(CliError::Failed(format!(
+            "the server can't use its store {}",
+            config.store.url
+        )));
     }
     let is_kept = |ai_type: &str| cant_start.contains(providers.find(ai_type).0);
     let kept: Vec<&str> = agents

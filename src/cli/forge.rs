@@ -76,8 +76,8 @@ impl ForgeCommand {
                 report(&runtime.block_on(check_all(&config.forges, missing)), form)
             }
             Self::List { ended, limit, form } => {
-                let places = super::find_daemon(file, environment)?;
-                let client = Client::new(places.control_socket, places.coordinator_socket);
+                let paths = super::find_daemon(file, environment)?;
+                let client = Client::new(paths.control_socket(), paths.coordinator_socket());
                 runtime.block_on(forge_items::list(&client, ended, limit, form))
             }
         }
@@ -102,7 +102,7 @@ fn report(reports: &[HostReport], form: Form) -> Result<(), CliError> {
 /// order of the configuration.
 async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
     let hosts = &forges.hosts;
-    let interval = forges.write_interval;
+    let interval = forges.access.write_interval;
     let checks = hosts
         .iter()
         .enumerate()

@@ -2,33 +2,21 @@
 
 use std::time::Duration;
 
-use super::growing;
-use super::reader::Section;
+use super::declaration::keys;
+use super::kinds::{DAY, MINUTE, SECOND, durations};
+use crate::domain::pair::Backoff;
 
-/// The waits between a failure and the next start of the same agent in the same project.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Backoff {
-    /// The wait after the first failure. Each further failure doubles it.
-    pub initial: Duration,
-    /// The longest wait; at least `initial`.
-    pub max: Duration,
-}
+const SHORTEST: Duration = Duration::from_millis(1);
 
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { initial: Duration::from_secs(1), max: Duration::from_mins(5) }
-    }
-}
+keys! {
+    /// The waits between a failure and the next start of the same agent in the same project.
+    impl Backoff in "backoff" where initial <= max {
+        /// The wait after the first failure. Each further failure doubles it, and up to a quarter
+        /// is added. A shorter wait retries sooner. A longer one spares the tokens of a broken
+        /// agent.
+        initial = SECOND, durations(SHORTEST..=DAY), Now;
 
-impl Backoff {
-    pub(super) fn read(section: Section<'_, '_>) -> Self {
-        let Self { initial, max } = Self::default();
-        let [initial, max] = growing::read(
-            section,
-            "backoff",
-            [initial, max],
-            &(Duration::from_millis(1)..=Duration::from_hours(24)),
-        );
-        Self { initial, max }
+        /// The longest wait, with the addition. At least `initial`.
+        max = 5 * MINUTE, durations(SHORTEST..=DAY), Now;
     }
 }

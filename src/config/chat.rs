@@ -2,34 +2,21 @@
 
 use std::time::Duration;
 
-use super::reader::Section;
+use super::declaration::keys;
+use super::kinds::{DAY, MINUTE, SECOND, durations};
 
-/// The limits of chats.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chat {
-    /// The time that the server holds an agent's question for its next action. Zero answers at
-    /// once.
-    pub poll_hold: Duration,
-    /// The time without a message after which a chat ends.
-    pub idle_timeout: Duration,
-}
+keys! {
+    /// The limits of chats.
+    pub struct Chat in "chat" {
+        /// The time for which the server holds an agent's question for its next action until there
+        /// is something to do. 0 answers at once, and tells the agent to ask again in 5 s. A
+        /// shorter time costs more turns of the model. Some agent CLIs do not wait for longer than
+        /// 45 s.
+        pub poll_hold: Duration = 45 * SECOND, durations(Duration::ZERO..=5 * MINUTE), Now;
 
-impl Default for Chat {
-    fn default() -> Self {
-        Self { poll_hold: Duration::from_secs(45), idle_timeout: Duration::from_mins(10) }
-    }
-}
-
-impl Chat {
-    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let (hold, idle) = (
-            Duration::ZERO..=Duration::from_mins(5),
-            Duration::from_secs(1)..=Duration::from_hours(24),
-        );
-        let default = Self::default();
-        Self {
-            poll_hold: section.duration("poll_hold", default.poll_hold, hold),
-            idle_timeout: section.duration("idle_timeout", default.idle_timeout, idle),
-        }
+        /// The time without a message after which a chat ends, and the process of its agent with
+        /// it. A shorter time frees memory sooner. A longer one answers at once after longer
+        /// pauses.
+        pub idle_timeout: Duration = 10 * MINUTE, durations(SECOND..=DAY), Now;
     }
 }

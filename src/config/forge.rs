@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use crate::domain::Secret;
 
+use super::declaration::{Keys, keys};
 use super::http::Http;
-use super::reader::{Field, Section};
+use super::kinds::{DAY, Kind, MINUTE, SECOND, durations, list, numbers, secret, truth};
+use super::reader::Section;
 use super::report::Problem;
 
 pub use host::{ForgeHost, ForgeToken, WatchedRepository, repositories_path};
@@ -21,24 +23,10 @@ pub(super) use host::{LABEL_KEYS, default_base_url, file_key, repositories_key};
 /// The paths of the HTTP listener that have another use, by their first part.
 const TAKEN_PATHS: [&str; 7] = ["api", "health", "login", "logout", "mcp", "metrics", "ui"];
 
-const DAY: Duration = Duration::from_hours(24);
-
 /// The settings of all forges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forges {
-    /// The time between two polls of a host for new items and for the state of the items that are
-    /// worked on.
-    pub poll_interval: Duration,
-    /// The shortest time between two writes to a host.
-    pub write_interval: Duration,
-    /// The greatest number of writes to a host within an hour; `None` allows any number. Stops are
-    /// written in any case.
-    pub writes_per_hour: Option<u32>,
-    /// The daemon reads everything, but only logs its writes.
-    pub dry_run: bool,
-    /// The logins of other coordinators' accounts, whose claims on items count. The claims of the
-    /// bot always count.
-    pub claims_from: BTreeSet<String>,
+    pub access: ForgeAccess,
     /// The webhook; `None` means that the daemon only polls.
     pub webhook: Option<Webhook>,
     /// The hosts in the order of the file, GitHub's first. No repository occurs twice.
@@ -47,46 +35,80 @@ pub struct Forges {
     pub pause_resume: PauseResume,
 }
 
-/// The endpoint at which forges announce changes, so that the daemon need not wait for the next
-/// poll.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Webhook {
-    /// The path on the HTTP listener. It begins with a slash.
-    pub path: String,
-    /// The secret that forges sign with (GitHub) or show (GitLab).
-    pub secret: Secret,
-}
+keys! {
+    /// The access to all hosts. Issues, pull requests and merge requests that have the bot's label
+    /// and are assigned to the bot become tasks. Taking the bot off them stops these tasks.
+    /// docs/forges.md leads from a token to the first issue. `agent-coordinator forge check` checks
+    /// these settings.
+    pub struct ForgeAccess in "forge" {
+        /// The time between two polls of a host. A shorter time sees new work, and the end of work,
+        /// sooner. A longer one spares the host's limits on requests. What did not change costs
+        /// next to nothing.
+        pub poll_interval: Duration = 30 * SECOND, durations(SECOND / 10..=DAY), Now;
 
-/// The settings for ending the work on items that the bot was taken off.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskStop {
-    pub enabled: bool,
-    /// The number of polls after which the items are looked at; at least 1.
-    pub check_interval: u32,
-}
+        /// The shortest time between two labels or comments that are written to a host. Forges ask
+        /// for a second. With less, a host may answer with a limit for all requests.
+        pub write_interval: Duration = SECOND, durations(Duration::ZERO..=MINUTE), Now;
 
-/// The settings for pausing the work on all items by a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PauseResume {
-    pub enabled: bool,
-    /// The file. While it exists, no item is worked on.
-    pub signal_file: PathBuf,
-    /// The number of polls after which the file is looked for, although it is watched; at least 1.
-    pub check_interval: u32,
-    /// The number of days after which paused work is not resumed; at least 1.
-    pub paused_task_expiry_days: u32,
-}
+        /// The greatest number of labels and comments that are written to a host within an hour.
+        /// GitHub documents 500 an hour for requests that create content, and people may use the
+        /// same account. Servers of your own may allow more. Notes that work was stopped count, and
+        /// never wait.
+        pub writes_per_hour: Option<u32> = Some(450), numbers(1..=1_000_000).or_off(), Now;
 
-impl Default for TaskStop {
-    fn default() -> Self {
-        Self { enabled: true, check_interval: 1 }
+        /// `true` reads everything and writes nothing to a forge. The log says what would be
+        /// written, and no agent is started. It is for trying out.
+        pub dry_run: bool = false, truth(), Now;
+
+        /// The logins of the accounts of other coordinators that watch the same repositories. The
+        /// first account that claims an item has it. The claims of other accounts do not count,
+        /// except those of `bot_name` and of the token's account. An example: `[other-coder]`.
+        pub claims_from: BTreeSet<String> = BTreeSet::new(), list(login()).or_empty(), Now;
     }
 }
 
-impl PauseResume {
-    fn below(state_dir: &Path) -> Self {
-        let signal_file = state_dir.join("contexts/pause_signal");
-        Self { enabled: true, signal_file, check_interval: 1, paused_task_expiry_days: 30 }
+keys! {
+    /// The endpoint at which forges announce changes, so that the daemon need not wait for the next
+    /// poll. It needs `http.listen`, and an address for it that the forge reaches. Without this
+    /// section there is no webhook.
+    pub struct Webhook in "forge.webhook" {
+        /// The path on the HTTP listener. It begins with a slash.
+        pub path: String = "/webhooks/forge".to_owned(), webhook_path(), Now;
+
+        /// Required. The secret that was entered for the webhook at the forge. GitHub signs with
+        /// it, and GitLab shows it. Take it from a variable rather than writing it here.
+        pub secret: Secret = Secret::new(""), webhook_secret(), Now;
+    }
+}
+
+keys! {
+    /// Ends the work on items that the bot was taken off.
+    pub struct TaskStop in "task_stop" {
+        /// `false` leaves tasks alone, whatever happens to their items.
+        pub enabled: bool = true, truth(), Now;
+
+        /// The number of polls after which the items that are worked on are checked. A greater
+        /// number asks less, and stops later.
+        pub check_interval: u32 = 1, numbers(1..=1_000), Now;
+    }
+}
+
+keys! {
+    /// The pause file keeps every agent from starting, also without a forge. Agents that work on
+    /// items of forges are told to save their work and end. The items go on when the file is gone.
+    pub struct PauseResume in "pause_resume" {
+        /// `false` ignores the file.
+        pub enabled: bool = true, truth(), Now;
+
+        /// While this file exists, no agent starts and items are paused. Relative paths start at
+        /// `state_dir`.
+        pub signal_file: PathBuf = "contexts/pause_signal".into(), state_path(), Now;
+
+        /// The number of polls after which the file is checked for, although it is watched.
+        pub check_interval: u32 = 1, numbers(1..=1_000), Now;
+
+        /// The number of days after which paused work is not resumed.
+        pub paused_task_expiry_days: u32 = 30, numbers(1..=3_650), Now;
     }
 }
 
@@ -94,85 +116,85 @@ impl Forges {
     /// Returns the settings without a host, with all defaults.
     pub fn below(state_dir: &Path) -> Self {
         Self {
-            poll_interval: Duration::from_secs(30),
-            write_interval: Duration::from_secs(1),
-            // GitHub documents 500 an hour for requests that create content. The rest is for people
-            // with the same account.
-            writes_per_hour: Some(450),
-            dry_run: false,
-            claims_from: BTreeSet::new(),
+            access: ForgeAccess::default(),
             webhook: None,
             hosts: Vec::new(),
             task_stop: TaskStop::default(),
-            pause_resume: PauseResume::below(state_dir),
+            pause_resume: PauseResume::default().below(state_dir),
         }
     }
 
     /// Returns the settings for a daemon that goes on with `state_dir` although the file has
     /// another one, `former`.
     pub(super) fn moved(mut self, former: &Path, state_dir: &Path) -> Self {
-        if let Ok(rest) = self.pause_resume.signal_file.strip_prefix(former) {
-            self.pause_resume.signal_file = state_dir.join(rest);
-        }
+        self.pause_resume = self.pause_resume.as_written(former).below(state_dir);
         self
     }
 
     pub(super) fn read(top: &mut Section<'_, '_>, state_dir: &Path, http: &Http) -> Self {
-        let default = Self::below(state_dir);
-        let mut forge = top.section("forge");
-        let poll_interval = forge.duration(
-            "poll_interval",
-            default.poll_interval,
-            Duration::from_millis(100)..=DAY,
-        );
-        let write_interval = forge.duration(
-            "write_interval",
-            default.write_interval,
-            Duration::ZERO..=Duration::from_mins(1),
-        );
-        let writes_per_hour = forge
-            .field("writes_per_hour")
-            .map_or(default.writes_per_hour, |field| writes_per_hour(&field));
-        let dry_run = switch(&mut forge, "dry_run", default.dry_run);
-        let claims_from = forge.optional("claims_from").map(Field::list).unwrap_or_default();
-        let claims_from = claims_from.iter().filter_map(host::read_login).collect();
-        let webhook =
-            forge.optional_section("webhook").and_then(|section| Webhook::read(section, http));
+        let mut forge = top.section(ForgeAccess::SECTION);
+        let access = ForgeAccess::read(&mut forge);
+        let webhook = forge.optional_section("webhook").map(|mut section| {
+            let webhook = Webhook::read(&mut section);
+            if http.listen.address.is_none() {
+                let message = "`forge.webhook` is set, and `http.listen` is `off`";
+                let problem = Problem::new(message, section.span());
+                section
+                    .reader()
+                    .note(problem.help("webhooks come over HTTP: let `http.listen` be an address"));
+            }
+            webhook
+        });
         drop(forge);
         Self {
-            poll_interval,
-            write_interval,
-            writes_per_hour,
-            dry_run,
-            claims_from,
+            access,
             webhook,
             hosts: host::read_all(top),
-            task_stop: TaskStop::read(top.section("task_stop")),
-            pause_resume: PauseResume::read(top.section("pause_resume"), state_dir),
+            task_stop: TaskStop::read_section(top),
+            pause_resume: PauseResume::read_section(top).below(state_dir),
         }
     }
 }
 
-impl Webhook {
-    const DEFAULT_PATH: &str = "/webhooks/forge";
-
-    fn read(mut section: Section<'_, '_>, http: &Http) -> Option<Self> {
-        let what = "a path such as `/webhooks/forge` (letters, digits, `.`, `_`, `-`, `~` between the slashes) that the server \
-                    doesn't use itself";
-        let path = section
-            .field("path")
-            .map(|field| field.parsed(what, |text| is_path(text).then(|| text.to_owned())));
-        let path = path.unwrap_or_else(|| Some(Self::DEFAULT_PATH.to_owned()));
-        let secret = section.required("secret").and_then(|field| field.secret());
-        if http.listen.is_none() {
-            let problem =
-                Problem::new("`forge.webhook` is set, and `http.listen` is `off`", section.span());
-            section
-                .reader()
-                .note(problem.help("webhooks come over HTTP: let `http.listen` be an address"));
-        }
-        Some(Self { path: path?, secret: secret? })
+impl PauseResume {
+    /// Returns the settings with the absolute path of a file that is relative to `state_dir`.
+    fn below(self, state_dir: &Path) -> Self {
+        // The components are joined again, so that `./x` does not leave a `.` in logs and answers.
+        Self { signal_file: state_dir.join(self.signal_file).components().collect(), ..self }
     }
+
+    /// Returns the settings with the path of the file as it is written, relative to `state_dir`.
+    pub(super) fn as_written(&self, state_dir: &Path) -> Self {
+        let file = self.signal_file.strip_prefix(state_dir).unwrap_or(&self.signal_file);
+        Self { signal_file: file.to_owned(), ..self.clone() }
+    }
+}
+
+fn webhook_path() -> Kind<String> {
+    Kind::parsed(
+        "a path such as `/webhooks/forge` (letters, digits, `.`, `_`, `-`, `~` between the slashes) that the server \
+         doesn't use itself",
+        |text| is_path(text).then(|| text.to_owned()),
+        Clone::clone,
+    )
+}
+
+fn webhook_secret() -> Kind<Secret> {
+    secret().required().for_example("${FORGE_WEBHOOK_SECRET}")
+}
+
+/// A path below `state_dir`. Unlike other paths, a relative path does not start at the folder of
+/// the file, because the file is part of the state.
+fn state_path() -> Kind<PathBuf> {
+    Kind::new(
+        "a path",
+        |field, _| field.word().map(PathBuf::from),
+        |path: &PathBuf| path.display().to_string(),
+    )
+}
+
+fn login() -> Kind<String> {
+    Kind::new(host::LOGIN, |field, _| host::read_login(&field), Clone::clone)
 }
 
 fn is_path(text: &str) -> bool {
@@ -185,58 +207,4 @@ fn is_path(text: &str) -> bool {
         let first = rest.split('/').next().unwrap_or_default();
         rest.split('/').all(is_part) && !TAKEN_PATHS.contains(&first)
     })
-}
-
-impl TaskStop {
-    fn read(mut section: Section<'_, '_>) -> Self {
-        let default = Self::default();
-        Self {
-            enabled: switch(&mut section, "enabled", default.enabled),
-            check_interval: small(&mut section, "check_interval", default.check_interval, 1_000),
-        }
-    }
-}
-
-impl PauseResume {
-    fn read(mut section: Section<'_, '_>, state_dir: &Path) -> Self {
-        let default = Self::below(state_dir);
-        // Unlike other paths, a relative path does not start at the folder of the file. It is below
-        // `state_dir`, because the file is part of the state.
-        let below =
-            |field: Field<'_, '_>| Some(state_dir.join(field.word()?).components().collect());
-        Self {
-            enabled: switch(&mut section, "enabled", default.enabled),
-            signal_file: section
-                .field("signal_file")
-                .and_then(below)
-                .unwrap_or(default.signal_file),
-            check_interval: small(&mut section, "check_interval", default.check_interval, 1_000),
-            paused_task_expiry_days: small(
-                &mut section,
-                "paused_task_expiry_days",
-                default.paused_task_expiry_days,
-                3_650,
-            ),
-        }
-    }
-}
-
-fn switch(section: &mut Section<'_, '_>, key: &'static str, default: bool) -> bool {
-    section.field(key).and_then(|field| field.boolean()).unwrap_or(default)
-}
-
-/// Returns a number of writes; `None` for `off` and for an invalid value.
-fn writes_per_hour(field: &Field<'_, '_>) -> Option<u32> {
-    let is_sane = |number: &u32| (1..=1_000_000).contains(number);
-    let read = |text: &str| match text.trim() {
-        "off" => Some(None),
-        text => text.parse().ok().filter(is_sane).map(Some),
-    };
-    field.parsed("`off` or a whole number from 1 to 1000000", read).flatten()
-}
-
-/// Returns a number from 1 to `most`.
-fn small(section: &mut Section<'_, '_>, key: &'static str, default: u32, most: u16) -> u32 {
-    let number = section.field(key).and_then(|field| field.integer(1..=usize::from(most)));
-    number.and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
 }

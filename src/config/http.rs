@@ -5,24 +5,55 @@ use std::net::SocketAddr;
 
 use crate::domain::host::{HostName, Origin};
 
-use super::reader::{Field, Section};
+use super::declaration::keys;
+use super::kinds::{Kind, list, switch};
+use super::reader::Section;
 use super::report::Problem;
 
-/// The HTTP listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Http {
-    /// The address to listen on; `None` is off. A port 0 is chosen once and kept in `state_dir`.
-    pub listen: Option<SocketAddr>,
-    /// True if `listen` is the default. If its port is in use, another one is chosen and kept.
-    pub is_listen_default: bool,
-    /// The names and addresses that requests may be for, beside loopback and the address of
-    /// `listen`.
-    pub allowed_hosts: Vec<HostName>,
-    /// The URL at which browsers reach the server through a proxy. With `https`, browsers send the
-    /// cookies only over `https`.
-    pub public_url: Option<Origin>,
-    /// True if agents may use the listener and get its address.
-    pub agents: bool,
+keys! {
+    /// The HTTP listener of the server: MCP at `/mcp`, pages and `/api` for people who log in
+    /// (`login`, `token`), `/health/live` and `/health/ready`.
+    pub struct Http in "http" {
+        /// The address and the port to listen on, or `off`. Port 0 takes a free port at the first
+        /// start and keeps it. If the key is not set and port 7420 is in use, another port is
+        /// chosen and kept; the log, `status` and `check` show it. An address of other machines
+        /// (any but a loopback one) needs `coordinator_token`, and 0.0.0.0 and [::] also need
+        /// `allowed_hosts` or `public_url`. Others on the way can read what is sent, so put a proxy
+        /// with HTTPS before it.
+        pub listen: Listen = Listen::default(), listen(), AfterRestart;
+
+        /// The names and addresses by which clients may ask for this server, with a port or
+        /// without: what browsers and clients write into `Host` and `Origin`. localhost, loopback
+        /// addresses and the address of `listen` are always allowed. An example:
+        /// `[coordinator.example, "10.0.0.7:7420"]`.
+        pub allowed_hosts: Vec<HostName> = Vec::new(), list(host()), AfterRestart;
+
+        /// The URL at which browsers reach the server through a proxy with HTTPS:
+        /// `https://coordinator.example`, without a path. Login links contain it, and it is allowed
+        /// as a host. With `https`, browsers send the login cookies only over HTTPS.
+        pub public_url: Option<Origin> = None, origin().or_none(), AfterRestart;
+
+        /// Whether agents may use the listener. `off` gives agents no `COORDINATOR_MCP_URL` and
+        /// refuses their tools over HTTP; coordinators and people go on using it. Over HTTP the
+        /// server can't see which process calls (docs/agents.md, "Over HTTP").
+        pub agents: bool = true, switch(), Now;
+    }
+}
+
+/// The address of the listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    /// The address; `None` is off. A port 0 is chosen once and kept in `state_dir`.
+    pub address: Option<SocketAddr>,
+    /// True if the file has no address. If the port of the default is in use, another one is chosen
+    /// and kept.
+    pub is_default: bool,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self { address: Some(SocketAddr::from(([127, 0, 0, 1], 7420))), is_default: true }
+    }
 }
 
 /// The presence of a token that coordinators must show.
@@ -32,81 +63,76 @@ pub(super) enum Token {
     Missing,
 }
 
-impl Default for Http {
-    fn default() -> Self {
-        Self {
-            listen: Some(SocketAddr::from(([127, 0, 0, 1], 7420))),
-            is_listen_default: true,
-            allowed_hosts: Vec::new(),
-            public_url: None,
-            agents: true,
-        }
-    }
-}
-
 impl Http {
     /// Returns the address that the server will listen on if the port `kept` from the last run is
     /// free. `None` means that HTTP is off.
     pub fn expected_address(&self, kept: Option<u16>) -> Option<SocketAddr> {
-        let mut address = self.listen?;
-        if let Some(port) = kept.filter(|_| self.is_listen_default || address.port() == 0) {
+        let mut address = self.listen.address?;
+        if let Some(port) = kept.filter(|_| self.listen.is_default || address.port() == 0) {
             address.set_port(port);
         }
         Some(address)
     }
 
-    pub(super) fn read(mut section: Section<'_, '_>, token: Token) -> Self {
-        let listen = section.field("listen");
-        let allowed_hosts = section.field("allowed_hosts").map_or_else(Vec::new, Field::list);
-        let what = "a name or an address, with a port or without, such as `coordinator.example` or `10.0.0.7:7420`";
-        let has_names = !allowed_hosts.is_empty();
-        let allowed_hosts = allowed_hosts
-            .iter()
-            .filter_map(|host| host.parsed(what, |text| text.parse().ok()))
-            .collect();
-        let what = "the scheme, the name and the port of a URL, such as `https://coordinator.example`, without a path";
-        let public_url = section
-            .optional("public_url")
-            .and_then(|url| url.parsed(what, |text| text.parse().ok()));
-        let is_restricted = has_names || public_url.is_some();
-        let what = "an address and a port such as `127.0.0.1:7420` or `[::1]:0`, or `off`";
-        let parsed = listen.as_ref().and_then(|field| {
-            field.parsed(
-                what,
-                |text| {
-                    if text == "off" { Some(None) } else { parse(text).map(Some) }
-                },
-            )
-        });
-        if let (Some(field), Some(Some(address))) = (&listen, parsed)
-            && !address.ip().is_loopback()
-        {
-            let reached =
-                format!("`http.listen` lets other machines reach this one at `{address}`");
-            if token == Token::Missing {
-                let problem = Problem::new(
-                    format!("{reached}, and `coordinator_token` is not set"),
-                    field.span(),
-                );
-                field.note(problem.help(
-                    "set `coordinator_token` (better from a variable: `${COORDINATOR_TOKEN}`), or listen on `127.0.0.1`",
-                ));
-            }
-            if address.ip().is_unspecified() && !is_restricted {
-                let problem =
-                    Problem::new(format!("{reached}, by names that nobody listed"), field.span());
-                field.note(problem.help("list the names that clients use in `http.allowed_hosts`"));
-            }
+    /// Notes an address that other machines reach although the other settings are not made for
+    /// that.
+    pub(super) fn check(&self, section: &Section<'_, '_>, token: Token) {
+        let Some(address) = self.listen.address.filter(|address| !address.ip().is_loopback())
+        else {
+            return;
+        };
+        let note = |fault: &str, help: &str| {
+            let message =
+                format!("`http.listen` lets other machines reach this one at `{address}`, {fault}");
+            let problem = Problem::new(message, section.span_of("listen"));
+            section.reader().note(problem.help(help));
+        };
+        if token == Token::Missing {
+            note(
+                "and `coordinator_token` is not set",
+                "set `coordinator_token` (better from a variable: `${COORDINATOR_TOKEN}`), or listen on `127.0.0.1`",
+            );
         }
-        let agents = section.one_of("agents", true, &[("on", true), ("off", false)]);
-        let (listen, is_listen_default) =
-            (parsed.unwrap_or(Self::default().listen), parsed.is_none());
-        Self { listen, is_listen_default, allowed_hosts, public_url, agents }
+        let is_restricted = !self.allowed_hosts.is_empty() || self.public_url.is_some();
+        if address.ip().is_unspecified() && !is_restricted {
+            note(
+                "by names that nobody listed",
+                "list the names that clients use in `http.allowed_hosts`",
+            );
+        }
     }
 }
 
+fn listen() -> Kind<Listen> {
+    let parse = |text: &str| {
+        let address = if text == "off" { None } else { Some(parse_address(text)?) };
+        Some(Listen { address, is_default: false })
+    };
+    Kind::parsed(
+        "an address and a port such as `127.0.0.1:7420` or `[::1]:0`, or `off`",
+        parse,
+        |listen| listen.address.map_or_else(|| "off".to_owned(), |address| address.to_string()),
+    )
+}
+
+fn host() -> Kind<HostName> {
+    Kind::parsed(
+        "a name or an address, with a port or without, such as `coordinator.example` or `10.0.0.7:7420`",
+        |text| text.parse().ok(),
+        HostName::to_string,
+    )
+}
+
+fn origin() -> Kind<Origin> {
+    Kind::parsed(
+        "the scheme, the name and the port of a URL, such as `https://coordinator.example`, without a path",
+        |text| text.parse().ok(),
+        Origin::to_string,
+    )
+}
+
 /// Parses an address with its port.
-fn parse(text: &str) -> Option<SocketAddr> {
+fn parse_address(text: &str) -> Option<SocketAddr> {
     match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}").parse().ok(),
         None => text.parse().ok(),

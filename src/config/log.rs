@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use tracing_subscriber::EnvFilter;
 
-use super::reader::Section;
+use super::declaration::keys;
+use super::kinds::{Kind, path, words};
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,20 +18,19 @@ pub enum LogFormat {
     Text,
 }
 
-/// The level, the form and the destination of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogConfig {
-    /// A level, or valid directives of `tracing_subscriber::EnvFilter`.
-    pub level: String,
-    /// The form; see [`LogConfig::is_json`].
-    pub format: LogFormat,
-    /// The file that lines are appended to; `None` means standard error.
-    pub file: Option<PathBuf>,
-}
+keys! {
+    /// The level, the form and the destination of the daemon's log.
+    pub struct LogConfig in "log" {
+        /// The least level of the lines, or filters by module, such as
+        /// `info,agent_coordinator::coordinator=debug`.
+        pub level: String = "info".to_owned(), level(), Now;
 
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { level: "info".to_owned(), format: LogFormat::Auto, file: None }
+        /// The form of the lines. `json` is one object per line. `auto` is text on a terminal, and
+        /// `json` otherwise.
+        pub format: LogFormat = LogFormat::Auto, format(), AfterRestart;
+
+        /// The file that lines are appended to. Without it, they go to standard error.
+        pub file: Option<PathBuf> = None, path().or_none(), AfterRestart;
     }
 }
 
@@ -43,22 +43,18 @@ impl LogConfig {
             LogFormat::Text => false,
         }
     }
+}
 
-    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let default = Self::default();
-        let level = section.field("level").and_then(|field| {
-            let what =
-                "`error`, `warn`, `info`, `debug`, `trace`, `off`, or filters such as `info,agent_coordinator=debug`";
-            field.parsed(what, |text| is_filter(text).then(|| text.to_owned()))
-        });
-        let words =
-            [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
-        Self {
-            level: level.unwrap_or(default.level),
-            format: section.one_of("format", default.format, &words),
-            file: section.optional("file").and_then(|field| field.path()),
-        }
-    }
+fn level() -> Kind<String> {
+    Kind::parsed(
+        "`error`, `warn`, `info`, `debug`, `trace`, `off`, or filters such as `info,agent_coordinator=debug`",
+        |text| is_filter(text).then(|| text.to_owned()),
+        Clone::clone,
+    )
+}
+
+fn format() -> Kind<LogFormat> {
+    words([("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)])
 }
 
 /// Returns whether `text` is a valid filter. `EnvFilter` takes a bare word for a target: `inof`

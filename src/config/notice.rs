@@ -2,24 +2,16 @@
 
 use std::time::Duration;
 
-use super::reader::Section;
+use super::declaration::keys;
+use super::kinds::{DAY, MINUTE, durations};
 
-/// The deadline for agents that were told that their work changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// An agent that was told to end its session is stopped after this time if it ignores that.
-    pub grace: Duration,
-}
-
-impl Default for Notice {
-    fn default() -> Self {
-        Self { grace: Duration::from_mins(10) }
-    }
-}
-
-impl Notice {
-    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let range = Duration::ZERO..=Duration::from_hours(24);
-        Self { grace: section.duration("grace", Self::default().grace, range) }
+keys! {
+    /// The deadline for agents that were told that their work changed.
+    pub struct Notice in "notice" {
+        /// An agent that is told that its task was blocked, cancelled or given to another agent
+        /// ends its session by itself. If it does not, it is stopped after this time. The time
+        /// counts from the notice, and again from the moment when the agent read it. A shorter
+        /// time frees the agent's slot sooner. A longer one lets the agent save its work.
+        pub grace: Duration = 10 * MINUTE, durations(Duration::ZERO..=DAY), Now;
     }
 }

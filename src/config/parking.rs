@@ -1,35 +1,21 @@
 //! `parking`: the waits of a provider whose account failed.
 
-use std::time::Duration;
+use super::declaration::keys;
+use super::kinds::{DAY, HOUR, MINUTE, SECOND, durations};
+use crate::domain::account::Parking;
 
-use super::growing;
-use super::reader::Section;
+keys! {
+    /// An agent that ends because its login or its quota failed parks its account: no agent with
+    /// the same `ai_type` starts until the time that the failure names, and a tenth longer, at most
+    /// 8 days. These are the waits if the failure names no time. When the time is over, one agent
+    /// starts. The others follow when that agent has authenticated. `resume --provider` lets all
+    /// start at once.
+    impl Parking in "parking" where initial <= max {
+        /// The wait after the first failure. Each further failure in a row doubles it. A shorter
+        /// wait finds sooner that the account works again. A longer one makes fewer vain attempts.
+        initial = 5 * MINUTE, durations(SECOND..=8 * DAY), Now;
 
-/// The waits of all agents of a provider whose login or quota failed, if the failure does not say
-/// when it ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parking {
-    /// The wait after the first failure. Each further failure doubles it.
-    pub initial: Duration,
-    /// The longest wait; at least `initial`.
-    pub max: Duration,
-}
-
-impl Default for Parking {
-    fn default() -> Self {
-        Self { initial: Duration::from_mins(5), max: Duration::from_hours(1) }
-    }
-}
-
-impl Parking {
-    pub(super) fn read(section: Section<'_, '_>) -> Self {
-        let Self { initial, max } = Self::default();
-        let [initial, max] = growing::read(
-            section,
-            "parking",
-            [initial, max],
-            &(Duration::from_secs(1)..=Duration::from_hours(8 * 24)),
-        );
-        Self { initial, max }
+        /// The longest wait. At least `initial`.
+        max = HOUR, durations(SECOND..=8 * DAY), Now;
     }
 }

@@ -1,14 +1,15 @@
-//! `state_dir`, `mcp_socket_path`, `server`, `store.url`: the places of files and sockets.
+//! `state_dir`, `mcp_socket_path`, `server`: the places of files and sockets.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::domain::ServerAddress;
 
+use super::declaration::{Keys, keys};
 use super::environment::Environment;
+use super::kinds::{Kind, path};
 use super::reader::{Field, Reader, Section};
 use super::report::Problem;
-use super::store::StoreUrl;
 use super::tree::Span;
 
 use crate::sys::sockets::MAX_PATH as MAX_SOCKET_PATH;
@@ -16,70 +17,89 @@ use crate::sys::sockets::MAX_PATH as MAX_SOCKET_PATH;
 /// The state folder if there is neither a setting nor an environment variable for it.
 const SYSTEM_STATE_DIR: &str = "/var/lib/agent-coordinator";
 
+keys! {
+    /// The places of files and sockets. In a loaded configuration all of them are absolute.
+    pub struct Paths in "" {
+        /// The folder of all files that the daemon keeps between two runs. Default:
+        /// `$STATE_DIRECTORY` (systemd sets it), else `agent-coordinator` in `$XDG_STATE_HOME` or
+        /// `~/.local/state`, else `/var/lib/agent-coordinator`. Each daemon needs its own. A folder
+        /// that every user may write to is refused.
+        pub state_dir: PathBuf = PathBuf::new(), state_dir(), AfterRestart;
+
+        /// The Unix socket at which agents reach the server. Its path has at most 107 bytes.
+        /// Default: `mcp.sock` in `state_dir`.
+        pub mcp_socket_path: PathBuf = "mcp.sock".into(), mcp_socket_path(), AfterRestart;
+
+        /// The server of `supervise`, `call` and `mcp`: `unix:` and a path, or the URL of its MCP
+        /// endpoint, such as `https://coordinator.example/mcp`. Others on the way can read what
+        /// `http://` sends, so use it only on this machine. Default: the socket of
+        /// `mcp_socket_path`.
+        pub server: ServerAddress = ServerAddress::Socket(PathBuf::new()), server(), AfterRestart;
+    }
+}
+
 /// The keys of the addresses of a daemon.
 pub(super) const KEYS: [&str; 3] = ["state_dir", "mcp_socket_path", "server"];
 
-/// All places, absolute.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Paths {
-    pub state_dir: PathBuf,
-    pub mcp_socket: PathBuf,
-    pub control_socket: PathBuf,
-    pub coordinator_socket: PathBuf,
-    pub server: ServerAddress,
-    pub store: StoreUrl,
+fn state_dir() -> Kind<PathBuf> {
+    path().written_as("~/.local/state/agent-coordinator")
+}
+
+fn mcp_socket_path() -> Kind<PathBuf> {
+    path().written_as("~/.local/state/agent-coordinator/mcp.sock")
+}
+
+fn server() -> Kind<ServerAddress> {
+    let expected = "`unix:` and the path of its socket, or the URL of its MCP endpoint, such as `https://host/mcp`";
+    Kind::new(expected, |field, what| read_server(&field, what), ServerAddress::to_string)
+        .written_as("unix:~/.local/state/agent-coordinator/mcp.sock")
 }
 
 impl Paths {
     /// Returns the defaults, which are all in the state folder.
-    pub fn below(state_dir: PathBuf) -> Self {
-        let mcp_socket = state_dir.join("mcp.sock");
-        Self {
-            server: ServerAddress::Socket(mcp_socket.clone()),
-            mcp_socket,
-            control_socket: state_dir.join("control.sock"),
-            coordinator_socket: state_dir.join("coordinator.sock"),
-            store: StoreUrl::Sqlite(state_dir.join("state.db")),
-            state_dir,
-        }
+    pub(super) fn below(state_dir: PathBuf) -> Self {
+        Self { state_dir, ..Self::default() }.completed()
     }
 
-    pub fn read(top: &mut Section<'_, '_>) -> Self {
+    /// Returns the paths with the defaults that depend on other paths.
+    fn completed(self) -> Self {
+        let mcp_socket_path = self.state_dir.join(self.mcp_socket_path);
+        let server = match self.server {
+            ServerAddress::Socket(path) if path.as_os_str().is_empty() => {
+                ServerAddress::Socket(mcp_socket_path.clone())
+            }
+            server => server,
+        };
+        Self { mcp_socket_path, server, ..self }
+    }
+
+    /// Returns the socket at which the command line reaches the daemon.
+    pub fn control_socket(&self) -> PathBuf {
+        self.state_dir.join("control.sock")
+    }
+
+    /// Returns the socket at which the command line reaches a coordinator without its server.
+    pub fn coordinator_socket(&self) -> PathBuf {
+        self.state_dir.join("coordinator.sock")
+    }
+
+    pub(super) fn read_checked(top: &mut Section<'_, '_>) -> Self {
+        let mut paths = Self::read(top);
         let reader = top.reader();
-        let state_dir = top.field("state_dir");
-        let state_span = state_dir.as_ref().map(Field::span);
-        let state_dir = state_dir
-            .and_then(|field| field.path())
-            .unwrap_or_else(|| default_state_dir(reader.environment()));
-        let default = Self::below(state_dir);
-
-        let mcp_socket = top.field("mcp_socket_path");
-        let mcp_span = mcp_socket.as_ref().map(Field::span);
-        let mcp_socket = mcp_socket.and_then(|field| field.path()).unwrap_or(default.mcp_socket);
-        let server = top.field("server").and_then(|field| read_server(&field, reader));
-        let store = StoreUrl::read(top.section("store"));
-
-        // This is the longer one of the two sockets in `state_dir`.
-        check_socket(
-            reader,
-            "control socket",
-            &default.coordinator_socket,
-            "state_dir",
-            state_span.clone(),
-        );
-        if let Some(span) = mcp_span {
-            check_socket(reader, "MCP socket", &mcp_socket, "mcp_socket_path", Some(span));
-        } else {
-            check_socket(
-                reader,
-                "MCP socket",
-                &mcp_socket,
-                "mcp_socket_path` or `state_dir",
-                state_span,
-            );
+        if paths.state_dir.as_os_str().is_empty() {
+            paths.state_dir = default_state_dir(reader.environment());
         }
-        let server = server.unwrap_or_else(|| ServerAddress::Socket(mcp_socket.clone()));
-        Self { mcp_socket, server, store: store.unwrap_or(default.store), ..default }
+        let paths = paths.completed();
+        // This is the longer one of the two sockets in `state_dir`.
+        let state_span = top.span_of("state_dir");
+        let longer = paths.coordinator_socket();
+        check_socket(reader, "control socket", &longer, "state_dir", state_span.clone());
+        let (key, span) = match top.span_of("mcp_socket_path") {
+            Some(span) => ("mcp_socket_path", Some(span)),
+            None => ("mcp_socket_path` or `state_dir", state_span),
+        };
+        check_socket(reader, "MCP socket", &paths.mcp_socket_path, key, span);
+        paths
     }
 }
 
@@ -98,8 +118,8 @@ pub(super) fn default_state_dir(environment: &Environment) -> PathBuf {
 }
 
 /// Reads `server`. A relative path starts at the folder of the file, as in all settings.
-fn read_server(field: &Field<'_, '_>, reader: &Reader<'_>) -> Option<ServerAddress> {
-    let what = "`unix:` and the path of its socket, or the URL of its MCP endpoint, such as `https://host/mcp`";
+fn read_server(field: &Field<'_, '_>, what: &str) -> Option<ServerAddress> {
+    let reader = field.reader();
     let address = field.parsed(what, |text| text.parse().ok())?;
     let ServerAddress::Socket(path) = address else {
         return Some(address);

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use crate::domain::Secret;
 
+use super::declaration::{Keys, keys};
+use super::kinds::{Kind, list, text, truth, words};
 use super::reader::{Field, Section};
 use super::report::Problem;
 use super::templates::{self, Template};
@@ -117,6 +119,98 @@ pub enum CommandLine {
     },
 }
 
+keys! {
+    /// How to start each kind of agent, by the `ai_type` of the agents. Without an entry, an
+    /// `ai_type` with the name of a preset uses that preset, and any other one starts as `claude`
+    /// does. A change of `run_as` makes the whole entry wait for a restart.
+    pub struct ProviderKeys in "ai_providers.*" {
+        /// A built-in way to start an agent CLI. It knows the command line, how to give the agent
+        /// the server's tools, and which login variables to pass on. Its prompt travels on standard
+        /// input. See docs/providers.md.
+        pub preset: Option<Preset> = None, preset(), ToNewStarts;
+
+        /// A program on the PATH, or a path. Required without a preset. With a preset, it replaces
+        /// the preset's program.
+        pub cli_command: Option<String> = None, command().if_set().for_example("my-agent"), ToNewStarts;
+
+        /// The model, in the CLI's own words. Only with a preset. Default: the model that the CLI
+        /// takes by itself.
+        pub model: Option<String> = None, text().if_set().for_example("opus"), ToNewStarts;
+
+        /// What the agent may do without asking. `project` lets it edit files and run commands in
+        /// its project. `bypass` turns the CLI's own checks off, so that it may do anything; claude
+        /// refuses that as root. Only with a preset.
+        pub permissions: Option<Permissions> = None, permissions(), ToNewStarts;
+
+        /// With `off`, the preset turns off the CLI's telemetry and its search for updates, as far
+        /// as the CLI has settings for them. With `on`, the CLI's own settings decide.
+        /// docs/providers.md says what is turned off, and which hosts each CLI contacts. Only with
+        /// a preset.
+        pub telemetry: Option<Telemetry> = None, telemetry(), ToNewStarts;
+
+        /// How the prompt reaches the agent. `argument` (or `flag`) puts `-p PROMPT` behind
+        /// `cli_args`, unless they contain {prompt}. `stdin` writes it to standard input. Not with
+        /// a preset.
+        pub prompt: Option<PromptVia> = None, prompt(), ToNewStarts;
+
+        /// `true` puts the passkey into a prompt that travels as an argument, where all users of
+        /// this machine can read it. Not with a preset.
+        pub passkey_in_prompt: Option<bool> = None, truth().if_set().written_as("false"), ToNewStarts;
+
+        /// The arguments of the program. The prompt follows them. With a preset, they follow the
+        /// preset's arguments. They may contain {mcp_url} {mcp_socket} {bridge} {agent_id}
+        /// {project_id} {working_directory} {launch_id} {prompt}. {bridge} is this program, which
+        /// `mcp` makes a bridge from standard input and output to the server. An example:
+        /// `[--ask, "{prompt}"]`.
+        pub cli_args: Vec<String> = Vec::new(), list(template()).hidden(), ToNewStarts;
+
+        /// Variables that are set for the agent. They override those that are passed on. The words
+        /// in braces are replaced here, too. An example: `{MCP_SERVER: "{mcp_socket}"}`. If TMPDIR
+        /// is set here, the launch gets no folder of its own for temporary files.
+        pub environment: BTreeMap<String, Secret> = BTreeMap::new(), environment(), ToNewStarts;
+
+        /// Variables of the daemon that are passed on beside the usual ones (PATH, HOME, LANG,
+        /// LC_*, TZ, TERM and the like, and a preset's login). A name may end with `*`. `"*"` alone
+        /// passes everything. More names give the agent more, also the secrets of other programs.
+        /// The secrets of this configuration are never passed on. An example: `[NPM_TOKEN]`.
+        pub pass_environment: PassEnvironment = PassEnvironment::default(), passed(), ToNewStarts;
+
+        /// A program that starts the agent, with its arguments. The agent's own program (its full
+        /// path) and arguments follow. The words in braces are replaced, except {prompt}. The
+        /// program must end when the agent does, with its exit code. An example: `[bwrap,
+        /// --die-with-parent, --ro-bind, /, /, --bind, "{working_directory}",
+        /// "{working_directory}"]`.
+        pub wrap: Vec<String> = Vec::new(), wrap(), ToNewStarts;
+
+        /// The user of this machine that these agents run as, for a daemon of root. It needs
+        /// `mcp_socket_path` in a folder that this user may enter. One user for each entry keeps
+        /// agents apart. Default: the daemon's own user.
+        pub run_as: Option<String> = None, text().or_none(), AfterRestart;
+    }
+}
+
+fn preset() -> Kind<Option<Preset>> {
+    words(Preset::ALL).if_set().for_example("claude")
+}
+
+fn permissions() -> Kind<Option<Permissions>> {
+    let permissions = [("project", Permissions::Project), ("bypass", Permissions::Bypass)];
+    words(permissions).if_set().written_as("project")
+}
+
+fn telemetry() -> Kind<Option<Telemetry>> {
+    words([("off", Telemetry::Off), ("on", Telemetry::On)]).if_set().written_as("off")
+}
+
+fn prompt() -> Kind<Option<PromptVia>> {
+    let prompts = [
+        ("argument", PromptVia::Argument),
+        ("flag", PromptVia::Argument),
+        ("stdin", PromptVia::Stdin),
+    ];
+    words(prompts).if_set().written_as("argument")
+}
+
 /// The settings for starting agents of one `ai_type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderConfig {
@@ -177,70 +271,84 @@ impl ProviderConfig {
     }
 
     fn read(mut section: Section<'_, '_>) -> Option<Self> {
-        let command_line = match section.field("preset") {
-            Some(field) => read_preset(&mut section, field.one_of(&Preset::ALL)),
-            None => read_own(&mut section),
+        let is_preset = section.has("preset");
+        if is_preset {
+            section.items_of("cli_args").iter().for_each(refuse_prompt);
+        } else {
+            section.demand("cli_command");
+        }
+        let keys = ProviderKeys::read(&mut section);
+        let useless: &[(&str, &str)] = if is_preset {
+            &[("prompt", PRESET_PROMPT), ("passkey_in_prompt", PRESET_PROMPT)]
+        } else {
+            &[
+                ("model", "say it in cli_args, in the words of the program"),
+                ("permissions", "say it in cli_args, in the words of the program"),
+                ("telemetry", "say it in cli_args or environment, in the words of the program"),
+            ]
         };
-        let is_preset = matches!(command_line, Some(CommandLine::Preset { .. }));
-        let arguments = section.field("cli_args").map(Field::list).unwrap_or_default();
-        let cli_args =
-            arguments.iter().filter_map(|argument| read_argument(argument, is_preset)).collect();
-        let environment = section.field("environment").map(read_environment).unwrap_or_default();
-        let pass_environment =
-            section.field("pass_environment").map(PassEnvironment::read).unwrap_or_default();
-        let wrap = section.field("wrap").map(read_wrap).unwrap_or_default();
-        let run_as = section.optional("run_as").and_then(|field| field.word());
+        for (key, help) in useless {
+            if let Some(span) = section.span_of(key) {
+                let place = if is_preset { "beside" } else { "without" };
+                let message = format!("`{key}` has no meaning {place} `preset`");
+                section.reader().note(Problem::new(message, span).help(*help));
+            }
+        }
+        let command_line = if is_preset {
+            CommandLine::Preset {
+                preset: keys.preset?,
+                program: keys.cli_command,
+                model: keys.model,
+                permissions: keys.permissions.unwrap_or(Permissions::Project),
+                telemetry: keys.telemetry.unwrap_or(Telemetry::Off),
+            }
+        } else {
+            CommandLine::Own {
+                program: keys.cli_command?,
+                prompt: keys.prompt.unwrap_or(PromptVia::Argument),
+                passkey_in_prompt: keys.passkey_in_prompt.unwrap_or(false),
+            }
+        };
         Some(Self {
-            command_line: command_line?,
-            cli_args,
-            environment,
-            pass_environment,
-            wrap,
-            run_as,
+            command_line,
+            cli_args: keys.cli_args,
+            environment: keys.environment,
+            pass_environment: keys.pass_environment,
+            wrap: keys.wrap,
+            run_as: keys.run_as,
             waits_for_restart: false,
         })
     }
-}
 
-fn read_own(section: &mut Section<'_, '_>) -> Option<CommandLine> {
-    let in_arguments = "say it in cli_args, in the words of the program";
-    let in_own_words = "say it in cli_args or environment, in the words of the program";
-    for (key, help) in
-        [("model", in_arguments), ("permissions", in_arguments), ("telemetry", in_own_words)]
-    {
-        if let Some(field) = section.field(key) {
-            let problem =
-                Problem::new(format!("`{key}` has no meaning without `preset`"), field.span());
-            field.note(problem.help(help));
+    /// Returns the keys that say the same, for a comparison.
+    pub(super) fn keys(&self) -> ProviderKeys {
+        let keys = ProviderKeys {
+            cli_args: self.cli_args.clone(),
+            environment: self.environment.clone(),
+            pass_environment: self.pass_environment.clone(),
+            wrap: self.wrap.clone(),
+            run_as: self.run_as.clone(),
+            ..ProviderKeys::default()
+        };
+        match self.command_line.clone() {
+            CommandLine::Own { program, prompt, passkey_in_prompt } => ProviderKeys {
+                cli_command: Some(program),
+                prompt: Some(prompt),
+                passkey_in_prompt: Some(passkey_in_prompt),
+                ..keys
+            },
+            CommandLine::Preset { preset, program, model, permissions, telemetry } => {
+                ProviderKeys {
+                    preset: Some(preset),
+                    cli_command: program,
+                    model,
+                    permissions: Some(permissions),
+                    telemetry: Some(telemetry),
+                    ..keys
+                }
+            }
         }
     }
-    let program = section.required("cli_command").and_then(|field| read_command(&field));
-    let prompts = [
-        ("argument", PromptVia::Argument),
-        ("flag", PromptVia::Argument),
-        ("stdin", PromptVia::Stdin),
-    ];
-    let prompt = section.one_of("prompt", PromptVia::Argument, &prompts);
-    let passkey_in_prompt =
-        section.field("passkey_in_prompt").and_then(|field| field.boolean()).unwrap_or(false);
-    Some(CommandLine::Own { program: program?, prompt, passkey_in_prompt })
-}
-
-fn read_preset(section: &mut Section<'_, '_>, preset: Option<Preset>) -> Option<CommandLine> {
-    for key in ["prompt", "passkey_in_prompt"] {
-        if let Some(field) = section.field(key) {
-            let problem =
-                Problem::new(format!("`{key}` has no meaning beside `preset`"), field.span());
-            field.note(problem.help(PRESET_PROMPT));
-        }
-    }
-    let program = section.field("cli_command").and_then(|field| read_command(&field));
-    let model = section.field("model").and_then(|field| field.word());
-    let permissions = [("project", Permissions::Project), ("bypass", Permissions::Bypass)];
-    let permissions = section.one_of("permissions", Permissions::Project, &permissions);
-    let telemetry = [("off", Telemetry::Off), ("on", Telemetry::On)];
-    let telemetry = section.one_of("telemetry", Telemetry::Off, &telemetry);
-    Some(CommandLine::Preset { preset: preset?, program, model, permissions, telemetry })
 }
 
 pub(super) fn read(top: &mut Section<'_, '_>) -> BTreeMap<String, ProviderConfig> {
@@ -266,16 +374,21 @@ impl PassEnvironment {
             None => name == pattern,
         })
     }
+}
 
-    fn read(field: Field<'_, '_>) -> Self {
-        let what = "the name of an environment variable, or `*`";
-        let name = |item: &Field<'_, '_>| {
-            item.parsed(what, |text| {
-                is_variable_name(text.trim_end_matches('*')).then(|| text.to_owned())
-            })
-        };
-        Self { names: field.list().iter().filter_map(name).collect() }
-    }
+fn passed() -> Kind<PassEnvironment> {
+    let name = Kind::parsed(
+        "the name of an environment variable, or `*`",
+        |text| is_variable_name(text.trim_end_matches('*')).then(|| text.to_owned()),
+        Clone::clone,
+    );
+    let names = list(name).hidden();
+    names.map(|names| PassEnvironment { names })
+}
+
+fn environment() -> Kind<BTreeMap<String, Secret>> {
+    let read = |field: Field<'_, '_>, _: &str| Some(read_environment(field));
+    Kind::new("a mapping of names to texts", read, |_| String::new()).hidden().written_as("{}")
 }
 
 fn read_environment(field: Field<'_, '_>) -> BTreeMap<String, Secret> {
@@ -297,26 +410,38 @@ fn is_variable_name(text: &str) -> bool {
     !text.contains(['=', '*', '\0'])
 }
 
-fn read_argument(field: &Field<'_, '_>, is_preset: bool) -> Option<String> {
-    let argument = read_template(field)?;
-    if is_preset && Template::Prompt.is_in(&argument) {
-        field.note(
-            Problem::new("`{prompt}` has no meaning beside `preset`", field.span())
-                .help(PRESET_PROMPT),
-        );
+/// Notes an argument that contains the prompt although the prompt travels another way.
+fn refuse_prompt(argument: &Field<'_, '_>) {
+    if argument.completed().is_some_and(|text| Template::Prompt.is_in(&text)) {
+        let message = "`{prompt}` has no meaning beside `preset`";
+        argument.note(Problem::new(message, argument.span()).help(PRESET_PROMPT));
     }
-    Some(argument)
 }
 
-/// Reads `wrap`. The first item is a program. No item may contain the prompt, because other users
-/// can read arguments.
-fn read_wrap(field: Field<'_, '_>) -> Vec<String> {
-    let items = field.list();
-    let read_one = |(i, item): (usize, &Field<'_, '_>)| match i {
-        0 => read_command(item),
-        _ => read_argument(item, true),
+/// A program and its arguments. None of them may contain the prompt, because other users can read
+/// arguments.
+fn wrap() -> Kind<Vec<String>> {
+    let read_one = |(i, item): (usize, &Field<'_, '_>)| {
+        if i == 0 {
+            return read_command(item);
+        }
+        refuse_prompt(item);
+        read_template(item)
     };
-    items.iter().enumerate().filter_map(read_one).collect()
+    let read = move |field: Field<'_, '_>, _: &str| {
+        Some(field.list().iter().enumerate().filter_map(read_one).collect())
+    };
+    Kind::new("a list of a program and its arguments", read, |_| String::new())
+        .hidden()
+        .written_as("[]")
+}
+
+fn template() -> Kind<String> {
+    Kind::new("a text", |field, _| read_template(&field), Clone::clone)
+}
+
+fn command() -> Kind<String> {
+    Kind::new("the name or the path of a program", |field, _| read_command(&field), Clone::clone)
 }
 
 /// Reads a text that may contain templates.

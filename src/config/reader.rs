@@ -8,10 +8,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use crate::domain::Secret;
 use crate::domain::nearest::nearest;
@@ -19,10 +17,10 @@ use crate::domain::printable::is_unprintable;
 
 use super::environment::Environment;
 use super::interpolate::{interpolate, variables_of};
+use super::kinds;
 use super::report::{Problem, Report, Transcript};
 use super::source::{Source, holds_credentials, is_secret_name};
 use super::tree::{self, Entry, Node, Span, Value};
-use super::units;
 
 /// The longest text of the file that a message repeats, in characters.
 const MAX_QUOTED: usize = 60;
@@ -131,7 +129,8 @@ pub(super) struct Section<'r, 'a> {
     /// noted.
     is_mapping: bool,
     entries: Vec<Entry>,
-    asked: Vec<&'static str>,
+    /// The keys that were asked for, with the places of their values.
+    asked: BTreeMap<&'static str, Option<Span>>,
 }
 
 impl<'r, 'a> Section<'r, 'a> {
@@ -141,7 +140,15 @@ impl<'r, 'a> Section<'r, 'a> {
             .as_ref()
             .is_none_or(|node| matches!(node.value, Value::Mapping(_) | Value::Nothing));
         let entries = node.map_or_else(Vec::new, |node| mapping(reader, &path, node));
-        Self { reader, pattern: path.clone(), path, span, is_mapping, entries, asked: Vec::new() }
+        Self {
+            reader,
+            pattern: path.clone(),
+            path,
+            span,
+            is_mapping,
+            entries,
+            asked: BTreeMap::new(),
+        }
     }
 
     pub fn reader(&self) -> &'r Reader<'a> {
@@ -166,9 +173,10 @@ impl<'r, 'a> Section<'r, 'a> {
     pub fn field(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
         let path = join(&self.path, key);
         self.reader.known.borrow_mut().insert(join(&self.pattern, key));
-        self.asked.push(key);
+        self.asked.entry(key).or_default();
         let at = self.entries.iter().position(|entry| entry.key == key)?;
         let entry = self.entries.swap_remove(at);
+        self.asked.insert(key, Some(entry.value.span.clone()));
         if matches!(entry.value.value, Value::Nothing) {
             self.reader.note(
                 Problem::new(format!("`{path}` has no value"), entry.key_span)
@@ -177,6 +185,22 @@ impl<'r, 'a> Section<'r, 'a> {
             return None;
         }
         Some(Field { reader: self.reader, path, node: entry.value })
+    }
+
+    /// Returns the place of the value of a key that was read.
+    pub fn span_of(&self, key: &str) -> Option<Span> {
+        self.asked.get(key).cloned().flatten()
+    }
+
+    /// Notes that the value of `high` is less than that of `low`.
+    pub fn check_order<T: PartialOrd>(&self, low: (&str, &T), high: (&str, &T)) {
+        if high.1 < low.1 {
+            let [low, high] = [low.0, high.0];
+            let span = self.span_of(high).or_else(|| self.span_of(low));
+            let [low, high] = [low, high].map(|key| join(&self.path, key));
+            let problem = Problem::new(format!("`{high}` is shorter than `{low}`"), span);
+            self.reader.note(problem.help(format!("raise `{high}` or lower `{low}`")));
+        }
     }
 
     /// Returns the field like [`Section::field`], for a key whose default is "none". For such a key
@@ -189,12 +213,32 @@ impl<'r, 'a> Section<'r, 'a> {
 
     /// Returns the field like [`Section::field`], for a key without a default. Notes a missing key.
     pub fn required(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
-        if self.is_mapping && !self.entries.iter().any(|entry| entry.key == key) {
+        self.demand(key);
+        self.field(key)
+    }
+
+    /// Returns whether the section contains a key that was not read yet.
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key)
+    }
+
+    /// Notes that a key is missing.
+    pub fn demand(&self, key: &str) {
+        if self.is_mapping && !self.has(key) {
             let problem =
                 Problem::new(format!("`{}` is missing", join(&self.path, key)), self.span.clone());
             self.reader.note(problem.label(format!("expected `{key}` in here")));
         }
-        self.field(key)
+    }
+
+    /// Returns the items of a list that was not read yet.
+    pub fn items_of(&self, key: &str) -> Vec<Field<'r, 'a>> {
+        let path = join(&self.path, key);
+        let node = self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value);
+        let Some(node) = node.filter(|node| matches!(node.value, Value::List(_))) else {
+            return Vec::new();
+        };
+        Field { reader: self.reader, path, node: node.clone() }.list()
     }
 
     /// Returns a section below this one. It is empty if it is missing or has no keys.
@@ -223,7 +267,7 @@ impl<'r, 'a> Section<'r, 'a> {
     }
 
     fn take(&mut self, key: &'static str) -> Option<Node> {
-        self.asked.push(key);
+        self.asked.entry(key).or_default();
         self.entries
             .iter()
             .position(|entry| entry.key == key)
@@ -239,7 +283,7 @@ impl<'r, 'a> Section<'r, 'a> {
     /// Returns the sections of a mapping whose keys are names that people choose, in the order of
     /// the file.
     pub fn named_sections(&mut self, key: &'static str) -> Vec<(Name, Section<'r, 'a>)> {
-        self.asked.push(key);
+        self.asked.entry(key).or_default();
         let Some(at) = self.entries.iter().position(|entry| entry.key == key) else {
             return Vec::new();
         };
@@ -257,24 +301,6 @@ impl<'r, 'a> Section<'r, 'a> {
                 (name, section)
             })
             .collect()
-    }
-
-    pub fn duration(
-        &mut self,
-        key: &'static str,
-        default: Duration,
-        range: RangeInclusive<Duration>,
-    ) -> Duration {
-        self.field(key).and_then(|field| field.duration(range)).unwrap_or(default)
-    }
-
-    pub fn integer(
-        &mut self,
-        key: &'static str,
-        default: usize,
-        range: RangeInclusive<usize>,
-    ) -> usize {
-        self.field(key).and_then(|field| field.integer(range)).unwrap_or(default)
     }
 
     pub fn one_of<T: Copy>(
@@ -298,15 +324,14 @@ impl Drop for Section<'_, '_> {
             };
             let problem = Problem::new(message, entry.key_span.clone());
             let known = if i < MAX_NEAREST {
-                nearest(&entry.key, self.asked.iter().copied())
+                nearest(&entry.key, self.asked.keys().copied())
             } else {
                 None
             };
             self.reader.note(if let Some(known) = known {
                 problem.label(format!("did you mean `{known}`?"))
             } else {
-                let mut known = self.asked.clone();
-                known.sort_unstable();
+                let known: Vec<_> = self.asked.keys().copied().collect();
                 problem.help(format!("known here: {}", known.join(", ")))
             });
         }
@@ -340,6 +365,10 @@ pub(super) struct Field<'r, 'a> {
 impl<'r, 'a> Field<'r, 'a> {
     pub fn span(&self) -> Span {
         self.node.span.clone()
+    }
+
+    pub fn reader(&self) -> &'r Reader<'a> {
+        self.reader
     }
 
     pub fn note(&self, problem: Problem) {
@@ -421,6 +450,12 @@ impl<'r, 'a> Field<'r, 'a> {
         }
     }
 
+    /// Returns the completed text. Notes nothing if there is none.
+    pub fn completed(&self) -> Option<String> {
+        let Value::Text(text) = &self.node.value else { return None };
+        interpolate(text, self.reader.environment).ok()
+    }
+
     /// Returns the text as a secret, which no message will show.
     pub fn secret(&self) -> Option<Secret> {
         self.note_secret_variables();
@@ -434,84 +469,15 @@ impl<'r, 'a> Field<'r, 'a> {
         }
     }
 
-    pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
-        let what = units::any_duration(&range);
-        self.parsed(&what, |text| {
-            units::parse_duration(text).filter(|duration| range.contains(duration))
-        })
-    }
-
-    /// Returns a duration; `None` for `off` and for an invalid value.
-    pub fn duration_or_off(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
-        let what = format!("`off` or {}", units::any_duration(&range));
-        self.parsed(&what, |text| match text {
-            "off" => Some(None),
-            text => {
-                units::parse_duration(text).filter(|duration| range.contains(duration)).map(Some)
-            }
-        })
-        .flatten()
-    }
-
-    /// Does the same as [`Field::duration_or_off`], and also accepts `auto`.
-    pub fn duration_off_or_auto<T: Copy>(
-        &self,
-        range: RangeInclusive<Duration>,
-        auto: T,
-        set: fn(Option<Duration>) -> T,
-    ) -> Option<T> {
-        let what = format!("`auto`, `off` or {}", units::any_duration(&range));
-        self.parsed(&what, |text| match text {
-            "auto" => Some(auto),
-            "off" => Some(set(None)),
-            text => units::parse_duration(text)
-                .filter(|duration| range.contains(duration))
-                .map(|it| set(Some(it))),
-        })
-    }
-
-    pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
-        let (least, most) = (units::show_size(*range.start()), units::show_size(*range.end()));
-        let what = format!("a size from {least} to {most}, such as 65536 (bytes), 64 KiB, 10 MiB");
-        self.parsed(&what, |text| units::parse_size(text).filter(|size| range.contains(size)))
-    }
-
-    /// Returns a size; `None` for `off` and for an invalid value.
-    pub fn size_or_off(&self, range: RangeInclusive<u64>) -> Option<u64> {
-        let (least, most) = (units::show_size(*range.start()), units::show_size(*range.end()));
-        let what = format!(
-            "`off` or a size from {least} to {most}, such as 65536 (bytes), 64 KiB, 10 MiB"
-        );
-        self.parsed(&what, |text| match text {
-            "off" => Some(None),
-            text => units::parse_size(text).filter(|size| range.contains(size)).map(Some),
-        })
-        .flatten()
-    }
-
-    pub fn integer(&self, range: RangeInclusive<usize>) -> Option<usize> {
-        let what = format!("a whole number from {} to {}", range.start(), range.end());
-        self.parsed(&what, |text| text.trim().parse().ok().filter(|number| range.contains(number)))
-    }
-
-    pub fn boolean(&self) -> Option<bool> {
-        self.one_of(&[("true", true), ("false", false)])
-    }
-
     /// Returns the value of one of a few words.
     pub fn one_of<T: Copy>(&self, words: &[(&'static str, T)]) -> Option<T> {
-        let names: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
-        let what = match names.split_last() {
-            Some((last, [])) => format!("`{last}`"),
-            Some((last, others)) => format!("`{}` or `{last}`", others.join("`, `")),
-            None => String::new(),
-        };
+        let what = kinds::one_of(words);
         let text = self.scalar(&what)?;
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         if found.is_none() {
             let problem = self.problem(&what);
             let written = self.verbatim().unwrap_or_default();
-            self.reader.note(match nearest(&written, names.into_iter()) {
+            self.reader.note(match nearest(&written, words.iter().map(|(word, _)| *word)) {
                 Some(word) => problem.label(format!("did you mean `{word}`?")),
                 None => problem,
             });
@@ -647,7 +613,8 @@ fn find_secrets(node: &Node, is_secret: bool, secrets: &mut Vec<Span>) {
     }
 }
 
-fn join(path: &str, key: &str) -> String {
+/// Returns the path of a key in a section.
+pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 

@@ -1,24 +1,35 @@
-//! `retention`: the time that the past is kept.
+//! `retention`: the time for which the past is kept.
 
 use std::time::Duration;
 
-use super::reader::Section;
+use super::declaration::keys;
+use super::kinds::{DAY, GIB, HOUR, MIB, TIB, durations, numbers, sizes};
 use crate::domain::retention::Retention;
 
-const DAY: Duration = Duration::from_hours(24);
 const CENTURY: Duration = Duration::from_hours(24 * 36_525);
 
-pub(super) fn read(mut section: Section<'_, '_>) -> Retention {
-    let default = Retention::default();
-    let range = Duration::from_hours(1)..=CENTURY;
-    let events = section.field("max_events").and_then(|field| field.integer(1_000..=100_000_000));
-    let size = section.field("output_size").and_then(|field| field.size(1024 * 1024..=1 << 50));
-    Retention {
-        history: section.duration("history", default.history, range.clone()),
-        events: section.duration("events", default.events, range.clone()),
-        max_events: events.map_or(default.max_events, |events| events as u64),
-        chats: section.field("chats").and_then(|field| field.duration_or_off(DAY..=CENTURY)),
-        output: section.duration("output", default.output, range),
-        output_size: size.unwrap_or(default.output_size),
+keys! {
+    /// The time for which the past is kept. Data is kept, however old it is, if it is in use, waits
+    /// to be read, or belongs to an unfinished task.
+    impl Retention in "retention" {
+        /// Launches that have ended, with their sessions, notices and executions. A shorter time
+        /// keeps the database small. A longer one shows for longer what was done and what it cost.
+        history = 90 * DAY, durations(HOUR..=CENTURY), Now;
+
+        /// Events, which live views and the history of tasks show. Older ones are removed.
+        events = 14 * DAY, durations(HOUR..=CENTURY), Now;
+
+        /// The greatest number of events that are kept.
+        max_events = 100_000, numbers(1_000..=100_000_000), Now;
+
+        /// Answered messages of chats. `off` keeps them for ever. `chat.jsonl` is never cut.
+        chats = None, durations(DAY..=CENTURY).or_off(), Now;
+
+        /// The output of agents that have ended.
+        output = 30 * DAY, durations(HOUR..=CENTURY), Now;
+
+        /// The greatest total size of the output of agents that have ended. The oldest output is
+        /// removed first.
+        output_size = 10 * GIB, sizes(MIB..=1024 * TIB), Now;
     }
 }

@@ -1,49 +1,44 @@
-//! `run`: limits of a running agent.
+//! `run`: the limits of a running agent.
 
 use std::time::Duration;
 
-use super::reader::Section;
+use super::declaration::keys;
+use super::kinds::{DAY, Kind, SECOND, YEAR, durations};
+use super::units::show_duration;
 use crate::domain::plan::silence::SilenceLimits;
 
-/// Limits of a running agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
-    /// The time that an agent has to end by itself after it reported its result or logged out.
-    pub linger: Duration,
-    /// The longest run of an agent's process. A longer one is ended; `None` is unlimited.
-    pub max_runtime: Option<Duration>,
-    /// The time without a call and without output after which an agent is ended.
-    pub silence_timeout: SilenceLimits,
-}
+keys! {
+    /// The limits of a running agent.
+    pub struct Run in "run" {
+        /// The time that an agent has to end by itself after it reported its result or logged out.
+        /// A shorter time frees its slot sooner. A longer one lets the agent clean up.
+        pub linger: Duration = 30 * SECOND, durations(Duration::ZERO..=DAY), Now;
 
-/// The default for agents whose output is a stream of events. They print more often than this
-/// unless they run a command.
-const OF_STREAMS: Duration = Duration::from_mins(30);
+        /// The longest run of an agent's process. A longer one is ended, whatever the agent does.
+        /// The time that the machine sleeps does not count. A shorter time stops runaways sooner. A
+        /// longer one allows longer tasks.
+        pub max_runtime: Option<Duration> = None, durations(SECOND..=YEAR).or_off(), Now;
 
-impl Default for Run {
-    fn default() -> Self {
-        let silence_timeout = SilenceLimits { streams: Some(OF_STREAMS), others: None };
-        Self { linger: Duration::from_secs(30), max_runtime: None, silence_timeout }
+        /// An agent that called none of the server's tools and printed nothing for this time is
+        /// ended. A call that waits for its answer is a sign of life, and so is a child process
+        /// that uses the processor. An error that a CLI repeats is not. `auto` is 30 min for
+        /// presets and `off` for entries with a command line of their own. Other values hold for
+        /// all agents. A shorter time notices sooner that an agent hangs. `status` shows a silence
+        /// from half of this time on.
+        pub silence_timeout: SilenceLimits = AUTO, silence(), Now;
     }
 }
 
-impl Run {
-    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let range = Duration::ZERO..=Duration::from_hours(24);
-        // This is the length of a year in `humantime`.
-        let most = Duration::from_hours(8_766);
-        let limits = || Duration::from_secs(1)..=most;
-        let max_runtime =
-            section.field("max_runtime").and_then(|field| field.duration_or_off(limits()));
-        let auto = Self::default().silence_timeout;
-        let silence_timeout = section.field("silence_timeout");
-        let silence_timeout = silence_timeout
-            .and_then(|field| field.duration_off_or_auto(limits(), auto, SilenceLimits::all));
-        let silence_timeout = silence_timeout.unwrap_or(auto);
-        Self {
-            linger: section.duration("linger", Self::default().linger, range),
-            max_runtime,
-            silence_timeout,
-        }
-    }
+/// The default. The output of a preset is a stream of events, and a preset prints more often than
+/// this unless it runs a command.
+const AUTO: SilenceLimits = SilenceLimits { streams: Some(Duration::from_mins(30)), others: None };
+
+fn silence() -> Kind<SilenceLimits> {
+    let show = |limits: &SilenceLimits| match (limits.streams, limits.others) {
+        (Some(limit), None) => format!("{} for presets", show_duration(limit)),
+        (Some(limit), Some(_)) => show_duration(limit),
+        (None, _) => "off".to_owned(),
+    };
+    let limit = durations(SECOND..=YEAR).or_off();
+    limit.or_word("auto", AUTO, SilenceLimits::all, show).written_as("auto")
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::forge::file_key;
 use super::manifest::Manifest;
-use super::{Config, ForgeToken, Password, StoreUrl};
+use super::{Config, ForgeToken};
 use crate::domain::Secret;
 use crate::domain::forge::ForgeKind;
 use crate::domain::redact::is_long_enough;
@@ -30,17 +30,14 @@ impl Secrets {
     /// Returns the secrets of the configuration file itself.
     pub fn of(config: &Config) -> Self {
         let mut secrets = Self { variables: config.secret_variables.clone(), ..Self::default() };
-        if let Some(token) = &config.coordinator_token {
+        if let Some(token) = &config.general.coordinator_token {
             secrets.add("coordinator_token", token.clone());
         }
-        if let StoreUrl::Postgres(store) = &config.store {
-            match &store.password {
-                Some(Password::Given(password)) => secrets.add("store.password", password.clone()),
-                Some(Password::File(path)) => {
-                    secrets.files.push(Secret::new(path.to_string_lossy()));
-                }
-                None => {}
-            }
+        if let Some(password) = &config.store.password {
+            secrets.add("store.password", password.clone());
+        }
+        if let Some(path) = &config.store.password_file {
+            secrets.files.push(Secret::new(path.to_string_lossy()));
         }
         for (agent, credentials) in &config.agents {
             secrets.add(format!("agents.{agent}.passkey"), credentials.passkey.clone());

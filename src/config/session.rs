@@ -2,59 +2,24 @@
 
 use std::time::Duration;
 
-use super::reader::{Field, Section};
-use super::report::Problem;
+use super::declaration::keys;
+use super::kinds::{DAY, HOUR, MINUTE, SECOND, YEAR, durations};
 
-/// The limits of sessions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
-    /// The time without a call after which a session without a process of ours ends.
-    pub default_timeout: Duration,
-    /// The longest life of a session, from its beginning. Its process ends first. At least
-    /// `default_timeout`.
-    pub max_timeout: Duration,
-    /// The time between two searches for expired sessions.
-    pub cleanup_interval: Duration,
-}
+keys! {
+    /// The limits of sessions.
+    pub struct Session in "session" where default_timeout <= max_timeout {
+        /// The time without a call after which a session ends if it belongs to no process of this
+        /// daemon. A shorter time frees such an agent sooner. A longer one lets it think longer
+        /// between two calls.
+        pub default_timeout: Duration = HOUR, durations(SECOND..=YEAR), Now;
 
-impl Default for Session {
-    fn default() -> Self {
-        Self {
-            default_timeout: Duration::from_hours(1),
-            max_timeout: Duration::from_hours(24),
-            cleanup_interval: Duration::from_mins(5),
-        }
-    }
-}
+        /// The longest life of a session. After this time its process is ended first, then the
+        /// session. At least `default_timeout`. A shorter time stops runaways sooner. A longer one
+        /// allows longer tasks.
+        pub max_timeout: Duration = DAY, durations(SECOND..=YEAR), Now;
 
-impl Session {
-    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let default = Self::default();
-        let second = Duration::from_secs(1);
-        // This is the length of a year in `humantime`.
-        let most = Duration::from_hours(8_766);
-        let (default_timeout, max_timeout) =
-            (section.field("default_timeout"), section.field("max_timeout"));
-        let span = max_timeout.as_ref().or(default_timeout.as_ref()).map(Field::span);
-        let duration = |field: Option<Field<'_, '_>>, default| {
-            field.and_then(|field| field.duration(second..=most)).unwrap_or(default)
-        };
-        let default_timeout = duration(default_timeout, default.default_timeout);
-        let max_timeout = duration(max_timeout, default.max_timeout);
-        if max_timeout < default_timeout {
-            section.reader().note(
-                Problem::new(
-                    "`session.max_timeout` is shorter than `session.default_timeout`",
-                    span,
-                )
-                .help("raise `session.max_timeout` or lower `session.default_timeout`"),
-            );
-        }
-        let cleanup_interval = section.duration(
-            "cleanup_interval",
-            default.cleanup_interval,
-            second..=Duration::from_hours(24),
-        );
-        Self { default_timeout, max_timeout, cleanup_interval }
+        /// The time between two searches for expired sessions. A shorter time ends them more
+        /// punctually.
+        pub cleanup_interval: Duration = 5 * MINUTE, durations(SECOND..=DAY), Now;
     }
 }

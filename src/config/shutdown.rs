@@ -1,6 +1,7 @@
 //! `shutdown`: the treatment of running agents when the daemon ends.
 
-use super::reader::Section;
+use super::declaration::keys;
+use super::kinds::{Kind, words};
 
 /// The treatment of running agents at the daemon's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,28 +12,19 @@ pub enum AtShutdown {
     Stop,
 }
 
-/// The treatment of running agents, by the signal that ends the daemon.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shutdown {
-    /// The treatment on SIGTERM, which service managers send.
-    pub sigterm: AtShutdown,
-    /// The treatment on SIGINT, which Ctrl-C in a terminal sends.
-    pub sigint: AtShutdown,
-}
+keys! {
+    /// The treatment of running agents, by the signal that ends the daemon.
+    pub struct Shutdown in "shutdown" {
+        /// The treatment on SIGTERM, which service managers send. `stop` ends the agents, with a
+        /// chance to report. `keep` leaves them running for the next daemon, so that an upgrade
+        /// loses no work. SIGUSR1 keeps them in any case.
+        pub sigterm: AtShutdown = AtShutdown::Stop, treatment(), Now;
 
-impl Default for Shutdown {
-    fn default() -> Self {
-        Self { sigterm: AtShutdown::Stop, sigint: AtShutdown::Stop }
+        /// The same for SIGINT, which Ctrl-C in a terminal sends.
+        pub sigint: AtShutdown = AtShutdown::Stop, treatment(), Now;
     }
 }
 
-impl Shutdown {
-    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let default = Self::default();
-        let words = [("keep", AtShutdown::Keep), ("stop", AtShutdown::Stop)];
-        Self {
-            sigterm: section.one_of("sigterm", default.sigterm, &words),
-            sigint: section.one_of("sigint", default.sigint, &words),
-        }
-    }
+fn treatment() -> Kind<AtShutdown> {
+    words([("keep", AtShutdown::Keep), ("stop", AtShutdown::Stop)])
 }

@@ -2,35 +2,33 @@
 
 use std::time::Duration;
 
-use super::reader::Section;
+use super::declaration::keys;
+use super::kinds::{DAY, MINUTE, SECOND, durations, numbers};
+use crate::domain::pair::StartLimit;
 
-/// Limits of a start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Start {
-    /// The time from the claim of a start to its authentication. An agent that takes longer is
-    /// ended.
-    pub timeout: Duration,
-    /// The number of failures within `interval` that suspend an agent in a project until a person
-    /// resumes it; 0 allows any number.
-    pub limit: usize,
-    /// The time in which failures are counted. A run that lasts this long was stable.
-    pub interval: Duration,
-}
+keys! {
+    /// The limits of a start.
+    pub struct Start in "start" {
+        /// An agent that has not authenticated after this time is ended. The time counts from the
+        /// claim of its start. A shorter time notices broken agents sooner. A longer one suits slow
+        /// machines. `supervise` does not use it if its server knows only the three steps of the
+        /// specification, because such a server does not say which agent has authenticated.
+        pub timeout: Duration = 2 * MINUTE, durations(SECOND..=DAY), ToNewStarts;
 
-impl Default for Start {
-    fn default() -> Self {
-        Self { timeout: Duration::from_mins(2), limit: 5, interval: Duration::from_mins(10) }
+        /// The number of failures within `interval` that suspend an agent in a project until
+        /// `resume`, or until a task of it is set in progress again. 0 allows any number. A smaller
+        /// number spares tokens. A greater one survives longer troubles of other systems.
+        pub limit: usize = 5, numbers(0..=1000), Now;
+
+        /// The time in which failures count. A run that lasts this long was stable: the next
+        /// failure is the first one again.
+        pub interval: Duration = 10 * MINUTE, durations(SECOND..=DAY), Now;
     }
 }
 
 impl Start {
-    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
-        let range = || Duration::from_secs(1)..=Duration::from_hours(24);
-        let default = Self::default();
-        Self {
-            timeout: section.duration("timeout", default.timeout, range()),
-            limit: section.integer("limit", default.limit, 0..=1000),
-            interval: section.duration("interval", default.interval, range()),
-        }
+    /// Returns the number of failures that suspends an agent in a project.
+    pub const fn failure_limit(&self) -> StartLimit {
+        StartLimit { failures: self.limit, interval: self.interval }
     }
 }

@@ -1,13 +1,15 @@
 //! Whole files: what people write, what they get, and what they are told.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::creation::CreationLimits;
 use crate::domain::plan::silence::SilenceLimits;
+use crate::domain::{Language, Secret, ServerAddress};
 
+mod documents;
 mod files;
 mod forge;
 mod live;
@@ -98,11 +100,13 @@ fn the_seeds_file_means_what_the_seed_says() {
         ProviderConfig { cli_args: arguments, ..ProviderConfig::new("gemini-cli") }
     );
     assert_eq!(config.providers["codex"], ProviderConfig::new("codex"));
+    let socket = PathBuf::from("/home/me/Library/Application Support/AIAgentPM/mcp.sock");
     let expected = Config {
-        mcp_socket: PathBuf::from("/home/me/Library/Application Support/AIAgentPM/mcp.sock"),
-        server: ServerAddress::Socket(PathBuf::from(
-            "/home/me/Library/Application Support/AIAgentPM/mcp.sock",
-        )),
+        paths: Paths {
+            mcp_socket_path: socket.clone(),
+            server: ServerAddress::Socket(socket),
+            ..defaults().paths
+        },
         providers: config.providers.clone(),
         agents: config.agents.clone(),
         secret_variables: ["DEV_PASSKEY", "INFRA_PASSKEY", "REVIEWER_PASSKEY"]
@@ -217,24 +221,34 @@ fn every_setting_arrives() {
     assert_eq!(config.agents.values().next().expect("one agent").passkey.reveal(), "0123");
     let (seconds, hour) = (Duration::from_secs, Duration::from_hours(1));
     let expected = Config {
-        polling_interval: Duration::from_millis(250),
-        max_concurrent: 12,
-        mcp_socket: PathBuf::from("/run/ac/mcp.sock"),
-        server: ServerAddress::Url("https://coordinator.example/mcp".to_owned()),
-        store: StoreUrl::Postgres(Box::new(PostgresStore {
-            url: "postgres://ac@localhost/ac".parse().unwrap(),
-            password: Some(Password::Given(Secret::new("hunter2"))),
-        })),
+        general: General {
+            polling_interval: Duration::from_millis(250),
+            max_concurrent: 12,
+            language: Language::Japanese,
+            coordinator_token: Some(Secret::new("dev-hunter2")),
+            manifest: Some(PathBuf::from("/etc/ac/manifest.yaml")),
+        },
+        paths: Paths {
+            state_dir: PathBuf::from("/etc/ac/state"),
+            mcp_socket_path: PathBuf::from("/run/ac/mcp.sock"),
+            server: ServerAddress::Url("https://coordinator.example/mcp".to_owned()),
+        },
+        store: Store {
+            url: StoreUrl::Postgres(Box::new("postgres://ac@localhost/ac".parse().unwrap())),
+            password: Some(Secret::new("hunter2")),
+            password_file: None,
+        },
         http: Http {
-            listen: Some("[::]:80".parse().expect("an address")),
-            is_listen_default: false,
+            listen: Listen {
+                address: Some("[::]:80".parse().expect("an address")),
+                is_default: false,
+            },
             allowed_hosts: ["coordinator.example", "10.0.0.7:80"]
                 .map(|host| host.parse().expect("a host"))
                 .into(),
             public_url: Some("https://a.example".parse().expect("an origin")),
             agents: false,
         },
-        coordinator_token: Some(Secret::new("dev-hunter2")),
         providers: config.providers.clone(),
         agents: config.agents.clone(),
         forges: forge::every_setting(),
@@ -257,12 +271,15 @@ fn every_setting_arrives() {
             chat_reserve: 1,
             min_free_disk: Some(2 << 30),
             min_free_memory: Some(1 << 16),
-            agent: AgentLimits { memory: Some(2 << 30), processes: Some(300) },
-            creation: CreationLimits {
-                tasks_per_launch: 20,
-                subtasks_per_task: 10,
-                messages_per_launch: 30,
-            },
+        },
+        agent_limits: AgentLimits {
+            memory_per_agent: Some(2 << 30),
+            processes_per_agent: Some(300),
+        },
+        creation: CreationLimits {
+            tasks_per_launch: 20,
+            subtasks_per_task: 10,
+            messages_per_launch: 30,
         },
         notice: Notice { grace: seconds(60) },
         chat: Chat { poll_hold: Duration::ZERO, idle_timeout: hour },
@@ -283,10 +300,7 @@ fn every_setting_arrives() {
             output: 72 * hour,
             output_size: 1 << 30,
         },
-        language: Language::Japanese,
-        manifest: Some(PathBuf::from("/etc/ac/manifest.yaml")),
         secret_variables: config.secret_variables.clone(),
-        ..Config::with_state_dir("/etc/ac/state")
     };
     assert_eq!(config, expected);
 }
@@ -405,9 +419,9 @@ fn a_listener_for_other_machines_needs_a_token_and_names() {
     );
     valid("http: { listen: '10.0.0.7:7420' }\ncoordinator_token: secret\n");
     valid("http: { listen: '0.0.0.0:0', allowed_hosts: [a] }\ncoordinator_token: secret\n");
-    assert_eq!(valid("http: { listen: off }\n").http.listen, None);
+    assert_eq!(valid("http: { listen: off }\n").http.listen.address, None);
     assert_eq!(
-        valid("http: { listen: 'localhost:80' }\n").http.listen,
+        valid("http: { listen: 'localhost:80' }\n").http.listen.address,
         "127.0.0.1:80".parse().ok()
     );
 }
@@ -506,7 +520,7 @@ fn the_example_shows_every_default() {
         agents: [("agt_developer".parse().expect("an id"), AgentCredentials { passkey })].into(),
         forges: forge::of_the_example(),
         // The address is the default one, but written down.
-        http: Http { is_listen_default: false, ..Http::default() },
+        http: Http { listen: Listen { is_default: false, ..Listen::default() }, ..Http::default() },
         secret_variables: config.secret_variables.clone(),
         ..defaults()
     };
@@ -626,8 +640,8 @@ fn a_client_finds_its_daemon_by_a_file_that_is_wrong_elsewhere() {
     .unwrap();
     let environment = Environment::new(folder.path(), []);
     assert!(load(Some(&file), &environment).is_err());
-    let places = find_daemon(Some(&file), &environment).unwrap();
-    assert_eq!(places.control_socket, folder.path().join("here/control.sock"));
+    let paths = find_daemon(Some(&file), &environment).unwrap();
+    assert_eq!(paths.control_socket(), folder.path().join("here/control.sock"));
     std::fs::write(&file, "state_dir: ${UNSET}\n").unwrap();
     assert!(find_daemon(Some(&file), &environment).is_err());
 }

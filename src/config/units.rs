@@ -1,6 +1,5 @@
 //! Durations and sizes in the forms that people write.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Returns a duration such as `10`, `2.5` (seconds), `10s`, `1h 30m` or `250ms`.
@@ -57,12 +56,6 @@ pub(super) fn show_duration(duration: Duration) -> String {
         Duration::ZERO => format!("{days}days"),
         rest => format!("{days}days {}", humantime::format_duration(rest)),
     }
-}
-
-/// Returns the words with which messages ask for a duration in `range`.
-pub(super) fn any_duration(range: &RangeInclusive<Duration>) -> String {
-    let (least, most) = (show_duration(*range.start()), show_duration(*range.end()));
-    format!("a duration from {least} to {most}, such as 10 (seconds), 10s, 1h 30m")
 }
 
 /// Returns a size as the messages name it.

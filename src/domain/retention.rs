@@ -8,7 +8,7 @@ use super::id::{LaunchId, TaskId};
 use super::pair::PairRecord;
 use super::time::Timestamp;
 
-/// The times for which past data is kept.
+/// The times for which past data is kept. `config` has the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// Launches that have ended, with their sessions, notices and executions.
@@ -22,20 +22,6 @@ pub struct Retention {
     pub output: Duration,
     /// The greatest total size of the output of agents that have ended, in bytes.
     pub output_size: u64,
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        let days = |days: u64| Duration::from_hours(24 * days);
-        Self {
-            history: days(90),
-            events: days(14),
-            max_events: 100_000,
-            chats: None,
-            output: days(30),
-            output_size: 10 * 1024 * 1024 * 1024,
-        }
-    }
 }
 
 /// A launch that has ended, and the data that depends on it.

@@ -11,7 +11,7 @@ use super::gate::{Gate, Held};
 use super::gates::Gates;
 use super::{Forge, ForgeError};
 use crate::clock;
-use crate::config::{ForgeHost, Forges, WatchedRepository};
+use crate::config::{ForgeAccess, ForgeHost, Forges, WatchedRepository};
 use crate::domain::forge::pacing::{Pace, Urgency};
 use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use crate::domain::{Secret, Timestamp};
@@ -70,9 +70,13 @@ impl Seat {
         service: Arc<Service>,
         gates: &Arc<Gates>,
     ) -> Self {
-        let &Forges {
-            dry_run: is_dry_run, write_interval, writes_per_hour, ref claims_from, ..
-        } = forges;
+        let &ForgeAccess {
+            dry_run: is_dry_run,
+            write_interval,
+            writes_per_hour,
+            ref claims_from,
+            ..
+        } = &forges.access;
         let is_twin = |other: &&ForgeHost| (other.kind, &other.host) == (config.kind, &config.host);
         let is_first = !forges.hosts[..place].iter().any(|other| is_twin(&other));
         let later =

@@ -126,9 +126,9 @@ impl Coordinators {
         });
         Ok(ServerView {
             at,
-            linger_ms: millis(self.core.settings().linger),
-            start_timeout_ms: millis(self.core.settings().start_timeout),
-            session_maximum_ms: millis(self.core.settings().session_maximum),
+            linger_ms: millis(self.core.settings().run.linger),
+            start_timeout_ms: millis(self.core.settings().start.timeout),
+            session_maximum_ms: millis(self.core.settings().session.max_timeout),
             run: format!("{:x}", self.run),
             startable: startable.collect(),
             launches: launches.collect(),

@@ -47,7 +47,7 @@ impl Upkeep {
     /// Ends expired things, as long as it is polled. Cancel-safe: each change is stored as a whole.
     pub async fn look_after(&self) -> Infallible {
         let mut settings = self.core.settings();
-        let mut ticks = ticks_of(settings.cleanup_interval);
+        let mut ticks = ticks_of(settings.session.cleanup_interval);
         let mut deadlines = self.waiting.deadlines.listen();
         let mut departures = self.attendances.departures.listen();
         let mut next_at: Option<Instant> = None;
@@ -65,12 +65,12 @@ impl Upkeep {
                     if Arc::ptr_eq(&settings, &newest) {
                         // Nothing new is overdue earlier. A thousand chats that open must not cause
                         // a thousand passes over all chats.
-                        let soonest = clock::now() + newest.notice_grace.min(newest.chat.idle_timeout);
+                        let soonest = clock::now() + newest.notice.grace.min(newest.chat.idle_timeout);
                         next_at = Some(next_at.map_or(soonest, |at| at.min(soonest)));
                         continue;
                     }
-                    if settings.cleanup_interval != newest.cleanup_interval {
-                        ticks = ticks_of(newest.cleanup_interval);
+                    if settings.session.cleanup_interval != newest.session.cleanup_interval {
+                        ticks = ticks_of(newest.session.cleanup_interval);
                     }
                     settings = newest;
                 }

@@ -224,7 +224,7 @@ fn a_changed_provider_is_for_new_starts() {
         fixture.display()
     ));
     let reloaded = daemon.json(&["reload"]);
-    assert_eq!(settings(&reloaded["changes"]), ["ai_providers.claude.cli_args", "language"]);
+    assert_eq!(settings(&reloaded["changes"]), ["language", "ai_providers.claude.cli_args"]);
     assert_eq!(daemon.open("agt")[0]["pid"], agent);
     fs::write(daemon.work().join("go"), "").unwrap();
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed");

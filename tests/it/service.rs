@@ -13,11 +13,14 @@ use std::time::Duration;
 
 use crate::questions::Questions;
 use crate::rows::{self, Row};
+use agent_coordinator::config;
 use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
+use agent_coordinator::domain::creation::CreationLimits;
 use agent_coordinator::domain::launch::ProcessEnd;
-use agent_coordinator::domain::pair::{Backoff, StartLimit, StartReason};
+use agent_coordinator::domain::pair::{Backoff, StartReason};
 use agent_coordinator::domain::plan::ProcessReport;
+use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::{
     Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason, Task,
@@ -26,7 +29,7 @@ use agent_coordinator::domain::{
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::{SystemWorld, World};
-use agent_coordinator::service::{ChatSettings, Force, News, Service, Settings, StopTarget};
+use agent_coordinator::service::{Force, News, Service, Settings, StopTarget};
 use rusqlite::Connection;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -35,22 +38,19 @@ const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 pub fn settings() -> Settings {
     Settings {
         language: Language::English,
-        start_timeout: Duration::from_mins(2),
-        stop_timeout: Duration::from_secs(10),
-        linger: Duration::from_secs(30),
-        notice_grace: Duration::from_mins(10),
-        chat: ChatSettings {
-            poll_hold: Duration::from_secs(45),
-            idle_timeout: Duration::from_mins(10),
+        start: config::Start::default(),
+        stop: config::Stop::default(),
+        run: config::Run::default(),
+        notice: config::Notice::default(),
+        chat: config::Chat::default(),
+        session: config::Session {
+            cleanup_interval: Duration::from_mins(1),
+            ..config::Session::default()
         },
-        session_default: Duration::from_hours(1),
-        session_maximum: Duration::from_hours(24),
-        cleanup_interval: Duration::from_mins(1),
-        creation: agent_coordinator::domain::creation::CreationLimits::default(),
-        retention: agent_coordinator::domain::retention::Retention::default(),
-        parking: Parking { initial: Duration::from_mins(5), max: Duration::from_hours(1) },
-        start_limit: StartLimit { failures: 5, interval: Duration::from_mins(10) },
-        backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) },
+        creation: CreationLimits::default(),
+        retention: Retention::default(),
+        parking: Parking::default(),
+        backoff: Backoff::default(),
         state_dir: PathBuf::new(),
         mcp_socket: PathBuf::new(),
         serves_agents_over_http: true,

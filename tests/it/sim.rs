@@ -47,13 +47,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use agent_coordinator::config::{Chat, Notice, Run, Session, Start, Stop};
 use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::World as _;
-use agent_coordinator::service::{ChatSettings, Service, Settings};
+use agent_coordinator::service::{Service, Settings};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -313,13 +314,16 @@ impl Sim {
 
 fn sim_settings() -> Settings {
     Settings {
-        start_timeout: START_TIMEOUT,
-        stop_timeout: host::STOP_TIMEOUT,
-        linger: LINGER,
-        notice_grace: NOTICE_GRACE,
-        session_maximum: SESSION_MAXIMUM,
-        chat: ChatSettings { poll_hold: CHAT_HOLD, idle_timeout: CHAT_IDLE },
-        cleanup_interval: CLEANUP_INTERVAL,
+        start: Start { timeout: START_TIMEOUT, ..Start::default() },
+        stop: Stop { timeout: host::STOP_TIMEOUT, ..Stop::default() },
+        run: Run { linger: LINGER, ..Run::default() },
+        notice: Notice { grace: NOTICE_GRACE },
+        session: Session {
+            max_timeout: SESSION_MAXIMUM,
+            cleanup_interval: CLEANUP_INTERVAL,
+            ..Session::default()
+        },
+        chat: Chat { poll_hold: CHAT_HOLD, idle_timeout: CHAT_IDLE },
         backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(20) },
         ..settings()
     }

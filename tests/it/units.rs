@@ -31,7 +31,7 @@ fn the_mcp_socket_unit_listens_where_the_defaults_say() {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/coordinator_config.yaml");
     let config = config::load(Some(&shipped), &environment).unwrap().config;
     let listens = setting("agent-coordinator-mcp.socket", "ListenStream").replace("%h", "/home/me");
-    assert_eq!(PathBuf::from(listens), config.mcp_socket);
+    assert_eq!(PathBuf::from(listens), config.paths.mcp_socket_path);
 }
 
 #[test]

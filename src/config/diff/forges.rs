@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Applies, Changes, duration, optional_path};
+use super::{Applies, Changes, optional_path};
+use crate::config::declaration::Keys;
 use crate::config::forge::{LABEL_KEYS, default_base_url, file_key, repositories_key};
-use crate::config::{
-    ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook,
-};
+use crate::config::{ForgeHost, ForgeToken, Forges, WatchedRepository, Webhook};
 use crate::domain::Secret;
 use crate::domain::forge::{ForgeKind, LabelNames};
 
@@ -20,30 +19,8 @@ pub(super) fn compare(
     (old, old_dir): (&Forges, &Path),
     (new, new_dir): (&Forges, &Path),
 ) {
-    let Forges {
-        poll_interval,
-        write_interval,
-        writes_per_hour,
-        dry_run,
-        claims_from,
-        webhook,
-        hosts,
-        task_stop,
-        pause_resume,
-    } = old;
-    changes.shown(NOW, "forge.poll_interval", (poll_interval, &new.poll_interval), duration);
-    changes.shown(NOW, "forge.write_interval", (write_interval, &new.write_interval), duration);
-    changes.shown(
-        NOW,
-        "forge.writes_per_hour",
-        (writes_per_hour, &new.writes_per_hour),
-        |number| number.map_or_else(|| "off".to_owned(), |number| number.to_string()),
-    );
-    changes.shown(NOW, "forge.dry_run", (dry_run, &new.dry_run), bool::to_string);
-    changes.shown(NOW, "forge.claims_from", (claims_from, &new.claims_from), |logins| {
-        let logins: Vec<_> = logins.iter().map(String::as_str).collect();
-        if logins.is_empty() { "none".to_owned() } else { logins.join(", ") }
-    });
+    let Forges { access, webhook, hosts, task_stop, pause_resume } = old;
+    access.compare(&new.access, changes);
     let parts = |webhook: &Option<Webhook>| {
         webhook.clone().map(|Webhook { path, secret }| (path, secret)).unzip()
     };
@@ -56,32 +33,11 @@ pub(super) fn compare(
         };
         of_hosts(changes, *kind, &of(hosts), &of(&new.hosts));
     }
-    let TaskStop { enabled, check_interval } = task_stop;
-    changes.shown(NOW, "task_stop.enabled", (enabled, &new.task_stop.enabled), bool::to_string);
-    let intervals = (check_interval, &new.task_stop.check_interval);
-    changes.shown(NOW, "task_stop.check_interval", intervals, u32::to_string);
-    let PauseResume { enabled, signal_file, check_interval, paused_task_expiry_days } =
-        pause_resume;
-    let new = &new.pause_resume;
-    changes.shown(NOW, "pause_resume.enabled", (enabled, &new.enabled), bool::to_string);
+    task_stop.compare(&new.task_stop, changes);
     // The file is compared as it is written. It moves with `state_dir`, which is a change of its
     // own.
-    let (old_file, new_file) = (below(old_dir, signal_file), below(new_dir, &new.signal_file));
-    changes.shown(NOW, "pause_resume.signal_file", (&old_file, &new_file), |file| {
-        file.display().to_string()
-    });
-    changes.shown(
-        NOW,
-        "pause_resume.check_interval",
-        (check_interval, &new.check_interval),
-        u32::to_string,
-    );
-    let days = (paused_task_expiry_days, &new.paused_task_expiry_days);
-    changes.shown(NOW, "pause_resume.paused_task_expiry_days", days, u32::to_string);
-}
-
-fn below<'a>(folder: &Path, file: &'a Path) -> &'a Path {
-    file.strip_prefix(folder).unwrap_or(file)
+    let written = new.pause_resume.as_written(new_dir);
+    pause_resume.as_written(old_dir).compare(&written, changes);
 }
 
 fn of_hosts(changes: &mut Changes, kind: ForgeKind, old: &[ForgeHost], new: &[ForgeHost]) {

@@ -137,12 +137,13 @@ fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) ->
     })
 }
 
+/// The valid logins, as messages name them.
+pub(super) const LOGIN: &str = "the login of an account, without `@`";
+
 pub(super) fn read_login(field: &Field<'_, '_>) -> Option<String> {
     let is_login =
         |text: &str| !text.is_empty() && !text.starts_with('@') && !text.contains(is_space);
-    field.parsed("the login of an account, without `@`", |text| {
-        is_login(text).then(|| text.to_owned())
-    })
+    field.parsed(LOGIN, |text| is_login(text).then(|| text.to_owned()))
 }
 
 fn read_base_url(kind: ForgeKind, section: &str, field: &Field<'_, '_>) -> Option<String> {

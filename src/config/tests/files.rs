@@ -32,7 +32,7 @@ fn the_first_file_found_counts() {
             variables.iter().map(|(name, value)| (*name, value.as_str())),
         );
         let loaded = load(path.map(Path::new), &environment).expect("a valid file");
-        assert_eq!(loaded.config.max_concurrent, expected);
+        assert_eq!(loaded.config.general.max_concurrent, expected);
         assert_eq!(loaded.source, Some(PathBuf::from(at(source))));
     };
     let home = ("HOME", at("home"));
@@ -79,8 +79,8 @@ fn relative_paths_start_at_the_folder_of_the_file() {
     let folder = folder_with(&[("sub/c.yaml", "state_dir: ../state\nmanifest: m.yaml\n")]);
     let loaded = load(Some(Path::new("sub/c.yaml")), &Environment::new(folder.path(), []))
         .expect("a valid file");
-    assert_eq!(loaded.config.state_dir, folder.path().join("sub/../state"));
-    assert_eq!(loaded.config.manifest, Some(folder.path().join("sub/m.yaml")));
+    assert_eq!(loaded.config.paths.state_dir, folder.path().join("sub/../state"));
+    assert_eq!(loaded.config.general.manifest, Some(folder.path().join("sub/m.yaml")));
 }
 
 #[test]

@@ -37,11 +37,13 @@ pub(super) fn every_setting() -> Forges {
         ],
     };
     Forges {
-        poll_interval: Duration::from_secs(5),
-        write_interval: Duration::from_secs(2),
-        writes_per_hour: Some(99),
-        dry_run: true,
-        claims_from: ["rival", "Other"].map(str::to_owned).into(),
+        access: ForgeAccess {
+            poll_interval: Duration::from_secs(5),
+            write_interval: Duration::from_secs(2),
+            writes_per_hour: Some(99),
+            dry_run: true,
+            claims_from: ["rival", "Other"].map(str::to_owned).into(),
+        },
         webhook: Some(Webhook { path: "/hooks/x".to_owned(), secret: Secret::new("hook-hunter2") }),
         hosts: vec![github, gitlab],
         task_stop: TaskStop { enabled: false, check_interval: 4 },

@@ -147,7 +147,7 @@ fn a_bad_file_changes_nothing_until_a_good_one_comes() {
     live.reject("second".to_owned(), at(2));
     let rejected = Rejected { since: at(1), problem: "second".to_owned() };
     assert_eq!(live.standing().rejected, Some(rejected));
-    assert_eq!((live.in_use().max_concurrent, live.standing().since), (5, at(0)));
+    assert_eq!((live.in_use().general.max_concurrent, live.standing().since), (5, at(0)));
     let same = live.take(loaded("max_concurrent: 5"), at(3));
     assert!(same.changes.is_empty() && !same.is_news());
     assert_eq!((&live.standing().rejected, live.standing().since), (&None, at(0)));
@@ -175,7 +175,7 @@ fn a_daemon_is_found_although_its_file_is_no_yaml() {
     let file = folder.path().join("config.yaml");
     let find = |text: &str| {
         std::fs::write(&file, text).expect("a file");
-        find_daemon(Some(&file), &environment()).map(|places| places.control_socket)
+        find_daemon(Some(&file), &environment()).map(|paths| paths.control_socket())
     };
     let socket = folder.path().join("here/control.sock");
     assert_eq!(find("state_dir: here\nagents: [\n").expect("a place"), socket);

@@ -227,7 +227,7 @@ pub(in crate::service) async fn end(
             && let Some(before) = launches::get(tx, &open.id)?
         {
             let at = tx.now();
-            let patience = inputs.settings.linger;
+            let patience = inputs.settings.run.linger;
             let event = LaunchEvent::ChatEnded { at, patience };
             inputs.happen(tx, &before, &[event])?;
         }

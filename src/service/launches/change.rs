@@ -107,7 +107,7 @@ impl Inputs {
         }
         let before = pairs::get(tx, &launch.key)?;
         let record = before.clone().answered(read_up_to);
-        let limit = self.settings.start_limit;
+        let limit = self.settings.start.failure_limit();
         let record = match launch.key.purpose {
             Purpose::Task => {
                 let leaves_work = launch.task.is_some()

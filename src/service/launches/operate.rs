@@ -112,7 +112,7 @@ impl Launches {
         for chat in open.iter().filter(|launch| launch.key.purpose == Purpose::Chat) {
             let event = LaunchEvent::ChatEnded {
                 at: self.core.now(),
-                patience: self.core.settings().linger,
+                patience: self.core.settings().run.linger,
             };
             want_end(&self.core, &self.heard, &chat.id, event).await?;
         }

@@ -111,7 +111,7 @@ fn claim(
     let ai_type = facts.agent.map(|(_, ai_type)| ai_type).unwrap_or_default();
     let (id, now): (LaunchId, _) = (tx.new_id(LaunchId::PREFIX), tx.now());
     let ticket = coordinator.is_some().then(|| ticket_of(&id, settings));
-    let deadline = now + settings.start_timeout;
+    let deadline = now + settings.start.timeout;
     let launch = Launch {
         coordinator,
         ticket: ticket.as_ref().map(Secret::token_hash),

@@ -166,7 +166,7 @@ fn open_session(
         Grant::On(launch) => *launch,
         Grant::OnNewLaunch(purpose) => {
             let key = InstanceKey::new(agent.id, project.id, purpose);
-            let deadline = now + settings.start_timeout;
+            let deadline = now + settings.start.timeout;
             Launch::claimed(tx.new_id(LaunchId::PREFIX), key, agent.ai_type, now, deadline)
         }
     };
@@ -185,9 +185,9 @@ fn open_session(
         session_token: token,
         // A kept session lives as long as its process.
         expires_in: if launch.is_kept() {
-            settings.session_maximum
+            settings.session.max_timeout
         } else {
-            settings.session_default
+            settings.session.default_timeout
         },
         agent_name: agent.name,
         project_name: project.name,

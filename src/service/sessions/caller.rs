@@ -275,7 +275,7 @@ impl Sessions {
             .calls
             .idle_for(&caller.session.id)
             .unwrap_or_else(|| now.since(caller.session.last_seen_at));
-        idle > self.core.settings().session_default
+        idle > self.core.settings().session.default_timeout
     }
 }
 

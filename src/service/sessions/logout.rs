@@ -20,7 +20,7 @@ impl Sessions {
             .write(move |tx| {
                 let launch = fence(tx, &caller)?;
                 let at = tx.now();
-                let linger = inputs.settings.linger;
+                let linger = inputs.settings.run.linger;
                 let is_stop = |notice: &Notice| notice.action.kind() == NoticeKind::Stop;
                 let event = if notices::open_of(tx, &launch.id)?.iter().any(is_stop) {
                     LaunchEvent::StopWanted { reason: StopReason::Noticed, at, patience: linger }

@@ -103,7 +103,7 @@ impl Inputs {
                 Purpose::Chat => {
                     if news.iter().any(|change| change.ends_chat(&launch)) {
                         let at = tx.now();
-                        let patience = self.settings.linger;
+                        let patience = self.settings.run.linger;
                         self.happen(tx, &launch, &[LaunchEvent::ChatEnded { at, patience }])?;
                     }
                 }

@@ -93,7 +93,7 @@ fn take(
     let event = LaunchEvent::Reported {
         result: report.result,
         at: tx.now(),
-        linger: inputs.settings.linger,
+        linger: inputs.settings.run.linger,
     };
     inputs.happen(tx, &launch, &[event])?;
     Ok(answer)

@@ -41,7 +41,7 @@ impl Longest {
             let one = u64::try_from(one.as_millis()).unwrap_or(u64::MAX);
             Duration::from_millis(all.fetch_max(one, Ordering::Relaxed).max(one))
         };
-        (longest(&self.start, settings.start_timeout), longest(&self.stop, settings.stop_timeout))
+        (longest(&self.start, settings.start.timeout), longest(&self.stop, settings.stop.timeout))
     }
 }
 
@@ -85,7 +85,7 @@ impl Upkeep {
             authenticated_at,
             at_first,
         );
-        let is_too_old = lasted > self.core.settings().session_maximum;
+        let is_too_old = lasted > self.core.settings().session.max_timeout;
         if launch.is_kept() {
             if is_too_old {
                 tracing::info!(launch_id = %launch.id, "session is past its maximum; its agent is stopped");
@@ -107,7 +107,7 @@ impl Upkeep {
             let subject = Subject::Silence(session.id.clone(), session.last_seen_at);
             self.clocks.lasted(Look::Cleanup, subject, session.last_seen_at, AtFirst::Believe)
         });
-        if is_too_old || idle > self.core.settings().session_default {
+        if is_too_old || idle > self.core.settings().session.default_timeout {
             self.expire_session(&launch.id).await?;
         }
         Ok(())

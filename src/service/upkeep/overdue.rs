@@ -29,7 +29,7 @@ impl Upkeep {
             };
             let subject = Subject::Notice(notice.id.clone(), since);
             let lasted = self.clocks.lasted(Look::Overdue, subject, since, AtFirst::Believe);
-            let left = self.core.settings().notice_grace.saturating_sub(lasted);
+            let left = self.core.settings().notice.grace.saturating_sub(lasted);
             if left.is_zero() {
                 tracing::warn!(
                     launch_id = %notice.launch, task_id = notice.task.as_ref().map(tracing::field::display),
@@ -57,7 +57,7 @@ impl Upkeep {
                         &self.heard,
                         &launch.id,
                         StopReason::ChatIdle,
-                        self.core.settings().linger,
+                        self.core.settings().run.linger,
                     )
                     .await?;
                 }

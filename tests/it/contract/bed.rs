@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
 use agent_coordinator::config::manifest;
-use agent_coordinator::config::{Environment, Standing};
+use agent_coordinator::config::{Environment, Standing, Start};
 use agent_coordinator::domain::admission::ConnectionLimits;
 use agent_coordinator::domain::{Secret, Timestamp};
 use agent_coordinator::mcp::admission::ConnectionRegister;
@@ -442,6 +442,7 @@ impl Here {
 
 fn service() -> Arc<Service> {
     let store = Arc::new(Store::in_memory().unwrap());
-    let settings = Settings { start_timeout: std::time::Duration::from_hours(1), ..settings() };
+    let start = Start { timeout: std::time::Duration::from_hours(1), ..Start::default() };
+    let settings = Settings { start, ..settings() };
     Arc::new(Service::new(store, Arc::new(SystemWorld), settings, Nudge::new()))
 }

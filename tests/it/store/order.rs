@@ -16,8 +16,9 @@ mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_coordinator::config::Start;
 use agent_coordinator::domain::event::Event;
-use agent_coordinator::domain::pair::{Backoff, StartLimit};
+use agent_coordinator::domain::pair::Backoff;
 use agent_coordinator::domain::{InstanceKey, ProjectId, Purpose, Task, TaskStatus};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::postgres_url::PostgresUrl;
@@ -206,7 +207,7 @@ async fn prepare(stores: &[Arc<Store>], purpose: Purpose) -> Arc<[InstanceKey]> 
 fn without_pauses() -> Settings {
     Settings {
         backoff: Backoff { initial: Duration::ZERO, max: Duration::ZERO },
-        start_limit: StartLimit { failures: 0, interval: Duration::ZERO },
+        start: Start { limit: 0, ..Start::default() },
         ..settings()
     }
 }

@@ -1,0 +1,326 @@
+//! The documents of the settings: `config/coordinator_config.yaml` and `docs/configuration.md`. The
+//! texts come from the declarations of the keys. `hosts.yaml` has the texts of the hosts of forges,
+//! whose reader is written by hand.
+//!
+//! After a change of a declaration, write both files with
+//! `AGENT_COORDINATOR_WRITE_DOCUMENTS=1 cargo test --lib config::tests::documents`.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use super::*;
+use crate::config::declaration::{Description, KeyDescription};
+use crate::config::providers::ProviderKeys;
+
+const WRITE: &str = "AGENT_COORDINATOR_WRITE_DOCUMENTS";
+
+/// The length of the longest comment line in the example.
+const WIDTH: usize = 100;
+
+/// The names in the texts that people choose. The tables call them `NAME`.
+const NAMES: [&str; 2] = ["acme/shop", "acme/web/shop"];
+
+const EXAMPLE_INTRODUCTION: &str = "\
+# Configuration of agent-coordinator: every setting, with its default.
+#
+# A line that begins with `#` and a key shows the default of that setting. Remove the `#` to change it.
+# The entries below ai_providers, agents, github, gitlab and webhook are examples. Without a
+# configuration file all settings have their defaults. `agent-coordinator check` names every mistake at
+# once.
+#
+# The daemon uses the first of these files that exists: --config FILE, $AGENT_COORDINATOR_CONFIG,
+# ./coordinator_config.yaml, ~/.config/agent-coordinator/coordinator_config.yaml,
+# /etc/agent-coordinator/coordinator_config.yaml.
+#
+# A running daemon reads the file again when it changes, on SIGHUP, and for `agent-coordinator reload`.
+# A file with mistakes changes nothing. A change of a setting counts at once, unless its text says
+# otherwise.
+#
+# Durations are seconds (10, 2.5) or have units (250ms, 10s, 1h 30m). Sizes are bytes (65536) or have
+# units (64 KiB, 10 MiB). Values may contain ${NAME}, ${NAME:-default} and ${NAME:?message}; $$ is a
+# dollar; ~/ at the beginning is the home folder. Between { and } a ${NAME} must stand in quotes.
+# Relative paths start at the folder of this file.
+";
+
+const TABLE_INTRODUCTION: &str = "\
+# Configuration
+
+<!-- Written by a test from the declarations in src/config. Its `//!` says how: src/config/tests/documents.rs -->
+
+The daemon reads one YAML file: the first of `--config FILE`, `$AGENT_COORDINATOR_CONFIG`,
+`./coordinator_config.yaml`, `~/.config/agent-coordinator/coordinator_config.yaml` and
+`/etc/agent-coordinator/coordinator_config.yaml` that exists.
+[config/coordinator_config.yaml](../config/coordinator_config.yaml) is a file with all settings to start from.
+`agent-coordinator check` names every mistake in a file at once.
+
+A running daemon reads the file again when it changes, on SIGHUP, and for `agent-coordinator reload`. A file with
+mistakes changes nothing. The last column of the tables says when a change counts: for decisions from then on (at once),
+for agents that are started from then on (new starts), or after the next start of the daemon (restart). `status` lists
+the settings that wait for a restart.
+
+Durations are seconds (`10`, `2.5`) or have units (`250ms`, `10s`, `1h 30m`). Sizes are bytes (`65536`) or have units
+(`64 KiB`, `10 MiB`). Values may contain `${NAME}`, `${NAME:-default}` and `${NAME:?message}`; `$$` is a dollar; `~/` at
+the beginning is the home folder. Relative paths start at the folder of the file.
+";
+
+/// A part of a chapter.
+enum Part {
+    Keys(Description),
+    /// Keys of entries, with the name of an entry in the example.
+    Entry(&'static str, Description),
+    /// Lines of the example.
+    Text(&'static str),
+}
+
+fn chapters() -> Vec<(&'static str, Vec<Part>)> {
+    use Part::{Entry, Keys as K, Text};
+    // No entry has all keys.
+    let of_preset =
+        |key: &KeyDescription| matches!(key.key, "preset" | "permissions" | "model" | "telemetry");
+    let with_preset = only(ProviderKeys::describe(), of_preset);
+    let with_command = only(ProviderKeys::describe(), |key| !of_preset(key));
+    vec![
+        (
+            "Limits and language",
+            vec![
+                K(General::describe()),
+                K(Limits::describe()),
+                K(AgentLimits::describe()),
+                K(CreationLimits::describe()),
+            ],
+        ),
+        ("Places", vec![K(Paths::describe()), K(Http::describe()), K(Store::describe())]),
+        (
+            "Agents",
+            vec![
+                Entry("claude", with_preset),
+                Entry("my_agent", Description { about: "", ..with_command }),
+                Entry("agt_developer", AgentCredentials::describe()),
+            ],
+        ),
+        (
+            "Work from GitHub and GitLab",
+            vec![
+                K(ForgeAccess::describe()),
+                K(Webhook::describe()),
+                Text(include_str!("documents/hosts.yaml")),
+                K(TaskStop::describe()),
+                K(PauseResume::describe()),
+            ],
+        ),
+        (
+            "Time limits",
+            vec![
+                K(Session::describe()),
+                K(Start::describe()),
+                K(Stop::describe()),
+                K(Run::describe()),
+                K(Notice::describe()),
+                K(Chat::describe()),
+                K(Backoff::describe()),
+                K(Parking::describe()),
+            ],
+        ),
+        (
+            "The daemon itself",
+            vec![
+                K(Shutdown::describe()),
+                K(LogConfig::describe()),
+                K(Output::describe()),
+                K(Retention::describe()),
+            ],
+        ),
+    ]
+}
+
+fn only(keys: Description, is_in: impl Fn(&KeyDescription) -> bool) -> Description {
+    Description { keys: keys.keys.into_iter().filter(is_in).collect(), ..keys }
+}
+
+// ── The example ──
+
+fn example() -> String {
+    let mut text = EXAMPLE_INTRODUCTION.to_owned();
+    for (title, parts) in chapters() {
+        let rule = "─".repeat(WIDTH - title.chars().count() - 6);
+        let _ = write!(text, "\n\n# ── {title} {rule}\n");
+        let mut section = String::new();
+        for part in parts {
+            match part {
+                Part::Text(lines) => {
+                    section.clear();
+                    let _ = write!(text, "\n{lines}");
+                }
+                Part::Keys(keys) => {
+                    write_section(&mut text, &keys, keys.section, &section);
+                    keys.section.clone_into(&mut section);
+                }
+                Part::Entry(name, keys) => {
+                    let path = keys.section.replace('*', name);
+                    write_section(&mut text, &keys, &path, &section);
+                    section = path;
+                }
+            }
+        }
+    }
+    text
+}
+
+/// Writes a section. `before` is the path of the section before it, whose header stands already.
+fn write_section(text: &mut String, keys: &Description, path: &str, before: &str) {
+    let names: Vec<&str> = path.split('.').filter(|name| !name.is_empty()).collect();
+    let is_open = |depth: usize| before.split('.').take(depth).eq(names[..depth].iter().copied());
+    let mut is_first = false;
+    for depth in 1..=names.len() {
+        if is_open(depth) {
+            continue;
+        }
+        let indent = "  ".repeat(depth - 1);
+        if !is_first {
+            text.push('\n');
+            write_comment(text, &indent, &sentences(keys.about));
+        }
+        let _ = writeln!(text, "{indent}#{}:", names[depth - 1]);
+        is_first = true;
+    }
+    let indent = "  ".repeat(names.len());
+    for key in &keys.keys {
+        if !is_first {
+            text.push('\n');
+        }
+        is_first = false;
+        write_comment(text, &indent, &sentences(key.effect));
+        write_comment(text, &indent, &values_of(key));
+        let value = key.example.unwrap_or(&key.default);
+        let _ = writeln!(text, "{indent}#{}: {value}", key.key);
+    }
+}
+
+fn values_of(key: &KeyDescription) -> String {
+    let when = match key.applies {
+        Applies::Now => "",
+        Applies::ToNewStarts => " A change counts for new starts.",
+        Applies::AfterRestart => " A change counts after a restart.",
+    };
+    format!("Values: {}.{when}", key.values)
+}
+
+/// Returns the text of a doc comment on one line.
+fn sentences(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn write_comment(text: &mut String, indent: &str, comment: &str) {
+    if comment.is_empty() {
+        return;
+    }
+    let mut line = format!("{indent}#");
+    for word in comment.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(text, "{line}");
+            line = format!("{indent}#");
+        }
+        let _ = write!(line, " {word}");
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+// ── The tables ──
+
+fn tables() -> String {
+    let mut text = TABLE_INTRODUCTION.to_owned();
+    for (title, parts) in chapters() {
+        let _ = write!(text, "\n## {title}\n");
+        let mut section = None;
+        for part in parts {
+            match part {
+                Part::Text(lines) => write_table_of_text(&mut text, lines),
+                Part::Keys(keys) | Part::Entry(_, keys) => {
+                    if section != Some(keys.section) {
+                        write_header(&mut text, &keys);
+                        section = Some(keys.section);
+                    }
+                    keys.keys.iter().for_each(|key| write_row(&mut text, key));
+                }
+            }
+        }
+    }
+    text
+}
+
+fn write_header(text: &mut String, keys: &Description) {
+    if !keys.section.is_empty() {
+        let _ = write!(text, "\n### `{}`\n", keys.section.replace('*', "NAME"));
+        let _ = writeln!(text, "{}", sentences(keys.about));
+    }
+    text.push_str(
+        "\n| Key | Effect | Values | Default | A change counts |\n|---|---|---|---|---|\n",
+    );
+}
+
+fn write_row(text: &mut String, key: &KeyDescription) {
+    let default = match key.default.as_str() {
+        _ if key.is_required => "required".to_owned(),
+        "null" | "[]" | "{}" => "none".to_owned(),
+        default => format!("`{default}`"),
+    };
+    let counts = match key.applies {
+        Applies::Now => "at once",
+        Applies::ToNewStarts => "new starts",
+        Applies::AfterRestart => "restart",
+    };
+    let (effect, values) = (sentences(key.effect), &key.values);
+    let _ = writeln!(text, "| `{}` | {effect} | {values} | {default} | {counts} |", key.key);
+}
+
+/// Writes the keys of lines of the example, with their comments.
+fn write_table_of_text(text: &mut String, lines: &str) {
+    let mut comment = Vec::new();
+    let mut path: Vec<&str> = Vec::new();
+    for line in lines.lines() {
+        let setting = line.trim_start();
+        let depth = (line.len() - setting.len()) / 2;
+        if let Some(words) = setting.strip_prefix("# ") {
+            comment.push(words);
+        } else if let Some((key, value)) =
+            setting.strip_prefix('#').and_then(|it| it.split_once(':'))
+        {
+            path.truncate(depth);
+            path.push(if NAMES.contains(&key) { "NAME" } else { key });
+            let effect = comment.join(" ");
+            comment.clear();
+            if depth == 0 {
+                let _ = write!(
+                    text,
+                    "\n### `{key}`\n{effect}\n\n| Key | Effect | Default or example |\n|---|---|---|\n"
+                );
+            } else if !value.is_empty() {
+                let (key, value) = (path[1..].join("."), value.trim());
+                let _ = writeln!(text, "| `{key}` | {effect} | `{value}` |");
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn check(file: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var_os(WRITE).is_some() {
+        fs::write(&path, expected).expect("a file of the repository");
+    }
+    let written = fs::read_to_string(&path).expect("a file of the repository");
+    assert!(
+        written == expected,
+        "{file} is not what the declarations say; run this test with {WRITE}=1 to write it"
+    );
+}
+
+#[test]
+fn the_example_is_what_the_declarations_say() {
+    check("config/coordinator_config.yaml", &example());
+}
+
+#[test]
+fn the_tables_are_what_the_declarations_say() {
+    check("docs/configuration.md", &tables());
+}
