@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::cgroup;
+use crate::config::{Output, Stop};
 use crate::domain::launch::StopReason;
 use crate::domain::{CommandSpec, Instance, InstanceKey, LaunchId};
 pub use crate::instance_dir::clock::BootInstant;
@@ -45,14 +46,10 @@ pub struct ProcessConfig {
     pub state_dir: PathBuf,
     /// The path of this program, which is run as `<shim_program> shim <folder>`.
     pub shim_program: PathBuf,
-    /// The time from TERM to KILL for stop requests that name none.
-    pub stop_timeout: Duration,
-    /// The time from TERM to KILL for processes that an agent left behind.
-    pub leak_grace: Duration,
-    /// The largest size of an output file, in bytes.
-    pub max_file: u64,
-    /// The number of output files of an instance, including the current one.
-    pub files: u32,
+    /// The deadlines of stop requests that name none, and of processes that an agent left behind.
+    pub stop: Stop,
+    /// The limits of the stored output of an instance.
+    pub output: Output,
     /// The soft limit of open files of agents; `None` for the limit of this process.
     pub descriptors: Option<u64>,
     /// The place where each agent gets its own control group; `None` for no control groups.

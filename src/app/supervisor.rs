@@ -111,10 +111,8 @@ fn process_config(config: &Config, means: &Means) -> ProcessConfig {
     ProcessConfig {
         state_dir: config.paths.state_dir.clone(),
         shim_program: means.program.clone(),
-        stop_timeout: config.stop.timeout,
-        leak_grace: config.stop.leak_grace,
-        max_file: config.output.max_file,
-        files: u32::try_from(config.output.files).unwrap_or(u32::MAX),
+        stop: config.stop.clone(),
+        output: config.output.clone(),
         descriptors: isolation::descriptors(),
         cgroups: means.cgroups.clone(),
         temporary: TemporaryConfig {

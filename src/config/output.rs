@@ -11,6 +11,6 @@ keys! {
 
         /// The number of files kept per start of an agent, with the current one. More files keep
         /// more of the past, and use more disk.
-        pub files: usize = 5, numbers(1..=1_000), ToNewStarts;
+        pub files: u32 = 5, numbers(1..=1_000), ToNewStarts;
     }
 }

@@ -189,7 +189,7 @@ pub async fn end_strays(
         .map(|found| format!("{installation_id}/{}", found.spec.launch_id))
         .collect();
     let ours = format!("{installation_id}/");
-    let kill_at = clock::unpaused() + config.stop_timeout + config.leak_grace;
+    let kill_at = clock::unpaused() + config.stop.timeout + config.stop.leak_grace;
     let mut n_strays = 0;
     let mut is_first = true;
     loop {

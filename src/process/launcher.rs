@@ -251,10 +251,10 @@ fn order<'a>(
         }),
         descriptors: config.descriptors,
         fuse_boottime_ms: request.fuse,
-        stop_timeout: config.stop_timeout,
-        leak_grace: config.leak_grace,
-        max_file: config.max_file,
-        files: config.files.max(1),
+        stop_timeout: config.stop.timeout,
+        leak_grace: config.stop.leak_grace,
+        max_file: config.output.max_file,
+        files: config.output.files.max(1),
     }
 }
 

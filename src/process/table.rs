@@ -601,7 +601,7 @@ impl Table {
         reason: StopReason,
         timeout: Option<Duration>,
     ) -> bool {
-        let timeout = timeout.unwrap_or(self.config.stop_timeout);
+        let timeout = timeout.unwrap_or(self.config.stop.timeout);
         let Some(entry) =
             self.entries.get_mut(launch).filter(|entry| !entry.instance.phase.is_ended())
         else {

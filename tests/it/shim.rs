@@ -66,7 +66,7 @@ async fn a_stop_ends_the_agent_with_term() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_ignores_term_is_killed_at_the_stop_timeout() {
     let timeout = Duration::from_millis(500);
-    let bed = Bed::with(|config| config.stop_timeout = timeout).await;
+    let bed = Bed::with(|config| config.stop.timeout = timeout).await;
     let launch = bed.start(&["ignore-term", "write:ready", "sleep:600"]).await;
     bed.written("ready");
     let asked = Instant::now();
@@ -79,7 +79,7 @@ async fn an_agent_that_ignores_term_is_killed_at_the_stop_timeout() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_stop_shortens_the_time_and_keeps_the_first_reason() {
-    let bed = Bed::with(|config| config.stop_timeout = Duration::from_mins(10)).await;
+    let bed = Bed::with(|config| config.stop.timeout = Duration::from_mins(10)).await;
     let launch = bed.start(&["ignore-term", "write:ready", "sleep:600"]).await;
     bed.written("ready");
     bed.stop(&launch).await;
@@ -92,7 +92,7 @@ async fn a_second_stop_shortens_the_time_and_keeps_the_first_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_ignores_term_does_not_survive_its_agent() {
-    let bed = Bed::with(|config| config.leak_grace = Duration::from_millis(200)).await;
+    let bed = Bed::with(|config| config.stop.leak_grace = Duration::from_millis(200)).await;
     let launch = bed.start(&["on-term:0", "term-ignoring-child", "write:ready", "sleep:600"]).await;
     bed.written("ready");
     let tree = tree_of(bed.until_running(&launch));
@@ -139,7 +139,7 @@ async fn a_daemonised_child_is_found_and_ended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exit_is_recorded_before_its_leftovers_end() {
-    let bed = Bed::with(|config| config.leak_grace = Duration::from_millis(400)).await;
+    let bed = Bed::with(|config| config.stop.leak_grace = Duration::from_millis(400)).await;
     let launch = bed
         .start(&["term-ignoring-child", "fork-child", "write:ready", "wait-for:go", "exit:5"])
         .await;
@@ -293,8 +293,8 @@ async fn secrets_reach_no_file_and_no_argument_list() {
 #[tokio::test(flavor = "multi_thread")]
 async fn output_keeps_its_limits() {
     let bed = Bed::with(|config| {
-        config.max_file = 200_000;
-        config.files = 3;
+        config.output.max_file = 200_000;
+        config.output.files = 3;
     })
     .await;
     let launch = bed.start(&["chatter:3000000", "long-line:1000000", "print:the last"]).await;
@@ -361,7 +361,7 @@ async fn the_fuse_ends_an_agent_that_never_authenticated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keeper_that_slept_past_its_fuse_gives_its_agent_no_more_time() {
     let fuse = Duration::from_millis(700);
-    let bed = Bed::with(|config| config.stop_timeout = Duration::from_millis(500)).await;
+    let bed = Bed::with(|config| config.stop.timeout = Duration::from_millis(500)).await;
     let mut request =
         bed.request(&["run:trap 'echo told >told' TERM", "write:ready", "sleep:600", "sleep:600"]);
     request.fuse = BootInstant::now() + fuse;
@@ -370,7 +370,7 @@ async fn a_keeper_that_slept_past_its_fuse_gives_its_agent_no_more_time() {
     bed.written("ready");
     let shim = bed.shim(&launch).pid;
     kill(shim, Signal::STOP);
-    let slept_long = burns_at + bed.config.stop_timeout;
+    let slept_long = burns_at + bed.config.stop.timeout;
     until("its time is over, and that of a stop", || Instant::now() > slept_long);
     assert!(!is_gone(bed.until_running(&launch)), "nobody else ends it");
     kill(shim, Signal::CONT);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use agent_coordinator::cgroup::Limits;
+use agent_coordinator::config;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use agent_coordinator::domain::{
     AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret,
@@ -92,10 +93,8 @@ impl Bed {
         let mut config = ProcessConfig {
             state_dir: state.path().to_owned(),
             shim_program: env!("CARGO_BIN_EXE_agent-coordinator").into(),
-            stop_timeout: Duration::from_secs(10),
-            leak_grace: Duration::from_secs(2),
-            max_file: 1024 * 1024,
-            files: 3,
+            stop: config::Stop::default(),
+            output: config::Output { max_file: 1024 * 1024, files: 3 },
             descriptors: None,
             cgroups: None,
             temporary: TemporaryConfig {
