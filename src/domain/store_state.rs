@@ -157,6 +157,7 @@ impl fmt::Display for StoreProblem<'_> {
         match self {
             Self::Failing(StoreFailure { access, lasts, error }) => {
                 match access {
+                    _ if *lasts < LONG_STEP => write!(f, "The store does not answer")?,
                     Access::Read => write!(f, "The store has not answered for {}", span(*lasts))?,
                     Access::Write => {
                         write!(f, "Nothing could be written to the store for {}", span(*lasts))?;
@@ -302,6 +303,14 @@ mod tests {
             let problem = state.problem().unwrap();
             assert_eq!((problem.as_str(), problem.to_string().as_str()), (word, text));
         }
+    }
+
+    #[test]
+    fn a_failure_that_was_just_noticed_has_no_duration() {
+        let failure =
+            StoreFailure { access: Access::Write, lasts: ms(3), error: "closed".to_owned() };
+        let text = StoreProblem::Failing(&failure).to_string();
+        assert!(text.starts_with("The store does not answer: no agent starts"), "{text}");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::domain::id::LaunchId;
-use crate::domain::store_state::StoreState;
+use crate::domain::store_state::{Access, StoreFailure, StoreState};
 use crate::domain::totals::Totals;
 use crate::domain::{Account, ForgeItem, Launch, PairRecord, Timestamp};
 use crate::rows::{accounts, agents, forge_items, launches, pairs, pauses, projects};
@@ -60,6 +61,8 @@ struct Rows {
     forge_items: Vec<ForgeItem>,
 }
 
+/// The time that `status` waits for the store. A database that was stopped by a signal never answers.
+const LONGEST_READ: Duration = Duration::from_secs(5);
 /// The number of ended launches that `status` shows.
 const N_ENDED: usize = 20;
 
@@ -91,15 +94,25 @@ impl Service {
                 forge_items: forge_items::list_open(tx)?,
             })
         });
-        let read = read.await;
-        let store = self.core.store_state();
+        let read = tokio::time::timeout(LONGEST_READ, read).await;
+        let mut store = self.core.store_state();
+        // An operator asks when the store is away, and learns that.
         let (has_rows, rows) = match read {
-            Ok(rows) => (true, rows),
-            // An operator asks when the store is away, and learns that.
-            Err(ServiceError::Store(StoreError::Unavailable { .. })) if store.failure.is_some() => {
+            Ok(Ok(rows)) => (true, rows),
+            Ok(Err(ServiceError::Store(StoreError::Unavailable { .. })))
+                if store.failure.is_some() =>
+            {
                 (false, Rows::default())
             }
-            Err(error) => return Err(error),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                store.failure.get_or_insert_with(|| StoreFailure {
+                    access: Access::Read,
+                    lasts: LONGEST_READ,
+                    error: "a read has no answer yet".to_owned(),
+                });
+                (false, Rows::default())
+            }
         };
         let Rows { open, ended, paused_since, held, parked, forge_items } = rows;
         let abandoned = open.iter().filter(|launch| self.board.is_abandoned(launch, now));
