@@ -89,7 +89,7 @@ pub use session::Session;
 pub use shutdown::{AtShutdown, Shutdown};
 pub use start::Start;
 pub use stop::Stop;
-pub use store::{Store, StoreUrl};
+pub use store::{Store, StoreUrl, StoreUrlError};
 pub use templates::{Template, fill};
 
 /// The name of the configuration file in every folder.

@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::domain::Secret;
-use crate::postgres_url::PostgresUrl;
+use crate::postgres_url::{PostgresUrl, UrlError};
 
 use super::declaration::{Keys, keys};
+use super::environment::Environment;
 use super::kinds::{Kind, path, secret};
 use super::reader::{Field, Section};
 use super::report::Problem;
@@ -36,6 +37,48 @@ pub enum StoreUrl {
     Sqlite(PathBuf),
     /// A PostgreSQL database. Its URL has no password.
     Postgres(Box<PostgresUrl>),
+}
+
+/// The reason why a text is not the URL of a store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreUrlError {
+    #[error(transparent)]
+    Postgres(#[from] UrlError),
+    #[error("expected {0}")]
+    Expected(&'static str),
+}
+
+const EXPECTED: &str = "`sqlite:` and the path of a file, such as `sqlite:state.db`, \
+    or `postgres://user@host/database`";
+
+impl StoreUrl {
+    /// Reads a URL. A relative path in it starts at `folder`, and `~/` at the home folder.
+    ///
+    /// # Errors
+    /// A text of another form, a URL with a password, or a home folder that is not known.
+    pub fn parse(
+        text: &str,
+        folder: &Path,
+        environment: &Environment,
+    ) -> Result<Self, StoreUrlError> {
+        if text.starts_with("postgres") {
+            return Ok(Self::Postgres(Box::new(text.parse::<PostgresUrl>()?.below(folder))));
+        }
+        let is_path =
+            |path: &&str| !path.is_empty() && !path.starts_with(':') && !path.contains('?');
+        let path = text.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
+        let Some(path) = path.filter(is_path) else {
+            return Err(StoreUrlError::Expected(EXPECTED));
+        };
+        // `~/` comes after the scheme here, so the text as a whole does not begin with it.
+        let Some(below_home) = path.strip_prefix("~/") else {
+            return Ok(Self::Sqlite(folder.join(path)));
+        };
+        let home = environment.folder("HOME").ok_or(StoreUrlError::Expected(
+            "a path that needs no home folder, as the environment variable `HOME` is not set",
+        ))?;
+        Ok(Self::Sqlite(home.join(below_home)))
+    }
 }
 
 impl fmt::Display for StoreUrl {
@@ -77,40 +120,23 @@ impl Store {
 }
 
 fn url() -> Kind<StoreUrl> {
-    let expected = "`sqlite:` and the path of a file, such as `sqlite:state.db`, \
-        or `postgres://user@host/database`";
-    Kind::new(expected, |field, what| read_url(&field, what), StoreUrl::to_string)
+    Kind::new(EXPECTED, |field, _| read_url(&field), StoreUrl::to_string)
         .written_as("sqlite:~/.local/state/agent-coordinator/state.db")
 }
 
-fn read_url(field: &Field<'_, '_>, what: &str) -> Option<StoreUrl> {
+fn read_url(field: &Field<'_, '_>) -> Option<StoreUrl> {
     let text = field.text()?;
     let reader = field.reader();
-    let folder = reader.source().folder();
-    if text.starts_with("postgres") {
-        return match text.parse::<PostgresUrl>() {
-            Ok(url) => Some(StoreUrl::Postgres(Box::new(url.below(folder)))),
-            Err(error) => {
-                let message = format!("`store.url` is not valid: {error}");
-                field.note(Problem::new(message, field.span()).label("here"));
-                None
-            }
-        };
+    match StoreUrl::parse(&text, reader.source().folder(), reader.environment()) {
+        Ok(url) => Some(url),
+        Err(StoreUrlError::Postgres(error)) => {
+            let message = format!("`store.url` is not valid: {error}");
+            field.note(Problem::new(message, field.span()).label("here"));
+            None
+        }
+        Err(StoreUrlError::Expected(what)) => {
+            field.expected(what);
+            None
+        }
     }
-    let path = field.parsed(what, |text| {
-        let path = text.strip_prefix("sqlite:")?;
-        let path = path.strip_prefix("//").unwrap_or(path);
-        (!path.is_empty() && !path.starts_with(':') && !path.contains('?')).then(|| path.to_owned())
-    })?;
-    // `~/` comes after the scheme here, so the text as a whole does not begin with it.
-    let path = match path.strip_prefix("~/") {
-        Some(below_home) => reader.environment().folder("HOME").map(|home| home.join(below_home)),
-        None => Some(PathBuf::from(path)),
-    };
-    if path.is_none() {
-        field.expected(
-            "a path that needs no home folder, as the environment variable `HOME` is not set",
-        );
-    }
-    Some(StoreUrl::Sqlite(folder.join(path?)))
 }
