@@ -4,6 +4,7 @@
 //! commit. Entities are in `rows`, and rules are in `domain`: this module knows tables only by the
 //! SQL that it is given.
 
+pub mod copy;
 mod db;
 mod engine;
 mod meter;

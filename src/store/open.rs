@@ -43,6 +43,10 @@ pub struct OpenError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenErrorKind {
     FolderMissing,
+    /// There is no file to copy from.
+    Missing,
+    /// The file to copy from has no tables.
+    Empty,
     NotAFile,
     NotWritable,
     NotADatabase,
@@ -52,6 +56,11 @@ pub enum OpenErrorKind {
     Locked,
     /// A newer version of this program has written it.
     Newer {
+        found: i64,
+        known: i64,
+    },
+    /// An older version of this program has written the file to copy from.
+    Older {
         found: i64,
         known: i64,
     },
@@ -78,6 +87,12 @@ impl fmt::Display for OpenError {
             OpenErrorKind::FolderMissing => {
                 let folder = folder_of(&self.path).display();
                 write!(f, "there is no folder for the database `{path}`: create `{folder}`")
+            }
+            OpenErrorKind::Missing => {
+                write!(f, "there is no database `{path}`: correct the path")
+            }
+            OpenErrorKind::Empty => {
+                write!(f, "the database `{path}` is empty, so there is nothing to copy")
             }
             OpenErrorKind::NotAFile => {
                 write!(f, "`{path}` is not a file, so it can't be the database: name another path")
@@ -111,6 +126,12 @@ impl fmt::Display for OpenError {
                 "the database `{path}` was written by a newer version of this program \
                  (schema {found}, this one knows {known}), and was left as it is: \
                  use the newer version, or restore a copy from before the upgrade"
+            ),
+            OpenErrorKind::Older { found, known } => write!(
+                f,
+                "the database `{path}` was written by an older version of this program (schema \
+                 {found}, this one copies schema {known}), and was left as it is: start the daemon \
+                 of this version with it once, stop it, then copy"
             ),
             OpenErrorKind::NoLocks => write!(
                 f,
@@ -161,22 +182,60 @@ impl Default for Settings {
 /// # Errors
 /// [`OpenError`] names the problem of the file and the remedy. The file is then as it was.
 pub fn file(path: &Path, settings: Settings) -> Result<Engine, OpenError> {
-    // The path is made absolute, because a working directory may change.
-    let path = std::path::absolute(path).map_err(|source| failed(path, source))?;
-    let is_new = prepare(&path)?;
-    let result = check_and_migrate(&path, settings);
-    if is_new && result.is_err() {
-        // The files of a database that could not be created are removed. The first error is the one
-        // to report.
-        for suffix in ["", "-wal", "-shm", "-journal"] {
-            let _ = std::fs::remove_file(beside(&path, suffix));
-        }
-    }
-    let (options, connection) = result?;
+    let path = absolute(path)?;
+    let (options, connection) = open_or_create(&path, settings)?;
     let reader = Options { cache_kib: READER_CACHE, access: Access::QueryOnly, ..options.clone() };
     let writer = Sqlite::new(connection, Some(options));
     Engine::start(writer, move || Ok(Box::new(Sqlite::open(&reader)?)))
         .map_err(|source| failed(&path, source))
+}
+
+/// Opens an existing database to copy its rows. The connection cannot write.
+///
+/// # Errors
+/// [`OpenError`] names the problem of the file and the remedy.
+pub(super) fn to_read(path: &Path) -> Result<Sqlite, OpenError> {
+    let path = absolute(path)?;
+    if !exists(&path) {
+        return Err(OpenError::new(OpenErrorKind::Missing, &path));
+    }
+    let options = Options { access: Access::ReadOnly, ..options(&path, settings_of_copy()) };
+    let connection = connect(&options)?;
+    if check(&connection, &path)? == Contents::Nothing {
+        return Err(OpenError::new(OpenErrorKind::Empty, &path));
+    }
+    let missing = schema::first_missing(&connection).map_err(|source| failed(&path, source))?;
+    if missing.is_some() {
+        let found = version_of(&connection).map_err(|source| failed(&path, source))?;
+        let known = schema::newest_version();
+        return Err(OpenError::new(OpenErrorKind::Older { found, known }, &path));
+    }
+    Ok(Sqlite::new(connection, Some(options)))
+}
+
+/// Opens a database to copy rows into it, or creates it. `refuse_rows` is called before the first
+/// change of an existing one.
+///
+/// # Errors
+/// The error of `refuse_rows`; [`OpenError`] names the problem of the file and the remedy.
+pub(super) fn to_fill<E: From<OpenError>>(
+    path: &Path,
+    refuse_rows: impl FnOnce(&mut Sqlite) -> Result<(), E>,
+) -> Result<Sqlite, E> {
+    let path = absolute(path)?;
+    if exists(&path) {
+        let options = Options { access: Access::ReadOnly, ..options(&path, settings_of_copy()) };
+        let connection = connect(&options)?;
+        check(&connection, &path)?;
+        refuse_rows(&mut Sqlite::new(connection, Some(options)))?;
+    }
+    let (options, connection) = open_or_create(&path, settings_of_copy())?;
+    Ok(Sqlite::new(connection, Some(options)))
+}
+
+/// Returns settings under which a read may take as long as a copy.
+fn settings_of_copy() -> Settings {
+    Settings { longest_read: Duration::from_hours(24 * 365), ..Settings::default() }
 }
 
 /// Opens an empty database in memory, whose transactions run in the caller.
@@ -203,6 +262,30 @@ pub fn memory_through(
     };
     let connection = open().map_err(|source| failed(name, source))?;
     Ok(Engine::inline(wrap(Box::new(Sqlite::new(connection, None)))))
+}
+
+/// Returns the path from the root, because a working directory may change.
+fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
+    std::path::absolute(path).map_err(|source| failed(path, source))
+}
+
+/// Returns whether there is a file, also one that another user hides.
+fn exists(path: &Path) -> bool {
+    !std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Opens the database file at `path` and brings its schema up to date, or creates it.
+fn open_or_create(path: &Path, settings: Settings) -> Result<(Options, Connection), OpenError> {
+    let is_new = prepare(path)?;
+    let result = check_and_migrate(path, settings);
+    if is_new && result.is_err() {
+        // The files of a database that could not be created are removed. The first error is the one
+        // to report.
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let _ = std::fs::remove_file(beside(path, suffix));
+        }
+    }
+    result
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -241,14 +324,19 @@ fn check_access(database: &Path, path: &Path, access: Mode) -> Result<(), OpenEr
         .map_err(|source| OpenError::caused_by(OpenErrorKind::NotWritable, database, source))
 }
 
-fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connection), OpenError> {
-    let options = Options {
+/// Returns the options of a connection that writes.
+fn options(path: &Path, settings: Settings) -> Options {
+    Options {
         path: path.to_owned(),
         place: None,
         settings,
         cache_kib: WRITER_CACHE,
         access: Access::ReadWrite,
-    };
+    }
+}
+
+fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connection), OpenError> {
+    let options = options(path, settings);
     // The check uses a connection that cannot write. The last writing connection to close would
     // move a log of the last run into the file.
     let looked = connect(&Options { access: Access::ReadOnly, ..options.clone() })
@@ -347,8 +435,7 @@ fn check(connection: &Connection, path: &Path) -> Result<Contents, OpenError> {
         _ => return Err(OpenError::new(OpenErrorKind::Foreign, path)),
     };
     if contents == Contents::Ours {
-        let sql = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations";
-        let found = connection.query_row(sql, [], |row| row.get(0)).map_err(failed)?;
+        let found = version_of(connection).map_err(failed)?;
         let known = schema::newest_version();
         if found > known {
             return Err(OpenError::new(OpenErrorKind::Newer { found, known }, path));
@@ -362,6 +449,12 @@ fn check(connection: &Connection, path: &Path) -> Result<Contents, OpenError> {
         }
     }
     Ok(contents)
+}
+
+/// Returns the newest migration that a database of this program has.
+fn version_of(connection: &Connection) -> rusqlite::Result<i64> {
+    let sql = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations";
+    connection.query_row(sql, [], |row| row.get(0))
 }
 
 /// SQLite's codes for a file system without locks, or without memory that processes share.

@@ -9,6 +9,7 @@
 //! lock, which waits for the end of the former transaction, and reads the number.
 
 mod connect;
+mod copy;
 mod failure;
 mod listener;
 mod look;
@@ -51,6 +52,8 @@ enum Role {
     Reader {
         longest_read: Duration,
     },
+    /// Copies the whole database while no server uses it.
+    Copier,
     /// Receives the messages of other servers.
     Listener,
 }
@@ -69,7 +72,7 @@ pub enum News<'a> {
 }
 
 /// One connection.
-struct Postgres {
+pub(super) struct Postgres {
     client: Client,
     server: Arc<Server>,
     role: Role,

@@ -1,6 +1,8 @@
 //! One connection to an SQLite database.
 #![allow(clippy::disallowed_methods, reason = "the thread of a connection blocks")]
 
+mod copy;
+
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 // Clippy doesn't take the helpers of an integration test for a test.
 #![allow(clippy::unwrap_used)]
 
+mod copy;
 mod engine;
 mod everything;
 mod file;

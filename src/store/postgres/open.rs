@@ -93,6 +93,13 @@ pub enum OpenErrorKind {
         found: i64,
         known: i64,
     },
+    /// The database to copy from has no tables.
+    Empty,
+    /// An older version of this program has written the database to copy from.
+    Older {
+        found: i64,
+        known: i64,
+    },
     /// Another server uses the database.
     InUse {
         /// The name of that server.
@@ -108,7 +115,7 @@ impl fmt::Display for OpenError {
             OpenErrorKind::Unreachable => write!(
                 f,
                 "the database `{url}` does not answer: start PostgreSQL, or correct the host and \
-                 the port in `store.url`"
+                 the port in the URL"
             ),
             OpenErrorKind::Tls => write!(
                 f,
@@ -139,12 +146,12 @@ impl fmt::Display for OpenError {
             OpenErrorKind::Standby => write!(
                 f,
                 "the database `{url}` is on a standby, which can't be written: name the primary in \
-                 `store.url`, or all hosts, separated by commas"
+                 the URL, or all hosts, separated by commas"
             ),
             OpenErrorKind::Pooled => write!(
                 f,
                 "the database `{url}` is behind a connection pooler such as pgbouncer, which does \
-                 not keep the state of a session: name PostgreSQL itself in `store.url`"
+                 not keep the state of a session: name PostgreSQL itself in the URL"
             ),
             OpenErrorKind::NotUtf8 { found } => write!(
                 f,
@@ -161,6 +168,15 @@ impl fmt::Display for OpenError {
                 "the database `{url}` was written by a newer version of this program (schema \
                  {found}, this one knows {known}), and was left as it is: use the newer version, \
                  or restore a copy from before the upgrade"
+            ),
+            OpenErrorKind::Empty => {
+                write!(f, "the database `{url}` is empty, so there is nothing to copy")
+            }
+            OpenErrorKind::Older { found, known } => write!(
+                f,
+                "the database `{url}` was written by an older version of this program (schema \
+                 {found}, this one copies schema {known}), and was left as it is: start the daemon \
+                 of this version with it once, stop it, then copy"
             ),
             OpenErrorKind::InUse { by } => write!(
                 f,
@@ -195,27 +211,72 @@ pub fn database_with_listener(
 }
 
 fn open(url: &PostgresUrl, options: Options, hear: Option<Hear>) -> Result<Engine, OpenError> {
-    let problem = |kind, source| Problem { kind, source }.of(url);
     let Options { name, id, sharing, longest_read } = options;
     let server = Arc::new(Server { url: url.clone(), id, name, sharing });
-    prepare(&server).map_err(|problem| problem.of(url))?;
-    let mut writer = Postgres::writer(Arc::clone(&server)).map_err(|error| {
-        let (DbError::Statement(source) | DbError::Database(source) | DbError::Lost(source)) =
-            error;
-        match source.downcast::<InUse>() {
-            Ok(in_use) => problem(OpenErrorKind::InUse { by: in_use.0 }, None),
-            Err(source) => problem(OpenErrorKind::Other, Some(source)),
+    let open = || -> Result<Engine, Problem> {
+        migrate(&mut reach(&server, Role::Writer)?)?;
+        let mut writer = Postgres::writer(Arc::clone(&server))?;
+        if let Some(hear) = hear {
+            writer.listener = Some(Listener::start(Arc::clone(&server), hear)?);
         }
-    })?;
-    if let Some(hear) = hear {
-        let listener = Listener::start(Arc::clone(&server), hear);
-        writer.listener =
-            Some(listener.map_err(|error| problem(OpenErrorKind::Other, Some(error.into())))?);
-    }
-    let reader = move || -> Result<Box<dyn super::Connection>, DbError> {
-        Ok(Box::new(Postgres::reader(Arc::clone(&server), longest_read)?))
+        let reader = {
+            let server = Arc::clone(&server);
+            move || -> Result<Box<dyn super::Connection>, DbError> {
+                Ok(Box::new(Postgres::reader(Arc::clone(&server), longest_read)?))
+            }
+        };
+        Ok(Engine::start(writer, reader)?)
     };
-    Engine::start(writer, reader).map_err(|error| problem(OpenErrorKind::Other, Some(error.into())))
+    open().map_err(|problem| problem.of(url))
+}
+
+/// Opens an existing database to copy its rows, and keeps servers away from it. Nothing in it is
+/// changed.
+///
+/// # Errors
+/// [`OpenError`] names the problem and the remedy.
+pub(in crate::store) fn to_read(url: &PostgresUrl) -> Result<Postgres, OpenError> {
+    let open = || -> Result<Postgres, Problem> {
+        let mut end = copier(url)?;
+        if !is_ours(&mut end.client)? {
+            return Err(Problem::new(OpenErrorKind::Empty));
+        }
+        let applied = applied(&mut end.client)?;
+        if schema::missing(&applied)?.next().is_some() {
+            let found = newest(&applied);
+            let known = schema::newest_version();
+            return Err(Problem::new(OpenErrorKind::Older { found, known }));
+        }
+        Ok(end)
+    };
+    open().map_err(|problem| problem.of(url))
+}
+
+/// Opens a database to copy rows into it, and keeps servers away from it. `refuse_rows` is called
+/// before the first change of a database that has tables.
+///
+/// # Errors
+/// The error of `refuse_rows`; [`OpenError`] names the problem and the remedy.
+pub(in crate::store) fn to_fill<E: From<OpenError>>(
+    url: &PostgresUrl,
+    refuse_rows: impl FnOnce(&mut Postgres) -> Result<(), E>,
+) -> Result<Postgres, E> {
+    let mut end = copier(url).map_err(|problem| problem.of(url))?;
+    if is_ours(&mut end.client).map_err(|problem| problem.of(url))? {
+        applied(&mut end.client).map_err(|problem| problem.of(url))?;
+        refuse_rows(&mut end)?;
+    }
+    migrate(&mut end.client).map_err(|problem| problem.of(url))?;
+    Ok(end)
+}
+
+/// Connects for a copy, and takes the lock that only one server has.
+fn copier(url: &PostgresUrl) -> Result<Postgres, Problem> {
+    let (id, name) = (String::new(), "store copy".to_owned());
+    let server = Server { url: url.clone(), id, name, sharing: Sharing::OneServer };
+    let mut client = reach(&server, Role::Copier)?;
+    server.lock(&mut client)?;
+    Ok(Postgres::new(client, Arc::new(server), Role::Copier))
 }
 
 pub(super) struct Problem {
@@ -234,9 +295,26 @@ impl Problem {
     }
 }
 
+impl From<std::io::Error> for Problem {
+    fn from(error: std::io::Error) -> Self {
+        Self { kind: OpenErrorKind::Other, source: Some(error.into()) }
+    }
+}
+
 impl From<schema::MigrationError> for Problem {
     fn from(error: schema::MigrationError) -> Self {
         Self { kind: OpenErrorKind::Other, source: Some(error.into()) }
+    }
+}
+
+impl From<DbError> for Problem {
+    fn from(error: DbError) -> Self {
+        let (DbError::Statement(source) | DbError::Database(source) | DbError::Lost(source)) =
+            error;
+        match source.downcast::<InUse>() {
+            Ok(in_use) => Self::new(OpenErrorKind::InUse { by: in_use.0 }),
+            Err(source) => Self { kind: OpenErrorKind::Other, source: Some(source) },
+        }
     }
 }
 
@@ -250,12 +328,12 @@ impl From<postgres::Error> for Problem {
     }
 }
 
-/// Checks the server and the database, and applies the missing migrations.
-fn prepare(server: &Server) -> Result<(), Problem> {
-    let mut client = connect(&server.url, "agent-coordinator", &options(Role::Writer))
+/// Connects, and checks the server and the database.
+fn reach(server: &Server, role: Role) -> Result<Client, Problem> {
+    let mut client = connect(&server.url, &server.session_name(), &options(role))
         .map_err(|error| refused(error, server.url.tls()))?;
     check_server(&mut client)?;
-    migrate(&mut client)
+    Ok(client)
 }
 
 /// Checks the server and the encoding of the database, and returns the version of the server.
@@ -272,8 +350,8 @@ pub(super) fn check_server(client: &mut Client) -> Result<String, Problem> {
         return Err(Problem::new(OpenErrorKind::Standby));
     }
     // A pooler that ignores the options of a session also gives its transactions to any session.
-    let sql = "SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'";
-    if text(client, sql)? != LONGEST_PAUSE.as_millis().to_string() {
+    let sql = "SELECT setting FROM pg_settings WHERE name = 'lock_timeout'";
+    if text(client, sql)? != LONGEST_LOCK.as_millis().to_string() {
         return Err(Problem::new(OpenErrorKind::Pooled));
     }
     let found = text(client, "SHOW server_encoding")?;
@@ -382,30 +460,35 @@ pub(super) fn refused(error: BoxError, tls: &Tls) -> Problem {
 /// Returns the options of a session.
 pub(super) fn options(role: Role) -> String {
     let ms = |duration: Duration| duration.as_millis();
-    let statement_timeout = match role {
+    let (longest_pause, statement_timeout) = match role {
         // A commit waits for a standby as long as that takes, whatever this says.
-        Role::Writer => 2 * LONGEST_LOCK,
-        Role::Reader { longest_read } => longest_read,
-        Role::Listener => LONGEST_LOCK,
+        Role::Writer => (LONGEST_PAUSE, 2 * LONGEST_LOCK),
+        Role::Reader { longest_read } => (LONGEST_PAUSE, longest_read),
+        Role::Listener => (LONGEST_PAUSE, LONGEST_LOCK),
+        // Zero means no limit. A copy waits for the other database, and delays no server.
+        Role::Copier => (Duration::ZERO, Duration::ZERO),
     };
     format!(
         "-c idle_in_transaction_session_timeout={} -c lock_timeout={} -c statement_timeout={} \
          -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
          -c tcp_user_timeout=10000 \
          -c client_min_messages=error",
-        ms(LONGEST_PAUSE),
+        ms(longest_pause),
         ms(LONGEST_LOCK),
         ms(statement_timeout)
     )
 }
 
 impl Server {
-    /// Connects a session. The session of the writer takes the lock that only one server has.
+    /// Connects a session. The sessions of the writer and of a copy take the lock that only one
+    /// server has.
     pub(super) fn connect(&self, role: Role) -> Result<Client, DbError> {
         let mut client = connect(&self.url, &self.session_name(), &options(role))
             .map_err(|error| DbError::Lost(chain(error.as_ref()).into()))?;
-        if role == Role::Writer {
-            self.enter(&mut client)?;
+        match role {
+            Role::Writer => self.enter(&mut client)?,
+            Role::Reader { .. } | Role::Listener => {}
+            Role::Copier => self.lock(&mut client)?,
         }
         Ok(client)
     }
@@ -424,14 +507,9 @@ impl Server {
 
     /// Makes the session that of the only server, and gives the server its row.
     fn enter(&self, client: &mut Client) -> Result<(), DbError> {
-        let failed = |error: postgres::Error| failed(&error, "entering the database");
+        let failed = |error: postgres::Error| failed(&error, ENTERING);
         if self.sharing == Sharing::OneServer {
-            let sql = "SELECT pg_try_advisory_lock($1)";
-            let row = client.query_one(sql, &[&SERVER_LOCK]).map_err(failed)?;
-            if !row.get::<_, bool>(0) {
-                let by = self.other(client).map_err(failed)?;
-                return Err(DbError::Lost(InUse(by).into()));
-            }
+            self.lock(client)?;
             let sql = "DELETE FROM servers WHERE id <> $1";
             client.execute(sql, &[&self.id]).map_err(failed)?;
         }
@@ -441,16 +519,26 @@ impl Server {
         Ok(())
     }
 
+    /// Takes the lock that only one server has.
+    fn lock(&self, client: &mut Client) -> Result<(), DbError> {
+        let sql = "SELECT pg_try_advisory_lock($1)";
+        let row = client.query_one(sql, &[&SERVER_LOCK]).map_err(|e| failed(&e, ENTERING))?;
+        if row.get(0) { Ok(()) } else { Err(DbError::Lost(InUse(self.other(client)).into())) }
+    }
+
     /// Returns the name of the server that has the lock.
-    fn other(&self, client: &mut Client) -> Result<String, postgres::Error> {
+    fn other(&self, client: &mut Client) -> String {
         let sql = "SELECT name FROM servers WHERE id <> $1 LIMIT 1";
-        let row = client.query_opt(sql, &[&self.id])?;
-        Ok(row.map_or_else(
-            || "one that starts".to_owned(),
-            |row| format!("`{}`", row.get::<_, String>(0)),
-        ))
+        // A copy has no row, and its target may have no tables yet.
+        match client.query_opt(sql, &[&self.id]) {
+            Ok(Some(row)) => format!("`{}`", row.get::<_, String>(0)),
+            Ok(None) | Err(_) => "one that starts, or a copy".to_owned(),
+        }
     }
 }
+
+/// The object of errors about a session that takes its place.
+const ENTERING: &str = "entering the database";
 
 /// Another server has the lock.
 #[derive(Debug, thiserror::Error)]
