@@ -31,6 +31,7 @@ mod run;
 mod session;
 mod status;
 mod stop;
+mod store;
 mod task;
 mod token;
 mod why;
@@ -79,6 +80,9 @@ enum Command {
     /// Check tokens, rights and labels at GitHub and GitLab, and list the items
     #[command(subcommand)]
     Forge(forge::ForgeCommand),
+    /// Copy the state of a server from one database into another
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     #[command(flatten)]
     Ask(Question),
     /// Call an MCP tool and print its answer, for agents that are shell scripts
@@ -213,6 +217,7 @@ pub fn main() -> ExitCode {
             finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment)))
         }
         Command::Forge(forge) => finish(forge.run(file, &environment)),
+        Command::Store(store) => finish(store.run(&environment)),
         Command::Ask(question) => finish(
             find_daemon(file, &environment).and_then(|paths| ask(question, &paths, &environment)),
         ),

@@ -1,5 +1,7 @@
 //! Opens the store that the configuration names.
 
+mod copy;
+
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -13,6 +15,8 @@ use crate::rows::Store;
 use crate::store::postgres::open::Options;
 use crate::store::postgres::{Found, Schema, Sharing, look};
 use crate::sys::regular_file;
+
+pub use copy::copy_store;
 
 /// Opens the store. A store has only one daemon, wherever the daemon keeps the rest of its state:
 /// the lock of an SQLite file is returned, and PostgreSQL keeps one itself.
@@ -96,9 +100,15 @@ pub fn look_at_store(settings: &config::Store) -> anyhow::Result<Vec<String>> {
 /// A file that cannot be read, or has no text.
 pub(super) fn read_password(path: &Path) -> anyhow::Result<Secret> {
     let text = regular_file::read_small_text(path);
-    let text = text.with_context(|| format!("`store.password_file`: `{}`", path.display()))?;
+    let text = text.with_context(|| {
+        format!("could not read the password of the store in `{}`", path.display())
+    })?;
     let password = text.trim_end_matches(['\n', '\r']);
-    anyhow::ensure!(!password.is_empty(), "`store.password_file`: `{}` is empty", path.display());
+    anyhow::ensure!(
+        !password.is_empty(),
+        "the file `{}` is empty: write the password of the store into it",
+        path.display()
+    );
     Ok(Secret::new(password))
 }
 

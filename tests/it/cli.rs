@@ -9,6 +9,7 @@ mod help;
 mod logs;
 mod operate;
 mod reference;
+mod store;
 mod things;
 
 use crate::daemon::{Daemon, Said};

@@ -7,12 +7,14 @@ use std::process::{Command, Stdio};
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM};
 
-const COMMANDS: [&[&str]; 32] = [
+const COMMANDS: [&[&str]; 34] = [
     &[],
     &["run"],
     &["check"],
     &["forge"],
     &["forge", "check"],
+    &["store"],
+    &["store", "copy"],
     &["apply"],
     &["status"],
     &["logs"],
