@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Map, Value, json};
 
 use crate::contract::bed::{Bed, Door, TOKEN};
 use crate::contract::client::{Answer, Client};
+use crate::postgres::Database;
 
 /// The code of the refusal of wrong arguments.
 const INVALID: &str = "invalid_arguments";
@@ -220,8 +222,13 @@ fn shortened(value: &Value) -> String {
 /// Returns every row of every table.
 #[track_caller]
 fn dump(bed: &Bed) -> String {
-    let connection =
-        Connection::open_with_flags(bed.database(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let dump = bed.database().map_or_else(|| dump_file(&bed.file()), Database::dump);
+    assert!(dump.contains("tsk_elsewhere"), "{dump}");
+    dump
+}
+
+fn dump_file(file: &Path) -> String {
+    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let all = |sql: &str| -> Vec<String> {
         let mut statement = connection.prepare(sql).unwrap();
         let rows = statement.query_map([], |row| row.get(0)).unwrap();
@@ -236,7 +243,6 @@ fn dump(bed: &Bed) -> String {
             writeln!(dump, "{table}: {row}").unwrap();
         }
     }
-    assert!(dump.contains("tsk_elsewhere"), "{dump}");
     dump
 }
 

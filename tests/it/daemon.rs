@@ -21,6 +21,9 @@ use crate::support::{agent_fixture, end_all, kill, processes_of, until, until_so
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 
+/// The setting of tests that are about the file of an SQLite database.
+pub const IN_A_FILE: &str = "store: { url: 'sqlite:state/state.db' }";
+
 /// A daemon with its folder.
 pub struct Daemon {
     /// The field comes before the folder, so that the mount is gone when the folder is removed.
@@ -119,12 +122,8 @@ impl Daemon {
         } else {
             "http: { listen: off }\n"
         };
-        let store = match &self.database {
-            Some(database) if !settings.contains("store:") => {
-                format!("store: {{ url: '{}' }}\n", database.url())
-            }
-            _ => String::new(),
-        };
+        let database = self.database.as_ref().filter(|_| !settings.contains("store:"));
+        let store = database.map_or_else(String::new, Database::setting);
         let text = format!("state_dir: state\n{provider}{http}{store}{settings}\n");
         fs::write(self.config(), text).unwrap();
     }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::daemon::{Daemon, PROGRAM};
+use crate::daemon::{Daemon, IN_A_FILE, PROGRAM};
 use crate::support::{is_gone, kill, until, until_some};
 
 /// Adds two agents. `agt_b` shows its token to every process. `agt_a` tries it whenever it finds
@@ -75,7 +75,7 @@ fn an_agent_that_looks_like_the_shim_of_another_is_not_that_one() {
 
 #[test]
 fn an_agent_is_known_by_its_shim_after_its_store_was_restored() {
-    let mut daemon = Daemon::running("");
+    let mut daemon = Daemon::running(IN_A_FILE);
     with_a_thief(&daemon);
     for agent in ["agt_a", "agt_b"] {
         until("its start is known", || {

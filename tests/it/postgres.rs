@@ -243,6 +243,11 @@ impl Database<'_> {
         self.cluster.url(USER, &self.name)
     }
 
+    /// Returns the line of a configuration that names the database.
+    pub fn setting(&self) -> String {
+        format!("store: {{ url: '{}' }}\n", self.url())
+    }
+
     pub fn parsed_url(&self) -> PostgresUrl {
         self.url().parse().unwrap()
     }
@@ -250,6 +255,17 @@ impl Database<'_> {
     /// Runs statements as the superuser.
     pub fn run_sql(&self, sql: &str) -> String {
         self.cluster.run_sql(&self.name, sql)
+    }
+
+    /// Returns every row of every table, except the number of the last transaction.
+    pub fn dump(&self) -> String {
+        let tables = self.run_sql(
+            "SELECT tablename FROM pg_tables \
+             WHERE schemaname = 'public' AND tablename <> 'servers' ORDER BY tablename",
+        );
+        let rows =
+            |table| self.run_sql(&format!("SELECT '{table}', t FROM {table} AS t ORDER BY 2"));
+        tables.lines().map(rows).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -13,8 +13,15 @@ use crate::daemon::Daemon;
 
 /// Starts a daemon with pages, a project `prj` and its agents.
 fn daemon(agents: &[&str]) -> Daemon {
-    let daemon =
-        Daemon::running("http: { listen: \"127.0.0.1:0\" }\nsession: { cleanup_interval: 1 }");
+    daemon_with(agents, "")
+}
+
+/// Returns the same with more settings.
+fn daemon_with(agents: &[&str], settings: &str) -> Daemon {
+    let settings = format!(
+        "http: {{ listen: \"127.0.0.1:0\" }}\nsession: {{ cleanup_interval: 1 }}\n{settings}"
+    );
+    let daemon = Daemon::running(&settings);
     daemon.project("prj");
     for agent in agents {
         daemon.agent(agent, "prj", &["authenticate", "chat"]);

@@ -34,6 +34,7 @@ use crate::control::send_to;
 use crate::daemon::PROGRAM;
 use crate::http::{Answer, JSON, Web};
 use crate::mcp::{MINE, credentials, world};
+use crate::postgres::{self, Database};
 use crate::service::settings;
 use crate::support::{DEADLINE, kill, until, until_some};
 
@@ -69,6 +70,8 @@ pub struct Bed {
     pub door: Door,
     folder: TempDir,
     server: Server,
+    /// Its store, if the tests run on PostgreSQL. It is dropped after the server.
+    database: Option<Database<'static>>,
 }
 
 enum Server {
@@ -91,10 +94,14 @@ impl Bed {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
         fs::create_dir(folder.path().join("state")).unwrap();
-        let bed = match door {
-            Door::InProcess => Self { door, server: Server::Here(Here::new(&folder)), folder },
-            _ => Self { door, server: Server::Program(Program::new(&folder)), folder },
+        let is_here = door == Door::InProcess;
+        let database = if is_here { None } else { postgres::database_of_daemon() };
+        let server = if is_here {
+            Server::Here(Here::new(&folder))
+        } else {
+            Server::Program(Program::new(&folder, database.as_ref()))
         };
+        let bed = Self { door, folder, server, database };
         until("the server can be reached", || UnixStream::connect(bed.control_socket()).is_ok());
         bed
     }
@@ -104,8 +111,13 @@ impl Bed {
     }
 
     /// Returns the file of its store, if it has one.
-    pub fn database(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.folder.path().join("state/state.db")
+    }
+
+    /// Returns its store, if it has one on PostgreSQL.
+    pub fn database(&self) -> Option<&Database<'static>> {
+        self.database.as_ref()
     }
 
     pub fn work(&self) -> PathBuf {
@@ -351,10 +363,11 @@ fn command(folder: &TempDir) -> Command {
 }
 
 impl Program {
-    fn new(folder: &TempDir) -> Self {
+    fn new(folder: &TempDir, database: Option<&Database<'_>>) -> Self {
+        let store = database.map_or_else(String::new, Database::setting);
         let config = format!(
             "state_dir: state\nhttp: {{ listen: '127.0.0.1:0' }}\nstart: {{ timeout: 1h }}\ncoordinator_token: {TOKEN}\n\
-             log: {{ level: debug }}\n"
+             log: {{ level: debug }}\n{store}"
         );
         fs::write(folder.path().join("coordinator_config.yaml"), config).unwrap();
         let log = File::create(folder.path().join("log")).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 
 use agent_coordinator::instance_dir;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, IN_A_FILE};
 use crate::support::{is_gone, until, until_some_within};
 
 const NOT_IN_ITS_PLACE: &str = "the database is not in its place: nothing is written and no agent starts; running agents go on";
@@ -12,7 +12,7 @@ const NOT_IN_ITS_PLACE: &str = "the database is not in its place: nothing is wri
 /// Returns a daemon with a running agent that ends with 7 when it is told to, and another agent
 /// without work.
 fn with_a_running_agent() -> (Daemon, i32) {
-    let daemon = Daemon::running("");
+    let daemon = Daemon::running(IN_A_FILE);
     let steps = ["authenticate", "get-my-task", "write:ready", "wait-for:go", "exit:7"];
     daemon.with_one_task(&steps);
     daemon.agent("other", "prj", &["write:other", "wait-for:never"]);

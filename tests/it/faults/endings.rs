@@ -5,7 +5,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
 use rustix::process::{Pid, Signal};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, IN_A_FILE};
 use crate::support::{is_gone, until};
 
 const PATIENT: &[&str] =
@@ -27,7 +27,7 @@ fn a_term_while_starting_ends_it_cleanly_at_any_moment() {
         ("it is ready", |daemon| daemon.log().contains("ready")),
     ];
     for (moment, has_come) in moments {
-        let mut daemon = Daemon::configured("manifest: manifest.yaml");
+        let mut daemon = Daemon::configured(&format!("manifest: manifest.yaml\n{IN_A_FILE}"));
         daemon.manifest(&["agt"]);
         daemon.steps("agt", PATIENT);
         daemon.spawn();

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Gate, folder, keeper_of};
-use crate::daemon::{Daemon, PROGRAM};
+use crate::daemon::{Daemon, IN_A_FILE, PROGRAM};
 use crate::support::{is_gone, kill, until};
 
 /// A process outside of the daemon, which any signal would end.
@@ -137,9 +137,14 @@ fn check_done(daemon: &Daemon, agent: &str, expected_starts: usize) {
 }
 
 fn prepared(agents: &[&str]) -> Daemon {
-    let daemon = Daemon::configured(
-        "manifest: manifest.yaml\nmax_concurrent: 9\nbackoff: { initial: 10ms, max: 10ms }\nstop: { timeout: 300ms }",
-    );
+    prepared_with(agents, "")
+}
+
+/// Returns the same with more settings.
+fn prepared_with(agents: &[&str], settings: &str) -> Daemon {
+    let daemon = Daemon::configured(&format!(
+        "manifest: manifest.yaml\nmax_concurrent: 9\nbackoff: {{ initial: 10ms, max: 10ms }}\nstop: {{ timeout: 300ms }}\n{settings}",
+    ));
     daemon.manifest(agents);
     for agent in agents {
         daemon.steps(agent, &steps(agent).iter().map(String::as_str).collect::<Vec<_>>());
@@ -293,7 +298,7 @@ fn a_state_restored_from_a_copy_doubles_no_agent_that_it_knows() {
 
 #[test]
 fn a_lost_store_ends_the_agents_that_it_does_not_know_and_starts_anew() {
-    let mut daemon = prepared(&["agt"]);
+    let mut daemon = prepared_with(&["agt"], IN_A_FILE);
     // It takes some time to end, with the same task waiting for it again.
     daemon.steps(
         "agt",

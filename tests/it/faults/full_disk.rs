@@ -10,7 +10,7 @@ use agent_coordinator::instance_dir::record::{self, Exit};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::{folder, keeper_of};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, IN_A_FILE};
 use crate::support::{is_gone, until};
 
 /// Reports until the server accepts it.
@@ -73,7 +73,8 @@ fn check_with_space(daemon: &Daemon) {
 
 #[test]
 fn a_full_disk_delays_and_loses_nothing() {
-    let mut daemon = Daemon::configured(&format!("backoff: {{ initial: 1m }}\n{SMALL_DISK}"));
+    let mut daemon =
+        Daemon::configured(&format!("backoff: {{ initial: 1m }}\n{SMALL_DISK}\n{IN_A_FILE}"));
     if !daemon.mount_state("16m") {
         eprintln!("skipped: this user may not mount a file system");
         return;
@@ -124,7 +125,7 @@ fn a_coordinator_takes_over_its_agents_without_space() {
 
 #[test]
 fn a_limit_of_file_sizes_delays_and_loses_nothing() {
-    let daemon = Daemon::running("backoff: { initial: 1m }");
+    let daemon = Daemon::running(&format!("backoff: {{ initial: 1m }}\n{IN_A_FILE}"));
     with_two_agents(&daemon);
     let log = fs::metadata(daemon.state().join("state.db-wal")).unwrap().len();
     let pid = Pid::from_raw(daemon.pid());
@@ -138,7 +139,7 @@ fn a_limit_of_file_sizes_delays_and_loses_nothing() {
 
 #[test]
 fn a_daemon_without_space_for_its_state_says_so() {
-    let mut daemon = Daemon::configured("");
+    let mut daemon = Daemon::configured(IN_A_FILE);
     if !daemon.mount_state("64k") {
         eprintln!("skipped: this user may not mount a file system");
         return;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use super::{Ended, keeper_of};
-use crate::daemon::{Daemon, PROGRAM};
+use crate::daemon::{Daemon, IN_A_FILE, PROGRAM};
 use crate::support::{agent_fixture, is_gone, kill, skip, until, until_some};
 
 /// The id of `nobody` on almost every system.
@@ -258,7 +258,7 @@ fn a_state_directory_that_may_not_be_written_is_named() {
 
 #[test]
 fn a_database_that_may_not_be_written_is_left_alone() {
-    let Some(mut daemon) = of_user("") else {
+    let Some(mut daemon) = of_user(IN_A_FILE) else {
         return;
     };
     daemon.start();

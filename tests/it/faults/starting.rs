@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, IN_A_FILE};
 use crate::support::until;
 
 #[track_caller]
@@ -36,7 +36,7 @@ fn a_file_in_the_place_of_a_socket_is_left_alone() {
 
 /// Returns a state directory that a daemon has used and left, and its database.
 fn used() -> (Daemon, std::path::PathBuf) {
-    let mut daemon = Daemon::running("");
+    let mut daemon = Daemon::running(IN_A_FILE);
     daemon.project("prj");
     daemon.terminate();
     let database = daemon.state().join("state.db");
@@ -88,7 +88,7 @@ fn a_locked_database_is_named_and_works_when_it_is_free() {
 
 #[test]
 fn a_lock_on_the_database_while_it_runs_delays_and_loses_nothing() {
-    let daemon = Daemon::running("");
+    let daemon = Daemon::running(IN_A_FILE);
     daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "wait-for:go", "exit:7"]);
     daemon.written_pid("ready");
     let connection = stranger(&daemon.state().join("state.db"), "BEGIN IMMEDIATE");
@@ -117,7 +117,7 @@ fn a_pipe_in_the_place_of_a_file_of_the_daemon_is_named() {
         "server.lock",
     ];
     for file in files.into_iter().chain(["coordinator.lock", "state.db.lock"]) {
-        let mut daemon = Daemon::configured("");
+        let mut daemon = Daemon::configured(IN_A_FILE);
         fs::create_dir(daemon.state()).unwrap();
         make_pipe(&daemon.state().join(file));
         // Each start makes and removes this file.

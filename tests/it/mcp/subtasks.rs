@@ -5,7 +5,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 
 use super::{ByHand, check_refused, world};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, IN_A_FILE};
 
 const TREE: &str = "
   tsk_main: { project: prj, title: ショッピングカートのテスト, assignee: agt_a, status: in_progress }
@@ -104,7 +104,8 @@ fn data_version(database: &Connection) -> i64 {
 
 #[test]
 fn asking_for_the_progress_changes_nothing_in_the_store() {
-    let daemon = Daemon::crowded("session: { cleanup_interval: 1h }", &world(TREE));
+    let settings = format!("session: {{ cleanup_interval: 1h }}\n{IN_A_FILE}");
+    let daemon = Daemon::crowded(&settings, &world(TREE));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
     let path = daemon.state().join("state.db");
     let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();

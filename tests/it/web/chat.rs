@@ -7,8 +7,8 @@ use agent_coordinator::domain::{AgentId, InstanceKey, Message, ProjectId, Purpos
 use agent_coordinator::rows::Store;
 
 use super::browser::Browser;
-use super::{assert_quiet, daemon};
-use crate::daemon::Daemon;
+use super::{assert_quiet, daemon, daemon_with};
+use crate::daemon::{Daemon, IN_A_FILE};
 use crate::questions::Questions;
 use crate::rows::{self, Row};
 use crate::support::{kill, until};
@@ -207,7 +207,7 @@ fn two_panels_show_the_same_messages_in_the_same_order_each_once() {
 
 #[test]
 fn a_chat_of_a_hundred_thousand_messages_opens_with_its_last_ones() {
-    let mut daemon = daemon(&["agt"]);
+    let mut daemon = daemon_with(&["agt"], IN_A_FILE);
     daemon.terminate();
     fill(&daemon, 100_000);
     daemon.start();
