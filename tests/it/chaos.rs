@@ -1,6 +1,6 @@
 //! Kills the daemon again and again at random moments, while its agents start, work, leave
 //! descendants behind and end, and while it starts itself. The next daemon knows all agents, starts
-//! none twice, and loses no exit.
+//! none twice, and loses no exit. The same holds if its PostgreSQL is killed.
 //!
 //! ```sh
 //! AGENT_COORDINATOR_TEST_KILLS=200 cargo test --test it chaos      the long form
@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::control::send_to;
 use crate::daemon::Daemon;
 use crate::faults::{daemon_of_ordinary_user, keeper_of};
+use crate::postgres::{Cluster, Data, USER, own};
 use crate::sim::Dice;
 use crate::support::{is_gone, kill, until};
 
@@ -55,12 +56,16 @@ fn life(agent: &str) -> Vec<String> {
         "2) take term-ignoring-child; rest 0.1 ;;",
         "3) (env -i setsid sh -c 'read -r stat </proc/$$/stat; echo \"$stat\" >>escaped; exec sleep 600' >/dev/null 2>&1 &) ; \
          rest 0.05 ;;",
-        "4) take authenticate; take children:3 ;;",
-        "5) take authenticate; take get-my-task >/dev/null; take report:success >/dev/null ;;",
+        "4) insist; take children:3 ;;",
+        "5) insist; take get-my-task >/dev/null; take report:success >/dev/null ;;",
     ];
     vec![
         format!("alone:{agent}.alone"),
         format!("run:{}", note("started")),
+        // A call fails while the store can't be reached.
+        "run:insist() { until AGENT_SESSION_TOKEN=$(call authenticate --get session_token); \
+         do rest 0.05; done; export AGENT_SESSION_TOKEN; }"
+            .to_owned(),
         "run:dice=$(od -An -N2 -tu2 /dev/urandom | tr -d ' '); code=$((100 + dice % 100))"
             .to_owned(),
         format!("run:case $((dice % 6)) in {} esac", act.join(" ")),
@@ -184,14 +189,7 @@ fn start(daemon: &mut Daemon) -> u64 {
 }
 
 fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
-    let seed = RandomState::new().hash_one(0);
-    eprintln!("chaos: {n_kills} kills, seed {seed}");
-    let mut dice = Dice::new(seed, 0);
-    daemon.write("manifest.yaml", manifest(&daemon));
-    for agent in AGENTS {
-        let steps = life(agent);
-        daemon.steps(agent, &steps.iter().map(String::as_str).collect::<Vec<_>>());
-    }
+    let mut dice = prepare(&daemon, n_kills);
     let mut birth = start(&mut daemon);
     let (mut seen, mut n_adopted, mut n_stillborn) = (Seen::default(), 0, 0);
     for n in 0..n_kills {
@@ -223,16 +221,66 @@ fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
         assert_eq!(left_behind(&ended), [0; 0], "of launches that have ended");
         work_again(&daemon);
     }
-    daemon.done(&["pause"]);
-    until("all of them have ended", || daemon.status()["limits"]["running"] == 0);
-    daemon.until_nothing_is_left();
-    seen.look(&daemon);
-    check_ends(&daemon, &seen);
+    end(&daemon, &mut seen);
     eprintln!(
         "chaos: {} launches, {n_adopted} adopted, {n_stillborn} daemons never ready",
         seen.0.len()
     );
     assert!(n_adopted > 0, "nothing was ever adopted: this shows nothing");
+}
+
+/// Kills PostgreSQL instead of the daemon: alternately its first process alone, and all.
+fn survive_without_postgresql(daemon: &mut Daemon, cluster: &mut Cluster, n_kills: usize) {
+    let mut dice = prepare(daemon, n_kills);
+    daemon.start();
+    let mut seen = Seen::default();
+    for n in 0..n_kills {
+        thread::sleep(Duration::from_millis(dice.below(LIFE)));
+        seen.look(daemon);
+        let before = seen.living();
+        if n % 2 == 0 {
+            kill(cluster.pid(), Signal::KILL);
+        } else {
+            cluster.stop(Data::Kept);
+        }
+        thread::sleep(Duration::from_millis(dice.below(DEATH)));
+        cluster.start_again(&[]);
+        until("the daemon has its database again", || {
+            send_to(&daemon.state().join("control.sock"), "GET", "/api/status", b"").status == 200
+        });
+        let ended = seen.look(daemon);
+        for (launch, pid) in before {
+            let now = &seen.0[&launch];
+            assert_eq!(now["pid"], json!(pid), "the same process: {now}");
+            assert!(now["state"] != "ended" || is_gone(pid), "it lives: {now}");
+        }
+        assert_eq!(left_behind(&ended), [0; 0], "of launches that have ended");
+        work_again(daemon);
+    }
+    end(daemon, &mut seen);
+    assert!(seen.0.len() > n_kills, "hardly an agent was started: this shows nothing");
+    eprintln!("chaos: {} launches", seen.0.len());
+}
+
+/// Writes down the work and the lives of the agents.
+fn prepare(daemon: &Daemon, n_kills: usize) -> Dice {
+    let seed = RandomState::new().hash_one(0);
+    eprintln!("chaos: {n_kills} kills, seed {seed}");
+    daemon.write("manifest.yaml", manifest(daemon));
+    for agent in AGENTS {
+        let steps = life(agent);
+        daemon.steps(agent, &steps.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    Dice::new(seed, 0)
+}
+
+/// Lets all agents end, and checks their ends.
+fn end(daemon: &Daemon, seen: &mut Seen) {
+    daemon.done(&["pause"]);
+    until("all of them have ended", || daemon.status()["limits"]["running"] == 0);
+    daemon.until_nothing_is_left();
+    seen.look(daemon);
+    check_ends(daemon, seen);
 }
 
 fn output(daemon: &Daemon, launch: &str) -> String {
@@ -313,6 +361,14 @@ fn the_same_holds_for_an_ordinary_user() {
         return;
     };
     survive(daemon, n_kills(), Meanwhile::Nothing);
+}
+
+#[test]
+fn whenever_postgresql_is_killed_no_agent_is_doubled_and_no_exit_lost() {
+    let Some(mut cluster) = own() else { return };
+    let url = cluster.url(USER, &cluster.create_database(""));
+    let mut daemon = Daemon::configured(&format!("{SETTINGS}\nstore: {{ url: '{url}' }}"));
+    survive_without_postgresql(&mut daemon, &mut cluster, n_kills());
 }
 
 /// The mutant shows that the check finds a lost exit.

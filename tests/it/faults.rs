@@ -11,6 +11,7 @@ mod full_disk;
 mod limits;
 mod ordinary_user;
 mod output;
+mod postgres;
 mod restart;
 mod secrets;
 mod starting;

@@ -2,6 +2,9 @@
 //! user. It starts with the first test that needs it and ends with the process of the tests.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+pub mod pooler;
+pub mod proxy;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -19,6 +22,9 @@ use crate::support::{is_gone, skip, until_some};
 pub const USER: &str = "ac";
 /// Set to run the daemons of all tests on PostgreSQL.
 pub const VARIABLE: &str = "AGENT_COORDINATOR_TEST_POSTGRES";
+
+/// The users who log in with a password. Each has one test.
+pub const GUARDED: [&str; 2] = ["guarded", "guarded_daemon"];
 
 /// The fate of the data of a server that ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,10 +55,19 @@ pub struct Database<'c> {
 pub fn shared() -> Option<&'static Cluster> {
     static CLUSTER: OnceLock<Option<Cluster>> = OnceLock::new();
     let cluster = CLUSTER.get_or_init(|| Cluster::start(&["fsync=off", "full_page_writes=off"]));
+    or_skip(cluster.as_ref())
+}
+
+/// Returns a server of this test alone, or `None` if PostgreSQL is not installed.
+pub fn own() -> Option<Cluster> {
+    or_skip(Cluster::start(&[]))
+}
+
+fn or_skip<T>(cluster: Option<T>) -> Option<T> {
     if cluster.is_none() {
         skip("PostgreSQL's programs are not installed (Debian: postgresql)");
     }
-    cluster.as_ref()
+    cluster
 }
 
 /// Returns an empty database of the shared server.
@@ -85,35 +100,66 @@ fn programs() -> Option<PathBuf> {
 impl Cluster {
     /// Starts a server with `settings`, or returns `None` if PostgreSQL is not installed.
     pub fn start(settings: &[&str]) -> Option<Self> {
-        let bin = programs()?;
-        let folder = tempfile::tempdir().unwrap();
-        // PostgreSQL refuses to run as root.
-        let user = rustix::process::geteuid().is_root().then_some(65_534);
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        chown(folder.path(), user, user).unwrap();
-        let mut cluster = Self { folder, bin, user, port: None, keeper: None };
+        let mut cluster = Self::without_data(programs()?);
         // The order of texts of this locale differs from the order of their bytes.
-        let made = cluster
-            .command("initdb")
-            .args(["--pgdata=data", "--username", USER, "--auth=trust", "--encoding=UTF8"])
-            .args(["--locale=C", "--locale-provider=icu", "--icu-locale=en-US", "--no-sync"])
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        cluster.make("initdb", |initdb| {
+            initdb.args(["--pgdata=data", "--username", USER, "--auth=trust", "--encoding=UTF8"]);
+            initdb.args(["--locale=C", "--locale-provider=icu", "--icu-locale=en-US"]);
+            initdb.arg("--no-sync")
+        });
+        let rules = cluster.folder().join("data/pg_hba.conf");
+        let text = std::fs::read_to_string(&rules).unwrap();
+        let guarded = format!("local all {} scram-sha-256", GUARDED.join(","));
+        std::fs::write(&rules, format!("{guarded}\n{text}")).unwrap();
         cluster.run(settings);
         Some(cluster)
     }
 
+    /// Returns a copy of this running server that is not started. It is a standby.
+    pub fn standby(&self) -> Self {
+        let copy = Self::without_data(self.bin.clone());
+        copy.make("pg_basebackup", |backup| {
+            backup.args(["--pgdata=data", "--username", USER, "--write-recovery-conf"]);
+            backup.args(["--checkpoint=fast", "--no-sync", "--host"]).arg(self.folder())
+        });
+        copy
+    }
+
+    fn without_data(bin: PathBuf) -> Self {
+        // PostgreSQL refuses to run as root.
+        let user = rustix::process::geteuid().is_root().then_some(65_534);
+        Self { folder: folder_of(user), bin, user, port: None, keeper: None }
+    }
+
+    /// Returns an empty folder that belongs to the user of the server.
+    pub fn folder_of_its_user(&self) -> TempDir {
+        folder_of(self.user)
+    }
+
+    /// Returns the arguments of `setpriv` for a program of the same user.
+    fn privileges(&self) -> Vec<String> {
+        let user = self.user.map(|user| user.to_string());
+        user.map_or_else(Vec::new, |user| {
+            let options = ["--clear-groups", "--reuid", &user, "--regid", &user];
+            options.map(str::to_owned).to_vec()
+        })
+    }
+
+    /// Runs a command that must succeed.
+    fn make(&self, program: &str, with_arguments: impl FnOnce(&mut Command) -> &mut Command) {
+        let made = with_arguments(&mut self.command(program)).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
     /// Returns a command of PostgreSQL in the folder of the server.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = match self.user {
-            None => Command::new(self.bin.join(program)),
-            Some(user) => {
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid", &user.to_string(), "--regid", &user.to_string()]);
-                command.args(["--clear-groups", "--"]).arg(self.bin.join(program));
-                command
-            }
+        let program = self.bin.join(program);
+        let mut command = if self.user.is_some() {
+            let mut command = Command::new("setpriv");
+            command.args(self.privileges()).arg("--").arg(program);
+            command
+        } else {
+            Command::new(program)
         };
         command.current_dir(self.folder.path()).env("LC_ALL", "C").stdin(Stdio::null());
         command.envs(self.port.map(|port| ("PGPORT", port.to_string())));
@@ -132,7 +178,7 @@ impl Cluster {
     }
 
     /// Starts the server process and waits until it accepts connections.
-    fn run(&mut self, settings: &[&str]) {
+    pub fn run(&mut self, settings: &[&str]) {
         let mut keeper = self.spawn(settings);
         until_some("PostgreSQL is ready", || {
             let mut asked = self.command("pg_isready");
@@ -209,16 +255,25 @@ impl Cluster {
 
     /// Creates an empty database.
     pub fn database(&self) -> Database<'_> {
+        Database { cluster: self, name: self.create_database("") }
+    }
+
+    /// Creates an empty database with `options`, and returns its name. It goes with the server.
+    pub fn create_database(&self, options: &str) -> String {
         static N: AtomicU32 = AtomicU32::new(0);
         let name = format!("test_{}", N.fetch_add(1, Ordering::Relaxed));
-        self.run_sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0"));
-        Database { cluster: self, name }
+        self.run_sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0 {options}"));
+        name
+    }
+
+    /// Makes a standby the primary.
+    pub fn promote(&self) {
+        assert_eq!(self.run_sql("postgres", "SELECT pg_promote(TRUE, 20)"), "t");
     }
 
     /// Returns the URL of a database for `user`.
     pub fn url(&self, user: &str, database: &str) -> String {
-        let folder = self.folder.path().display().to_string().replace('/', "%2F");
-        format!("postgres://{user}@{folder}/{database}")
+        url(&[self.folder()], user, database)
     }
 }
 
@@ -226,6 +281,26 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.stop(Data::Removed);
     }
+}
+
+/// Returns an empty folder that belongs to `user`.
+fn folder_of(user: Option<u32>) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    chown(folder.path(), user, user).unwrap();
+    folder
+}
+
+/// Returns the URL of a database on one of the servers with their sockets in these folders.
+pub fn url(folders: &[&Path], user: &str, database: &str) -> String {
+    let encoded = |folder: &&Path| folder.display().to_string().replace('/', "%2F");
+    let hosts: Vec<String> = folders.iter().map(encoded).collect();
+    format!("postgres://{user}@{}/{database}", hosts.join(","))
+}
+
+/// Returns the socket of a server in its folder.
+pub fn socket(folder: &Path) -> PathBuf {
+    folder.join(".s.PGSQL.5432")
 }
 
 /// Ends the server of a shell, and the shell.

@@ -544,3 +544,38 @@ const ENTERING: &str = "entering the database";
 #[derive(Debug, thiserror::Error)]
 #[error("the database is used by another server, {0}")]
 struct InUse(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_before_the_oldest_one_is_too_old() {
+        for (number, expected) in [
+            ("90624", true),
+            ("120022", true),
+            ("130000", false),
+            ("150018", false),
+            ("180001", false),
+            ("no number", false),
+        ] {
+            assert_eq!(is_too_old(number), expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_is_told_the_version_that_is_needed() {
+        let found = "12.22 (Debian 12.22-1)".to_owned();
+        let error = OpenError {
+            kind: OpenErrorKind::TooOld { found },
+            url: "postgres://u@h/d".to_owned(),
+            user: "u".to_owned(),
+            source: None,
+        };
+        let text = error.to_string();
+        assert!(
+            text.contains("is on PostgreSQL 12.22") && text.contains("version 13 or"),
+            "{text}"
+        );
+    }
+}

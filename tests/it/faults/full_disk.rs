@@ -22,7 +22,7 @@ const SMALL_DISK: &str = "limits: { min_free_disk: off }";
 
 /// Adds two agents: `agt`, which repeats its report until it is accepted, and `brief`, which ends
 /// with 7. Both wait for `go`.
-fn with_two_agents(daemon: &Daemon) {
+pub(super) fn with_two_agents(daemon: &Daemon) {
     daemon.project("prj");
     daemon.agent(
         "agt",
@@ -63,7 +63,7 @@ fn check_without_space(daemon: &Daemon, expected: &str) {
     assert!(daemon.ended("brief").is_empty());
 }
 
-fn check_with_space(daemon: &Daemon) {
+pub(super) fn check_with_space(daemon: &Daemon) {
     assert_eq!(daemon.until_ended("brief")["exit_code"], 7);
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
     assert_eq!(daemon.task_status("tsk_agt"), "done");

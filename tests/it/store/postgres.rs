@@ -3,11 +3,13 @@
 
 use std::fmt::Write as _;
 
+use agent_coordinator::domain::Secret;
+use agent_coordinator::postgres_url::PostgresUrl;
 use agent_coordinator::store::postgres::Sharing;
 use agent_coordinator::store::postgres::open::{self, OpenError, OpenErrorKind, Options};
 
-use crate::postgres::{Cluster, Database, USER, database, shared};
-use crate::support::until;
+use crate::postgres::pooler::Pooler;
+use crate::postgres::{Database, GUARDED, USER, database, own, shared};
 
 use super::statements;
 
@@ -134,24 +136,14 @@ async fn a_second_server_is_refused_with_the_name_of_the_first() {
 
 #[test]
 fn a_wrong_password_is_told_without_the_password() {
-    let Some(mut cluster) = Cluster::start(&[]) else { return };
-    let name = {
-        let database = cluster.database();
-        database.run_sql("CREATE USER guarded PASSWORD 'right'");
-        database.run_sql(&format!("ALTER DATABASE {} OWNER TO guarded", database.name));
-        let name = database.name.clone();
-        std::mem::forget(database);
-        name
-    };
-    let rules = cluster.folder().join("data/pg_hba.conf");
-    let text = std::fs::read_to_string(&rules).unwrap();
-    std::fs::write(&rules, format!("local all guarded scram-sha-256\n{text}")).unwrap();
-    cluster.start_again(&[]);
-    let url: agent_coordinator::postgres_url::PostgresUrl =
-        cluster.url("guarded", &name).parse().unwrap();
+    let Some(database) = database() else { return };
+    let guarded = GUARDED[0];
+    database.run_sql(&format!("CREATE USER {guarded} PASSWORD 'right'"));
+    database.run_sql(&format!("ALTER DATABASE {} OWNER TO {guarded}", database.name));
+    let url: PostgresUrl = shared().unwrap().url(guarded, &database.name).parse().unwrap();
     let with = |password: &str| {
-        let password = agent_coordinator::domain::Secret::new(password);
-        open::database(&url.clone().with_password(&password), options("guarded")).map(drop)
+        let url = url.clone().with_password(&Secret::new(password));
+        open::database(&url, options(guarded)).map(drop)
     };
     for error in [with("hunter2").unwrap_err(), refused(&url.to_string())] {
         assert_eq!(error.kind, OpenErrorKind::WrongPassword, "{error:?}");
@@ -159,8 +151,33 @@ fn a_wrong_password_is_told_without_the_password() {
         assert!(text.contains("`store.password`") && !text.contains("hunter2"), "{text}");
     }
     with("right").unwrap();
-    until("all sessions have ended", || {
-        let sql = "SELECT COUNT(*) FROM pg_stat_activity WHERE usename = 'guarded'";
-        cluster.run_sql("postgres", sql) == "0"
-    });
+}
+
+#[test]
+fn a_standby_is_refused_and_its_primary_is_found() {
+    let Some(primary) = own() else { return };
+    let name = primary.create_database("");
+    let mut standby = primary.standby();
+    standby.run(&[]);
+    let [of_standby, of_primary] = [standby.folder(), primary.folder()];
+    for hosts in [&[of_standby][..], &[of_standby, of_standby]] {
+        let refused = refused(&crate::postgres::url(hosts, USER, &name));
+        assert_eq!(refused.kind, OpenErrorKind::Standby, "{refused:?}");
+        assert!(refused.to_string().contains("name the primary in `store.url`"), "{refused}");
+    }
+    let both = crate::postgres::url(&[of_standby, of_primary], USER, &name);
+    open::database(&both.parse().unwrap(), options("first")).unwrap();
+}
+
+#[test]
+fn a_pooler_is_refused() {
+    let Some(database) = database() else { return };
+    // A pooler either refuses the options of a session, or ignores them.
+    for settings in ["", "ignore_startup_parameters = options, extra_float_digits"] {
+        let Some(pooler) = Pooler::before(shared().unwrap(), settings) else { return };
+        let refused = refused(&pooler.url(&database.name));
+        assert_eq!(refused.kind, OpenErrorKind::Pooled, "{settings}: {refused:?}");
+        assert!(refused.to_string().contains("name PostgreSQL itself"), "{refused}");
+    }
+    assert_eq!(database.run_sql("SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'"), "0");
 }

@@ -361,6 +361,9 @@ fn what_only_one_engine_understands_is_found() {
         ("SELECT SUM(created_at) FROM tasks", Some("word `SUM`")),
         ("SELECT id FROM tasks WHERE id LIKE ?1", Some("word `LIKE`")),
         ("SELECT id FROM tasks FOR UPDATE", Some("word `FOR`")),
+        // The clock of the database's server may be wrong.
+        ("SELECT id FROM tasks WHERE created_at < now()", Some("name `now`")),
+        ("UPDATE tasks SET created_at = CURRENT_TIMESTAMP", Some("word `CURRENT_TIMESTAMP`")),
         ("INSERT OR IGNORE INTO pauses (since) VALUES (?1)", Some("word `IGNORE`")),
         ("INSERT INTO pauses (since) VALUES (?1) RETURNING since", Some("word `RETURNING`")),
         ("SELECT MAX(0, created_at) FROM tasks", Some("MAX of several")),
@@ -449,4 +452,28 @@ async fn a_sum_beyond_64_bits_is_the_greatest_number_and_no_error() {
     assert_eq!((total.n_launches, total.n_with_usage), (3, 3));
     assert_eq!((total.usage.input_tokens, total.usage.turns), (u64::MAX, 3));
     assert_eq!(total.run_time.as_millis(), 3 * i64::MAX as u128);
+}
+
+/// The parts of the engines that write their SQL themselves.
+#[test]
+fn no_statement_of_an_engine_asks_the_clock_of_the_database() {
+    let mut files: Vec<_> = ["src/store", "src/store/postgres", "src/store/migrations"]
+        .into_iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    assert!(files.len() > 15, "{files:?}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap().to_lowercase();
+        for clock in ["now()", "current_timestamp", "current_date", "clock_timestamp", "localtime"]
+        {
+            // `Instant::now()` and its kind are of this program. No statement reads when a migration
+            // was made.
+            let text = text.replace("::now()", "").replace("default current_timestamp", "");
+            let found = text.contains(clock);
+            assert!(!found, "{} asks for {clock}", file.display());
+        }
+    }
 }

@@ -2,19 +2,23 @@
 //! twice.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use agent_coordinator::domain::Task;
 use agent_coordinator::rows::tasks;
 use agent_coordinator::store::postgres::open;
 use agent_coordinator::store::{Engine, StoreError, TaskFilter, Value, Write};
 use rustix::process::Signal;
+use tokio::task::JoinHandle;
 
-use crate::postgres::{Cluster, Database, database};
+use crate::postgres::proxy::{Fault, Proxy};
+use crate::postgres::{Cluster, Data, Database, USER, database, own, shared, socket, url};
 use crate::store::rows::task;
-use crate::support::{kill, until};
+use crate::support::{kill, until, until_some};
 
 use super::options;
 
@@ -23,20 +27,44 @@ const N_KILLS: usize = 6;
 const KILLS_VARIABLE: &str = "AGENT_COORDINATOR_TEST_KILLS";
 const N_WRITERS: usize = 8;
 
-async fn opened(database: &Database<'_>) -> Engine {
-    let url = database.parsed_url();
+async fn opened_at(url: &str) -> Engine {
+    let url = url.parse().unwrap();
     let open = move || open::database(&url, options("the only server")).unwrap();
     tokio::task::spawn_blocking(open).await.unwrap()
 }
 
+async fn opened(database: &Database<'_>) -> Engine {
+    opened_at(&database.url()).await
+}
+
+/// Runs `work` on a thread that may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
 /// Adds a task, and counts how often that was committed.
 async fn add(engine: &Engine, name: String) -> Result<(), StoreError> {
+    add_and_count(engine, name, Arc::default()).await
+}
+
+/// Adds a task. `n_effects` is the number of times that others heard of it.
+async fn add_and_count(
+    engine: &Engine,
+    name: String,
+    n_effects: Arc<AtomicUsize>,
+) -> Result<(), StoreError> {
     engine
         .write(move |tx: &mut Write<'_>| {
             tx.put(&task(&name, "p", None))?;
+            // A second row fails.
             let sql = "INSERT INTO output_tails (launch_id, tail) VALUES (?1, ?2)";
             let args: [Value<'_>; 2] = [(&name).into(), "once".into()];
-            tx.execute(sql, &args).map(drop)
+            tx.execute(sql, &args)?;
+            let n_effects = Arc::clone(&n_effects);
+            tx.after_commit(move || {
+                n_effects.fetch_add(1, Ordering::Relaxed);
+            });
+            Ok(())
         })
         .await
 }
@@ -47,74 +75,122 @@ async fn names(engine: &Engine) -> Vec<String> {
     all.unwrap().into_iter().map(|task| task.title).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_outlives_kills_of_postgresql_and_is_there_once() {
-    let Some(mut cluster) = Cluster::start(&[]) else { return };
-    let name = {
-        let database = cluster.database();
-        let name = database.name.clone();
-        // The whole server goes with its folder.
-        std::mem::forget(database);
-        name
-    };
-    let url = cluster.url(crate::postgres::USER, &name).parse().unwrap();
-    let open = move || open::database(&url, options("the only server")).unwrap();
-    let engine = tokio::task::spawn_blocking(open).await.unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..N_WRITERS)
-        .map(|writer| {
+/// Writers that add tasks one after the other, until the end.
+struct Load {
+    engine: Engine,
+    is_over: Arc<AtomicBool>,
+    writers: Vec<JoinHandle<BTreeMap<String, Result<(), String>>>>,
+}
+
+impl Load {
+    fn on(engine: &Engine) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let writer = |writer: usize| {
             let (engine, is_over) = (engine.clone(), Arc::clone(&is_over));
-            tokio::spawn(async move {
+            async move {
                 let mut answers = BTreeMap::new();
-                let mut n = 0;
                 while !is_over.load(Ordering::Relaxed) {
-                    let name = format!("w{writer}-{n}");
+                    let name = format!("w{writer}-{}", answers.len());
                     let answer = add(&engine, name.clone()).await;
                     answers.insert(name, answer.map_err(|error| format!("{error:?}")));
-                    n += 1;
                 }
                 answers
-            })
-        })
-        .collect();
+            }
+        };
+        let writers = (0..N_WRITERS).map(|n| tokio::spawn(writer(n))).collect();
+        Self { engine: engine.clone(), is_over, writers }
+    }
+
+    /// Ends the load. Each task was acknowledged and is there once.
+    async fn check(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut answers = BTreeMap::new();
+        for writer in self.writers {
+            answers.extend(writer.await.unwrap());
+        }
+        let found = names(&self.engine).await;
+        for (name, answer) in &answers {
+            let n_found = found.iter().filter(|found| *found == name).count();
+            match answer {
+                Ok(()) => assert_eq!(n_found, 1, "{name} was acknowledged"),
+                Err(error) => panic!("{name} waited for the server in vain: {error}"),
+            }
+        }
+        assert_eq!(found.len(), answers.len());
+        self.engine.close().await;
+    }
+}
+
+/// Returns the number of tasks in the database.
+fn count(cluster: &Cluster, database: &str) -> u32 {
+    cluster.run_sql(database, "SELECT COUNT(*) FROM tasks").parse().unwrap()
+}
+
+/// Waits until the load has added more tasks.
+fn until_more(cluster: &Cluster, database: &str) {
+    let before = count(cluster, database);
+    until("transactions are made", || count(cluster, database) > before + 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_outlives_kills_of_postgresql_and_is_there_once() {
+    let Some(mut cluster) = blocking(own).await else { return };
+    let name = cluster.create_database("");
+    let engine = opened_at(&cluster.url(USER, &name)).await;
+    let load = Load::on(&engine);
     let n_kills = std::env::var(KILLS_VARIABLE).ok().and_then(|text| text.parse().ok());
-    let killing = tokio::task::spawn_blocking(move || {
+    let cluster = blocking(move || {
         for n in 0..n_kills.unwrap_or(N_KILLS) {
-            let before = count(&cluster, &name);
-            until("transactions are made", || count(&cluster, &name) > before + 20);
+            until_more(&cluster, &name);
             // Alternately the postmaster alone, and all processes.
             if n % 2 == 0 {
                 kill(cluster.pid(), Signal::KILL);
             }
             cluster.start_again(&[]);
         }
-        let before = count(&cluster, &name);
-        until("transactions are made again", || count(&cluster, &name) > before + 20);
+        until_more(&cluster, &name);
         cluster
     });
-    let cluster = killing.await.unwrap();
-    is_over.store(true, Ordering::Relaxed);
-    let mut answers = BTreeMap::new();
-    for writer in writers {
-        answers.extend(writer.await.unwrap());
-    }
-    let found = names(&engine).await;
-    for (name, answer) in &answers {
-        let n_found = found.iter().filter(|found| *found == name).count();
-        match answer {
-            Ok(()) => assert_eq!(n_found, 1, "{name} was acknowledged"),
-            // A task that was made twice fails because its second row exists.
-            Err(error) => panic!("{name} waited for the server in vain: {error}"),
-        }
-    }
-    assert_eq!(found.len(), answers.len());
-    engine.close().await;
+    let cluster = cluster.await;
+    load.check().await;
     drop(cluster);
 }
 
-/// Returns the number of tasks in the database.
-fn count(cluster: &Cluster, database: &str) -> u32 {
-    cluster.run_sql(database, "SELECT COUNT(*) FROM tasks").parse().unwrap()
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_cut_during_commits_doubles_and_loses_nothing() {
+    let Some(database) = blocking(database).await else { return };
+    let proxy = Proxy::to(shared().unwrap().folder());
+    let engine = opened_at(&proxy.url(&database.name)).await;
+    for (n, fault) in [Fault::CommitLost, Fault::AnswerLost].into_iter().cycle().take(6).enumerate()
+    {
+        proxy.set(fault);
+        let n_effects = Arc::default();
+        add_and_count(&engine, format!("t{n}"), Arc::clone(&n_effects)).await.unwrap();
+        proxy.until_it_happened();
+        assert_eq!(n_effects.load(Ordering::Relaxed), 1, "{fault:?}");
+        assert_eq!(names(&engine).await.len(), n + 1, "{fault:?}");
+    }
+    let load = Load::on(&engine);
+    let cutting = blocking(move || {
+        for fault in [Fault::CommitLost, Fault::AnswerLost] {
+            proxy.set(fault);
+            proxy.until_it_happened();
+        }
+        proxy
+    });
+    let proxy = cutting.await;
+    // The tasks from above are no part of the load.
+    database.run_sql("DELETE FROM tasks WHERE title LIKE 't%'");
+    load.check().await;
+    drop(proxy);
+}
+
+/// Waits until the server that has this engine is the only one in the database, and returns the pid
+/// of the session that writes.
+fn writing_session(database: &Database<'_>) -> i32 {
+    let sql = "SELECT l.pid FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database \
+        WHERE l.locktype = 'advisory' AND d.datname = current_database()";
+    until_some("a session has the lock of the server", || database.run_sql(sql).parse().ok())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,26 +226,96 @@ async fn a_statement_that_fails_undoes_its_closure_and_no_other() {
     engine.close().await;
 }
 
+/// A second program has the lock of the writers, and is stopped by a signal.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_stands_still_loses_the_lock_to_others() {
-    let Some(database) = tokio::task::spawn_blocking(database).await.unwrap() else { return };
+async fn a_frozen_holder_of_the_lock_loses_it() {
+    let Some(database) = blocking(database).await else { return };
     let engine = opened(&database).await;
-    // Another server that was stopped in the middle of a transaction, with the same limit.
-    let url = database.parsed_url();
-    let (held, is_held) = std::sync::mpsc::channel();
-    let (end, ended) = std::sync::mpsc::channel::<()>();
-    let frozen = std::thread::spawn(move || {
-        let mut config = postgres::Config::from(url.config().clone());
-        config.options("-c idle_in_transaction_session_timeout=500");
-        let mut client = config.connect(postgres::NoTls).unwrap();
-        client.batch_execute("BEGIN; LOCK TABLE writer IN EXCLUSIVE MODE").unwrap();
-        held.send(()).unwrap();
-        let _ = ended.recv();
-    });
-    is_held.recv_timeout(Duration::from_secs(20)).unwrap();
+    let mut psql = shared().unwrap().command("psql");
+    psql.args(["-XAtq", "-U", USER, "-d", &database.name, "-h"]).arg(shared().unwrap().folder());
+    psql.env("PGOPTIONS", "-c idle_in_transaction_session_timeout=500");
+    let mut psql = psql.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let script = "BEGIN; LOCK TABLE writer IN EXCLUSIVE MODE; SELECT 'held';\n";
+    psql.stdin.as_mut().unwrap().write_all(script.as_bytes()).unwrap();
+    let mut line = String::new();
+    BufReader::new(psql.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+    kill(i32::try_from(psql.id()).unwrap(), Signal::STOP);
     add(&engine, "after".to_owned()).await.unwrap();
+    psql.kill().unwrap();
+    psql.wait().unwrap();
     assert_eq!(names(&engine).await, ["after"]);
-    drop(end);
-    frozen.join().unwrap();
+    engine.close().await;
+}
+
+/// To PostgreSQL, a closure that does not return looks like a server that was stopped by a signal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stood_still_in_a_transaction_makes_it_again() {
+    let Some(database) = blocking(database).await else { return };
+    let engine = opened(&database).await;
+    let (n_runs, n_effects) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (thaw, thawed) = mpsc::channel::<()>();
+    let (began, has_begun) = mpsc::channel();
+    let (runs, effects) = (Arc::clone(&n_runs), Arc::clone(&n_effects));
+    let standing_still = engine.write(move |tx: &mut Write<'_>| {
+        tx.put(&task("slow", "p", None))?;
+        if runs.fetch_add(1, Ordering::Relaxed) == 0 {
+            began.send(()).unwrap();
+            let _ = thawed.recv();
+        }
+        let effects = Arc::clone(&effects);
+        tx.after_commit(move || {
+            effects.fetch_add(1, Ordering::Relaxed);
+        });
+        Ok::<_, StoreError>(())
+    });
+    let standing_still = tokio::spawn(standing_still);
+    blocking(move || has_begun.recv().unwrap()).await;
+    let session = writing_session(&database);
+    let sql = format!("SELECT COUNT(*) FROM pg_stat_activity WHERE pid = {session}");
+    until("PostgreSQL has ended the session", || database.run_sql(&sql) == "0");
+    database.run_sql("BEGIN; LOCK TABLE writer IN EXCLUSIVE MODE; COMMIT");
+    drop(thaw);
+    standing_still.await.unwrap().unwrap();
+    assert_eq!(names(&engine).await, ["slow"]);
+    assert_eq!((n_runs.load(Ordering::Relaxed), n_effects.load(Ordering::Relaxed)), (2, 1));
+    engine.close().await;
+}
+
+/// The standby gives the id of the lost transaction to another one, and would answer that it was
+/// committed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_a_promoted_standby_has_lost_is_made_again() {
+    let Some(mut primary) = blocking(own).await else { return };
+    let name = primary.create_database("");
+    let (proxy, gate) = (Proxy::to(primary.folder()), tempfile::tempdir().unwrap());
+    let engine = opened_at(&url(&[proxy.folder(), gate.path()], USER, &name)).await;
+    add(&engine, "kept".to_owned()).await.unwrap();
+    // It is started when the primary has gone, so it lacks all that comes after this copy.
+    let mut standby = primary.standby();
+    add(&engine, "lost".to_owned()).await.unwrap();
+
+    proxy.set(Fault::AnswerHeld);
+    let n_effects = Arc::new(AtomicUsize::new(0));
+    let (writing, effects) = (engine.clone(), Arc::clone(&n_effects));
+    let doubtful =
+        tokio::spawn(async move { add_and_count(&writing, "doubtful".to_owned(), effects).await });
+    proxy.until_it_happened();
+    let id = primary.run_sql(&name, "SELECT xmin FROM tasks WHERE title = 'doubtful'");
+    primary.stop(Data::Removed);
+    standby.run(&[]);
+    standby.promote();
+    until("another transaction has the id", || {
+        let sql = format!("SELECT pg_current_xact_id()::TEXT::BIGINT > {id}");
+        standby.run_sql("postgres", &sql) == "t"
+    });
+    let status = standby.run_sql("postgres", &format!("SELECT pg_xact_status('{id}')"));
+    assert_eq!(status, "committed", "this is the trap");
+    std::os::unix::fs::symlink(socket(standby.folder()), socket(gate.path())).unwrap();
+    doubtful.await.unwrap().unwrap();
+    assert_eq!(n_effects.load(Ordering::Relaxed), 1);
+    let mut found = names(&engine).await;
+    found.sort();
+    assert_eq!(found, ["doubtful", "kept"]);
     engine.close().await;
 }
