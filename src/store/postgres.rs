@@ -115,14 +115,6 @@ pub enum Sharing {
 }
 
 impl Postgres {
-    /// Connects as a writer.
-    fn writer(server: Arc<Server>) -> Result<Self, DbError> {
-        let client = server.connect(Role::Writer)?;
-        let mut writer = Self::new(client, server, Role::Writer);
-        writer.find_version()?;
-        Ok(writer)
-    }
-
     /// Connects as a reader.
     fn reader(server: Arc<Server>, longest_read: Duration) -> Result<Self, DbError> {
         let role = Role::Reader { longest_read };

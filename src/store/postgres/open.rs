@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use postgres::error::SqlState;
 use postgres::types::ToSql;
 use postgres::{Client, GenericClient};
 
+use crate::clock;
 use crate::postgres_url::{PostgresUrl, Tls};
 
 use super::super::db::{BoxError, DbError};
@@ -28,6 +30,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// [`LONGEST_PAUSE`], so that a server that has stopped loses the lock first.
 const LONGEST_LOCK: Duration = Duration::from_secs(15);
 const _: () = assert!(LONGEST_PAUSE.as_millis() < LONGEST_LOCK.as_millis());
+
+/// The time to wait for the end of a server that is gone. PostgreSQL notices the end of its session
+/// only after the statement that runs.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How a database is opened.
 #[derive(Debug, Clone)]
@@ -214,8 +221,7 @@ fn open(url: &PostgresUrl, options: Options, hear: Option<Hear>) -> Result<Engin
     let Options { name, id, sharing, longest_read } = options;
     let server = Arc::new(Server { url: url.clone(), id, name, sharing });
     let open = || -> Result<Engine, Problem> {
-        migrate(&mut reach(&server, Role::Writer)?)?;
-        let mut writer = Postgres::writer(Arc::clone(&server))?;
+        let mut writer = first_writer(Arc::clone(&server))?;
         if let Some(hear) = hear {
             writer.listener = Some(Listener::start(Arc::clone(&server), hear)?);
         }
@@ -275,7 +281,7 @@ fn copier(url: &PostgresUrl) -> Result<Postgres, Problem> {
     let (id, name) = (String::new(), "store copy".to_owned());
     let server = Server { url: url.clone(), id, name, sharing: Sharing::OneServer };
     let mut client = reach(&server, Role::Copier)?;
-    server.lock(&mut client)?;
+    server.take(&mut client)?;
     Ok(Postgres::new(client, Arc::new(server), Role::Copier))
 }
 
@@ -334,6 +340,29 @@ fn reach(server: &Server, role: Role) -> Result<Client, Problem> {
         .map_err(|error| refused(error, server.url.tls()))?;
     check_server(&mut client)?;
     Ok(client)
+}
+
+/// Connects the writer, and brings the database up to date. Only the server that has the database
+/// changes it.
+fn first_writer(server: Arc<Server>) -> Result<Postgres, Problem> {
+    let mut client = reach(&server, Role::Writer)?;
+    let give_up_at = clock::unpaused() + PATIENCE;
+    while let Err(error) = server.take(&mut client) {
+        if !is_in_use(&error) || clock::unpaused() > give_up_at {
+            return Err(error.into());
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    migrate(&mut client)?;
+    server.register(&mut client)?;
+    let mut writer = Postgres::new(client, server, Role::Writer);
+    writer.find_version()?;
+    Ok(writer)
+}
+
+/// Returns whether another server has the database.
+fn is_in_use(error: &DbError) -> bool {
+    matches!(error, DbError::Lost(source) if source.is::<InUse>())
 }
 
 /// Checks the server and the encoding of the database, and returns the version of the server.
@@ -486,9 +515,12 @@ impl Server {
         let mut client = connect(&self.url, &self.session_name(), &options(role))
             .map_err(|error| DbError::Lost(chain(error.as_ref()).into()))?;
         match role {
-            Role::Writer => self.enter(&mut client)?,
+            Role::Writer => {
+                self.take(&mut client)?;
+                self.register(&mut client)?;
+            }
             Role::Reader { .. } | Role::Listener => {}
-            Role::Copier => self.lock(&mut client)?,
+            Role::Copier => self.take(&mut client)?,
         }
         Ok(client)
     }
@@ -505,11 +537,24 @@ impl Server {
         format!("agent-coordinator {}", self.name)
     }
 
-    /// Makes the session that of the only server, and gives the server its row.
-    fn enter(&self, client: &mut Client) -> Result<(), DbError> {
-        let failed = |error: postgres::Error| failed(&error, ENTERING);
+    /// Makes the session that of the only server.
+    fn take(&self, client: &mut Client) -> Result<(), DbError> {
+        if self.sharing == Sharing::Several {
+            return Ok(());
+        }
+        let failed = |error: postgres::Error| failed(&error, "taking the lock of the server");
+        let sql = "SELECT pg_try_advisory_lock($1)";
+        let row = client.query_one(sql, &[&SERVER_LOCK]).map_err(failed)?;
+        if row.get(0) {
+            return Ok(());
+        }
+        Err(DbError::Lost(InUse(self.other(client).map_err(failed)?).into()))
+    }
+
+    /// Gives the server its row. The only server removes those of earlier ones.
+    fn register(&self, client: &mut Client) -> Result<(), DbError> {
+        let failed = |error: postgres::Error| failed(&error, "giving the server its row");
         if self.sharing == Sharing::OneServer {
-            self.lock(client)?;
             let sql = "DELETE FROM servers WHERE id <> $1";
             client.execute(sql, &[&self.id]).map_err(failed)?;
         }
@@ -519,26 +564,21 @@ impl Server {
         Ok(())
     }
 
-    /// Takes the lock that only one server has.
-    fn lock(&self, client: &mut Client) -> Result<(), DbError> {
-        let sql = "SELECT pg_try_advisory_lock($1)";
-        let row = client.query_one(sql, &[&SERVER_LOCK]).map_err(|e| failed(&e, ENTERING))?;
-        if row.get(0) { Ok(()) } else { Err(DbError::Lost(InUse(self.other(client)).into())) }
-    }
-
-    /// Returns the name of the server that has the lock.
-    fn other(&self, client: &mut Client) -> String {
+    /// Returns the name of the server that has the lock. One that starts has no row yet, and a copy
+    /// never has one.
+    fn other(&self, client: &mut Client) -> Result<String, postgres::Error> {
         let sql = "SELECT name FROM servers WHERE id <> $1 LIMIT 1";
-        // A copy has no row, and its target may have no tables yet.
-        match client.query_opt(sql, &[&self.id]) {
-            Ok(Some(row)) => format!("`{}`", row.get::<_, String>(0)),
-            Ok(None) | Err(_) => "one that starts, or a copy".to_owned(),
-        }
+        let row = match client.query_opt(sql, &[&self.id]) {
+            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => None,
+            found => found?,
+        };
+        Ok(row.map_or_else(
+            || "one that starts, or a copy".to_owned(),
+            |row| format!("`{}`", row.get::<_, String>(0)),
+        ))
     }
 }
 
-/// The object of errors about a session that takes its place.
-const ENTERING: &str = "entering the database";
 
 /// Another server has the lock.
 #[derive(Debug, thiserror::Error)]

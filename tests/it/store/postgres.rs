@@ -135,6 +135,19 @@ async fn a_second_server_is_refused_with_the_name_of_the_first() {
 }
 
 #[test]
+fn a_database_in_use_is_not_brought_up_to_date_by_a_second_server() {
+    let Some(database) = database() else { return };
+    let first = open::database(&database.parsed_url(), options("an older server")).unwrap();
+    let newest = "SELECT MAX(version) FROM _sqlx_migrations";
+    database.run_sql(&format!("DELETE FROM _sqlx_migrations WHERE version = ({newest})"));
+    let before = database.run_sql(newest);
+    let second = refused(&database.url());
+    assert_eq!(second.kind, OpenErrorKind::InUse { by: "`an older server`".to_owned() });
+    assert_eq!(database.run_sql(newest), before);
+    drop(first);
+}
+
+#[test]
 fn a_wrong_password_is_told_without_the_password() {
     let Some(database) = database() else { return };
     let guarded = GUARDED[0];
