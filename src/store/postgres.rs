@@ -78,6 +78,8 @@ pub(super) struct Postgres {
     role: Role,
     /// The version of the PostgreSQL server. Only the writer asks for it.
     version: String,
+    /// The session of a writer or a copy.
+    session: Option<Session>,
     statements: HashMap<String, Statement>,
     /// The number of the last transaction that wrote.
     number: i64,
@@ -91,6 +93,13 @@ pub(super) struct Postgres {
     n_kept: usize,
     /// The writer's connection ends it.
     listener: Option<Listener>,
+}
+
+/// A session of PostgreSQL. Its start tells it from a later one with the same pid.
+#[derive(Debug)]
+struct Session {
+    pid: i32,
+    began_at: String,
 }
 
 /// This server as a user of the database.
@@ -128,6 +137,7 @@ impl Postgres {
             server,
             role,
             version: String::new(),
+            session: None,
             statements: HashMap::new(),
             number: 0,
             is_in_doubt: false,
@@ -139,7 +149,14 @@ impl Postgres {
     }
 
     fn replace_client(&mut self) -> Result<(), DbError> {
-        self.client = self.server.connect(self.role)?;
+        let mut client = self.server.connect(self.role)?;
+        if matches!(self.role, Role::Writer | Role::Copier) {
+            self.session = Some(self.server.take(&mut client, self.session.as_ref())?);
+        }
+        if self.role == Role::Writer {
+            self.server.register(&mut client)?;
+        }
+        self.client = client;
         self.statements.clear();
         if self.role == Role::Writer { self.find_version() } else { Ok(()) }
     }

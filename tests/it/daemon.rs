@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::postgres::{self, Database};
-use crate::support::{agent_fixture, end_all, kill, processes_of, until, until_some};
+use crate::support::{Mount, agent_fixture, end_all, kill, processes_of, until, until_some};
 
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
@@ -37,16 +37,6 @@ pub struct Daemon {
     user: Option<u32>,
     /// The command that starts it.
     pub role: &'static str,
-}
-
-/// A mounted file system, which is unmounted when this is dropped.
-struct Mount(PathBuf);
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // The unmount is lazy, because a keeper that is just ending may still use it.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 /// The output of a command of the command line.
@@ -139,14 +129,9 @@ impl Daemon {
     /// Gives the state directory a file system of its own. Returns `false` if this user may not do
     /// so.
     pub fn mount_state(&mut self, size: &str) -> bool {
-        let path = self.state();
-        fs::create_dir(&path).unwrap();
-        let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "none"]).arg(&path);
-        let is_mounted =
-            command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-        self.mount = is_mounted.then_some(Mount(path));
-        is_mounted
+        fs::create_dir(self.state()).unwrap();
+        self.mount = Mount::small(&self.state(), &format!("size={size},mode=0700"));
+        self.mount.is_some()
     }
 
     /// Returns the folder with everything of this daemon.

@@ -131,6 +131,11 @@ impl Cluster {
         Self { folder: folder_of(user), bin, user, port: None, keeper: None }
     }
 
+    /// Returns the user of the server, if that isn't the user of the tests.
+    pub fn user(&self) -> Option<u32> {
+        self.user
+    }
+
     /// Returns an empty folder that belongs to the user of the server.
     pub fn folder_of_its_user(&self) -> TempDir {
         folder_of(self.user)

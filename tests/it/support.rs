@@ -4,6 +4,7 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -72,6 +73,27 @@ pub fn is_gone(pid: i32) -> bool {
 /// Returns the path of the scripted agent.
 pub fn agent_fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/agent")
+}
+
+/// A mounted file system, which is unmounted when this is dropped.
+pub struct Mount(PathBuf);
+
+impl Mount {
+    /// Mounts a file system in memory with these options on a folder. Returns `None` if this user
+    /// may not do so.
+    pub fn small(folder: &Path, options: &str) -> Option<Self> {
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "none"]).arg(folder).stderr(Stdio::null());
+        let is_mounted = command.status().is_ok_and(|status| status.success());
+        is_mounted.then(|| Self(folder.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // The unmount is lazy, because a process that is just ending may still use it.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }
 
 /// A state directory with a table of processes. The end of a test ends all agents in any case.

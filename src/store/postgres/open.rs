@@ -18,7 +18,7 @@ use super::super::schema;
 use super::connect::{Messages, connect, connect_for_messages};
 use super::failure::failed;
 use super::listener::Listener;
-use super::{Hear, Postgres, Role, Server, Sharing, chain};
+use super::{Hear, Postgres, Role, Server, Session, Sharing, chain};
 
 /// The oldest version of PostgreSQL that this program is tested with.
 const OLDEST_VERSION: u32 = 13;
@@ -281,8 +281,9 @@ fn copier(url: &PostgresUrl) -> Result<Postgres, Problem> {
     let (id, name) = (String::new(), "store copy".to_owned());
     let server = Server { url: url.clone(), id, name, sharing: Sharing::OneServer };
     let mut client = reach(&server, Role::Copier)?;
-    server.take(&mut client)?;
-    Ok(Postgres::new(client, Arc::new(server), Role::Copier))
+    let session = server.take(&mut client, None)?;
+    let end = Postgres::new(client, Arc::new(server), Role::Copier);
+    Ok(Postgres { session: Some(session), ..end })
 }
 
 pub(super) struct Problem {
@@ -347,15 +348,18 @@ fn reach(server: &Server, role: Role) -> Result<Client, Problem> {
 fn first_writer(server: Arc<Server>) -> Result<Postgres, Problem> {
     let mut client = reach(&server, Role::Writer)?;
     let give_up_at = clock::unpaused() + PATIENCE;
-    while let Err(error) = server.take(&mut client) {
-        if !is_in_use(&error) || clock::unpaused() > give_up_at {
-            return Err(error.into());
+    let session = loop {
+        match server.take(&mut client, None) {
+            Err(error) if is_in_use(&error) && clock::unpaused() < give_up_at => {
+                thread::sleep(LOOK_AGAIN);
+            }
+            taken => break taken?,
         }
-        thread::sleep(LOOK_AGAIN);
-    }
+    };
     migrate(&mut client)?;
     server.register(&mut client)?;
-    let mut writer = Postgres::new(client, server, Role::Writer);
+    let mut writer =
+        Postgres { session: Some(session), ..Postgres::new(client, server, Role::Writer) };
     writer.find_version()?;
     Ok(writer)
 }
@@ -509,20 +513,10 @@ pub(super) fn options(role: Role) -> String {
 }
 
 impl Server {
-    /// Connects a session. The sessions of the writer and of a copy take the lock that only one
-    /// server has.
+    /// Connects a session.
     pub(super) fn connect(&self, role: Role) -> Result<Client, DbError> {
-        let mut client = connect(&self.url, &self.session_name(), &options(role))
-            .map_err(|error| DbError::Lost(chain(error.as_ref()).into()))?;
-        match role {
-            Role::Writer => {
-                self.take(&mut client)?;
-                self.register(&mut client)?;
-            }
-            Role::Reader { .. } | Role::Listener => {}
-            Role::Copier => self.take(&mut client)?,
-        }
-        Ok(client)
+        connect(&self.url, &self.session_name(), &options(role))
+            .map_err(|error| DbError::Lost(chain(error.as_ref()).into()))
     }
 
     /// Connects a session that receives messages.
@@ -538,21 +532,34 @@ impl Server {
     }
 
     /// Makes the session that of the only server.
-    fn take(&self, client: &mut Client) -> Result<(), DbError> {
-        if self.sharing == Sharing::Several {
-            return Ok(());
-        }
+    ///
+    /// PostgreSQL may not have noticed that the connection of the `former` session is cut. That
+    /// session is ended, and the next attempt finds the lock free.
+    pub(super) fn take(
+        &self,
+        client: &mut Client,
+        former: Option<&Session>,
+    ) -> Result<Session, DbError> {
         let failed = |error: postgres::Error| failed(&error, "taking the lock of the server");
-        let sql = "SELECT pg_try_advisory_lock($1)";
-        let row = client.query_one(sql, &[&SERVER_LOCK]).map_err(failed)?;
-        if row.get(0) {
-            return Ok(());
+        let sql = "SELECT pid, backend_start::TEXT, $1 OR pg_try_advisory_lock($2) \
+            FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+        let needs_no_lock = self.sharing == Sharing::Several;
+        let row = client.query_one(sql, &[&needs_no_lock, &SERVER_LOCK]).map_err(failed)?;
+        if row.get(2) {
+            return Ok(Session { pid: row.get(0), began_at: row.get(1) });
+        }
+        if let Some(Session { pid, began_at }) = former {
+            let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                WHERE pid = $1 AND backend_start::TEXT = $2";
+            if client.query_opt(sql, &[pid, began_at]).map_err(failed)?.is_some() {
+                return Err(DbError::Lost("the former session of this server ends".into()));
+            }
         }
         Err(DbError::Lost(InUse(self.other(client).map_err(failed)?).into()))
     }
 
     /// Gives the server its row. The only server removes those of earlier ones.
-    fn register(&self, client: &mut Client) -> Result<(), DbError> {
+    pub(super) fn register(&self, client: &mut Client) -> Result<(), DbError> {
         let failed = |error: postgres::Error| failed(&error, "giving the server its row");
         if self.sharing == Sharing::OneServer {
             let sql = "DELETE FROM servers WHERE id <> $1";

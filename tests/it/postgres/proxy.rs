@@ -22,6 +22,8 @@ pub enum Fault {
     CommitLost,
     /// The commit is made, its answer does not reach the client, and the connection ends.
     AnswerLost,
+    /// Does the same as [`Fault::AnswerLost`], and the server does not notice it.
+    OnlyClientCut,
     /// The commit is made, and the client waits for its answer until the server ends.
     AnswerHeld,
 }
@@ -143,7 +145,9 @@ impl Shared {
             scope.spawn(|| self.pass_answers(&server, client, &fault));
             // An end of one side ends the other one.
             let _ = self.pass_messages(client, &server, &fault);
-            let _ = server.shutdown(Shutdown::Both);
+            if *fault.lock().unwrap() != Some(Fault::OnlyClientCut) {
+                let _ = server.shutdown(Shutdown::Both);
+            }
         });
     }
 
@@ -197,7 +201,9 @@ impl Shared {
             }
         }
         let _ = client.shutdown(Shutdown::Both);
-        let _ = server.shutdown(Shutdown::Both);
+        if *fault.lock().unwrap() != Some(Fault::OnlyClientCut) {
+            let _ = server.shutdown(Shutdown::Both);
+        }
     }
 
     fn has_happened(&self) {

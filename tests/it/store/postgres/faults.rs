@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::postgres::proxy::{Fault, Proxy};
 use crate::postgres::{Cluster, Data, Database, USER, database, own, shared, socket, url};
 use crate::store::rows::task;
-use crate::support::{kill, until, until_some};
+use crate::support::{Mount, kill, skip, until, until_some};
 
 use super::options;
 
@@ -161,7 +161,11 @@ async fn a_connection_that_is_cut_during_commits_doubles_and_loses_nothing() {
     let Some(database) = blocking(database).await else { return };
     let proxy = Proxy::to(shared().unwrap().folder());
     let engine = opened_at(&proxy.url(&database.name)).await;
-    for (n, fault) in [Fault::CommitLost, Fault::AnswerLost].into_iter().cycle().take(6).enumerate()
+    for (n, fault) in [Fault::CommitLost, Fault::AnswerLost, Fault::OnlyClientCut]
+        .into_iter()
+        .cycle()
+        .take(9)
+        .enumerate()
     {
         proxy.set(fault);
         let n_effects = Arc::default();
@@ -172,7 +176,7 @@ async fn a_connection_that_is_cut_during_commits_doubles_and_loses_nothing() {
     }
     let load = Load::on(&engine);
     let cutting = blocking(move || {
-        for fault in [Fault::CommitLost, Fault::AnswerLost] {
+        for fault in [Fault::CommitLost, Fault::AnswerLost, Fault::OnlyClientCut] {
             proxy.set(fault);
             proxy.until_it_happened();
         }
@@ -280,6 +284,47 @@ async fn a_server_that_stood_still_in_a_transaction_makes_it_again() {
     assert_eq!(names(&engine).await, ["slow"]);
     assert_eq!((n_runs.load(Ordering::Relaxed), n_effects.load(Ordering::Relaxed)), (2, 1));
     engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_of_postgresql_refuses_writes_and_loses_nothing() {
+    let Some(mut cluster) = blocking(own).await else { return };
+    let disk = cluster.folder_of_its_user();
+    let owner = cluster.user().map_or_else(String::new, |user| format!(",uid={user},gid={user}"));
+    let Some(mount) = Mount::small(disk.path(), &format!("size=24m,mode=0700{owner}")) else {
+        skip("this user may not mount a file system");
+        return;
+    };
+    let space = format!("CREATE TABLESPACE small LOCATION '{}'", disk.path().display());
+    cluster.run_sql("postgres", &space);
+    let name = cluster.create_database("TABLESPACE small");
+    let engine = opened_at(&cluster.url(USER, &name)).await;
+    let mut n_made = 0;
+    while n_made < 10 {
+        add(&engine, format!("t{n_made}")).await.unwrap();
+        n_made += 1;
+    }
+    let filler = disk.path().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    // There is room in pages that exist.
+    let refused = loop {
+        match add(&engine, format!("t{n_made}")).await {
+            Ok(()) => n_made += 1,
+            Err(error) => break error,
+        }
+        assert!(n_made < 2_000, "the disk is not full");
+    };
+    let error = format!("{refused:?}");
+    assert!(error.contains("could not extend file") && error.contains("No space left"), "{error}");
+    assert_eq!(names(&engine).await.len(), n_made, "reads are answered, and nothing is lost");
+    std::fs::remove_file(filler).unwrap();
+    drop(file);
+    add(&engine, "after".to_owned()).await.unwrap();
+    assert_eq!(names(&engine).await.len(), n_made + 1);
+    engine.close().await;
+    cluster.stop(Data::Removed);
+    drop(mount);
 }
 
 /// The standby gives the id of the lost transaction to another one, and would answer that it was
