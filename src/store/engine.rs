@@ -108,6 +108,7 @@ struct Threads {
     reads: Mutex<Option<mpsc::Sender<Box<dyn ReadJob>>>>,
     write_places: Arc<Semaphore>,
     read_places: Arc<Semaphore>,
+    longest_wait: Option<Duration>,
     /// Cancelled when the writer thread has ended.
     ended: CancellationToken,
     meter: Arc<Meter>,
@@ -250,12 +251,14 @@ fn unreadable(error: DbError) -> StoreError {
 
 impl Engine {
     /// Starts the threads. `readers` open connections of their own; the writer's exists already.
+    /// Callers wait for an answer for `longest_wait`, also while a call of the database hangs.
     ///
     /// # Errors
     /// A thread that cannot be started.
     pub fn start(
         writer: impl Connection + 'static,
         reader: impl Fn() -> Result<Box<dyn Connection>, DbError> + Send + Clone + 'static,
+        longest_wait: Option<Duration>,
     ) -> std::io::Result<Self> {
         let (writes, waiting_writes) = mpsc::channel();
         let (reads, waiting_reads) = mpsc::channel::<Box<dyn ReadJob>>();
@@ -289,6 +292,7 @@ impl Engine {
             reads: Mutex::new(Some(reads)),
             write_places: Arc::new(Semaphore::new(MAX_WAITING)),
             read_places: Arc::new(Semaphore::new(MAX_WAITING)),
+            longest_wait,
             ended,
             meter,
         }))))
@@ -367,7 +371,11 @@ impl Engine {
                     }
                 }
             }
-            answered.await.map_err(|_| StoreError::Closed)?.into_result()
+            let longest_wait = match &*engine.0 {
+                Kind::Threads(threads) => threads.longest_wait,
+                Kind::Inline(_) => None,
+            };
+            answer_within(longest_wait, answered, "write to").await?.into_result()
         }
     }
 
@@ -402,7 +410,7 @@ impl Engine {
                     let job = Box::new(Reading { body, answer, _waiting: waiting });
                     sender.send(job).map_err(|_| StoreError::Closed)?;
                     drop(sender);
-                    answered.await.map_err(|_| StoreError::Closed)?.into_result()
+                    answer_within(threads.longest_wait, answered, "read").await?.into_result()
                 }
                 Kind::Inline(writer) => {
                     let answer = {
@@ -463,6 +471,22 @@ async fn place_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Store
         return Ok(place);
     }
     Arc::clone(places).acquire_owned().await.map_err(|_| StoreError::Closed)
+}
+
+/// Waits for the answer of a thread. What a caller has asked for may still happen after this gave up.
+async fn answer_within<T>(
+    longest_wait: Option<Duration>,
+    answered: oneshot::Receiver<T>,
+    action: &'static str,
+) -> Result<T, StoreError> {
+    let answer = match longest_wait {
+        None => answered.await,
+        Some(longest_wait) => tokio::time::timeout(longest_wait, answered).await.map_err(|_| {
+            let source = format!("the database has not answered for {longest_wait:?}");
+            StoreError::Unavailable { action, source: source.into() }
+        })?,
+    };
+    answer.map_err(|_| StoreError::Closed)
 }
 
 /// Takes turns with the other readers: one waits for the next job, and the others wait for that

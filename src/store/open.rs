@@ -186,7 +186,7 @@ pub fn file(path: &Path, settings: Settings) -> Result<Engine, OpenError> {
     let (options, connection) = open_or_create(&path, settings)?;
     let reader = Options { cache_kib: READER_CACHE, access: Access::QueryOnly, ..options.clone() };
     let writer = Sqlite::new(connection, Some(options));
-    Engine::start(writer, move || Ok(Box::new(Sqlite::open(&reader)?)))
+    Engine::start(writer, move || Ok(Box::new(Sqlite::open(&reader)?)), None)
         .map_err(|source| failed(&path, source))
 }
 

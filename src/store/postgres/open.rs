@@ -46,9 +46,12 @@ pub struct Options {
     pub sharing: Sharing,
     /// A read that takes longer than this is interrupted.
     pub longest_read: Duration,
+    /// A caller gets an error after this time if PostgreSQL stands still. It is longer than the time
+    /// for which a write waits for a new connection, whose error says more.
+    pub longest_wait: Duration,
 }
 
-/// One server without a name, whose reads take at most ten seconds.
+/// One server without a name.
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -56,6 +59,7 @@ impl Default for Options {
             id: String::new(),
             sharing: Sharing::OneServer,
             longest_read: Duration::from_secs(10),
+            longest_wait: Duration::from_secs(25),
         }
     }
 }
@@ -218,7 +222,7 @@ pub fn database_with_listener(
 }
 
 fn open(url: &PostgresUrl, options: Options, hear: Option<Hear>) -> Result<Engine, OpenError> {
-    let Options { name, id, sharing, longest_read } = options;
+    let Options { name, id, sharing, longest_read, longest_wait } = options;
     let server = Arc::new(Server { url: url.clone(), id, name, sharing });
     let open = || -> Result<Engine, Problem> {
         let mut writer = first_writer(Arc::clone(&server))?;
@@ -231,7 +235,7 @@ fn open(url: &PostgresUrl, options: Options, hear: Option<Hear>) -> Result<Engin
                 Ok(Box::new(Postgres::reader(Arc::clone(&server), longest_read)?))
             }
         };
-        Ok(Engine::start(writer, reader)?)
+        Ok(Engine::start(writer, reader, Some(longest_wait))?)
     };
     open().map_err(|problem| problem.of(url))
 }

@@ -7,10 +7,11 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use agent_coordinator::domain::Task;
 use agent_coordinator::rows::tasks;
-use agent_coordinator::store::postgres::open;
+use agent_coordinator::store::postgres::open::{self, Options};
 use agent_coordinator::store::{Engine, StoreError, TaskFilter, Value, Write};
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
@@ -283,6 +284,43 @@ async fn a_server_that_stood_still_in_a_transaction_makes_it_again() {
     standing_still.await.unwrap().unwrap();
     assert_eq!(names(&engine).await, ["slow"]);
     assert_eq!((n_runs.load(Ordering::Relaxed), n_effects.load(Ordering::Relaxed)), (2, 1));
+    engine.close().await;
+}
+
+/// Resumes a process that was stopped by a signal.
+struct Stopped(i32);
+
+impl Stopped {
+    fn stop(pid: i32) -> Self {
+        kill(pid, Signal::STOP);
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill(self.0, Signal::CONT);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_postgresql_keeps_no_caller_waiting() {
+    let Some(database) = blocking(database).await else { return };
+    let url = database.parsed_url();
+    let options =
+        Options { longest_wait: Duration::from_millis(500), ..options("the only server") };
+    let engine = blocking(move || open::database(&url, options).unwrap()).await;
+    add(&engine, "before".to_owned()).await.unwrap();
+    let session = Stopped::stop(writing_session(&database));
+    let n_effects = Arc::new(AtomicUsize::new(0));
+    let frozen = add_and_count(&engine, "frozen".to_owned(), Arc::clone(&n_effects)).await;
+    let error = format!("{:?}", frozen.unwrap_err());
+    assert!(error.contains("has not answered for 500ms"), "{error}");
+    assert_eq!(names(&engine).await, ["before"], "reads are answered");
+    drop(session);
+    until("it is made after all", || n_effects.load(Ordering::Relaxed) == 1);
+    add(&engine, "after".to_owned()).await.unwrap();
+    assert_eq!(names(&engine).await.len(), 3);
     engine.close().await;
 }
 
