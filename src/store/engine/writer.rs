@@ -101,11 +101,9 @@ impl Writer {
         while let Err(error @ DbError::Lost(_)) = &committed {
             self.meter.fails(Access::Write, error);
             let lost_since = *self.lost_since.get_or_insert_with(Instant::now);
-            if lost_since.elapsed() > LONGEST_OUTAGE {
-                break;
-            }
+            let Some(pause) = pause_before_retry(lost_since.elapsed()) else { break };
             self.abandon();
-            thread::sleep(RECONNECT_INTERVAL);
+            thread::sleep(pause);
             began_at = Instant::now();
             committed = self.try_make(&mut group, &mut failures);
         }
@@ -250,6 +248,35 @@ impl Writer {
     }
 }
 
+/// Returns the pause before the next attempt of a group while the database cannot be reached, or
+/// `None` if its callers have waited long enough. Each later group is tried once.
+fn pause_before_retry(lost_for: Duration) -> Option<Duration> {
+    (lost_for <= LONGEST_OUTAGE).then_some(RECONNECT_INTERVAL)
+}
+
 fn unwritable(source: BoxError) -> StoreError {
     StoreError::Unavailable { action: "write to", source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the times of the attempts of a group that comes `lost_for` after the connection was
+    /// lost.
+    fn attempts(lost_for: Duration) -> Vec<Duration> {
+        let next = |at: &Duration| pause_before_retry(*at).map(|pause| *at + pause);
+        std::iter::successors(Some(lost_for), next).collect()
+    }
+
+    #[test]
+    fn a_group_is_tried_again_until_its_callers_have_waited_long_enough() {
+        let of_first = attempts(Duration::ZERO);
+        assert_eq!(of_first.len(), 202);
+        assert_eq!(*of_first.last().unwrap(), LONGEST_OUTAGE + RECONNECT_INTERVAL);
+        let within = Duration::from_secs(19);
+        assert_eq!(attempts(within).last(), of_first.last(), "all have the same deadline");
+        let a_minute = Duration::from_mins(1);
+        assert_eq!(attempts(a_minute), [a_minute], "a later one is tried once");
+    }
 }
