@@ -28,6 +28,8 @@ mod operated_postgres;
 mod peers;
 mod policy;
 mod postgres;
+mod postgres_pooler;
+mod postgres_proxy;
 mod processes;
 mod questions;
 mod quickstart;

@@ -2,9 +2,6 @@
 //! user. It starts with the first test that needs it and ends with the process of the tests.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-pub mod pooler;
-pub mod proxy;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -142,7 +139,7 @@ impl Cluster {
     }
 
     /// Returns the arguments of `setpriv` for a program of the same user.
-    fn privileges(&self) -> Vec<String> {
+    pub fn privileges(&self) -> Vec<String> {
         let user = self.user.map(|user| user.to_string());
         user.map_or_else(Vec::new, |user| {
             let options = ["--clear-groups", "--reuid", &user, "--regid", &user];

@@ -349,6 +349,7 @@ fn reach(server: &Server, role: Role) -> Result<Client, Problem> {
 
 /// Connects the writer, and brings the database up to date. Only the server that has the database
 /// changes it.
+#[allow(clippy::disallowed_methods, reason = "the thread that opens a store may block")]
 fn first_writer(server: Arc<Server>) -> Result<Postgres, Problem> {
     let mut client = reach(&server, Role::Writer)?;
     let give_up_at = clock::unpaused() + PATIENCE;
@@ -589,7 +590,6 @@ impl Server {
         ))
     }
 }
-
 
 /// Another server has the lock.
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,8 @@ use rustix::process::Signal;
 
 use super::full_disk::{check_with_space, with_two_agents};
 use crate::daemon::Daemon;
-use crate::postgres::proxy::Proxy;
 use crate::postgres::{Cluster, Data, GUARDED, USER, database, own, shared};
+use crate::postgres_proxy::Proxy;
 use crate::support::{is_gone, kill, until, until_some_within};
 
 /// The seconds without PostgreSQL in the long form. Without it, PostgreSQL comes back as soon as the

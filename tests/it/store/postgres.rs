@@ -8,8 +8,8 @@ use agent_coordinator::postgres_url::PostgresUrl;
 use agent_coordinator::store::postgres::Sharing;
 use agent_coordinator::store::postgres::open::{self, OpenError, OpenErrorKind, Options};
 
-use crate::postgres::pooler::Pooler;
 use crate::postgres::{Database, GUARDED, USER, database, own, shared};
+use crate::postgres_pooler::Pooler;
 
 use super::statements;
 

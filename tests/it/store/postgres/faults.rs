@@ -16,8 +16,8 @@ use agent_coordinator::store::{Engine, StoreError, TaskFilter, Value, Write};
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
-use crate::postgres::proxy::{Fault, Proxy};
 use crate::postgres::{Cluster, Data, Database, USER, database, own, shared, socket, url};
+use crate::postgres_proxy::{Fault, Proxy};
 use crate::store::rows::task;
 use crate::support::{Mount, kill, skip, until, until_some};
 

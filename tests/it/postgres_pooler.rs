@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::{Cluster, USER, socket, url};
+use crate::postgres::{Cluster, USER, socket, url};
 use crate::support::{skip, until};
 
 /// A running pooler.

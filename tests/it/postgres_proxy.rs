@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{USER, socket, url};
+use crate::postgres::{USER, socket, url};
 use crate::support::DEADLINE;
 
 /// The fault of a connection at the end of a transaction that has written.
