@@ -141,7 +141,7 @@ mod tests {
         let unanswered = Mutex::default();
         let (replies, _lines) = mpsc::channel(1);
         let mut lines = b"{}\n".to_vec();
-        lines.resize(MAX_MESSAGE + 4, b' ');
+        lines.resize(MAX_MESSAGE + 3, b' ');
         let lost = read(&lines[..], &unanswered, &replies).await;
         assert!(!lost.to_string().contains("max line length"), "{lost}");
         lines.push(b' ');

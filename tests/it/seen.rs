@@ -33,7 +33,9 @@ fn metrics_keep_their_names_labels_and_help() {
         },
         _ => line.to_owned(),
     };
-    let text: Vec<String> = metrics.lines().map(form_of).collect();
+    // The first cleanup adds this sample at some moment.
+    let is_stable = |line: &&str| !line.starts_with("agent_coordinator_forgotten_total{");
+    let text: Vec<String> = metrics.lines().filter(is_stable).map(form_of).collect();
     insta::assert_snapshot!("metrics", text.join("\n"));
 }
 
