@@ -176,7 +176,7 @@ fn a_standby_is_refused_and_its_primary_is_found() {
     for hosts in [&[of_standby][..], &[of_standby, of_standby]] {
         let refused = refused(&crate::postgres::url(hosts, USER, &name));
         assert_eq!(refused.kind, OpenErrorKind::Standby, "{refused:?}");
-        assert!(refused.to_string().contains("name the primary in `store.url`"), "{refused}");
+        assert!(refused.to_string().contains("name the primary in the URL"), "{refused}");
     }
     let both = crate::postgres::url(&[of_standby, of_primary], USER, &name);
     open::database(&both.parse().unwrap(), options("first")).unwrap();

@@ -38,7 +38,7 @@ async fn the_host_that_can_be_written_is_used() {
     let url = format!("postgres://{USER}@%2Fno-such-folder,{standby_host}/postgres");
     let alone = tokio::task::spawn_blocking(move || refused(&url)).await.unwrap();
     assert_eq!(alone.kind, OpenErrorKind::Standby, "{alone:?}");
-    assert!(alone.to_string().contains("name the primary in `store.url`"), "{alone}");
+    assert!(alone.to_string().contains("name the primary in the URL"), "{alone}");
 }
 
 #[test]
