@@ -14,7 +14,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use support::agent::{self, Role};
 use support::bed::{Bed, Link, Wanted};
-use support::clients::{Control, Mcp, PATIENCE};
+use support::clients::{Control, Mcp, TIMEOUT};
 use support::figures::{Figure, Target, Times, print};
 use support::proc::memory;
 
@@ -144,7 +144,7 @@ fn settle(bed: &Bed) -> Result<()> {
             stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
     };
-    let give_up_at = Instant::now() + PATIENCE;
+    let give_up_at = Instant::now() + TIMEOUT;
     loop {
         let before = busy()?;
         std::thread::sleep(std::time::Duration::from_millis(500));
@@ -163,7 +163,7 @@ impl Agent {
         let line = match bed.address(link)? {
             agent_coordinator::domain::ServerAddress::Socket(socket) => {
                 let stream = UnixStream::connect(socket)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 Connection::Socket(BufReader::new(stream))
             }
             agent_coordinator::domain::ServerAddress::Url(url) => {
@@ -174,7 +174,7 @@ impl Agent {
                     .unwrap_or_default()
                     .to_owned();
                 let stream = TcpStream::connect(&address)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 stream.set_nodelay(true)?;
                 Connection::Http { stream: BufReader::new(stream), address }
             }

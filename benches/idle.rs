@@ -1,4 +1,4 @@
-//! Measures the cost of the daemon and its keepers while nothing happens.
+//! Measures the cost of the daemon and its shims while nothing happens.
 #![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
 mod support;
@@ -34,13 +34,13 @@ fn main() -> Result<()> {
         target: Some(Target::AtMost(0.2)),
         ..Figure::new("daemon: wake-ups while idle", "1/s", wake_ups)
     });
-    figures.push(keeper(&mut bed)?);
+    figures.push(shim(&mut bed)?);
     print(&figures);
     Ok(())
 }
 
-/// Measures the keeper of one agent that stays.
-fn keeper(bed: &mut Bed) -> Result<Figure> {
+/// Measures the shim of one agent that stays.
+fn shim(bed: &mut Bed) -> Result<Figure> {
     let mut control = bed.control()?;
     control.set_status("tsk_0", "in_progress")?;
     let mut agent = None;
@@ -51,9 +51,9 @@ fn keeper(bed: &mut Bed) -> Result<Figure> {
         Ok(agent.is_some())
     })?;
     let agent = agent.context("a pid")?;
-    let keeper = number(&format!("/proc/{agent}/status"), "PPid")?;
+    let shim = number(&format!("/proc/{agent}/status"), "PPid")?;
     Ok(Figure {
         target: Some(Target::AtMost(0.75)),
-        ..Figure::new("keeper: anonymous memory", "MiB", memory(u32::try_from(keeper)?, "RssAnon")?)
+        ..Figure::new("shim: anonymous memory", "MiB", memory(u32::try_from(shim)?, "RssAnon")?)
     })
 }

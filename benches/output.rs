@@ -1,4 +1,4 @@
-//! Measures the output of one agent, a gigabyte: the speed of its keeper, and the cost for the
+//! Measures the output of one agent, a gigabyte: the speed of its shim, and the cost for the
 //! daemon.
 #![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
 
@@ -20,7 +20,7 @@ fn main() -> Result<()> {
     if agent::is_agent() {
         return Ok(());
     }
-    let floor = without_keeper()?;
+    let floor = without_shim()?;
     let settings = "polling_interval: 1h\nbackoff: { initial: 1h, max: 1h }";
     let mut bed = Bed::start(&Wanted { settings, role: Role::Print(N_BYTES), n_agents: 1 })?;
     let mut control = bed.control()?;
@@ -42,7 +42,7 @@ fn main() -> Result<()> {
             target: Some(Target::AtLeast(200.0)),
             floor: Some(floor),
             ..Figure::new(
-                "1 GB of output through a keeper; floor: through a pipe alone",
+                "1 GB of output through a shim; floor: through a pipe alone",
                 "MB/s",
                 rate,
             )
@@ -62,7 +62,7 @@ fn megabytes_per_second(began: Instant) -> f64 {
 }
 
 /// Measures the floor: a program that reads all of it and does nothing with it.
-fn without_keeper() -> Result<f64> {
+fn without_shim() -> Result<f64> {
     let began = Instant::now();
     let mut agent = Role::Print(N_BYTES).command()?.stdout(Stdio::piped()).spawn()?;
     let mut out = agent.stdout.take().context("a pipe")?;

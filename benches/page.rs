@@ -16,7 +16,7 @@ use fantoccini::{Client, ClientBuilder, Locator};
 use serde_json::{Value, json};
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
-use support::clients::{Control, Follower, Mcp, PATIENCE};
+use support::clients::{Control, Follower, Mcp, TIMEOUT};
 use support::figures::{Figure, Target, Times, print};
 use support::proc::memory;
 
@@ -207,7 +207,7 @@ impl Browser {
 
     /// Returns the result of a script, once it is a number.
     fn number(&self, script: &str) -> Result<f64> {
-        let give_up_at = Instant::now() + PATIENCE;
+        let give_up_at = Instant::now() + TIMEOUT;
         loop {
             if let Some(number) = self.run(script)?.as_f64() {
                 return Ok(number);
@@ -286,7 +286,7 @@ fn chat(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> {
     let entered = json!({ "agent_id": "agt_0", "passkey": ticket, "project_id": "prj" });
     let token = agent.call("authenticate", &entered)?["session_token"].clone();
     browser.go_to("/ui/projects/prj?chat=agt_0")?;
-    let give_up_at = Instant::now() + PATIENCE;
+    let give_up_at = Instant::now() + TIMEOUT;
     while browser.run("return document.querySelector('#send')?.disabled ?? true")? != false {
         ensure!(Instant::now() < give_up_at, "the chat is never ready");
     }

@@ -14,9 +14,9 @@ use agent_coordinator::config;
 use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
 use agent_coordinator::domain::creation::CreationLimits;
-use agent_coordinator::domain::pair::Backoff;
-use agent_coordinator::domain::plan::{Limits, Snapshot, plan};
+use agent_coordinator::domain::plan::{Snapshot, StartLimits, plan};
 use agent_coordinator::domain::retention::Retention;
+use agent_coordinator::domain::start_history::Backoff;
 use agent_coordinator::domain::{
     Agent, CoordinatorId, Language, Priority, Project, Secret, Task, TaskStatus, Timestamp,
 };
@@ -131,7 +131,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             elapsed: std::collections::BTreeMap::new(),
             refused: std::collections::BTreeSet::new(),
             free: agent_coordinator::domain::plan::gates::Resources::default(),
-            limits: Limits::of(1, settings(folder.path()).run.linger),
+            limits: StartLimits::of(1, settings(folder.path()).run.linger),
         });
         times.add(began.elapsed());
         let n_expected = if pairs == Pairs::WithWork { n_pairs } else { 0 };

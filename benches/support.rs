@@ -31,7 +31,7 @@ pub fn is_gone(pid: i32) -> bool {
 /// # Panics
 /// If that takes too long.
 pub fn until_some<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
-    let give_up_at = Instant::now() + clients::PATIENCE;
+    let give_up_at = Instant::now() + clients::TIMEOUT;
     loop {
         if let Some(found) = fact() {
             return found;

@@ -47,7 +47,7 @@ use crate::folder_watch::shared::SharedFolders;
 use crate::locks;
 use crate::nudge::Nudge;
 use crate::peer;
-use crate::rest::{self, ConfigurationDoor, CoordinatorState};
+use crate::rest::{self, ConfigurationHandle, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
 use crate::telemetry::{ErrorChain, LogLevel};
@@ -55,7 +55,7 @@ use notify::ServiceManager;
 use parts::Parts;
 use reload::Reloader;
 use server::Server;
-use supervisor::{Control, Means, ReachedAt, Seat, Supervisor};
+use supervisor::{Control, CoordinatorIdentity, Means, ReachedAt, Supervisor};
 
 /// The role of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub enum Ending {
 #[error("{0}")]
 pub struct ManifestProblems(pub Report);
 
-/// Added to the agents' own stop ladder, for reading the records of their keepers and telling the
+/// Added to the agents' own stop sequence, for reading the records of their shims and telling the
 /// server.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
 /// The deadline for calls and requests that are being answered when the serving ends.
@@ -129,7 +129,7 @@ pub async fn run(
     peer::admit_agents_of(isolation::users(&loaded.config).values().map(|user| user.run_as.uid));
     let manager = ServiceManager::of(environment, std::process::id());
     let config = loaded.config.clone();
-    let (mut reloader, door) = Reloader::new(
+    let (mut reloader, handle) = Reloader::new(
         loaded,
         environment,
         invocation,
@@ -154,7 +154,7 @@ pub async fn run(
                 config,
                 environment,
                 invocation,
-                configuration: door,
+                configuration: handle,
                 manager: &manager,
             };
             start.daemon(inherited, &stage).await
@@ -174,9 +174,9 @@ pub async fn run(
             // are stopped.
             tracing::info!(signal = signal.as_str(), "stopping when the start is finished");
             tokio::select! {
-                finished = tokio::time::timeout(patience_with_agents(&config), &mut starting) => {
+                finished = tokio::time::timeout(agents_timeout(&config), &mut starting) => {
                     let Ok(daemon) = finished else {
-                        tracing::error!("the start did not finish; the agents are left to their keepers");
+                        tracing::error!("the start did not finish; the agents are left to their shims");
                         return Ok(Ending::Clean);
                     };
                     (daemon.context(unexpected)??, Some(signal))
@@ -270,7 +270,7 @@ impl Stage {
 }
 
 /// Returns the longest time that a stop of all agents takes, their leftovers included.
-fn patience_with_agents(config: &Config) -> Duration {
+fn agents_timeout(config: &Config) -> Duration {
     config.stop.timeout + config.stop.leak_grace + STOP_MARGIN
 }
 
@@ -322,7 +322,7 @@ struct Start<'a> {
     config: &'a Config,
     environment: &'a Environment,
     invocation: &'a str,
-    configuration: ConfigurationDoor,
+    configuration: ConfigurationHandle,
     manager: &'a Arc<ServiceManager>,
 }
 
@@ -350,22 +350,23 @@ impl Start<'_> {
                 let id = identity::coordinator_id_with_server(&config.paths.state_dir)?;
                 // Listeners come before the adoption of agents: an address in use is a reason not
                 // to start.
-                let doors = Server::bind(config, inherited).await?;
-                http_address = doors.http_address();
+                let listeners = Server::bind(config, inherited).await?;
+                http_address = listeners.http_address();
                 stage.begin_with_agents()?;
                 let means = Means::find(config)?;
                 let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
-                server.serve(config, doors, self.configuration, &parts);
+                server.serve(config, listeners, self.configuration, &parts);
                 let control =
                     Control::Local(LocalControlPlane::new(server.service.clone(), id.clone()));
                 let url = http_address.map(http::mcp_url);
                 let reached_at =
                     ReachedAt { socket: Some(config.paths.mcp_socket_path.clone()), url };
-                let seat = Seat { id, reached_at, means, environment: environment.clone() };
+                let identity =
+                    CoordinatorIdentity { id, reached_at, means, environment: environment.clone() };
                 let watch = self.manager.watch();
                 let kept = server.secrets(config);
                 let supervisor = Supervisor::start(
-                    seat,
+                    identity,
                     (config, &kept),
                     control,
                     processes,
@@ -377,9 +378,9 @@ impl Start<'_> {
             }
             Role::Serve => {
                 let server = Server::start(config, environment, invocation, Nudge::new()).await?;
-                let doors = Server::bind(config, inherited).await?;
-                http_address = doors.http_address();
-                server.serve(config, doors, self.configuration, &parts);
+                let listeners = Server::bind(config, inherited).await?;
+                http_address = listeners.http_address();
+                server.serve(config, listeners, self.configuration, &parts);
                 (Some(server), None)
             }
             Role::Supervise => (None, Some(self.supervise(stage, &parts).await?)),
@@ -437,12 +438,13 @@ impl Start<'_> {
             );
         }
         let reached_at = ReachedAt::from(&config.paths.server);
-        let seat = Seat { id, reached_at, means, environment: self.environment.clone() };
+        let identity =
+            CoordinatorIdentity { id, reached_at, means, environment: self.environment.clone() };
         let remote = Control::Remote(Arc::clone(&control));
         let watch = self.manager.watch();
         let kept = secrets(config, None);
         let supervisor =
-            Supervisor::start(seat, (config, &kept), remote, processes, &nudge, watch, parts);
+            Supervisor::start(identity, (config, &kept), remote, processes, &nudge, watch, parts);
         let router = rest::coordinator_router(CoordinatorState {
             look: supervisor.look(&control),
             configuration: self.configuration,
@@ -462,7 +464,7 @@ async fn shutdown(daemon: &Daemon, policy: AtShutdown, config: &Config) {
     if let Some(supervisor) = &daemon.supervisor {
         let (mode, deadline) = match policy {
             AtShutdown::Keep => (Mode::LeavingAgents, STOP_MARGIN),
-            AtShutdown::Stop => (Mode::StoppingAgents, patience_with_agents(config)),
+            AtShutdown::Stop => (Mode::StoppingAgents, agents_timeout(config)),
         };
         within(deadline, "the agents", supervisor.end(mode)).await;
         if policy == AtShutdown::Stop {

@@ -4,7 +4,7 @@
 //!
 //! This module makes, fills, kills and removes only groups below the delegated one, with names of
 //! this installation. Without a delegated group, agents run without groups. It knows nothing of
-//! launches beyond a name. `process` calls it to find and sweep groups. The keeper calls it to make
+//! launches beyond a name. `process` calls it to find and sweep groups. The shim calls it to make
 //! the group of its agent, and stays outside that group.
 
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-mod place;
+mod placement;
 
-use place::{Facts, Seen, own_path};
-pub use place::{NotDelegated, Place};
+use placement::{Facts, Seen, own_path};
+pub use placement::{NotDelegated, Placement};
 
 /// The folder in which the kernel shows control groups.
 pub const MOUNT: &str = "/sys/fs/cgroup";
@@ -38,7 +38,7 @@ pub struct Delegated {
 
 /// The limits of the process tree of one agent; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limits {
+pub struct CgroupLimits {
     /// The memory in bytes.
     pub memory: Option<u64>,
     pub processes: Option<u64>,
@@ -57,7 +57,7 @@ pub fn find(mount: &Path, membership: &str) -> Result<Delegated, NotDelegated> {
     let path = own_path(membership).ok_or(NotDelegated::NoHierarchy)?;
     let own = root.join(path.trim_start_matches('/'));
     let parent = own.parent().filter(|parent| own != root && parent.starts_with(&root));
-    let place = place::decide(&Facts {
+    let place = placement::decide(&Facts {
         path,
         is_superuser: rustix::process::geteuid().is_root(),
         is_machine_root: !own.join("cgroup.events").exists(),
@@ -65,13 +65,13 @@ pub fn find(mount: &Path, membership: &str) -> Result<Delegated, NotDelegated> {
         parent: parent.map(see).unwrap_or_default(),
     })?;
     let dir = match (place, parent) {
-        (Place::Beside, Some(parent)) => {
+        (Placement::Beside, Some(parent)) => {
             turn_on(parent);
             parent.to_owned()
         }
         // A group that contains processes can't give further controllers to its children, so only
         // those that are already on can be used.
-        (Place::Below | Place::Beside, _) => own,
+        (Placement::Below | Placement::Beside, _) => own,
     };
     let turned_on = std::fs::read_to_string(dir.join(SUBTREE_CONTROL)).unwrap_or_default();
     let has = |controller: &str| {
@@ -128,7 +128,7 @@ impl Delegated {
     }
 
     /// Returns the names of those `limits` that have no effect here.
-    pub fn not_kept(&self, limits: Limits) -> Vec<&'static str> {
+    pub fn not_kept(&self, limits: CgroupLimits) -> Vec<&'static str> {
         let memory = limits.memory.filter(|_| !self.has_memory).map(|_| "limits.memory_per_agent");
         let processes =
             limits.processes.filter(|_| !self.has_pids).map(|_| "limits.processes_per_agent");
@@ -136,8 +136,8 @@ impl Delegated {
     }
 
     /// Returns those `limits` whose controllers are there.
-    pub fn kept(&self, limits: Limits) -> Limits {
-        Limits {
+    pub fn kept(&self, limits: CgroupLimits) -> CgroupLimits {
+        CgroupLimits {
             memory: limits.memory.filter(|_| self.has_memory),
             processes: limits.processes.filter(|_| self.has_pids),
         }
@@ -185,7 +185,7 @@ impl Group {
     ///
     /// # Errors
     /// Fails if the group can't be made or a limit can't be set. Nothing is left of it then.
-    pub fn create(dir: &Path, limits: Limits) -> io::Result<Self> {
+    pub fn create(dir: &Path, limits: CgroupLimits) -> io::Result<Self> {
         let group = Self::at(dir.to_owned());
         match std::fs::create_dir(dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -233,7 +233,7 @@ impl Group {
     /// processes may take a moment to disappear.
     #[allow(
         clippy::disallowed_methods,
-        reason = "the keeper and the thread that removes a group may block"
+        reason = "the shim and the thread that removes a group may block"
     )]
     pub fn end(&self) {
         if !self.dir.exists() {

@@ -1,4 +1,4 @@
-//! The mirror of a chat in its project's working directory: `.ai-pm/agents/<agent id>/chat.jsonl`.
+//! The export of a chat in its project's working directory: `.ai-pm/agents/<agent id>/chat.jsonl`.
 //!
 //! The store has the authoritative messages, and the file only grows. Missing messages are added,
 //! an incomplete last line of the daemon is completed, and lines that people added are left alone.
@@ -49,7 +49,7 @@ struct Named {
     id: String,
 }
 
-/// The reason why a mirror is behind. The messages are in the store, and the next attempt adds
+/// The reason why an export is behind. The messages are in the store, and the next attempt adds
 /// them.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatLogError {
@@ -90,31 +90,31 @@ pub fn resolve(path: &Path) -> PathBuf {
     resolved.unwrap_or_else(|| path.to_owned())
 }
 
-/// One mirror, open for writing.
+/// One export, open for writing.
 #[derive(Debug)]
 pub struct ChatLog {
     path: PathBuf,
     file: File,
 }
 
-/// The length of a mirror after the last write. Another length means that another program wrote, or
-/// that a write was cut short.
+/// The length of an export after the last write. Another length means that another program wrote,
+/// or that a write was cut short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Length(u64);
 
 impl ChatLog {
-    /// Returns the path of the mirror of the chats of `agent` in this working directory.
+    /// Returns the path of the export of the chats of `agent` in this working directory.
     pub fn path(working_directory: &Path, agent: &AgentId) -> PathBuf {
         let folder =
             FOLDERS.iter().fold(working_directory.to_owned(), |folder, name| folder.join(name));
         folder.join(agent.as_str()).join(FILE)
     }
 
-    /// Opens the mirror. Makes it with its folders if there is none. Returns `None` if there is no
+    /// Opens the export. Makes it with its folders if there is none. Returns `None` if there is no
     /// working directory.
     ///
     /// `working_directory` comes from [`resolve`]. If the owner is another user, a thread with that
-    /// user's rights opens the mirror.
+    /// user's rights opens the export.
     pub fn open(
         working_directory: &Path,
         agent: &AgentId,
@@ -134,7 +134,7 @@ impl ChatLog {
         }
     }
 
-    /// Opens the mirror on a thread of its own, because a thread that has taken another user's
+    /// Opens the export on a thread of its own, because a thread that has taken another user's
     /// rights must do nothing else.
     fn open_as(
         user: &RunAs,
@@ -148,7 +148,7 @@ impl ChatLog {
                 Self::open_here(working_directory, agent)
             };
             let thread = thread::Builder::new()
-                .name("mirror".to_owned())
+                .name("export".to_owned())
                 .spawn_scoped(scope, open)
                 .map_err(failed)?;
             thread.join().unwrap_or_else(|_| Err(failed(io::Error::other("the thread panicked"))))

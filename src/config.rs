@@ -6,9 +6,9 @@
 //! Config, or a Report of all problems
 //! ```
 //!
-//! The file of a section declares each of its keys once (`declaration`): effect, type, default, kind
-//! of values, and the time when a change counts. The reader, the comparison for a reload, the list
-//! of settings, `config/coordinator_config.yaml` and `docs/configuration.md` come from this
+//! The file of a section declares each of its keys once (`declaration`): effect, type, default,
+//! kind of values, and the time when a change counts. The reader, the comparison for a reload, the
+//! list of settings, `config/coordinator_config.yaml` and `docs/configuration.md` come from this
 //! declaration. The environment is an argument, so that nothing here asks the process for anything.
 //! This module does not know the use of the settings. `cli` and `app` call it, and `service` takes
 //! the structs of the sections.
@@ -55,8 +55,8 @@ use std::path::{Path, PathBuf};
 use crate::domain::AgentId;
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
-use crate::domain::pair::Backoff;
 use crate::domain::retention::Retention;
+use crate::domain::start_history::Backoff;
 
 use declaration::Keys;
 use reader::{Reader, Section};
@@ -74,7 +74,7 @@ pub use forge::{
 pub use general::General;
 pub use http::{Http, Listen};
 pub use limits::{AgentLimits, Limits};
-pub use live::{Live, Rejected, Reloaded, Standing};
+pub use live::{ConfigurationState, Live, Rejected, Reloaded};
 pub use log::{LogConfig, LogFormat};
 pub use notice::Notice;
 pub use output::Output;

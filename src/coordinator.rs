@@ -9,12 +9,12 @@ mod act;
 mod children;
 mod clocks;
 mod control;
-mod ears;
-mod gates;
 mod local;
-mod overseer;
+mod loop_observer;
+mod output_watcher;
 mod processes;
 mod remote;
+mod resource_gate;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,16 +26,16 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use clocks::Clocks;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
-use ears::Ears;
-use gates::Gatekeeper;
 pub use local::LocalControlPlane;
-pub use overseer::Overseer;
+pub use loop_observer::LoopObserver;
+use output_watcher::OutputWatcher;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
+use resource_gate::ResourceGate;
 
 use crate::clock;
 use crate::domain::plan::gates::Resources;
-use crate::domain::plan::{Action, Deferred, Limits, Plan, Snapshot, plan};
+use crate::domain::plan::{Action, Deferred, Plan, Snapshot, StartLimits, plan};
 use crate::domain::{CoordinatorId, Instance, LaunchFacts, LaunchId, Phase, StopReason, Timestamp};
 use crate::nudge::{Wakeups, sleep_until};
 use crate::provider::Providers;
@@ -47,7 +47,7 @@ use crate::telemetry::ErrorChain;
 pub struct CoordinatorConfig {
     pub id: CoordinatorId,
     pub polling_interval: Duration,
-    pub limits: Limits,
+    pub limits: StartLimits,
     pub providers: Providers,
     /// The directory that contains the output of its agents.
     pub state_dir: PathBuf,
@@ -57,7 +57,7 @@ pub struct CoordinatorConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Running,
-    /// Starts no more agents and ends; the agents stay with their keepers.
+    /// Starts no more agents and ends; the agents stay with their shims.
     LeavingAgents,
     /// Starts no more agents, ends its agents and then itself.
     StoppingAgents,
@@ -81,16 +81,16 @@ pub struct Coordinator<C, P> {
     config: CoordinatorConfig,
     /// The source of newer configurations, if the configuration may change.
     configured: Option<watch::Receiver<CoordinatorConfig>>,
-    overseer: Box<dyn Overseer>,
+    loop_observer: Box<dyn LoopObserver>,
     control: Arc<C>,
     processes: P,
-    ears: Ears,
+    output_watcher: OutputWatcher,
     clocks: Clocks,
     /// The launches that the server reported last, and the limits at that time.
-    seen_last: Option<(Vec<LaunchFacts>, Limits)>,
+    seen_last: Option<(Vec<LaunchFacts>, StartLimits)>,
     /// The start of the silence of each agent that has been silent for long.
     silent: BTreeMap<LaunchId, Timestamp>,
-    gatekeeper: Gatekeeper,
+    resource_gate: ResourceGate,
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
     counters: Counters,
@@ -134,14 +134,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let counters = Counters { adoptions: adoptions as u64, ..Counters::default() };
         let control = Arc::new(control);
         Self {
-            ears: Ears::new(config.state_dir.clone(), Arc::clone(&control)),
+            output_watcher: OutputWatcher::new(config.state_dir.clone(), Arc::clone(&control)),
             clocks: Clocks::default(),
             seen_last: None,
             silent: BTreeMap::new(),
-            gatekeeper: Gatekeeper::default(),
+            resource_gate: ResourceGate::default(),
             config,
             configured: None,
-            overseer: Box::new(()),
+            loop_observer: Box::new(()),
             control,
             processes,
             wakeups,
@@ -165,10 +165,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         self
     }
 
-    /// Reports the progress of the loop to `overseer`.
+    /// Reports the progress of the loop to `observer`.
     #[must_use]
-    pub fn overseen_by(mut self, overseer: impl Overseer) -> Self {
-        self.overseer = Box::new(overseer);
+    pub fn overseen_by(mut self, loop_observer: impl LoopObserver) -> Self {
+        self.loop_observer = Box::new(loop_observer);
         self
     }
 
@@ -197,10 +197,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 Err(error) => {
                     self.note_failure(&error);
                     self.end_overlong().await;
-                    // The overseer does not need the server to know what runs.
+                    // The observer does not need the server to know what runs.
                     let deferred =
                         self.reported.as_ref().map(|(_, status)| status.deferred.clone());
-                    self.overseer
+                    self.loop_observer
                         .changed(&self.status(self.control.now(), deferred.unwrap_or_default()));
                     Some(self.retry_after(self.n_failed))
                 }
@@ -210,7 +210,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             }
             let deadline = wake_in.map(|wake_in| clock::now() + wake_in.max(LEAST_PAUSE));
             woken_by = loop {
-                let turn_at = self.overseer.turned().map(|within| clock::now() + within);
+                let turn_at = self.loop_observer.turned().map(|within| clock::now() + within);
                 // Each branch is cancel-safe: a wake-up, a tick and a change of mode stay until
                 // they are taken.
                 break tokio::select! {
@@ -222,10 +222,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                         WokenBy::Nudge
                     }
                     () = self.wakeups.woken() => WokenBy::Nudge,
-                    () = self.ears.login_refused() => WokenBy::Nudge,
+                    () = self.output_watcher.login_refused() => WokenBy::Nudge,
                     () = sleep_until(deadline) => WokenBy::Deadline,
                     _ = poll.tick() => WokenBy::Poll,
-                    // The overseer is told again that the loop still turns.
+                    // The observer is told again that the loop still turns.
                     () = sleep_until(turn_at) => continue,
                 };
             };
@@ -263,7 +263,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 instances.is_empty()
                     || (self.n_failed > 0 && !instances.iter().any(Instance::is_live))
             }
-            // Their keepers end them, and the loop does not wait for that.
+            // Their shims end them, and the loop does not wait for that.
             Mode::StoppingAgentsNow => true,
         }
     }
@@ -295,7 +295,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             tracing::info!("the server answers again");
         }
         let is_new_run = std::mem::replace(&mut self.run, run.clone()) != run;
-        self.ears.follow(&snapshot.instances, &run);
+        self.output_watcher.follow(&snapshot.instances, &run);
         let plan = plan(&snapshot);
         let Snapshot { now, instances, launches, limits, .. } = snapshot;
         self.seen_last = Some((launches, limits));
@@ -338,7 +338,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     async fn observe(&mut self, mode: Mode) -> Result<(String, Snapshot), ControlError> {
         let instances = self.processes.instances();
         let view = self.control.observe(&instances).await?;
-        let limits = Limits {
+        let limits = StartLimits {
             linger: view.linger().unwrap_or(self.config.limits.linger),
             start_timeout: view.start_timeout(),
             session_maximum: view.session_maximum(),
@@ -349,8 +349,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
         let (here, times) =
             ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (now, view.at));
-        let elapsed =
-            self.clocks.look(times, &instances, &view.launches, &self.ears, here, &limits);
+        let elapsed = self.clocks.look(
+            times,
+            &instances,
+            &view.launches,
+            &self.output_watcher,
+            here,
+            &limits,
+        );
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine. The plan uses only the server's clock.
         let instances = instances
@@ -358,8 +364,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             .cloned()
             .map(|instance| instance.moved(|at| self.control.on_server(at)));
         let instances = instances.collect();
-        let free = gates::free(&limits, &self.config.state_dir);
-        self.gatekeeper.note(crate::domain::plan::gates::closed(&limits, free));
+        let free = resource_gate::free(&limits, &self.config.state_dir);
+        self.resource_gate.note(crate::domain::plan::gates::closed(&limits, free));
         let snapshot = Snapshot {
             now: view.at,
             coordinator: self.config.id.clone(),
@@ -367,7 +373,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             launches: view.launches,
             instances,
             elapsed,
-            refused: self.ears.refused(),
+            refused: self.output_watcher.refused(),
             limits,
             free,
         };
@@ -380,7 +386,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let Some((launches, limits)) = self.seen_last.clone() else {
             return;
         };
-        let limits = Limits { max_runtime: self.config.limits.max_runtime, ..limits };
+        let limits = StartLimits { max_runtime: self.config.limits.max_runtime, ..limits };
         let instances = self.processes.instances();
         let now = self.control.now();
         let steady_now = self.processes.steady_now();
@@ -388,7 +394,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
         let (here, times) =
             ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (steady_now, now));
-        let elapsed = self.clocks.look(times, &instances, &launches, &self.ears, here, &limits);
+        let elapsed =
+            self.clocks.look(times, &instances, &launches, &self.output_watcher, here, &limits);
         let coordinator = self.config.id.clone();
         let startable = Vec::new();
         let refused = BTreeSet::new();
@@ -424,7 +431,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     }
 
     /// Ends all agents on shutdown: tells the server why, within `LAST_WORDS`, and then tells the
-    /// keepers.
+    /// shims.
     async fn end_agents(&self, mode: Mode) {
         let timeout = match mode {
             Mode::Running | Mode::LeavingAgents => return,
@@ -498,7 +505,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             .as_ref()
             .is_none_or(|(heard_by, before)| heard_by != run || !says_the_same(before, &status));
         if is_news {
-            self.overseer.changed(&status);
+            self.loop_observer.changed(&status);
             match self.control.report_status(status.clone()).await {
                 Ok(()) => self.reported = Some((run.to_owned(), status)),
                 Err(error) => {

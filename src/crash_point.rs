@@ -5,7 +5,7 @@
 //!
 //! This module works only in builds with `debug_assertions`. In all others [`reach`] does nothing.
 //! It knows no step: the code that has just taken a step calls it, in the daemon and in its
-//! keepers.
+//! shims.
 
 #[cfg(debug_assertions)]
 use std::ffi::CString;
@@ -13,7 +13,7 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A moment, named by the step just taken. The moments of a start of the daemon come first. The
-/// moments of the keeper follow `Spawned`.
+/// moments of the shim follow `Spawned`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
     LockMended,
@@ -28,8 +28,8 @@ pub enum CrashPoint {
     FolderMade,
     FolderReady,
     Spawned,
-    KeeperStarted,
-    KeeperNoted,
+    ShimStarted,
+    ShimNoted,
     AgentForked,
     StartRecorded,
     StartSeen,
@@ -54,8 +54,8 @@ pub enum CrashPoint {
     ItemRelabelled,
     ItemCommented,
     ItemFolderMoved,
-    ItemOwedDone,
-    ItemOwedNoted,
+    ItemWriteDone,
+    ItemWriteNoted,
     ItemStopWanted,
     ItemPauseWanted,
     ItemResumed,
@@ -63,13 +63,13 @@ pub enum CrashPoint {
 }
 
 /// The variable with the name of the point, and after an `@` the process that dies there. No word
-/// or a pid means the daemon, and `keeper` means the keeper itself. With `hang` no process dies,
+/// or a pid means the daemon, and `shim` means the shim itself. With `hang` no process dies,
 /// and a thread that reaches the point never goes on. With `stop` the process stops as by SIGSTOP,
 /// the first time that it reaches the point.
 #[cfg(debug_assertions)]
 pub const VARIABLE: &str = "AGENT_COORDINATOR_CRASH_AT";
 #[cfg(debug_assertions)]
-const KEEPER: &str = "keeper";
+const SHIM: &str = "shim";
 #[cfg(debug_assertions)]
 const HANG: &str = "hang";
 #[cfg(debug_assertions)]
@@ -82,7 +82,7 @@ pub fn reach(point: CrashPoint) {
     let Ok(wanted) = std::env::var(VARIABLE) else {
         return;
     };
-    let (name, victim) = wanted.split_once('@').unwrap_or((&wanted, KEEPER));
+    let (name, victim) = wanted.split_once('@').unwrap_or((&wanted, SHIM));
     if name != format!("{point:?}") {
         return;
     }
@@ -99,8 +99,8 @@ pub fn reach(point: CrashPoint) {
             }
             return;
         }
-        KEEPER => Some(getpid()),
-        // This protects other processes, because a keeper whose daemon is gone has another parent.
+        SHIM => Some(getpid()),
+        // This protects other processes, because a shim whose daemon is gone has another parent.
         daemon => getppid().filter(|parent| parent.as_raw_nonzero().to_string() == daemon),
     };
     if let Some(victim) = victim {
@@ -112,10 +112,10 @@ pub fn reach(point: CrashPoint) {
 #[cfg(not(debug_assertions))]
 pub const fn reach(_: CrashPoint) {}
 
-/// Returns the variables that a keeper needs, so that the daemon or the keeper dies at one of the
-/// keeper's own points.
+/// Returns the variables that a shim needs, so that the daemon or the shim dies at one of the
+/// shim's own points.
 #[cfg(debug_assertions)]
-pub fn environment_of_keeper() -> Vec<CString> {
+pub fn environment_of_shim() -> Vec<CString> {
     let Ok(mut wanted) = std::env::var(VARIABLE) else {
         return Vec::new();
     };
@@ -127,6 +127,6 @@ pub fn environment_of_keeper() -> Vec<CString> {
 
 /// Returns nothing.
 #[cfg(not(debug_assertions))]
-pub const fn environment_of_keeper() -> Vec<std::ffi::CString> {
+pub const fn environment_of_shim() -> Vec<std::ffi::CString> {
     Vec::new()
 }

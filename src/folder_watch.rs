@@ -1,4 +1,4 @@
-//! Watches folders for changes. The daemon sees the files that a keeper writes at once, without
+//! Watches folders for changes. The daemon sees the files that a shim writes at once, without
 //! cost while nothing happens.
 
 pub mod shared;

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  Forge (GitHub, GitLab)
-//!    ◄── poller, one a repository: lists; judge: items
+//!    ◄── poller, one a repository: lists; reconciler: items
 //!          ──► service: lets wait, claims, stops, resumes
-//!    ◄── performer, one a host: pending writes
+//!    ◄── outbox worker, one a host: pending writes
 //!          ◄── service: settles items by their tasks
 //!  contexts: the folders of items       signal: the pause file
 //! ```
@@ -15,19 +15,19 @@
 mod agenda;
 pub mod check;
 mod connect;
+mod context_retention;
 pub mod contexts;
 mod gate;
 mod gates;
 pub mod github;
 pub mod gitlab;
-mod judge;
-mod look;
-mod past;
-mod performer;
+mod host_state;
+mod list_cursor;
+mod outbox_worker;
 mod poller;
 mod raw;
+mod reconciler;
 mod renames;
-mod seat;
 mod signal;
 mod tokens;
 mod wire;
@@ -313,22 +313,28 @@ fn parts_of(
     }
     parts.spawn(look_at_once(Arc::clone(service), pokes.clone(), service.forges.looks()));
     let contexts = Arc::new(contexts::Contexts::new(state_dir));
-    parts.spawn(past::forget(Arc::clone(service), Arc::clone(&contexts)));
-    let habits = judge::Habits {
+    parts.spawn(context_retention::forget(Arc::clone(service), Arc::clone(&contexts)));
+    let poll_settings = reconciler::PollSettings {
         poll_interval: config.access.poll_interval,
         task_stop: config.task_stop.clone(),
         paused_task_expiry: Duration::from_hours(24) * config.pause_resume.paused_task_expiry_days,
     };
     for (place, host) in config.hosts.iter().enumerate() {
-        let seat = seat::Seat::new(place, host.clone(), config, Arc::clone(service), gates);
-        let seat = Arc::new(seat);
+        let host_state =
+            host_state::HostState::new(place, host.clone(), config, Arc::clone(service), gates);
+        let host_state = Arc::new(host_state);
         if let ForgeToken::File(file) = &host.token {
-            parts.spawn(tokens::follow(Arc::clone(&seat), file.clone()));
+            parts.spawn(tokens::follow(Arc::clone(&host_state), file.clone()));
         }
-        let performer = performer::Performer::new(Arc::clone(&seat), Arc::clone(&contexts));
-        parts.spawn(performer.work(service.forge_items.news()));
+        let outbox_worker =
+            outbox_worker::OutboxWorker::new(Arc::clone(&host_state), Arc::clone(&contexts));
+        parts.spawn(outbox_worker.work(service.forge_items.news()));
         for repository in &host.repositories {
-            let poller = poller::Poller::new(Arc::clone(&seat), repository.clone(), habits.clone());
+            let poller = poller::Poller::new(
+                Arc::clone(&host_state),
+                repository.clone(),
+                poll_settings.clone(),
+            );
             parts.spawn(poller.watch(pokes.listen(repository.name.to_lowercase())));
         }
     }
@@ -369,7 +375,8 @@ async fn warn_of_orphans(service: &Service, config: &Forges) {
             return;
         }
     };
-    for item in items.iter().filter(|item| !config.hosts.iter().any(|host| seat::is_of(host, item)))
+    for item in
+        items.iter().filter(|item| !config.hosts.iter().any(|host| host_state::is_of(host, item)))
     {
         tracing::warn!(
             item = %item.key, host = item.key.host, state = item.state.as_str(),

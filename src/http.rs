@@ -2,14 +2,14 @@
 //! may take, and the size of its requests.
 //!
 //! A connection may wait for its client (idle between two requests, or in the middle of sending
-//! one) for a limited time. When there is no place for another, the connection that has waited
+//! one) for a limited time. When there is no slot for another, the connection that has waited
 //! longest closes. A request that may change something is carried out once it has come. Any other
 //! request ends when its client goes. This module does not know the routes. `mcp`, `rest` and `app`
 //! call it.
 
 pub mod body;
 mod connection;
-pub mod crowd;
+pub mod connection_pool;
 mod guard;
 mod headers;
 pub mod problem;
@@ -29,13 +29,13 @@ use tokio_util::task::TaskTracker;
 pub use connection::ClientGone;
 pub use guard::{guarded, only_header};
 pub use headers::with_security_headers;
-pub use problem::{Place, Problem};
+pub use problem::{FieldProblem, Problem};
 
-use crowd::Crowd;
+use connection_pool::ConnectionPool;
 
 /// The limits of a listener for its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct HttpLimits {
     /// The number of connections at the same time.
     pub connections: usize,
     /// The time from the connection, or the last answer, to the end of the head of the next
@@ -49,7 +49,7 @@ pub struct Limits {
     pub head_size: usize,
 }
 
-impl Limits {
+impl HttpLimits {
     /// Returns the usual limits for `connections` connections.
     pub const fn of(connections: usize) -> Self {
         Self {
@@ -125,14 +125,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub async fn serve<L, I>(
     listener: L,
     router: Router,
-    limits: Limits,
+    limits: HttpLimits,
     describe: impl Fn(&L::Stream) -> I + Send,
     cancel: CancellationToken,
 ) where
     L: Listener,
     I: Clone + Send + Sync + 'static,
 {
-    let crowd = Crowd::new(limits.connections);
+    let pool = ConnectionPool::new(limits.connections);
     let connections = TaskTracker::new();
     let mut is_troubled = false;
     while let Some(accepted) = cancel.run_until_cancelled(listener.accept()).await {
@@ -151,13 +151,13 @@ pub async fn serve<L, I>(
                 if !std::mem::replace(&mut is_troubled, true) {
                     tracing::warn!(%error, "could not accept an HTTP connection; will try again");
                 }
-                crowd.make_room();
+                pool.make_room();
                 cancel.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await;
                 continue;
             }
         };
         is_troubled = false;
-        let Some(place) = cancel.run_until_cancelled(crowd.enter()).await else {
+        let Some(slot) = cancel.run_until_cancelled(pool.enter()).await else {
             break;
         };
         let info = describe(&stream);
@@ -167,7 +167,7 @@ pub async fn serve<L, I>(
             stream,
             router,
             info,
-            place,
+            slot,
             limits.clone(),
             cancel.clone(),
             requests,

@@ -7,11 +7,11 @@
 //! | file | written by | content |
 //! |---|---|---|
 //! | `lock` | held by the shim for life | the shim's identity; free: no shim now or ever again |
-//! | `spec.json` | daemon, before the spawn | launch, key, program, directory, fuse; no secrets |
+//! | `spec.json` | daemon, before the spawn | launch, key, program, directory, start deadline; no secrets |
 //! | `files/` | daemon (before the spawn), agent | files that its program needs, such as settings |
 //! | `started.json` | shim | the agent's process |
-//! | `stop.json` | daemon (shim: burnt fuse) | the reason for its end; the first reason wins |
-//! | `authenticated` | daemon | marker for the fuse |
+//! | `stop.json` | daemon (shim: passed start deadline) | the reason for its end; the first reason wins |
+//! | `authenticated` | daemon | marker for the start deadline |
 //! | `condition.json` | shim | stopped by a signal, unkillable; only if it was in such a state |
 //! | `exit.json` | shim | `exited`: the leader is gone, others live; `ended`: the tree is empty |
 //! | `output.log`, `.1` … | shim | the agent's output |
@@ -109,7 +109,7 @@ pub fn create_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(dir)
 }
 
-/// Disarms the fuse. Repeating it changes nothing.
+/// Cancels the start deadline. Repeating it changes nothing.
 pub fn mark_authenticated(dir: &Path) -> io::Result<()> {
     // Another name of an existing file takes no space, so it can be made even on a full disk.
     if std::fs::hard_link(dir.join(record::Spec::FILE), dir.join(AUTHENTICATED)).is_ok() {

@@ -13,9 +13,9 @@
 //! service                               use cases and permissions, one file each
 //! rows                                  the entities of the store, one file each
 //! store  process  provider  chat_log    adapters; they don't know one another
-//! shim                                  the keeper of one agent; knows instance_dir only
+//! shim                                  the shim of one agent; knows instance_dir only
 //! throttle                              limits on guesses at secrets, by peer; for the listeners
-//! config  telemetry  nudge  peer  recent  http  mcp_client
+//! config  telemetry  nudge  peer  lru  http  mcp_client
 //! folder_watch  instance_dir  cgroup  crash_point      leaves
 //! sys  postgres_url                     the operating system, in two versions; the URL of a database
 //! locks  clock                          mutexes that stay in use after a panic; the clock for deadlines
@@ -37,6 +37,7 @@ pub mod forge;
 pub mod http;
 pub mod instance_dir;
 pub mod locks;
+pub mod lru;
 pub mod mcp;
 pub mod mcp_client;
 pub mod nudge;
@@ -44,7 +45,6 @@ pub mod peer;
 pub mod postgres_url;
 pub mod process;
 pub mod provider;
-pub mod recent;
 pub mod rest;
 pub mod rows;
 pub mod service;

@@ -1,4 +1,4 @@
-//! The binary. It becomes the keeper of one agent, before anything else, or runs the command line.
+//! The binary. It becomes the shim of one agent, before anything else, or runs the command line.
 
 use std::env::args_os;
 use std::process::ExitCode;

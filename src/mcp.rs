@@ -11,7 +11,7 @@ mod envelope;
 mod gate;
 mod lines;
 mod malformed;
-mod patience;
+mod progress;
 mod rate;
 mod refusals;
 mod server;

@@ -186,12 +186,12 @@ impl McpClient {
     /// was sent.
     ///
     /// # Errors
-    /// Returns [`CallError`], which is `Lost` after `patience`.
+    /// Returns [`CallError`], which is `Lost` after `timeout`.
     pub async fn call<T: DeserializeOwned>(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<T, CallError> {
         let refused = |code: &str, message: String| CallError::Refused {
             tool: tool.to_owned(),
@@ -199,7 +199,7 @@ impl McpClient {
             message,
         };
         let lost = |source| CallError::Lost { tool: tool.to_owned(), source };
-        let result = match tokio::time::timeout(patience, self.call_raw(tool, arguments)).await {
+        let result = match tokio::time::timeout(timeout, self.call_raw(tool, arguments)).await {
             Err(elapsed) => return Err(lost(elapsed.into())),
             Ok(Err(RequestError::Refused(message))) => {
                 return Err(refused("protocol_error", message));

@@ -1,7 +1,7 @@
 //! Identifies the other end of a connection.
 //!
 //! On a Unix socket, a process of the daemon's own user belongs to a person or a script. If one of
-//! its ancestors is a keeper of agents, it is an agent, and has no rights of an operator or a
+//! its ancestors is a shim of agents, it is an agent, and has no rights of an operator or a
 //! coordinator. A process of another user is only admitted if it is an agent that runs as this user
 //! by the configuration (`run_as`). Over the network, a client has no rights before it shows a
 //! token.
@@ -16,7 +16,7 @@ use nix::unistd::Uid;
 
 use crate::domain::LaunchId;
 use crate::domain::peer::{
-    self, Ancestor, Ancestry, Daemons, PeerUser, ProcessId, Sight, Standing, Top,
+    self, Ancestor, Ancestry, Daemons, PeerRights, PeerUser, ProcessId, Sight, Top,
 };
 use crate::locks;
 use crate::sys::{orphans, peers, processes};
@@ -56,14 +56,14 @@ impl fmt::Display for Peer {
 pub enum PeerKind {
     /// The daemon's own user or root, outside every agent.
     Operator,
-    /// A process below a keeper, or one that can't be told from such a process.
+    /// A process below a shim, or one that can't be told from such a process.
     Agent {
         /// The launch whose shim is an ancestor of it, if a coordinator has reported the process of
         /// that shim.
         launch: Option<LaunchId>,
     },
     /// Another user.
-    Stranger,
+    Unauthenticated,
 }
 
 /// A process at the other end of a Unix socket, as the kernel noted it when it connected.
@@ -113,7 +113,7 @@ static OWN: LazyLock<(ProcessId, Vec<u8>)> = LazyLock::new(|| {
 /// Coordinators that connected to this process.
 static COORDINATORS: RwLock<BTreeSet<ProcessId>> = RwLock::new(BTreeSet::new());
 
-/// Makes processes of these users agents from now on if they are below a keeper. Their other
+/// Makes processes of these users agents from now on if they are below a shim. Their other
 /// processes stay strangers.
 pub fn admit_agents_of(uids: impl IntoIterator<Item = u32>) {
     *locks::write(&ADMITTED) = uids.into_iter().collect();
@@ -154,7 +154,7 @@ impl LocalPeer {
                 let launch = find(&self.lineage.processes)?;
                 Some(Self { kind: PeerKind::Agent { launch: Some(launch) }, ..self.clone() })
             }
-            PeerKind::Operator | PeerKind::Stranger => None,
+            PeerKind::Operator | PeerKind::Unauthenticated => None,
         }
     }
 
@@ -187,10 +187,10 @@ fn look(pid: i32, user: PeerUser) -> (PeerKind, Lineage) {
     };
     let coordinators = locks::read(&COORDINATORS);
     let daemons = Daemons { own: OWN.0, own_name: &OWN.1, coordinators: &coordinators };
-    let kind = match peer::standing(user, &ancestry, daemons) {
-        Standing::Operator => PeerKind::Operator,
-        Standing::Stranger => PeerKind::Stranger,
-        Standing::Agent => PeerKind::Agent { launch: None },
+    let kind = match peer::rights(user, &ancestry, daemons) {
+        PeerRights::Operator => PeerKind::Operator,
+        PeerRights::Unauthenticated => PeerKind::Unauthenticated,
+        PeerRights::Agent => PeerKind::Agent { launch: None },
     };
     (kind, Lineage::of(&ancestry))
 }
@@ -259,7 +259,7 @@ fn ancestor(pid: i32, start_ticks: u64, name: Vec<u8>) -> Ancestor {
     ancestor
 }
 
-/// Returns whether a process belongs to the daemon's user or to root, as all keepers on this
+/// Returns whether a process belongs to the daemon's user or to root, as all shims on this
 /// machine do.
 fn is_of_daemons_user(pid: i32) -> bool {
     processes::user(pid).is_some_and(|uid| uid == 0 || uid == Uid::current().as_raw())
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_of_the_daemon_that_is_no_keeper_counts_as_an_agent() {
+    fn a_child_of_the_daemon_that_is_no_shim_counts_as_an_agent() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let kind = look(i32::try_from(child.id()).unwrap(), PeerUser::Daemon).0;
         child.kill().unwrap();

@@ -26,7 +26,7 @@ mod adoption;
 mod entry;
 mod launcher;
 mod orphans;
-mod past;
+mod output_retention;
 mod removal;
 mod shims;
 mod state_dir;
@@ -35,7 +35,7 @@ mod temporary;
 
 pub use self::adoption::Adoption;
 pub use self::launcher::find_program;
-pub use self::past::remove_old;
+pub use self::output_retention::remove_old;
 use self::table::Request;
 pub use self::temporary::TemporaryConfig;
 
@@ -58,7 +58,7 @@ pub struct ProcessConfig {
     /// it in an open table.
     pub temporary: TemporaryConfig,
     /// The limits of one agent, as far as its control group can enforce them.
-    pub limits: cgroup::Limits,
+    pub limits: cgroup::CgroupLimits,
 }
 
 /// A request to start one agent.
@@ -69,7 +69,7 @@ pub struct StartRequest {
     pub command: CommandSpec,
     /// The agent is not executed after this time. It is ended at this time unless it was marked as
     /// authenticated.
-    pub fuse: BootInstant,
+    pub start_deadline: BootInstant,
 }
 
 /// The reason why the table cannot be opened.
@@ -143,8 +143,8 @@ impl ProcessTable {
         self.ask(|reply| Request::Start { request: Box::new(request), reply }).await?
     }
 
-    /// Begins the stop ladder of `launch`. Returns when its shim is told; `false` if the launch is
-    /// unknown or has ended.
+    /// Begins the stop sequence of `launch`. Returns when its shim is told; `false` if the launch
+    /// is unknown or has ended.
     ///
     /// The first reason wins. Repeating it may shorten the time from TERM to KILL (`None`:
     /// `stop_timeout`), but never prolongs it.
@@ -157,13 +157,14 @@ impl ProcessTable {
         self.ask(|reply| Request::Stop { launch: launch.clone(), reason, timeout, reply }).await
     }
 
-    /// Uses other times and sizes from the next stop and the next start on. Running keepers keep
+    /// Uses other times and sizes from the next stop and the next start on. Running shims keep
     /// their settings. The folder, the program and the place for temporary files do not change.
     pub async fn reconfigure(&self, config: ProcessConfig) -> Result<(), Gone> {
         self.ask(|reply| Request::Reconfigure { config: Box::new(config), reply }).await
     }
 
-    /// Disarms the fuse of `launch`. Repeating it, or marking an unknown launch, changes nothing.
+    /// Cancels the start deadline of `launch`. Repeating it, or marking an unknown launch, changes
+    /// nothing.
     pub async fn mark_authenticated(&self, launch: &LaunchId) -> Result<(), Gone> {
         self.ask(|reply| Request::MarkAuthenticated { launch: launch.clone(), reply }).await
     }

@@ -28,13 +28,13 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use problem::{Place, Problem};
-pub use routes::configuration::{ConfigurationDoor, ReloadRefused, ReloadRequest};
+pub use problem::{FieldProblem, Problem};
+pub use routes::configuration::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
-pub use webhook::WebhookDoor;
+pub use webhook::WebhookEndpoint;
 
 use crate::domain::host::Origin;
-use crate::http::{self, Limits};
+use crate::http::{self, HttpLimits};
 use crate::service::Service;
 use crate::throttle::Throttle;
 
@@ -49,12 +49,12 @@ pub struct RestState {
     /// The limit for guesses at tokens, cookies and links.
     pub guesses: Arc<Throttle>,
     /// The configuration in use, and the requests to read it again.
-    pub configuration: ConfigurationDoor,
+    pub configuration: ConfigurationHandle,
     /// Ends streams that would never end by themselves.
     pub closing: CancellationToken,
 }
 
-impl FromRef<RestState> for ConfigurationDoor {
+impl FromRef<RestState> for ConfigurationHandle {
     fn from_ref(state: &RestState) -> Self {
         state.configuration.clone()
     }
@@ -110,8 +110,8 @@ pub fn network_router(state: &RestState) -> Router {
 }
 
 /// Returns `router` with the endpoint for webhooks before it, at its configured path.
-pub fn with_webhooks(router: Router, door: WebhookDoor) -> Router {
-    router.layer(from_fn_with_state(door, webhook::take))
+pub fn with_webhooks(router: Router, endpoint: WebhookEndpoint) -> Router {
+    router.layer(from_fn_with_state(endpoint, webhook::take))
 }
 
 /// Returns the routes of a coordinator without its server.
@@ -131,6 +131,6 @@ const MAX_CONNECTIONS: usize = 256;
 /// finished.
 pub async fn serve_control(listener: UnixListener, router: Router, cancel: CancellationToken) {
     let router = router.layer(axum::middleware::from_fn(guard::operators_only));
-    let limits = Limits::of(http::share_of_descriptors(16, MAX_CONNECTIONS));
+    let limits = HttpLimits::of(http::share_of_descriptors(16, MAX_CONNECTIONS));
     http::serve(listener, router, limits, guard::ControlPeer::of, cancel).await;
 }

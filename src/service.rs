@@ -2,7 +2,7 @@
 //! rights.
 //!
 //! A use case is one transaction: it reads facts from the store, lets `domain` decide, and writes.
-//! Front doors (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
+//! Listeners (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
 
 pub mod audit;
 mod catalog;
@@ -16,12 +16,12 @@ mod events;
 mod forge_items;
 mod forges;
 mod launches;
+mod maintenance;
 mod pause_file;
 mod revision;
 mod sessions;
 mod status;
 mod tasks;
-mod upkeep;
 mod waiting;
 pub mod world;
 
@@ -34,17 +34,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use catalog::Catalog;
+pub use catalog::active_projects::ActiveProject;
 pub use catalog::manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};
-pub use catalog::roster::ActiveProject;
 pub use chats::Chats;
 pub use chats::agents::Pending;
-pub use chats::attendance::Attendance;
 pub use chats::people::{ChatPage, Conversation, OpenSessions};
+pub use chats::presence::Presence;
 pub use compat::ManagedAgent;
 pub use coordinators::board::{CoordinatorStatus, CoordinatorView, Counters};
 pub use coordinators::{Coordinators, ServerView, Work};
 pub use credentials::{Credentials, MadeCredential};
-pub use events::{Events, Follower, News};
+pub use events::{EventUpdate, Events, Follower};
 pub use forge_items::{ForgeItems, NewItem};
 pub use forges::waiting::{FreeItem, RepositoryKey, WaitingItem, Workers};
 pub use forges::{ForgeHealth, ForgeStatus, Forges, RepositoryStatus};
@@ -71,22 +71,22 @@ pub use crate::domain::agent::{AgentEdit, ProjectEdit};
 pub use crate::domain::task::batch::Draft;
 pub use crate::domain::task::{NewTask, TaskEdit};
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
-pub use upkeep::Upkeep;
+pub use maintenance::Maintenance;
 
 use crate::clock;
 use crate::config::{Chat, Notice, Run, Session, Start, Stop};
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
-use crate::domain::pair::Backoff;
 use crate::domain::redact::Redactor;
 use crate::domain::retention::Retention;
+use crate::domain::start_history::Backoff;
 use crate::domain::{
     AgentId, CoordinatorId, FileOwners, Guidance, Language, Refusal, Secret, Timestamp,
 };
 use crate::nudge::{Nudge, Wakeups};
 use crate::rows::{Publish, Store};
 use crate::store::StoreError;
-use chats::attendance::Attendances;
+use chats::presence::Attendances;
 use clocks::Clocks;
 use coordinators::board::CoordinatorBoard;
 use core::Core;
@@ -180,7 +180,7 @@ pub struct Service {
     pub forges: Forges,
     pub forge_items: ForgeItems,
     pub events: Events,
-    pub upkeep: Upkeep,
+    pub maintenance: Maintenance,
     core: Arc<Core>,
     waiting: Waiting,
     board: Arc<CoordinatorBoard>,
@@ -228,7 +228,7 @@ impl Service {
             forges: Forges::new(shared.clone()),
             forge_items: ForgeItems::new(shared.clone()),
             events: Events::new(shared.clone()),
-            upkeep: Upkeep::new(shared.clone()),
+            maintenance: Maintenance::new(shared.clone()),
             core: shared.core,
             waiting: shared.waiting,
             board: shared.coordinators,
@@ -271,7 +271,7 @@ impl Service {
         self.ending.cancel();
     }
 
-    /// Listens for new deadlines; see [`Upkeep::end_overdue`].
+    /// Listens for new deadlines; see [`Maintenance::end_overdue`].
     pub fn deadlines(&self) -> Wakeups {
         self.waiting.deadlines.listen()
     }
@@ -290,7 +290,7 @@ impl Service {
     /// they move. The paths and the key of tickets stay the same, because existing files and
     /// tickets belong to this server.
     pub fn reconfigure(&self, settings: Settings) {
-        self.upkeep.note_timeouts(&self.settings());
+        self.maintenance.note_timeouts(&self.settings());
         self.core.reconfigure(settings);
         self.waiting.deadlines.wake();
         self.waiting.coordinators.wake();

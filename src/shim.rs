@@ -1,4 +1,4 @@
-//! The keeper of one agent: a process of its own that starts the agent, copies its output and
+//! The shim of one agent: a process of its own that starts the agent, copies its output and
 //! records its end. It ends only when the agent's whole process tree has ended.
 //!
 //! `main` branches here before anything else. The code is plain and blocking, in one thread:
@@ -9,9 +9,9 @@
 //! ```text
 //! take over ─► start agent ─► keep ─ leader gone: `exited` ─► end the rest ─ ECHILD: `ended`
 //!    │                         │                                 ▲
-//!    │                         ├─ SIGTERM, fuse: the ladder ─────┘
+//!    │                         ├─ SIGTERM, start deadline: the stop sequence ─────┘
 //!    │                         └─ leader gone, no process of its tree lives: `ended` at once
-//!    └─ fuse burnt, stop wanted, exec failed: `ended` at once
+//!    └─ start deadline passed, stop wanted, exec failed: `ended` at once
 //! ```
 //!
 //! A shim exits after `ended`. If it had an agent, it stays for a quarter of a second after this
@@ -28,7 +28,7 @@ use nix::libc;
 use rustix::process::{Resource, Rlimit};
 
 use self::agent::Agent;
-use self::keeper::Keeper;
+use self::event_loop::EventLoop;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
 use crate::domain::redact::Redactor;
@@ -41,7 +41,7 @@ use crate::sys;
 
 mod agent;
 mod clean;
-mod keeper;
+mod event_loop;
 mod output;
 mod tree;
 
@@ -58,7 +58,7 @@ struct TakeOverError {
     source: io::Error,
 }
 
-/// The kernel refused to move the agent. Its keeper finds and ends its tree without the group.
+/// The kernel refused to move the agent. Its shim finds and ends its tree without the group.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent is not in its control group: no limits hold for it")]
 struct OutsideItsGroup;
@@ -87,7 +87,7 @@ fn live(mut arguments: impl Iterator<Item = OsString>) -> i32 {
 
 fn keep(dir: &Path) -> Result<(), TakeOverError> {
     let failed = |what| move |source: io::Error| TakeOverError { what, source };
-    become_keeper().map_err(failed("become a keeper"))?;
+    become_shim().map_err(failed("become a shim"))?;
     // The lock is held for life: the kernel frees it at the moment this process is gone.
     let lock = File::from(inherited(order::fd::LOCK).map_err(failed("take over the lock"))?);
     let mut text = Vec::new();
@@ -103,10 +103,10 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
     } else {
         None
     };
-    crash_point::reach(CrashPoint::KeeperStarted);
+    crash_point::reach(CrashPoint::ShimStarted);
     let noted = ShimIdentity::of_this_process().and_then(|me| lock::note(&lock, &me));
     noted.map_err(failed("note who holds the lock"))?;
-    crash_point::reach(CrashPoint::KeeperNoted);
+    crash_point::reach(CrashPoint::ShimNoted);
 
     match reason_not_to_start(dir, &order) {
         Some(end) => finish_without_agent(dir, end),
@@ -116,14 +116,14 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
                 if !agent.is_in_its_group() {
                     complain(dir, &OutsideItsGroup);
                 }
-                let limits = keeper::Limits::of(&order);
+                let limits = event_loop::OrderLimits::of(&order);
                 let redactor = Redactor::new(order.redact.iter().map(|literal| literal.as_bytes()));
                 drop(order);
                 // The rest of the order is secret and no longer needed. Best effort: no other
                 // process can read this memory.
                 text.fill(0);
                 drop(text);
-                Keeper::new(dir, agent, streams, limits, redactor)
+                EventLoop::new(dir, agent, streams, limits, redactor)
                     .map_err(failed("keep the agent"))?
                     .keep();
             }
@@ -137,7 +137,7 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
 /// become a process.
 fn reason_not_to_start(dir: &Path, order: &Order<'_>) -> Option<ProcessEnd> {
     if BootInstant::now() >= order.fuse_boottime_ms {
-        return Some(ProcessEnd::FuseBurnt);
+        return Some(ProcessEnd::StartDeadlinePassed);
     }
     match record::read::<Stop>(dir) {
         Ok(Some(stop)) => Some(ProcessEnd::StartFailed(format!(
@@ -157,7 +157,7 @@ fn finish_without_agent(dir: &Path, end: ProcessEnd) {
     complain_unless_written::<Exit>(dir, record::write(dir, &exit));
 }
 
-fn become_keeper() -> io::Result<()> {
+fn become_shim() -> io::Result<()> {
     sys::birth::take_name(SHIM_COMM)?;
     sys::birth::hide_memory()?;
     sys::orphans::become_reaper()?;
@@ -166,7 +166,7 @@ fn become_keeper() -> io::Result<()> {
     keep_descriptors_from_agent()
 }
 
-/// Raises the limit of file sizes for this keeper as far as possible, because that limit is for the
+/// Raises the limit of file sizes for this shim as far as possible, because that limit is for the
 /// agent. Returns the agent's limit.
 fn raise_file_size() -> Rlimit {
     let before = rustix::process::getrlimit(Resource::Fsize);
@@ -209,7 +209,7 @@ fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(owned)
 }
 
-/// A record that a keeper could not write.
+/// A record that a shim could not write.
 #[derive(Debug, thiserror::Error)]
 #[error("could not write {file}")]
 struct Unwritten {

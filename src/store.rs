@@ -5,11 +5,11 @@
 //! SQL that it is given.
 
 pub mod copy;
+mod database_files;
 mod db;
 mod engine;
 mod meter;
 pub mod open;
-mod place;
 pub mod postgres;
 mod schema;
 mod sqlite;

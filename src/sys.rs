@@ -1,5 +1,5 @@
 //! The parts of the operating system in which Linux and macOS differ: processes and their ends,
-//! orphans, clocks, folders, the other end of a socket, the start of keepers and agents.
+//! orphans, clocks, folders, the other end of a socket, the start of shims and agents.
 //!
 //! There is one interface, and two files for each concern: `sys/linux` and `sys/macos` have the
 //! same modules with the same public names. Code that is the same on both is in files of this

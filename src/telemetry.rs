@@ -2,7 +2,7 @@
 //!
 //! JSON lines carry the fields of an event and of all spans around it at the top level, so `jq
 //! 'select(.launch_id == "…")'` follows one launch. This module does not know the configuration:
-//! its caller, `app`, passes the settings. The output of agents is logged by their keepers, not
+//! its caller, `app`, passes the settings. The output of agents is logged by their shims, not
 //! here.
 
 pub mod counters;

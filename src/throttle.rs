@@ -30,8 +30,8 @@ use tokio::sync::Notify;
 use crate::domain::LaunchId;
 use crate::domain::secret::TokenHash;
 use crate::locks::lock;
+use crate::lru::Lru;
 use crate::peer::{Peer, PeerKind};
-use crate::recent::Recent;
 
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ const MAX_ID_LENGTH: usize = 64;
 /// The peer whose failures count together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Guesser {
-    /// Any process below the keeper of this launch.
+    /// Any process below the shim of this launch.
     Launch(LaunchId),
     /// Any other process of this user, because each attempt could come from another process.
     User(u32),
@@ -69,9 +69,9 @@ impl Guesser {
         match peer {
             Peer::Local(local) => match &local.kind {
                 PeerKind::Agent { launch: Some(launch) } => Self::Launch(launch.clone()),
-                PeerKind::Agent { launch: None } | PeerKind::Operator | PeerKind::Stranger => {
-                    Self::User(local.uid)
-                }
+                PeerKind::Agent { launch: None }
+                | PeerKind::Operator
+                | PeerKind::Unauthenticated => Self::User(local.uid),
             },
             Peer::Network(address) => Self::Host(match address.ip().to_canonical() {
                 // One process can use any address of 127.0.0.0/8.
@@ -99,7 +99,7 @@ impl Admission {
     pub fn of(peer: &Peer) -> Self {
         match peer.kind() {
             Some(PeerKind::Operator) => Self::Always,
-            Some(PeerKind::Agent { .. } | PeerKind::Stranger) | None => Self::NeedsSlot,
+            Some(PeerKind::Agent { .. } | PeerKind::Unauthenticated) | None => Self::NeedsSlot,
         }
     }
 }
@@ -114,10 +114,10 @@ pub struct Throttle {
 
 #[derive(Debug)]
 struct State {
-    agents: Recent<String, Failures>,
-    guessers: Recent<Guesser, OfGuesser>,
+    agents: Lru<String, Failures>,
+    guessers: Lru<Guesser, OfGuesser>,
     of_hosts: Slots,
-    right: Recent<TokenHash, ()>,
+    right: Lru<TokenHash, ()>,
 }
 
 #[derive(Debug, Default)]
@@ -165,10 +165,10 @@ pub struct Attempt {
 impl Default for Throttle {
     fn default() -> Self {
         let state = State {
-            agents: Recent::of(MAX_KNOWN),
-            guessers: Recent::of(MAX_KNOWN),
+            agents: Lru::of(MAX_KNOWN),
+            guessers: Lru::of(MAX_KNOWN),
             of_hosts: Slots::default(),
-            right: Recent::of(MAX_REMEMBERED),
+            right: Lru::of(MAX_REMEMBERED),
         };
         Self { state: Mutex::new(state), check_ended: Notify::new() }
     }

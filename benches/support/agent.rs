@@ -17,7 +17,7 @@ use rustix::fs::{CWD, FileType, Mode};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde_json::{Value, json};
 
-use super::clients::{Mcp, PATIENCE, Web};
+use super::clients::{Mcp, TIMEOUT, Web};
 
 /// The first argument of every agent.
 const IS_AGENT: &str = "agent";
@@ -259,8 +259,8 @@ impl Pipe {
 
     /// Waits for the next duration and returns it.
     pub fn next(&mut self) -> Result<Duration> {
-        let patience = Timespec::try_from(PATIENCE).context("a short time")?;
-        let n_ready = poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&patience))?;
+        let timeout = Timespec::try_from(TIMEOUT).context("a short time")?;
+        let n_ready = poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&timeout))?;
         ensure!(n_ready > 0, "no agent wrote into the pipe");
         let mut nanoseconds = [0; 8];
         self.file.read_exact(&mut nanoseconds)?;

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use agent_coordinator::domain::ServerAddress;
 
 use super::agent::Role;
-use super::clients::{Control, Follower, Mcp, PATIENCE, Web};
+use super::clients::{Control, Follower, Mcp, TIMEOUT, Web};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 /// The time between two looks at a condition.
@@ -212,7 +212,7 @@ impl Bed {
         what: &str,
         mut fact: impl FnMut(&mut Self) -> Result<bool>,
     ) -> Result<()> {
-        let give_up_at = Instant::now() + PATIENCE;
+        let give_up_at = Instant::now() + TIMEOUT;
         while !fact(self)? {
             ensure!(
                 Instant::now() < give_up_at,

@@ -11,12 +11,12 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 /// The deadline of a call. Nothing here may take as long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn connect(socket: &Path) -> Result<BufReader<UnixStream>> {
     let stream = UnixStream::connect(socket)
         .with_context(|| format!("could not connect to `{}`", socket.display()))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     Ok(BufReader::new(stream))
 }
 
@@ -147,7 +147,7 @@ impl Web {
     pub fn connect(address: &str, token: &str) -> Result<Self> {
         let stream = TcpStream::connect(address)
             .with_context(|| format!("could not connect to {address}"))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream: BufReader::new(stream),

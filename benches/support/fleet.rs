@@ -11,7 +11,7 @@ use super::agent::Role;
 use super::bed::{Bed, Wanted};
 use super::figures::Times;
 
-/// After this time the keepers of agents only wait.
+/// After this time the shims of agents only wait.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// Starts `n_agents` agents that stay. Returns their processes and launches.

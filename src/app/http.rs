@@ -11,10 +11,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::config::Http;
 use crate::domain::host::{AllowedHosts, HostName};
-use crate::http::{self, Limits, problem};
+use crate::http::{self, HttpLimits, problem};
 use crate::mcp::{self, McpServer};
 use crate::peer::Peer;
-use crate::rest::{self, RestState, WebhookDoor};
+use crate::rest::{self, RestState, WebhookEndpoint};
 use crate::sys::regular_file;
 
 /// The most connections at the same time, if descriptors allow it: a thousand agents may wait for
@@ -25,12 +25,12 @@ const MAX_CONNECTIONS: usize = 2048;
 const PORT_FILE: &str = "http_port";
 
 /// An address where this process listens, but does not serve yet.
-pub(super) struct Door {
+pub(super) struct HttpListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Door {
+impl HttpListener {
     /// Listens at the configured address; `None` if it is `off`.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Door {
         self,
         mcp: &McpServer,
         rest: &RestState,
-        webhooks: WebhookDoor,
+        webhooks: WebhookEndpoint,
         allowed: Vec<HostName>,
     ) -> impl Future<Output = ()> + use<> {
         let cancel = rest.closing.clone();
@@ -90,7 +90,7 @@ impl Door {
         let router = rest::with_webhooks(router, webhooks);
         let router = http::guarded(router, AllowedHosts::new(self.address, allowed));
         let router = http::with_security_headers(router);
-        let limits = Limits::of(http::share_of_descriptors(8, MAX_CONNECTIONS));
+        let limits = HttpLimits::of(http::share_of_descriptors(8, MAX_CONNECTIONS));
         http::serve(self.listener, router, limits, peer_of, cancel)
     }
 }
@@ -167,7 +167,9 @@ mod tests {
         let taken = in_the_way.local_addr().unwrap();
         let state = tempfile::tempdir().unwrap();
         let open = async |settings: &Http| {
-            Door::open(settings, state.path()).await.map(|door| door.map(|door| door.address()))
+            HttpListener::open(settings, state.path())
+                .await
+                .map(|listener| listener.map(|listener| listener.address()))
         };
         let http = |is_default| {
             let listen = Listen { address: Some(taken), is_default };
@@ -194,7 +196,10 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let listen = Listen { address: Some(free), is_default: true };
         let settings = Http { listen, ..Http::default() };
-        assert_eq!(Door::open(&settings, state.path()).await.unwrap().unwrap().address(), free);
+        assert_eq!(
+            HttpListener::open(&settings, state.path()).await.unwrap().unwrap().address(),
+            free
+        );
         assert_eq!(kept_port(state.path()).unwrap(), None);
     }
 }

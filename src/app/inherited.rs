@@ -37,19 +37,19 @@ pub enum InheritedError {
     #[error("{NAMES_VARIABLE} has {n_names} names for {n_sockets} sockets")]
     Names { n_names: usize, n_sockets: usize },
     #[error(
-        "no door is called `{name}`, as an inherited socket is: expected `mcp` or `http` (`FileDescriptorName=` of the socket unit)"
+        "no listener is called `{name}`, as an inherited socket is: expected `mcp` or `http` (`FileDescriptorName=` of the socket unit)"
     )]
     UnknownName { name: String },
     #[error("the inherited socket {which} is no {expected}")]
     Kind { which: String, expected: &'static str, source: io::Error },
-    #[error("two sockets were inherited for `{door}`, which is one door")]
-    Twice { door: &'static str },
+    #[error("two sockets were inherited for `{listener}`, which is one listener")]
+    Twice { listener: &'static str },
     #[error(
-        "the inherited socket `{door}` doesn't listen (`Accept=no` of the socket unit passes one that does)"
+        "the inherited socket `{listener}` doesn't listen (`Accept=no` of the socket unit passes one that does)"
     )]
-    NotListening { door: &'static str },
-    #[error("the inherited socket `{door}` can't be used")]
-    Unusable { door: &'static str, source: io::Error },
+    NotListening { listener: &'static str },
+    #[error("the inherited socket `{listener}` can't be used")]
+    Unusable { listener: &'static str, source: io::Error },
     #[error(
         "the inherited socket `mcp` has no path, and agents are told `{}` (`mcp_socket_path`)",
         .expected.display()
@@ -66,7 +66,7 @@ pub enum InheritedError {
         .expected.map_or_else(|| "off".to_owned(), |address| address.to_string())
     )]
     HttpElsewhere { bound: SocketAddr, expected: Option<SocketAddr> },
-    #[error("`{}` opens no door, and inherited a socket for one", .role.as_str())]
+    #[error("`{}` opens no listener, and inherited a socket for one", .role.as_str())]
     NoDoors { role: Role },
 }
 
@@ -141,7 +141,7 @@ impl Inherited {
         if let Some(http) = &self.http {
             let bound = http
                 .local_addr()
-                .map_err(|source| InheritedError::Unusable { door: "http", source })?;
+                .map_err(|source| InheritedError::Unusable { listener: "http", source })?;
             let expected = config.http.listen.address;
             // Another address is never accepted: the settings were checked for addresses that are
             // reachable from elsewhere.
@@ -154,8 +154,9 @@ impl Inherited {
         }
         let Some(mcp) = &self.mcp else { return Ok(()) };
         let expected = &config.paths.mcp_socket_path;
-        let address =
-            mcp.local_addr().map_err(|source| InheritedError::Unusable { door: "mcp", source })?;
+        let address = mcp
+            .local_addr()
+            .map_err(|source| InheritedError::Unusable { listener: "mcp", source })?;
         let Some(bound) = address.as_pathname() else {
             return Err(InheritedError::Unnamed { expected: expected.clone() });
         };
@@ -173,20 +174,20 @@ fn is_name(name: &str) -> bool {
 }
 
 fn fill<S: AsFd>(
-    door: &'static str,
+    listener: &'static str,
     place: &mut Option<S>,
     socket: Option<S>,
 ) -> Result<(), InheritedError> {
     if place.is_some() {
-        return Err(InheritedError::Twice { door });
+        return Err(InheritedError::Twice { listener });
     }
-    let unusable = |errno: Errno| InheritedError::Unusable { door, source: errno.into() };
+    let unusable = |errno: Errno| InheritedError::Unusable { listener, source: errno.into() };
     if let Some(socket) = &socket {
         if !getsockopt(socket, sockopt::AcceptConn).map_err(unusable)? {
-            return Err(InheritedError::NotListening { door });
+            return Err(InheritedError::NotListening { listener });
         }
         rustix::io::ioctl_fionbio(socket, true)
-            .map_err(|errno| InheritedError::Unusable { door, source: errno.into() })?;
+            .map_err(|errno| InheritedError::Unusable { listener, source: errno.into() })?;
     }
     *place = socket;
     Ok(())
@@ -215,7 +216,7 @@ mod tests {
                 && inherited.check(Role::Serve, &config).is_ok()
         );
         let refused = inherited.check(Role::Supervise, &config).unwrap_err().to_string();
-        assert_eq!(refused, "`supervise` opens no door, and inherited a socket for one");
+        assert_eq!(refused, "`supervise` opens no listener, and inherited a socket for one");
         std::fs::remove_file(folder.path().join("mcp.sock")).unwrap();
         let refused = inherited.check(Role::Run, &config).unwrap_err().to_string();
         assert!(refused.contains("restart the socket unit if its file is gone"), "{refused}");

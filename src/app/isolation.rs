@@ -1,6 +1,6 @@
 //! Separates agents from one another and from the daemon: by users of their own, control groups and
 //! limits, as far as possible. This module looks up what this machine and its user allow, and
-//! reports what is missing. `process` and its keepers apply it.
+//! reports what is missing. `process` and its shims apply it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -181,9 +181,9 @@ pub(super) fn descriptors() -> Option<u64> {
 }
 
 /// Returns the limits for the process tree of one agent.
-pub(super) fn limits(config: &Config) -> cgroup::Limits {
+pub(super) fn limits(config: &Config) -> cgroup::CgroupLimits {
     let AgentLimits { memory_per_agent, processes_per_agent } = config.agent_limits;
-    cgroup::Limits { memory: memory_per_agent, processes: processes_per_agent }
+    cgroup::CgroupLimits { memory: memory_per_agent, processes: processes_per_agent }
 }
 
 /// Finds the control group for agents, and logs once which features agents get.
@@ -206,7 +206,7 @@ pub(super) fn find_cgroups(config: &Config) -> Option<cgroup::Delegated> {
             }
             Some(found)
         }
-        Err(reason) if limits == cgroup::Limits::default() => {
+        Err(reason) if limits == cgroup::CgroupLimits::default() => {
             tracing::info!(%reason, "agents get no control groups; their trees are found and ended without");
             None
         }

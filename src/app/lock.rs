@@ -16,7 +16,7 @@ use crate::sys::regular_file::{self, MAX_SMALL};
 
 /// The time to wait for the lock. A process that is being spawned holds a copy of every open file
 /// until its exec, so a lock may outlive its daemon for that time.
-const PATIENCE: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_millis(300);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Another daemon holds the lock.
@@ -50,7 +50,7 @@ impl RoleLock {
         let opened = regular_file::open_or_make(path);
         let mut file =
             opened.with_context(|| format!("could not open the lock `{}`", path.display()))?;
-        let give_up_at = clock::now() + PATIENCE;
+        let give_up_at = clock::now() + TIMEOUT;
         let locked = loop {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Err((held, Errno::EWOULDBLOCK)) if clock::now() < give_up_at => file = held,
@@ -107,7 +107,7 @@ mod tests {
         let path = folder.path().join("server.lock");
         let dying = RoleLock::take(&path).await.expect("a free lock");
         let (next, ()) = tokio::join!(RoleLock::take(&path), async {
-            tokio::time::sleep(PATIENCE / 2).await;
+            tokio::time::sleep(TIMEOUT / 2).await;
             drop(dying);
         });
         let _held = next.expect("the lock that became free");

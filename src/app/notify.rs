@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::config::{Environment, Standing};
-use crate::coordinator::Overseer;
+use crate::config::{ConfigurationState, Environment};
+use crate::coordinator::LoopObserver;
 use crate::domain::Phase;
 use crate::locks::lock;
 use crate::service::CoordinatorStatus;
@@ -23,7 +23,7 @@ use crate::sys;
 
 /// The timeout for a manager that does not read. A report that is lost is sent with the next
 /// change.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of pings per watchdog timeout: a turn of the loop may take the rest.
 const PINGS: u32 = 4;
 
@@ -96,9 +96,9 @@ impl ServiceManager {
     }
 
     /// Reports that the reload has ended, also if the configuration cannot be used.
-    pub(super) fn reloaded(&self, standing: &Standing) {
+    pub(super) fn reloaded(&self, configuration_state: &ConfigurationState) {
         let mut said = self.said();
-        said.configuration = of_configuration(standing);
+        said.configuration = of_configuration(configuration_state);
         said.line = said.status();
         self.tell(&["READY=1", &said.line]);
     }
@@ -109,7 +109,7 @@ impl ServiceManager {
         self.tell(&["STOPPING=1", "STATUS=stopping"]);
     }
 
-    /// Returns the overseer for the loop that feeds the watchdog.
+    /// Returns the observer for the loop that feeds the watchdog.
     pub(super) fn watch(self: &Arc<Self>) -> LoopWatch {
         LoopWatch { manager: Arc::clone(self), last_ping: None }
     }
@@ -131,7 +131,7 @@ impl ServiceManager {
     fn tell(&self, assignments: &[&str]) {
         let Some(address) = &self.address else { return };
         let told = UnixDatagram::unbound().and_then(|socket| {
-            socket.set_write_timeout(Some(PATIENCE))?;
+            socket.set_write_timeout(Some(TIMEOUT))?;
             socket.send_to_addr(assignments.join("\n").as_bytes(), address)
         });
         match told {
@@ -160,7 +160,7 @@ pub(super) struct LoopWatch {
     last_ping: Option<Instant>,
 }
 
-impl Overseer for LoopWatch {
+impl LoopObserver for LoopWatch {
     fn turned(&mut self) -> Option<Duration> {
         let period = self.manager.watchdog? / PINGS;
         let now = clock::now();
@@ -229,11 +229,11 @@ fn of_agents(status: &CoordinatorStatus) -> String {
     format!("{running} {agents} running{}", others.collect::<String>())
 }
 
-fn of_configuration(standing: &Standing) -> Option<String> {
-    if let Some(rejected) = &standing.rejected {
+fn of_configuration(configuration_state: &ConfigurationState) -> Option<String> {
+    if let Some(rejected) = &configuration_state.rejected {
         return Some(format!("the configuration on disk is not in use: {}", rejected.problem));
     }
-    let n_waiting = standing.waiting.len();
+    let n_waiting = configuration_state.waiting.len();
     let settings = if n_waiting == 1 { "setting waits" } else { "settings wait" };
     (n_waiting > 0).then(|| format!("{n_waiting} changed {settings} for a restart"))
 }

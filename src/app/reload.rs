@@ -17,10 +17,12 @@ use super::secrets::secrets;
 use super::watched_files::WatchedFiles;
 use super::{Daemon, ManifestProblems};
 use crate::clock;
-use crate::config::{self, Config, ConfigError, Environment, Live, Loaded, Reloaded, Standing};
-use crate::coordinator::Overseer;
+use crate::config::{
+    self, Config, ConfigError, ConfigurationState, Environment, Live, Loaded, Reloaded,
+};
+use crate::coordinator::LoopObserver;
 use crate::nudge::{Wakeups, sleep_until};
-use crate::rest::{ConfigurationDoor, ReloadRefused, ReloadRequest};
+use crate::rest::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 use crate::service::world::{SystemWorld, World};
 use crate::telemetry::{ErrorChain, LogLevel};
 
@@ -35,7 +37,7 @@ pub(super) struct Reloader {
     files: WatchedFiles,
     /// The manifest that the last read file names, even if that file is not in use.
     manifest: Option<PathBuf>,
-    standing: watch::Sender<Standing>,
+    configuration_state: watch::Sender<ConfigurationState>,
     manager: Arc<ServiceManager>,
 }
 
@@ -49,10 +51,11 @@ impl Reloader {
         level: LogLevel,
         hang_ups: Wakeups,
         manager: Arc<ServiceManager>,
-    ) -> (Self, ConfigurationDoor) {
+    ) -> (Self, ConfigurationHandle) {
         let world: &dyn World = &SystemWorld;
         let live = Live::new(loaded, world.now());
-        let (door, standing, requests) = ConfigurationDoor::new(live.standing().clone());
+        let (handle, configuration_state, requests) =
+            ConfigurationHandle::new(live.configuration_state().clone());
         let mut reloader = Self {
             manifest: live.in_use().general.manifest.clone(),
             live,
@@ -62,11 +65,11 @@ impl Reloader {
             hang_ups,
             requests,
             files: WatchedFiles::new(),
-            standing,
+            configuration_state,
             manager,
         };
         reloader.files.follow(reloader.paths());
-        (reloader, door)
+        (reloader, handle)
     }
 
     /// Returns the configuration in use.
@@ -82,7 +85,7 @@ impl Reloader {
         let mut watch = daemon.supervisor.is_none().then(|| self.manager.watch());
         loop {
             let turn_at =
-                watch.as_mut().and_then(Overseer::turned).map(|within| clock::now() + within);
+                watch.as_mut().and_then(LoopObserver::turned).map(|within| clock::now() + within);
             let (by, reply) = tokio::select! {
                 biased;
                 () = self.hang_ups.woken() => ("SIGHUP", None),
@@ -95,8 +98,8 @@ impl Reloader {
             let began_at = clock::now();
             self.manager.reloading();
             let outcome = self.reload(by, daemon).await;
-            self.standing.send_replace(self.live.standing().clone());
-            self.manager.reloaded(self.live.standing());
+            self.configuration_state.send_replace(self.live.configuration_state().clone());
+            self.manager.reloaded(self.live.configuration_state());
             tracing::debug!(by, duration_ms = began_at.elapsed().as_millis(), "reload done");
             self.files.go_on_with(self.paths());
             if let Some(reply) = reply {
@@ -109,7 +112,7 @@ impl Reloader {
     /// Returns the paths of the configuration and of the manifests that it names.
     fn paths(&self) -> Vec<PathBuf> {
         let manifests = self.live.in_use().general.manifest.iter().chain(&self.manifest);
-        self.live.standing().file.iter().chain(manifests).cloned().collect()
+        self.live.configuration_state().file.iter().chain(manifests).cloned().collect()
     }
 
     async fn reload(
@@ -118,7 +121,7 @@ impl Reloader {
         daemon: &Daemon,
     ) -> Result<Reloaded, ReloadRefused> {
         let world: &dyn World = &SystemWorld;
-        let former = self.live.standing().file.clone();
+        let former = self.live.configuration_state().file.clone();
         let environment = self.environment.clone();
         // The file may be a pipe without a writer.
         let read = tokio::task::spawn_blocking(move || {
@@ -136,7 +139,7 @@ impl Reloader {
         };
         match carried_out {
             Ok(loaded) => {
-                let was_rejected = self.live.standing().rejected.is_some();
+                let was_rejected = self.live.configuration_state().rejected.is_some();
                 let reloaded = self.live.take(loaded, world.now());
                 log(by, &reloaded, was_rejected);
                 Ok(reloaded)

@@ -20,7 +20,7 @@ use crate::forge;
 use crate::locks;
 use crate::mcp::{self, McpServer};
 use crate::nudge::{Nudge, Nudges};
-use crate::rest::{self, ConfigurationDoor, RestState, WebhookDoor};
+use crate::rest::{self, ConfigurationHandle, RestState, WebhookEndpoint};
 use crate::rows::Store;
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
@@ -43,16 +43,16 @@ pub(super) struct Server {
 }
 
 /// The bound sockets. Connections wait from the bind on until they are served.
-pub(super) struct Doors {
+pub(super) struct Listeners {
     mcp: UnixListener,
     control: UnixListener,
-    http: Option<http::Door>,
+    http: Option<http::HttpListener>,
 }
 
-impl Doors {
+impl Listeners {
     /// Returns the address where the server listens for HTTP.
     pub(super) fn http_address(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(http::Door::address)
+        self.http.as_ref().map(http::HttpListener::address)
     }
 }
 
@@ -159,10 +159,10 @@ impl Server {
     }
 
     /// Binds the sockets that were not inherited.
-    pub(super) async fn bind(config: &Config, inherited: Inherited) -> anyhow::Result<Doors> {
+    pub(super) async fn bind(config: &Config, inherited: Inherited) -> anyhow::Result<Listeners> {
         let http = match inherited.http {
-            Some(listener) => Some(http::Door::inherited(listener)?),
-            None => http::Door::open(&config.http, &config.paths.state_dir).await?,
+            Some(listener) => Some(http::HttpListener::inherited(listener)?),
+            None => http::HttpListener::open(&config.http, &config.paths.state_dir).await?,
         };
         let mcp = match inherited.mcp {
             Some(listener) => UnixListener::from_std(listener)
@@ -172,7 +172,7 @@ impl Server {
             }
             None => socket::bind(&config.paths.mcp_socket_path, socket::For::Owner)?,
         };
-        Ok(Doors {
+        Ok(Listeners {
             mcp,
             control: socket::bind(&config.paths.control_socket(), socket::For::Owner)?,
             http,
@@ -183,14 +183,14 @@ impl Server {
     pub(super) fn serve(
         &self,
         config: &Config,
-        doors: Doors,
-        configuration: ConfigurationDoor,
+        listeners: Listeners,
+        configuration: ConfigurationHandle,
         parts: &Parts,
     ) {
         let Self { service, store, .. } = self;
         let serving = &parts.serving;
         let mcp_server = self.mcp.clone();
-        let http = doors.http_address();
+        let http = listeners.http_address();
         let public_origin = config.http.public_url.clone();
         let closing = serving.clone();
         let rest_state = RestState {
@@ -201,21 +201,25 @@ impl Server {
             configuration,
             closing,
         };
-        if let Some(http) = doors.http {
+        if let Some(http) = listeners.http {
             let public = config.http.public_url.iter().map(|url| url.host().clone());
             let allowed = config.http.allowed_hosts.iter().cloned().chain(public).collect();
-            let webhooks = WebhookDoor::new(self.forges.subscribe(), self.forge_pokes.clone());
+            let webhooks = WebhookEndpoint::new(self.forges.subscribe(), self.forge_pokes.clone());
             parts.spawn(http.serve(&mcp_server, &rest_state, webhooks, allowed));
         }
-        parts.spawn(mcp::socket::serve(doors.mcp, mcp_server, serving.clone()));
-        parts.spawn(rest::serve_control(doors.control, rest::router(rest_state), serving.clone()));
+        parts.spawn(mcp::socket::serve(listeners.mcp, mcp_server, serving.clone()));
+        parts.spawn(rest::serve_control(
+            listeners.control,
+            rest::router(rest_state),
+            serving.clone(),
+        ));
         let mirroring = service.clone();
         let serves = serving.clone();
         parts.spawn(async move { mirroring.chats.mirror_chats(serves).await });
         let kept = Arc::clone(service);
         let serves = serving.clone();
         parts.spawn(async move {
-            serves.run_until_cancelled(kept.upkeep.look_after()).await;
+            serves.run_until_cancelled(kept.maintenance.look_after()).await;
         });
         let told = Arc::clone(service);
         let serves = serving.clone();

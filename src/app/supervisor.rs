@@ -16,10 +16,10 @@ use crate::cgroup;
 use crate::clock;
 use crate::config::{self, Config, Environment, Secrets};
 use crate::coordinator::{
-    Coordinator, CoordinatorConfig, LocalControlPlane, Mode, Overseer, RemoteConfig,
+    Coordinator, CoordinatorConfig, LocalControlPlane, LoopObserver, Mode, RemoteConfig,
     RemoteControlPlane,
 };
-use crate::domain::plan::Limits;
+use crate::domain::plan::StartLimits;
 use crate::domain::retention::Retention;
 use crate::domain::stopwatch::{Moment, Steady};
 use crate::domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
@@ -34,7 +34,7 @@ use crate::telemetry::{ErrorChain, counters};
 /// The table and the loop.
 pub(super) struct Supervisor {
     pub(super) processes: ProcessTable,
-    seat: Seat,
+    identity: CoordinatorIdentity,
     configured: watch::Sender<CoordinatorConfig>,
     /// The control plane, if the server is remote.
     remote: Option<Arc<RemoteControlPlane>>,
@@ -61,7 +61,7 @@ const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 
 /// The properties of a coordinator that a reload of the configuration does not change.
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(super) struct CoordinatorIdentity {
     pub(super) id: CoordinatorId,
     pub(super) reached_at: ReachedAt,
     pub(super) means: Means,
@@ -139,7 +139,7 @@ impl From<&ServerAddress> for ReachedAt {
     }
 }
 
-impl Seat {
+impl CoordinatorIdentity {
     /// Returns the part of the configuration that the loop needs.
     fn coordinator_config(&self, config: &Config, secrets: &Secrets) -> CoordinatorConfig {
         CoordinatorConfig {
@@ -219,7 +219,7 @@ pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig
 }
 
 /// Returns the limits that a coordinator enforces.
-pub(super) fn limits(config: &Config) -> Limits {
+pub(super) fn limits(config: &Config) -> StartLimits {
     let config::Limits {
         per_project,
         per_agent,
@@ -229,7 +229,7 @@ pub(super) fn limits(config: &Config) -> Limits {
         min_free_memory,
     } = config.limits;
     let config::Run { linger, max_runtime, silence_timeout } = config.run;
-    Limits {
+    StartLimits {
         per_project,
         per_agent,
         per_provider,
@@ -238,23 +238,23 @@ pub(super) fn limits(config: &Config) -> Limits {
         silence: silence_timeout,
         min_free_disk,
         min_free_memory,
-        ..Limits::of(config.general.max_concurrent, linger)
+        ..StartLimits::of(config.general.max_concurrent, linger)
     }
 }
 
 impl Supervisor {
     /// Starts the loop. `nudge` wakes it.
     pub(super) fn start(
-        seat: Seat,
+        identity: CoordinatorIdentity,
         (config, secrets): (&Config, &Secrets),
         control: Control,
         processes: ProcessTable,
         nudge: &Nudge,
-        overseer: impl Overseer,
+        loop_observer: impl LoopObserver,
         parts: &Parts,
     ) -> Self {
         let (mode, mode_seen) = watch::channel(Mode::Running);
-        let configured = watch::Sender::new(seat.coordinator_config(config, secrets));
+        let configured = watch::Sender::new(identity.coordinator_config(config, secrets));
         let newest = configured.subscribe();
         let first = newest.borrow().clone();
         let table = processes.clone();
@@ -263,8 +263,9 @@ impl Supervisor {
             Control::Local(local) => {
                 let coordinator = Coordinator::new(first, local, table, wakeups, mode_seen);
                 (
-                    parts
-                        .spawn_apart(coordinator.configured_by(newest).overseen_by(overseer).run()),
+                    parts.spawn_apart(
+                        coordinator.configured_by(newest).overseen_by(loop_observer).run(),
+                    ),
                     None,
                 )
             }
@@ -272,8 +273,9 @@ impl Supervisor {
                 let coordinator =
                     Coordinator::new(first, Arc::clone(&remote), table, wakeups, mode_seen);
                 (
-                    parts
-                        .spawn_apart(coordinator.configured_by(newest).overseen_by(overseer).run()),
+                    parts.spawn_apart(
+                        coordinator.configured_by(newest).overseen_by(loop_observer).run(),
+                    ),
                     Some(remote),
                 )
             }
@@ -296,7 +298,7 @@ impl Supervisor {
         let coordinator = Mutex::new(coordinator);
         Self {
             processes,
-            seat,
+            identity,
             configured,
             remote,
             nudge: nudge.clone(),
@@ -309,11 +311,11 @@ impl Supervisor {
     /// Uses these settings from the next cycle on, which begins at once.
     pub(super) async fn reconfigure(&self, config: &Config, secrets: &Secrets) {
         // If the table is gone, the daemon ends anyway.
-        let _ = self.processes.reconfigure(process_config(config, &self.seat.means)).await;
+        let _ = self.processes.reconfigure(process_config(config, &self.identity.means)).await;
         if let Some(remote) = &self.remote {
-            remote.reconfigure(remote_config(config, &self.seat.id));
+            remote.reconfigure(remote_config(config, &self.identity.id));
         }
-        self.configured.send_replace(self.seat.coordinator_config(config, secrets));
+        self.configured.send_replace(self.identity.coordinator_config(config, secrets));
         self.retention.send_replace(config.retention.clone());
         self.nudge.wake();
     }
@@ -326,7 +328,7 @@ impl Supervisor {
     ) -> Arc<dyn Fn() -> CoordinatorLook + Send + Sync> {
         let (said, link, processes) =
             (control.status(), control.link_state(), self.processes.clone());
-        let id = self.seat.id.clone();
+        let id = self.identity.id.clone();
         let configured = self.configured.subscribe();
         let server = control.server().to_string();
         Arc::new(move || {
@@ -356,7 +358,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts no more agents. Returns when the agents are left to their keepers or have ended,
+    /// Starts no more agents. Returns when the agents are left to their shims or have ended,
     /// according to `mode`.
     pub(super) async fn end(&self, mode: Mode) {
         self.mode.send_replace(mode);
@@ -381,7 +383,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the keepers of all live instances to end their agents.
+    /// Tells the shims of all live instances to end their agents.
     pub(super) async fn stop_agents(&self, timeout: Option<Duration>) {
         for instance in self.processes.instances().iter().filter(|instance| instance.is_live()) {
             let _ =
@@ -394,7 +396,7 @@ impl Supervisor {
         self.processes.clone().leave().await;
     }
 
-    /// Tells the keepers to end their agents at once. It waits only for spawns under way, up to a
+    /// Tells the shims to end their agents at once. It waits only for spawns under way, up to a
     /// deadline.
     pub(super) async fn hurry(&self) {
         if *self.mode.borrow() == Mode::LeavingAgents {
@@ -402,7 +404,7 @@ impl Supervisor {
         }
         self.mode.send_replace(Mode::StoppingAgentsNow);
         self.stop_agents(Some(Duration::ZERO)).await;
-        // The keeper of a spawn under way is told when the spawn is done.
+        // The shim of a spawn under way is told when the spawn is done.
         let _ = tokio::time::timeout(HURRIED_DEADLINE, self.leave()).await;
     }
 }

@@ -57,9 +57,9 @@ fn below_the_daemon_there_are_groups_without_limits() {
     let found = find(fake.0.path(), MEMBERSHIP).unwrap();
     assert_eq!(found.dir(), fake.0.path().join("unit.service/daemon"));
     assert!(!found.has_memory && !found.has_pids);
-    let limits = Limits { memory: Some(1), processes: None };
+    let limits = CgroupLimits { memory: Some(1), processes: None };
     assert_eq!(found.not_kept(limits), ["limits.memory_per_agent"]);
-    assert_eq!(found.kept(limits), Limits::default());
+    assert_eq!(found.kept(limits), CgroupLimits::default());
 }
 
 #[test]
@@ -86,7 +86,8 @@ fn the_hierarchy_beside_the_first_version_is_found() {
 fn a_group_has_its_limits_and_tells_who_ran_out_of_memory() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("agent-x-lch_1");
-    let group = Group::create(&dir, Limits { memory: Some(4096), processes: Some(7) }).unwrap();
+    let group =
+        Group::create(&dir, CgroupLimits { memory: Some(4096), processes: Some(7) }).unwrap();
     assert_eq!(std::fs::read_to_string(dir.join("memory.max")).unwrap(), "4096");
     assert_eq!(std::fs::read_to_string(dir.join("pids.max")).unwrap(), "7");
     assert_eq!(group.n_oom_kills(), None);

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::nudge::sleep_until;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// The first and the longest pause between two attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -200,7 +200,7 @@ fn messages(line: &Value) -> &[Value] {
 }
 
 async fn connect(socket: &Path) -> Result<UnixStream, CliError> {
-    let give_up_at = clock::now() + PATIENCE;
+    let give_up_at = clock::now() + TIMEOUT;
     let mut pause = FIRST_PAUSE;
     loop {
         match UnixStream::connect(socket).await {
@@ -380,13 +380,13 @@ mod tests {
     async fn nothing_is_asked_of_the_server_before_there_is_a_line() {
         let mut bed = Bed::new();
         bed.send("no line yet").await;
-        assert!(tokio::time::timeout(PATIENCE, bed.accept()).await.is_err());
+        assert!(tokio::time::timeout(TIMEOUT, bed.accept()).await.is_err());
         bed.send("\n").await;
         let mut server = bed.accept().await;
         assert_eq!(line(&mut server).await, "no line yet\n");
         // The bridge does not connect after the server has closed either.
         drop(server);
-        assert!(tokio::time::timeout(PATIENCE, bed.accept()).await.is_err());
+        assert!(tokio::time::timeout(TIMEOUT, bed.accept()).await.is_err());
         bed.send("the next\n").await;
         assert_eq!(line(&mut bed.accept().await).await, "the next\n");
         bed.end().await.unwrap();

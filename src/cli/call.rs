@@ -25,7 +25,7 @@ const FROM_ENVIRONMENT: [(&str, &str); 3] =
     [("agent_id", "AGENT_ID"), ("passkey", "AGENT_PASSKEY"), ("project_id", "PROJECT_ID")];
 
 /// The time that an agent's call waits for a server that is away.
-const AGENTS_PATIENCE: Duration = Duration::from_mins(1);
+const AGENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The first and the longest pause between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -72,13 +72,13 @@ impl CallArguments {
         let arguments = complete(&self.tool, self.parse_arguments()?, environment);
         // An agent outlives a restart of its server, and so must its calls. A person wants to know
         // at once.
-        let patience = if environment.variable("AGENT_LAUNCH_ID").is_some() {
-            AGENTS_PATIENCE
+        let timeout = if environment.variable("AGENT_LAUNCH_ID").is_some() {
+            AGENT_TIMEOUT
         } else {
             Duration::ZERO
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let result = runtime.block_on(exchange(server, &self.tool, arguments, patience))?;
+        let result = runtime.block_on(exchange(server, &self.tool, arguments, timeout))?;
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let answer = result.get("structuredContent").unwrap_or(&result);
         match &self.get {
@@ -143,15 +143,15 @@ fn complete(
     arguments
 }
 
-/// Calls the tool once and returns its result. With `patience`, it waits for a server that is away,
+/// Calls the tool once and returns its result. With `timeout`, it waits for a server that is away,
 /// and repeats a repeatable call whose answer was lost.
 async fn exchange(
     server: &ServerAddress,
     tool: &str,
     arguments: Map<String, Value>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Value, CliError> {
-    let give_up_at = clock::now() + patience;
+    let give_up_at = clock::now() + timeout;
     let mut pause = FIRST_PAUSE;
     loop {
         // A server of this program takes a call without a handshake.
@@ -202,12 +202,12 @@ mod tests {
             }
         });
         let server_at = ServerAddress::Socket(socket);
-        let ask = |patience| exchange(&server_at, "report_completed", Map::new(), patience);
+        let ask = |timeout| exchange(&server_at, "report_completed", Map::new(), timeout);
         let Err(CliError::Failed(refused)) = ask(Duration::ZERO).await else {
             panic!("it is refused")
         };
         assert_eq!(refused, "report_completed: it is full");
-        assert_eq!(ask(AGENTS_PATIENCE).await.ok(), Some(json!({ "done": true })));
+        assert_eq!(ask(AGENT_TIMEOUT).await.ok(), Some(json!({ "done": true })));
         server.join().unwrap();
     }
 }

@@ -23,7 +23,7 @@ use crate::forge::{connect, is_open_to_others};
 use crate::telemetry::ErrorChain;
 
 /// The time between two messages that name the hosts without an answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The commands about forges.
 #[derive(Debug, Subcommand)]
@@ -41,7 +41,8 @@ pub(super) enum ForgeCommand {
     },
     /// List the items that agents work on, with their pending writes, and the items that wait
     ///
-    /// An item waits until an agent of its repository and a slot are free; position 1 is the next. Repositories are served in turn.
+    /// An item waits until an agent of its repository and a slot are free; position 1 is the next.
+    /// Repositories are served in turn.
     List {
         /// List ended items instead, the newest end first
         #[arg(long)]
@@ -109,7 +110,7 @@ async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
         .map(|(i, host)| check_one(host, interval, missing).map(move |report| (i, report)));
     let mut checks: FuturesUnordered<_> = checks.collect();
     let mut reports = Vec::with_capacity(hosts.len());
-    let mut patience = tokio::time::interval_at(clock::now() + PATIENCE, PATIENCE);
+    let mut reminder = tokio::time::interval_at(clock::now() + TIMEOUT, TIMEOUT);
     loop {
         tokio::select! {
             biased;
@@ -117,7 +118,7 @@ async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
                 Some(report) => reports.push(report),
                 None => break,
             },
-            _ = patience.tick() => {
+            _ = reminder.tick() => {
                 let is_awaited = |i: &usize| !reports.iter().any(|(done, _)| done == i);
                 let awaited: BTreeSet<&str> =
                     (0..hosts.len()).filter(is_awaited).map(|i| hosts[i].host.as_str()).collect();

@@ -20,7 +20,7 @@ use crate::mcp_client::Lost;
 use crate::mcp_client::http::HttpEndpoint;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// The first and the longest pause between two attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -129,7 +129,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         message: &Value,
         cancelled: &CancellationToken,
     ) -> Result<(), CliError> {
-        let give_up_at = clock::now() + PATIENCE;
+        let give_up_at = clock::now() + TIMEOUT;
         let mut pause = FIRST_PAUSE;
         let lost = loop {
             let version = lock(&self.version).clone();

@@ -133,7 +133,7 @@ fn words(fact: OutputFact) -> Option<String> {
     }
 }
 
-/// Cleans output for a terminal. The keeper has cleaned it already, but the agent could write to
+/// Cleans output for a terminal. The shim has cleaned it already, but the agent could write to
 /// the file.
 #[derive(Default)]
 struct ForTerminal {

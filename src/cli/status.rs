@@ -8,7 +8,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::forge_items;
 use super::output::{Form, ago, lines, print_json, print_line, table};
-use crate::config::Standing;
+use crate::config::ConfigurationState;
 use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
 use crate::rest::routes::status::{CoordinatorBody, InstanceBody, ParkedBody, StatusBody};
@@ -60,13 +60,13 @@ fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
 
 /// Returns the difference between the configuration on disk and the one in use, with its reason;
 /// `None` if they agree.
-fn of_configuration(standing: &Standing, now: Timestamp) -> Option<String> {
-    let rejected = standing.rejected.as_ref().map(|rejected| {
+fn of_configuration(configuration_state: &ConfigurationState, now: Timestamp) -> Option<String> {
+    let rejected = configuration_state.rejected.as_ref().map(|rejected| {
         let since = ago(rejected.since, now);
         format!("The configuration on disk has not been in use for {since}: {}", rejected.problem)
     });
     let waiting: Vec<String> =
-        standing.waiting.iter().map(|change| format!("\n  {change}")).collect();
+        configuration_state.waiting.iter().map(|change| format!("\n  {change}")).collect();
     let waiting = (!waiting.is_empty())
         .then(|| format!("Changed, and in use after a restart:{}", waiting.concat()));
     let told: Vec<String> = [rejected, waiting].into_iter().flatten().collect();
@@ -150,7 +150,10 @@ fn describe(status: &StatusBody) -> String {
         parts.push(format!("coordinator of {}{problem}", server.address));
     }
     parts.extend(
-        status.configuration.as_ref().and_then(|standing| of_configuration(standing, status.at)),
+        status
+            .configuration
+            .as_ref()
+            .and_then(|configuration_state| of_configuration(configuration_state, status.at)),
     );
     let silent: Vec<String> =
         status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();

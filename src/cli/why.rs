@@ -4,7 +4,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, lines, print_json, print_line, table};
 use super::status::{abandoned_line, parked_line};
-use crate::domain::pair::StartReason;
+use crate::domain::start_history::StartReason;
 use crate::domain::{AgentId, ProjectId, Purpose};
 use crate::rest::routes::why::{RuleBody, WhyBody};
 

@@ -2,7 +2,7 @@
 //! configuration stays in use, even if the file becomes invalid.
 //!
 //! This module is pure: `app` reads files and distributes the configuration. `rest` and the command
-//! line show the [`Standing`].
+//! line show the [`ConfigurationState`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::domain::Timestamp;
     Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "camelCase")]
-pub struct Standing {
+pub struct ConfigurationState {
     /// The file; `None` means that there is none, and all settings have their defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
@@ -56,7 +56,8 @@ pub struct Reloaded {
     pub at: Timestamp,
     /// When what is in use was read: this time, unless nothing was different.
     pub since: Timestamp,
-    /// What was different then. A file that changes is read by itself, sooner than a person can ask for it.
+    /// What was different then. A file that changes is read by itself, sooner than a person can ask
+    /// for it.
     pub changes: Vec<Change>,
     /// What of it, or of an earlier one, only counts after a restart.
     pub waiting: Vec<Change>,
@@ -76,21 +77,21 @@ pub struct Live {
     read: Config,
     /// The changes of the last read that had any.
     changes: Vec<Change>,
-    standing: Standing,
+    configuration_state: ConfigurationState,
 }
 
 impl Live {
     /// Returns the state at the start, when the whole configuration is in use.
     pub fn new(loaded: Loaded, now: Timestamp) -> Self {
         let Loaded { config, source } = loaded;
-        let standing = Standing {
+        let configuration_state = ConfigurationState {
             file: source,
             since: now,
             rejected: None,
             waiting: Vec::new(),
             settings: settings(&config).into(),
         };
-        Self { in_use: config.clone(), read: config, changes: Vec::new(), standing }
+        Self { in_use: config.clone(), read: config, changes: Vec::new(), configuration_state }
     }
 
     /// Returns the configuration in use.
@@ -98,8 +99,8 @@ impl Live {
         &self.in_use
     }
 
-    pub const fn standing(&self) -> &Standing {
-        &self.standing
+    pub const fn configuration_state(&self) -> &ConfigurationState {
+        &self.configuration_state
     }
 
     /// Returns the configuration that would be in use after `new` is taken.
@@ -116,11 +117,11 @@ impl Live {
         let waiting = diff(&self.in_use, &config);
         if !changes.is_empty() {
             self.changes = changes;
-            self.standing.since = now;
+            self.configuration_state.since = now;
         }
         self.read = config;
-        let since = self.standing.since;
-        self.standing = Standing {
+        let since = self.configuration_state.since;
+        self.configuration_state = ConfigurationState {
             file: source.clone(),
             since,
             rejected: None,
@@ -132,7 +133,7 @@ impl Live {
 
     /// Notes a file that can't be used. The configuration in use stays.
     pub fn reject(&mut self, problem: String, now: Timestamp) {
-        let since = self.standing.rejected.take().map_or(now, |rejected| rejected.since);
-        self.standing.rejected = Some(Rejected { since, problem });
+        let since = self.configuration_state.rejected.take().map_or(now, |rejected| rejected.since);
+        self.configuration_state.rejected = Some(Rejected { since, problem });
     }
 }

@@ -6,7 +6,7 @@ use super::kinds::{Kind, words};
 /// The treatment of running agents at the daemon's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtShutdown {
-    /// The agents run on under their keepers, and the next daemon adopts them.
+    /// The agents run on under their shims, and the next daemon adopts them.
     Keep,
     /// The agents are ended, with a chance to report.
     Stop,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::declaration::keys;
 use super::kinds::{DAY, MINUTE, SECOND, durations, numbers};
-use crate::domain::pair::StartLimit;
+use crate::domain::start_history::StartLimit;
 
 keys! {
     /// The limits of a start.

@@ -23,9 +23,9 @@ use crate::telemetry::ErrorChain;
 /// The number of launches whose actions are carried out at the same time. The store groups their
 /// commits.
 const N_AT_ONCE: usize = 64;
-/// Added to the start deadline for the fuse, so that the keeper still hears of an authentication at
-/// the last moment.
-const FUSE_MARGIN: Duration = Duration::from_secs(2);
+/// Added to the server's deadline for that of the shim, so that the shim still hears of an
+/// authentication at the last moment.
+const START_DEADLINE_MARGIN: Duration = Duration::from_secs(2);
 
 /// The result of carrying out a plan.
 pub(super) struct Acted {
@@ -141,7 +141,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     /// Reports the last activity of an agent before its end: later activity is not kept. A failure
     /// does not delay the report of the end.
     async fn tell_activity(&self, launch: &LaunchId) {
-        let Some(activity) = self.ears.hear_out(launch).await else {
+        let Some(activity) = self.output_watcher.read_to_end(launch).await else {
             return;
         };
         if let Err(error) = self.control.report_activity(launch, &activity).await {
@@ -156,7 +156,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     /// Claims the start and then starts the process. A failure after the claim is reported at once.
     async fn start(&self, key: InstanceKey, working_directory: PathBuf) -> Result<bool, NotDone> {
-        // The time is read before the claim, so that the duration of the call counts for the fuse.
+        // The time is read before the claim, so that the duration of the call counts for the start
+        // deadline.
         let asked_at = self.processes.boot_now();
         let claim = match self.control.claim(&key).await {
             Ok(claim) => claim,
@@ -200,9 +201,13 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                     .as_ref()
                     .and_then(|(_, limits)| limits.start_timeout)
                     .unwrap_or(Duration::MAX);
-                let fuse = asked_at + start_timeout.min(most) + FUSE_MARGIN;
-                let request =
-                    StartRequest { launch: launch.clone(), key: key.clone(), command, fuse };
+                let start_deadline = asked_at + start_timeout.min(most) + START_DEADLINE_MARGIN;
+                let request = StartRequest {
+                    launch: launch.clone(),
+                    key: key.clone(),
+                    command,
+                    start_deadline,
+                };
                 self.processes.start(request).await.map_err(|error| ErrorChain(&error).to_string())
             }
         };

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::children::Children;
-use super::ears::Ears;
+use super::output_watcher::OutputWatcher;
 use crate::domain::plan::silence::{is_long, silence};
-use crate::domain::plan::{Elapsed, Limits};
+use crate::domain::plan::{Elapsed, StartLimits};
 use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Timestamp};
 use crate::instance_dir::{self, clock::MonotonicInstant, record};
 
@@ -28,9 +28,9 @@ struct Clock {
     /// The time since which it is known to be silent for too long.
     suspected: Option<Instant>,
     children: Children,
-    /// The time of the stop ladder that the server named, and the same moment on this machine's
+    /// The time of the stop sequence that the server named, and the same moment on this machine's
     /// monotonic clock.
-    ladder: Option<(Timestamp, Instant)>,
+    stop_due: Option<(Timestamp, Instant)>,
 }
 
 impl Clocks {
@@ -41,14 +41,14 @@ impl Clocks {
         (now, at): (Instant, Timestamp),
         instances: &[Instance],
         launches: &[LaunchFacts],
-        ears: &Ears,
+        output_watcher: &OutputWatcher,
         (state_dir, is_stream): (&Path, &dyn Fn(&str) -> bool),
-        limits: &Limits,
+        limits: &StartLimits,
     ) -> BTreeMap<LaunchId, Elapsed> {
         let launches: BTreeMap<&LaunchId, &LaunchFacts> =
             launches.iter().map(|launch| (&launch.id, launch)).collect();
         let mut before = std::mem::take(&mut self.0);
-        let quiet_for = ears.quiet_for(now);
+        let quiet_for = output_watcher.quiet_for(now);
         let mut clocks = Vec::new();
         let mut shown = Vec::new();
         for instance in instances.iter().filter(|instance| instance.is_live()) {
@@ -59,18 +59,18 @@ impl Clocks {
             }
             let launch = launches.get(id);
             if let Some(LaunchState::Starting { deadline }) = launch.map(|launch| &launch.state) {
-                // An instance that was found after its deadline gets the whole timeout: the fuse of
-                // its keeper is the final limit.
+                // An instance that was found after its deadline gets the whole timeout: the start
+                // deadline of its shim is the final limit.
                 let left = Some(deadline.since(at)).filter(|left| !left.is_zero());
                 let most = limits.start_timeout.unwrap_or(Duration::MAX);
                 let left = left.or(limits.start_timeout).unwrap_or_default().min(most);
                 clock.deadline = clock.deadline.or(now.checked_add(left));
             }
-            clock.ladder = match launch.map(|launch| &launch.state) {
+            clock.stop_due = match launch.map(|launch| &launch.state) {
                 // A clock that jumps from now on does not move it.
-                Some(LaunchState::Stopping { ladder_at, .. }) => match clock.ladder {
-                    Some((same, due)) if same == *ladder_at => Some((same, due)),
-                    _ => Some((*ladder_at, now + ladder_at.since(at).min(limits.linger))),
+                Some(LaunchState::Stopping { stop_at, .. }) => match clock.stop_due {
+                    Some((same, due)) if same == *stop_at => Some((same, due)),
+                    _ => Some((*stop_at, now + stop_at.since(at).min(limits.linger))),
                 },
                 _ => None,
             };
@@ -80,7 +80,7 @@ impl Clocks {
                 quiet: quiet_for(id),
                 is_stream: launch.is_some_and(|launch| is_stream(&launch.ai_type)),
                 suspected: None,
-                until_ladder: clock.ladder.map(|(_, due)| due.saturating_duration_since(now)),
+                until_stop: clock.stop_due.map(|(_, due)| due.saturating_duration_since(now)),
             };
             let limit = limits.silence.of(&elapsed);
             let silent =
@@ -111,7 +111,7 @@ impl Clocks {
     }
 }
 
-/// Returns how long the agent had run before, from the keeper's record: the agent may be older than
+/// Returns how long the agent had run before, from the shim's record: the agent may be older than
 /// this daemon.
 fn ran_before(state_dir: &Path, launch: &LaunchId) -> Option<Duration> {
     let dir = instance_dir::find(state_dir, launch)?;

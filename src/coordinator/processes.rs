@@ -17,18 +17,18 @@ pub trait ProcessLayer: Send + Sync + 'static {
     /// forgotten.
     fn instances(&self) -> Arc<[Instance]>;
 
-    /// Returns the time on the clock by which fuses burn.
+    /// Returns the time on the clock of start deadlines.
     fn boot_now(&self) -> BootInstant;
 
     /// Returns the time on the clock that measures durations; it stands still while the machine
     /// sleeps.
     fn steady_now(&self) -> Instant;
 
-    /// Starts an agent. Returns when the keeper exists; its instance is in `instances` from then
+    /// Starts an agent. Returns when the shim exists; its instance is in `instances` from then
     /// on.
     fn start(&self, request: StartRequest) -> impl Future<Output = Result<(), StartError>> + Send;
 
-    /// Tells the keeper to end the instance; the first reason wins. Without `timeout`, the
+    /// Tells the shim to end the instance; the first reason wins. Without `timeout`, the
     /// configured one applies.
     fn request_stop(
         &self,
@@ -37,7 +37,7 @@ pub trait ProcessLayer: Send + Sync + 'static {
         timeout: Option<Duration>,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Tells the keeper that its agent authenticated.
+    /// Tells the shim that its agent authenticated.
     fn mark_authenticated(&self, launch: &LaunchId) -> impl Future<Output = ()> + Send;
 
     /// Forgets an instance, because the server knows of its end.

@@ -22,8 +22,8 @@ use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::clock;
-use crate::domain::pair::{Backoff, StartReason};
-use crate::domain::plan::{Limits, ProcessReport};
+use crate::domain::plan::{ProcessReport, StartLimits};
+use crate::domain::start_history::{Backoff, StartReason};
 use crate::domain::{
     Activity, AgentId, CoordinatorId, Incarnation, Instance, InstanceKey, LaunchId, Secret,
     ServerAddress, StopReason, Timestamp,
@@ -55,7 +55,7 @@ pub struct RemoteConfig {
     /// The delays after failures, for a server that keeps no record of failures.
     pub backoff: Backoff,
     /// The limits of this host. The server is not asked about pairs that have no free slot.
-    pub limits: Limits,
+    pub limits: StartLimits,
     /// The directory that contains the output of its agents.
     pub state_dir: PathBuf,
     /// The pause between two questions to a server that announces nothing.
@@ -96,7 +96,7 @@ const WAIT_FOR_WORK: &str = "wait_for_work";
 const SHOULD_START: &str = "should_start";
 
 /// The timeout for an answer that the server can give at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest end of an output that is sent with the report of an agent's end, in bytes.
 const MAX_TAIL: u64 = 64 * 1024;
 /// The time that the server may hold a question for news.
@@ -198,7 +198,7 @@ impl RemoteControlPlane {
         if let Some(seen) = seen {
             arguments["seen"] = seen.into();
         }
-        let work: Work = self.link.call(&client, WAIT_FOR_WORK, arguments, HOLD + PATIENCE).await?;
+        let work: Work = self.link.call(&client, WAIT_FOR_WORK, arguments, HOLD + TIMEOUT).await?;
         Ok(Some(work.seen))
     }
 
@@ -208,7 +208,7 @@ impl RemoteControlPlane {
 
     async fn ask_for_work(&self, client: &Arc<McpClient>) -> Result<ServerView, LinkError> {
         let arguments = json!({ "coordinator_id": self.config().coordinator });
-        let work: Work = self.link.call(client, WAIT_FOR_WORK, arguments, PATIENCE).await?;
+        let work: Work = self.link.call(client, WAIT_FOR_WORK, arguments, TIMEOUT).await?;
         let mut view = work.view;
         self.set_clock(view.at);
         let config = self.config();
@@ -233,7 +233,7 @@ impl RemoteControlPlane {
             "coordinator_id": self.config().coordinator
         });
         let answer: answers::ShouldStart =
-            self.link.call(client, SHOULD_START, arguments, PATIENCE).await?;
+            self.link.call(client, SHOULD_START, arguments, TIMEOUT).await?;
         Ok(answer.claimed())
     }
 
@@ -262,7 +262,7 @@ impl RemoteControlPlane {
         if !client.offers(tool) {
             return Ok(());
         }
-        match self.link.call::<serde_json::Value>(&client, tool, arguments, PATIENCE).await {
+        match self.link.call::<serde_json::Value>(&client, tool, arguments, TIMEOUT).await {
             // The later start reports it from now on.
             Ok(_) | Err(LinkError::Superseded) => Ok(()),
             Err(LinkError::Call(CallError::Refused { code, message, .. })) if is_settled(&code) => {

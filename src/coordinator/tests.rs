@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use tokio::time::Instant;
 
 use super::*;
-use crate::domain::pair::{Candidate, StartReason};
 use crate::domain::plan::ProcessReport;
+use crate::domain::start_history::{Candidate, StartReason};
 use crate::domain::{Activity, Guidance, InstanceKey, Language, Purpose};
 use crate::nudge::Nudge;
 use crate::process::{BootInstant, StartError, StartRequest};
@@ -134,7 +134,7 @@ async fn found_by_poll_only(looks: Vec<Option<ServerView>>) -> u64 {
     let config = CoordinatorConfig {
         id: "crd_1".parse().expect("an id"),
         polling_interval: POLLING_INTERVAL,
-        limits: Limits::of(1, Duration::ZERO),
+        limits: StartLimits::of(1, Duration::ZERO),
         providers: no_providers(),
         state_dir: PathBuf::from("/state"),
     };

@@ -6,7 +6,7 @@
 //!  works ─────────► parked(until) ────► may be tried ──────► being tried ──────► works
 //!                       ▲                    ▲                │   │ auth, quota: longer
 //!                       └────────────────────┼────────────────┼───┘
-//!                                            └────────────────┘ other end, or PROBE_PATIENCE over
+//!                                            └────────────────┘ other end, or PROBE_TIMEOUT over
 //! ```
 //!
 //! A parked account starts no agent of any pair. When its time is over, it starts one agent. The
@@ -61,11 +61,11 @@ pub struct Parking {
 /// little more than a week.
 pub const MAX_PARKING: Duration = Duration::from_hours(8 * 24);
 /// The longest time that other launches wait for a probe that neither authenticates nor ends.
-pub const PROBE_PATIENCE: Duration = Duration::from_mins(1);
+pub const PROBE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The launches that an account allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum AccountState {
     /// All launches may start.
     Works,
     /// No launch may start before this time.
@@ -105,19 +105,19 @@ impl Account {
 
     /// Returns what the account allows now. A wait is never longer than was decided, nor longer
     /// than [`MAX_PARKING`], even if a clock jumped since.
-    pub fn standing(&self, now: Timestamp) -> Standing {
+    pub fn state_at(&self, now: Timestamp) -> AccountState {
         let Some(parked) = &self.parked else {
-            return Standing::Works;
+            return AccountState::Works;
         };
         let left = parked.until.since(now).min(parked.until.since(parked.since)).min(MAX_PARKING);
         if !left.is_zero() {
-            return Standing::Parked(now + left);
+            return AccountState::Parked(now + left);
         }
         match &parked.probe {
-            Some(probe) if now.since(probe.at) < PROBE_PATIENCE => {
-                Standing::BeingTried(probe.at.min(now) + PROBE_PATIENCE)
+            Some(probe) if now.since(probe.at) < PROBE_TIMEOUT => {
+                AccountState::BeingTried(probe.at.min(now) + PROBE_TIMEOUT)
             }
-            Some(_) | None => Standing::MayBeTried,
+            Some(_) | None => AccountState::MayBeTried,
         }
     }
 

@@ -26,7 +26,7 @@ pub struct Facts<'a> {
     pub project: Option<&'a Project>,
     pub is_assigned: bool,
     pub proof: Proof,
-    /// The launch below whose keeper the caller is, if it is known. No agent can use the ticket of
+    /// The launch below whose shim the caller is, if it is known. No agent can use the ticket of
     /// another launch.
     pub presented_by: Option<&'a LaunchId>,
     /// Open launches of the agent in the project, the oldest first.
@@ -91,8 +91,8 @@ pub fn decide(facts: &Facts<'_>) -> Result<Grant, Refusal> {
     }
 }
 
-/// Returns whether the presenter of its token may use a session on `launch`. If a keeper runs the
-/// launch, the session belongs to the processes below that keeper. An agent without a keeper may
+/// Returns whether the presenter of its token may use a session on `launch`. If a shim runs the
+/// launch, the session belongs to the processes below that shim. An agent without a shim may
 /// have been started by another agent.
 pub fn is_presented_by_its_own(launch: &Launch, presented_by: Option<&LaunchId>) -> bool {
     !launch.is_kept() || presented_by.is_none_or(|presenter| *presenter == launch.id)

@@ -10,9 +10,9 @@ use super::id::{AgentId, MessageId, ProjectId};
 use super::key::InstanceKey;
 use super::launch::{Launch, LaunchState, Outcome, StopReason, Verdict};
 use super::limits;
-use super::pair::{OpenLaunch, PairFacts, PairRecord, StartLimit};
 use super::refusal::Refusal;
 use super::session::Session;
+use super::start_history::{OpenLaunch, StartFacts, StartHistory, StartLimit};
 use super::time::Timestamp;
 use super::words::words;
 
@@ -97,19 +97,24 @@ pub fn newest_fitting(mut messages: Vec<Message>, budget: usize) -> Vec<Message>
 /// Returns whether an answer is the last answer of the agent once more. It is if `last` has the
 /// same content and is from this session, and if the agent has answered all messages that it was
 /// given.
-pub fn is_repeated(last: &Message, content: &str, session: &Session, record: &PairRecord) -> bool {
+pub fn is_repeated(
+    last: &Message,
+    content: &str,
+    session: &Session,
+    record: &StartHistory,
+) -> bool {
     last.content == content
         && last.created_at >= session.created_at
         && record.read_up_to >= session.handed_out
 }
 
 /// Returns whether an agent has a session in the chat and is not about to leave.
-pub fn listens(facts: &PairFacts) -> bool {
+pub fn listens(facts: &StartFacts) -> bool {
     facts.open.as_ref().is_some_and(|open| matches!(open.state, LaunchState::Running { .. }))
 }
 
 /// Returns whether an agent listens in the chat or is about to.
-pub fn is_open(facts: &PairFacts) -> bool {
+pub fn is_open(facts: &StartFacts) -> bool {
     let is_starting = |open: &OpenLaunch| matches!(open.state, LaunchState::Starting { .. });
     listens(facts) || facts.open.as_ref().is_some_and(is_starting)
 }
@@ -118,7 +123,7 @@ pub fn is_open(facts: &PairFacts) -> bool {
 ///
 /// # Errors
 /// Returns `AgentNotFound`, `ProjectNotFound`, `NotAssigned` or `Inactive`.
-pub fn check_may_chat(facts: &PairFacts) -> Result<(), Refusal> {
+pub fn check_may_chat(facts: &StartFacts) -> Result<(), Refusal> {
     let InstanceKey { agent, project, .. } = &facts.key;
     match (&facts.agent, &facts.project) {
         (None, _) => Err(Refusal::AgentNotFound { agent: agent.clone() }),
@@ -135,13 +140,13 @@ pub fn check_may_chat(facts: &PairFacts) -> Result<(), Refusal> {
 /// is wanted again. Its pause grows each time that this happens in a row. If people ended the chat,
 /// the agent is not wanted again. An agent that answered everything may end as it likes.
 pub fn after_end(
-    record: PairRecord,
+    record: StartHistory,
     launch: &Launch,
     outcome: &Outcome,
     newest_unread: Option<i64>,
     at: Timestamp,
     limit: StartLimit,
-) -> PairRecord {
+) -> StartHistory {
     let leaves_messages = newest_unread.is_some();
     let verdict = match outcome {
         Outcome::Stopped(_) => Verdict::Fine,
@@ -160,14 +165,14 @@ mod tests {
     use super::*;
     use crate::domain::account::Account;
     use crate::domain::key::Purpose;
-    use crate::domain::pair::{Backoff, StartReason};
     use crate::domain::secret::Secret;
+    use crate::domain::start_history::{Backoff, StartReason};
 
     const LIMIT: StartLimit =
         StartLimit { failures: 5, interval: std::time::Duration::from_mins(10) };
 
-    fn record() -> PairRecord {
-        PairRecord::new(InstanceKey::new(
+    fn record() -> StartHistory {
+        StartHistory::new(InstanceKey::new(
             "agt".parse().unwrap(),
             "prj".parse().unwrap(),
             Purpose::Chat,
@@ -296,8 +301,8 @@ mod tests {
         assert!(!is_repeated(&message("yes", at(11)), "yes", &session, &record().answered(4)));
     }
 
-    fn facts() -> PairFacts {
-        PairFacts {
+    fn facts() -> StartFacts {
+        StartFacts {
             key: record().key,
             agent: Some((AgentStatus::Active, "claude".to_owned())),
             project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
@@ -315,13 +320,13 @@ mod tests {
         let now = Timestamp::from_millis(0);
         let with = |state| {
             let open = OpenLaunch { id: "lch".parse().unwrap(), state };
-            let facts = PairFacts { open: Some(open), ..facts() };
+            let facts = StartFacts { open: Some(open), ..facts() };
             (listens(&facts), is_open(&facts))
         };
         assert_eq!((listens(&facts()), is_open(&facts())), (false, false));
         assert_eq!(with(LaunchState::Starting { deadline: now }), (false, true));
         assert_eq!(with(LaunchState::Running { session: "ses".parse().unwrap() }), (true, true));
-        let stopping = LaunchState::Stopping { reason: StopReason::LoggedOut, ladder_at: now };
+        let stopping = LaunchState::Stopping { reason: StopReason::LoggedOut, stop_at: now };
         assert_eq!(with(stopping), (false, false));
         assert_eq!(with(LaunchState::Ending), (false, false));
     }
@@ -329,7 +334,7 @@ mod tests {
     /// The reason that keeps the agent from starting says the same as the refusal.
     #[test]
     fn people_may_write_to_an_active_agent_of_an_active_project() {
-        let check = |facts: PairFacts, expected: Option<&str>| {
+        let check = |facts: StartFacts, expected: Option<&str>| {
             let refusal = check_may_chat(&facts).err();
             assert_eq!(refusal.as_ref().map(Refusal::code), expected, "{facts:?}");
             let backoff = Backoff { initial: LIMIT.interval, max: LIMIT.interval };
@@ -338,12 +343,12 @@ mod tests {
         };
         let claude = || "claude".to_owned();
         check(facts(), None);
-        check(PairFacts { agent: None, ..facts() }, Some("agent_not_found"));
-        check(PairFacts { project: None, ..facts() }, Some("project_not_found"));
-        check(PairFacts { is_assigned: false, ..facts() }, Some("not_assigned"));
+        check(StartFacts { agent: None, ..facts() }, Some("agent_not_found"));
+        check(StartFacts { project: None, ..facts() }, Some("project_not_found"));
+        check(StartFacts { is_assigned: false, ..facts() }, Some("not_assigned"));
         let agent = Some((AgentStatus::Inactive, claude()));
-        check(PairFacts { agent, ..facts() }, Some("inactive"));
+        check(StartFacts { agent, ..facts() }, Some("inactive"));
         let project = Some((ProjectStatus::Archived, PathBuf::from("dir")));
-        check(PairFacts { project, ..facts() }, Some("inactive"));
+        check(StartFacts { project, ..facts() }, Some("inactive"));
     }
 }

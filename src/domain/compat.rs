@@ -3,14 +3,18 @@
 
 use super::agent::ProjectStatus;
 use super::launch::LaunchState;
-use super::pair::{Backoff, PairFacts, StartReason};
+use super::start_history::{Backoff, StartFacts, StartReason};
 use super::time::Timestamp;
 
 /// Returns the pair of an agent that a `should_start` without a project is about. It is the pair
 /// that may start and whose work waits longest. If none may start, it is the pair with the most
 /// informative reason. `None` without pairs.
-pub fn pair_to_start(pairs: Vec<PairFacts>, backoff: Backoff, now: Timestamp) -> Option<PairFacts> {
-    let rank = |pair: &PairFacts| match pair.reason(backoff, now) {
+pub fn pair_to_start(
+    pairs: Vec<StartFacts>,
+    backoff: Backoff,
+    now: Timestamp,
+) -> Option<StartFacts> {
+    let rank = |pair: &StartFacts| match pair.reason(backoff, now) {
         StartReason::Ready => 0,
         StartReason::Starting => 1,
         StartReason::Running => 2,
@@ -38,8 +42,8 @@ pub fn pair_to_start(pairs: Vec<PairFacts>, backoff: Backoff, now: Timestamp) ->
 /// Returns the pair of an agent that an `authenticate` without a project is about. A pair whose
 /// launch is starting comes first. Next is the pair whose work waits longest, and pairs without an
 /// open launch come first. Otherwise it is the only pair. `None` if the choice is ambiguous.
-pub fn pair_to_enter(pairs: Vec<PairFacts>) -> Option<PairFacts> {
-    let rank = |pair: &PairFacts| match pair.open.as_ref().map(|open| &open.state) {
+pub fn pair_to_enter(pairs: Vec<StartFacts>) -> Option<StartFacts> {
+    let rank = |pair: &StartFacts| match pair.open.as_ref().map(|open| &open.state) {
         Some(LaunchState::Starting { .. }) => 0,
         None if !is_idle(pair) => 1,
         Some(_) if !is_idle(pair) => 2,
@@ -51,7 +55,7 @@ pub fn pair_to_enter(pairs: Vec<PairFacts>) -> Option<PairFacts> {
     (n_pairs == 1 || rank(&best) < 3).then_some(best)
 }
 
-fn is_idle(pair: &PairFacts) -> bool {
+fn is_idle(pair: &StartFacts) -> bool {
     let is_active =
         pair.project.as_ref().is_some_and(|(status, _)| *status == ProjectStatus::Active);
     !is_active || pair.waiting_since.is_none()

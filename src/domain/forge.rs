@@ -3,8 +3,8 @@
 //!
 //! An item is an issue, pull request or merge request. It becomes a task when the bot is assigned
 //! to it and it has the bot's label. From then on each change at the forge and each folder that it
-//! needs is stored as [`Owed`]. The daemon repeats each of these until it succeeds, also across
-//! restarts.
+//! needs is stored as [`PendingWrite`]. The daemon repeats each of these until it succeeds, also
+//! across restarts.
 
 pub mod claims;
 pub mod eligibility;
@@ -26,7 +26,7 @@ use super::words::words;
 
 pub use claims::Claimants;
 pub use eligibility::{Eligibility, Rules, StopCause, is_bot};
-pub use item::{ForgeItem, ItemEnd, ItemState, Owed, Place, Setback, Standing};
+pub use item::{FolderPlace, ForgeItem, ItemEnd, ItemState, PendingWrite, Setback, WorkState};
 pub use labels::{LabelDelta, LabelNames};
 
 words! {

@@ -20,10 +20,10 @@ pub struct Instance {
     pub phase: Phase,
     /// True if it was found alive at the start of this daemon, which did not start it.
     pub adopted: bool,
-    /// The first reason for which its keeper was told to end it.
+    /// The first reason for which its shim was told to end it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopReason>,
-    /// True if its keeper knows that it authenticated.
+    /// True if its shim knows that it authenticated.
     pub is_marked_authenticated: bool,
     /// The problems of the instance while it lives.
     #[serde(flatten)]
@@ -56,7 +56,7 @@ pub struct Condition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unkillable_since: Option<Timestamp>,
     /// Set while it is silent: it neither called nor printed anything for half of
-    /// `run.silence_timeout`. Its coordinator knows that, not its keeper.
+    /// `run.silence_timeout`. Its coordinator knows that, not its shim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
 }
@@ -77,7 +77,8 @@ words! {
     pub enum ExitHint as "exit hint" {
         /// The kernel killed a process of its tree for want of memory.
         OutOfMemory = "out_of_memory",
-        /// KILL, and not from its keeper: from the kernel, for want of memory, or from somebody's hand.
+        /// KILL, and not from its shim: from the kernel, for want of memory, or from somebody's
+        /// hand.
         KilledFromOutside = "killed_from_outside",
         CoreDumped = "core_dumped",
     }
@@ -92,7 +93,7 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum Phase {
-    /// Its keeper is being started, or is about to start the agent.
+    /// Its shim is being started, or is about to start the agent.
     Starting,
     Running {
         pid: i32,
@@ -149,7 +150,7 @@ impl Instance {
     }
 }
 
-/// The exact name by which the kernel knows a keeper (`/proc/<pid>/comm`). A process with such an
+/// The exact name by which the kernel knows a shim (`/proc/<pid>/comm`). A process with such an
 /// ancestor is an agent.
 pub const SHIM_COMM: &str = "ac-shim";
 /// The variable in the environment of every agent, with the value `<installation id>/<launch id>`.

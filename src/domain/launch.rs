@@ -39,10 +39,10 @@ pub enum LaunchState {
     Running {
         session: SessionId,
     },
-    /// The launch is to be ended. Its keeper is told at `ladder_at`.
+    /// The launch is to be ended. Its shim is told at `stop_at`.
     Stopping {
         reason: StopReason,
-        ladder_at: Timestamp,
+        stop_at: Timestamp,
     },
     /// The leader has ended, and other processes of its tree may live.
     Ending,
@@ -163,13 +163,13 @@ pub enum LaunchEvent {
         reason: StopReason,
         at: Timestamp,
         /// The time that it may still take to end by itself.
-        patience: Duration,
+        exit_grace: Duration,
     },
     /// People ended its chat, or the work of its pair.
     ChatEnded {
         at: Timestamp,
         /// The time that it may still take to end by itself.
-        patience: Duration,
+        exit_grace: Duration,
     },
     /// The leader has ended.
     Exited {
@@ -180,7 +180,7 @@ pub enum LaunchEvent {
         end: ProcessEnd,
         at: Timestamp,
     },
-    /// The session of a launch without a keeper was silent for too long.
+    /// The session of a launch without a shim was silent for too long.
     SessionExpired {
         at: Timestamp,
     },
@@ -233,8 +233,8 @@ impl From<Launch> for LaunchFacts {
 }
 
 impl Launch {
-    /// Returns whether this coordinator may report on its process. If a launch has a keeper, only
-    /// that keeper reports on it. Otherwise its key could be freed while its agent lives.
+    /// Returns whether this coordinator may report on its process. If a launch has a shim, only
+    /// that shim reports on it. Otherwise its key could be freed while its agent lives.
     pub fn is_reported_by(&self, coordinator: Option<&CoordinatorId>) -> bool {
         self.coordinator.is_none() || self.coordinator.as_ref() == coordinator
     }
@@ -280,22 +280,22 @@ impl Launch {
         }
     }
 
-    /// Returns whether no process was reported for longer than one could live unnoticed. A fuse
-    /// ends a process that did not authenticate by `start` and `stop`, and a process that is told
-    /// to stop has ended `stop` later. A running launch never lapses. `claimed_for` and
-    /// `on_ladder_for` are the times since it was claimed and since its stop was due. They are
+    /// Returns whether no process was reported for longer than one could live unnoticed. A start
+    /// deadline ends a process that did not authenticate by `start` and `stop`, and a process that
+    /// is told to stop has ended `stop` later. A running launch never lapses. `claimed_for` and
+    /// `stopping_for` are the times since it was claimed and since its stop was due. They are
     /// measured by a clock that cannot be set.
     pub fn has_lapsed(
         &self,
         limits: LapseLimits,
         claimed_for: Duration,
-        on_ladder_for: Duration,
+        stopping_for: Duration,
     ) -> bool {
         let LapseLimits { start, stop, margin } = limits;
         let is_old = self.pid.is_none() && claimed_for > start + stop + margin;
         match self.state {
             LaunchState::Starting { .. } => is_old,
-            LaunchState::Stopping { .. } => is_old && on_ladder_for > stop + margin,
+            LaunchState::Stopping { .. } => is_old && stopping_for > stop + margin,
             LaunchState::Running { .. } | LaunchState::Ending | LaunchState::Ended { .. } => false,
         }
     }
@@ -417,26 +417,30 @@ impl Launch {
                 Err(impossible(&self, event))
             }
 
-            (S::Starting { .. } | S::Running { .. }, E::StopWanted { reason, at, patience }) => {
+            (S::Starting { .. } | S::Running { .. }, E::StopWanted { reason, at, exit_grace }) => {
                 let reason = *reason;
                 let at = *at;
-                let patience = *patience;
-                Ok(self.leaving(reason, at, patience))
+                let exit_grace = *exit_grace;
+                Ok(self.leaving(reason, at, exit_grace))
             }
-            // A stop while it lingers keeps the reason and shortens the patience.
+            // A stop while it lingers keeps the reason and shortens the exit grace.
             (
-                S::Stopping { reason, ladder_at },
-                E::StopWanted { at, patience, .. } | E::ChatEnded { at, patience },
+                S::Stopping { reason, stop_at },
+                E::StopWanted { at, exit_grace, .. } | E::ChatEnded { at, exit_grace },
             ) => {
                 let reason = *reason;
-                let ladder_at = (*ladder_at).min(*at + *patience);
+                let stop_at = (*stop_at).min(*at + *exit_grace);
                 let is_chat_over = self.is_chat_over || matches!(event, E::ChatEnded { .. });
-                Ok(Self { state: S::Stopping { reason, ladder_at }, is_chat_over, ..self })
+                Ok(Self { state: S::Stopping { reason, stop_at }, is_chat_over, ..self })
             }
-            (S::Starting { .. } | S::Running { .. }, E::ChatEnded { at, patience }) => {
+            (S::Starting { .. } | S::Running { .. }, E::ChatEnded { at, exit_grace }) => {
                 let at = *at;
-                let patience = *patience;
-                Ok(Self { is_chat_over: true, ..self }.leaving(StopReason::ChatEnded, at, patience))
+                let exit_grace = *exit_grace;
+                Ok(Self { is_chat_over: true, ..self }.leaving(
+                    StopReason::ChatEnded,
+                    at,
+                    exit_grace,
+                ))
             }
             (S::Ending, E::ChatEnded { .. }) => Ok(Self { is_chat_over: true, ..self }),
             (S::Ending, E::StopWanted { .. })
@@ -460,12 +464,12 @@ impl Launch {
         }
     }
 
-    /// Returns the launch on its way out. Without a keeper there is no process to wait for, so it
+    /// Returns the launch on its way out. Without a shim there is no process to wait for, so it
     /// ends at once.
     fn leaving(self, reason: StopReason, at: Timestamp, linger: Duration) -> Self {
         let launch = Self { stop_reason: self.stop_reason.or(Some(reason)), ..self };
         if launch.is_kept() {
-            Self { state: LaunchState::Stopping { reason, ladder_at: at + linger }, ..launch }
+            Self { state: LaunchState::Stopping { reason, stop_at: at + linger }, ..launch }
         } else {
             launch.ended_with(ProcessEnd::Exited(ExitStatus::default()), at)
         }
@@ -524,7 +528,7 @@ impl Launch {
         match end {
             ProcessEnd::StartFailed(reason) => Outcome::StartFailed(reason),
             ProcessEnd::Lost => Outcome::Lost,
-            ProcessEnd::FuseBurnt => Outcome::NeverAuthenticated,
+            ProcessEnd::StartDeadlinePassed => Outcome::NeverAuthenticated,
             ProcessEnd::Exited(_) if self.authenticated_at.is_none() => Outcome::NeverAuthenticated,
             ProcessEnd::Exited(_) => Outcome::ExitedWithoutReport,
         }

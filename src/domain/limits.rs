@@ -46,7 +46,7 @@ pub const NAME: Limit = Limit::line("name", 200);
 pub const AI_TYPE: Limit = Limit::line("ai_type", 64);
 /// A path. The kernel accepts no longer paths.
 pub const WORKING_DIRECTORY: Limit = Limit::exact("working_directory", 4_096);
-/// A passkey of any characters that can be typed. The keeper looks for it in each line of output,
+/// A passkey of any characters that can be typed. The shim looks for it in each line of output,
 /// also in its longest escaped form.
 pub const PASSKEY: Limit = Limit::exact("passkey", 1_000);
 /// All that an agent needs to know of a task.

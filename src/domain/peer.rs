@@ -113,10 +113,10 @@ pub enum PeerUser {
 
 /// The rights of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum PeerRights {
     Operator,
     Agent,
-    Stranger,
+    Unauthenticated,
 }
 
 /// The daemons of this program, as far as the deciding daemon knows them.
@@ -145,13 +145,13 @@ impl Daemons<'_> {
 }
 
 /// Decides about a process of `user` with this ancestry.
-pub fn standing(user: PeerUser, ancestry: &Ancestry, daemons: Daemons<'_>) -> Standing {
+pub fn rights(user: PeerUser, ancestry: &Ancestry, daemons: Daemons<'_>) -> PeerRights {
     match user {
-        PeerUser::Daemon if is_outside_agents(ancestry, daemons) => Standing::Operator,
-        PeerUser::Daemon => Standing::Agent,
+        PeerUser::Daemon if is_outside_agents(ancestry, daemons) => PeerRights::Operator,
+        PeerUser::Daemon => PeerRights::Agent,
         // A process of such a user that is not below a shim of the daemon belongs to that user.
-        PeerUser::OfAgents if outermost_shim(ancestry).is_some() => Standing::Agent,
-        PeerUser::OfAgents | PeerUser::Other => Standing::Stranger,
+        PeerUser::OfAgents if outermost_shim(ancestry).is_some() => PeerRights::Agent,
+        PeerUser::OfAgents | PeerUser::Other => PeerRights::Unauthenticated,
     }
 }
 

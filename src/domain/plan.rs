@@ -19,7 +19,7 @@ use super::id::{CoordinatorId, LaunchId, ProjectId};
 use super::instance::{Instance, Phase, ShimIdentity};
 use super::key::{InstanceKey, Purpose};
 use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason};
-use super::pair::{Candidate, StartReason};
+use super::start_history::{Candidate, StartReason};
 use super::time::Timestamp;
 use gates::{Closed, Resources};
 use silence::{SilenceLimits, is_long, silence};
@@ -27,7 +27,7 @@ use slots::Slots;
 
 /// The limits that a coordinator enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct StartLimits {
     /// The greatest number of instances at the same time. Instances that start or are being ended
     /// count, too.
     pub max_concurrent: usize,
@@ -39,7 +39,7 @@ pub struct Limits {
     pub per_provider: Option<usize>,
     /// The number of slots of `max_concurrent` that tasks never take.
     pub chat_reserve: usize,
-    /// The longest time from a report to the stop ladder.
+    /// The longest time from a report to the stop sequence.
     pub linger: Duration,
     /// The longest time from the start of an agent to its stop; `None` sets no limit.
     pub max_runtime: Option<Duration>,
@@ -69,11 +69,11 @@ pub struct Elapsed {
     pub is_stream: bool,
     /// The time since it was first found silent for too long.
     pub suspected: Option<Duration>,
-    /// The time that is left until the stop ladder, if it is to be stopped.
-    pub until_ladder: Option<Duration>,
+    /// The time that is left until the stop sequence, if it is to be stopped.
+    pub until_stop: Option<Duration>,
 }
 
-impl Limits {
+impl StartLimits {
     /// Returns limits of which only `max_concurrent` restricts starts.
     pub const fn of(max_concurrent: usize, linger: Duration) -> Self {
         Self {
@@ -111,7 +111,7 @@ pub struct Snapshot {
     pub elapsed: BTreeMap<LaunchId, Elapsed>,
     /// The launches whose login the model's service refuses, as their agents report.
     pub refused: BTreeSet<LaunchId>,
-    pub limits: Limits,
+    pub limits: StartLimits,
     pub free: Resources,
 }
 
@@ -122,11 +122,11 @@ pub enum Action {
     Report { launch: LaunchId, report: ProcessReport },
     /// Remove the instance folder, because the server knows the end.
     Forget { launch: LaunchId },
-    /// Tell the keeper that the agent authenticated.
+    /// Tell the shim that the agent authenticated.
     MarkAuthenticated { launch: LaunchId },
     /// Tell the server that the launch is to be ended.
     WantStop { launch: LaunchId, reason: StopReason },
-    /// Tell the keeper to walk the stop ladder.
+    /// Tell the shim to begin the stop sequence.
     Stop { launch: LaunchId, reason: StopReason },
     /// Claim the key, then start its process.
     Start { key: InstanceKey, ai_type: String, working_directory: PathBuf },
@@ -227,7 +227,7 @@ fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, pla
     {
         plan.actions.push(report(ProcessReport::Started { pid, at, shim: instance.shim.clone() }));
     }
-    // A daemon that was shutting down, or its own fuse, told its keeper to stop it. This is
+    // A daemon that was shutting down, or its own start deadline, told its shim to stop it. This is
     // reported before the end, because the end is judged by its reason.
     if let (Some(reason), LaunchState::Starting { .. } | LaunchState::Running { .. }) =
         (instance.stop, &launch.state)
@@ -274,9 +274,9 @@ fn keep_going_or_stop(
             }
         }
         LaunchState::Running { .. } => {}
-        LaunchState::Stopping { reason, ladder_at } => {
-            let by_steady_clock = elapsed.and_then(|elapsed| elapsed.until_ladder);
-            let by_wall_clock = || Some(ladder_at.since(now)).filter(|left| *left <= limits.linger);
+        LaunchState::Stopping { reason, stop_at } => {
+            let by_steady_clock = elapsed.and_then(|elapsed| elapsed.until_stop);
+            let by_wall_clock = || Some(stop_at.since(now)).filter(|left| *left <= limits.linger);
             // `None` means a time further away than any wait, because the clock was set back
             // meanwhile.
             let left = by_steady_clock.or_else(by_wall_clock).unwrap_or_default();
@@ -305,8 +305,8 @@ fn keep_going_or_stop(
             Ok(None) => {}
         }
     }
-    // If the server cannot be told which process it is, its claim may lapse. The fuse must end it
-    // by then, so the keeper is not told yet.
+    // If the server cannot be told which process it is, its claim may lapse. The start deadline
+    // must end it by then, so the shim is not told yet.
     let is_known = launch.pid.is_some() || !matches!(instance.phase, Phase::Starting);
     if launch.is_authenticated && !instance.is_marked_authenticated && is_known {
         plan.actions.push(Action::MarkAuthenticated { launch: id.clone() });
@@ -318,7 +318,7 @@ fn keep_going_or_stop(
 fn time_left(
     launch: &LaunchFacts,
     elapsed: Elapsed,
-    limits: &Limits,
+    limits: &StartLimits,
 ) -> Result<Option<Duration>, StopReason> {
     let left = |limit: Option<Duration>, lasted: Option<Duration>| {
         limit.zip(lasted).map(|(limit, lasted)| limit.saturating_sub(lasted))

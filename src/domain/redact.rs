@@ -5,8 +5,8 @@
 //! Each line is searched by itself. A secret that an agent spreads over two lines, or encodes in
 //! another way, is not found.
 //!
-//! A search for a list of spellings (`aho-corasick`) was ruled out. Each character may be escaped by
-//! itself and to any depth, so that the list has no end.
+//! A search for a list of spellings (`aho-corasick`) was ruled out. Each character may be escaped
+//! by itself and to any depth, so that the list has no end.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -107,7 +107,7 @@ impl Redactor {
     }
 
     /// Returns `line` with each of our tokens cut to its prefix and each secret replaced. It does
-    /// not allocate if it finds nothing, because the keeper runs every line of output through it.
+    /// not allocate if it finds nothing, because the shim runs every line of output through it.
     pub fn redact<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
         self.redact_where(line, |at| self.beginnings.find(line, at))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::event::EventSpan;
 use super::id::{LaunchId, TaskId};
-use super::pair::PairRecord;
+use super::start_history::StartHistory;
 use super::time::Timestamp;
 
 /// The times for which past data is kept. `config` has the defaults.
@@ -84,7 +84,12 @@ impl Retention {
     /// Returns the number up to which the messages of a chat may be deleted. `last_old` is the last
     /// message that is too old, 0 if none is. Messages that the agent has not answered stay. All
     /// messages stay while the agent is wanted, or while `is_open` says that the agent is present.
-    pub fn messages_up_to(&self, record: &PairRecord, is_open: bool, last_old: i64) -> Option<i64> {
+    pub fn messages_up_to(
+        &self,
+        record: &StartHistory,
+        is_open: bool,
+        last_old: i64,
+    ) -> Option<i64> {
         let up_to = last_old.min(record.read_up_to);
         (self.chats.is_some() && !is_open && record.wanted_since.is_none() && up_to > 0)
             .then_some(up_to)
@@ -188,7 +193,7 @@ mod tests {
         fn what_was_not_answered_stays(read in 0i64..20, last_old in 0i64..20, is_open: bool, is_wanted: bool) {
             let key = InstanceKey::new(id("agt"), id("prj"), Purpose::Chat);
             let wanted_since = is_wanted.then_some(NOW);
-            let record = PairRecord { read_up_to: read, wanted_since, ..PairRecord::new(key) };
+            let record = StartHistory { read_up_to: read, wanted_since, ..StartHistory::new(key) };
             match retention().messages_up_to(&record, is_open, last_old) {
                 Some(up_to) => prop_assert!(up_to <= read && up_to <= last_old && !is_open && !is_wanted),
                 None => prop_assert!(is_open || is_wanted || read == 0 || last_old == 0),

@@ -4,8 +4,8 @@
 //!   It may jump, also by years.
 //! - Durations of sessions, silences, notices, idle chats, runs, and claims without a process use a
 //!   steady clock ([`Steady`]). It cannot be set, and it stands still while the machine sleeps.
-//! - The fuse of a start uses the kernel's boot clock (`instance_dir::clock`), which goes on while
-//!   the machine sleeps. The fuse must have ended the start before a claim lapses.
+//! - The start deadline uses the kernel's boot clock (`instance_dir::clock`), which goes on while
+//!   the machine sleeps. The start deadline must have ended the start before a claim lapses.
 //! - The age after which data is deleted uses the wall clock as it would be if it had not been set
 //!   forward since the first look ([`Moment::cautious`]).
 //! - The waits of pairs and accounts before their next start use the wall clock, clamped. A jump
@@ -16,7 +16,7 @@
 //! changes nothing. A jump shortly before changes nothing either: something that was not there at
 //! the last look cannot be older than that look. After a restart of the server the wall clock is
 //! believed, but only for decisions that end no process of ours. A run is measured by the time of
-//! the kernel's steady clock that its keeper recorded.
+//! the kernel's steady clock that its shim recorded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

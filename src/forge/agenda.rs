@@ -1,7 +1,7 @@
 //! The order in which the items of a host are served: the most urgent first, and not too many at
 //! the same time.
 //!
-//! Knows no forge and does nothing itself. Used by the performer.
+//! Knows no forge and does nothing itself. Used by the outbox worker.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};

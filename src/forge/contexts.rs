@@ -10,7 +10,7 @@
 //!
 //! All of it can be made again from the store and the folders of instances, and no decision reads
 //! it. A crash may follow each step; repeating all steps repairs the folder. This module knows no
-//! forge. The performer calls it, on a thread that may wait.
+//! forge. The outbox worker calls it, on a thread that may wait.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
@@ -20,7 +20,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, ItemState, Place};
+use crate::domain::forge::{FolderPlace, ForgeItem, ForgeKind, ItemKey, ItemKind, ItemState};
 use crate::domain::id::{ItemId, LaunchId};
 use crate::domain::session::Execution;
 use crate::instance_dir;
@@ -90,7 +90,7 @@ impl Contexts {
 
     /// Returns the items whose folders are complete. Blocks.
     pub fn completed(&self) -> Vec<ItemId> {
-        let folder = self.state_dir.join("contexts").join(Place::Completed.as_str());
+        let folder = self.state_dir.join("contexts").join(FolderPlace::Completed.as_str());
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
@@ -100,7 +100,7 @@ impl Contexts {
     /// # Errors
     /// A file that could not be removed.
     pub fn remove_completed(&self, id: &ItemId) -> Result<(), ContextError> {
-        let path = self.folder(Place::Completed, id);
+        let path = self.folder(FolderPlace::Completed, id);
         match fs::remove_dir_all(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
                 Err(ContextError::Write { path, source })
@@ -115,7 +115,7 @@ impl Contexts {
     /// # Errors
     /// A file that could not be written or moved. Finished steps stay; the folder is at its old
     /// place, or at `place`.
-    pub fn put(&self, place: Place, context: &Context) -> Result<(), ContextError> {
+    pub fn put(&self, place: FolderPlace, context: &Context) -> Result<(), ContextError> {
         let wanted = self.folder(place, &context.item.id);
         create_folders(wanted.parent().expect("it is in the folder of its place"))?;
         let folder = match self.all_of(&context.item.id).split_first() {
@@ -147,24 +147,24 @@ impl Contexts {
     }
 
     /// Returns the place of the folder of an item. Blocks.
-    pub fn find(&self, id: &ItemId) -> Option<Place> {
+    pub fn find(&self, id: &ItemId) -> Option<FolderPlace> {
         self.all_of(id).first().map(|(place, _)| *place)
     }
 
-    fn folder(&self, place: Place, id: &ItemId) -> PathBuf {
+    fn folder(&self, place: FolderPlace, id: &ItemId) -> PathBuf {
         self.state_dir.join("contexts").join(place.as_str()).join(id.as_str())
     }
 
     /// Returns the places of the folder with their times, the newest first. More than one place
     /// comes from another program, because a move is atomic.
-    fn all_of(&self, id: &ItemId) -> Vec<(Place, SystemTime)> {
+    fn all_of(&self, id: &ItemId) -> Vec<(FolderPlace, SystemTime)> {
         let written_at = |place| {
             let folder = self.folder(place, id);
             let file =
                 fs::metadata(folder.join(METADATA)).or_else(|_| fs::metadata(&folder)).ok()?;
             Some((place, file.modified().unwrap_or(SystemTime::UNIX_EPOCH)))
         };
-        let places = [Place::Running, Place::Paused, Place::Completed];
+        let places = [FolderPlace::Running, FolderPlace::Paused, FolderPlace::Completed];
         let mut found: Vec<_> = places.into_iter().filter_map(written_at).collect();
         found.sort_by_key(|(_, written_at)| std::cmp::Reverse(*written_at));
         found
@@ -280,14 +280,18 @@ fn metadata(context: &Context) -> Value {
 
 /// Writes the state of the task. Once it exists, the file stays with the folder, and shows the
 /// later state.
-fn write_task_state(folder: &Path, place: Place, item: &ForgeItem) -> Result<(), ContextError> {
+fn write_task_state(
+    folder: &Path,
+    place: FolderPlace,
+    item: &ForgeItem,
+) -> Result<(), ContextError> {
     let path = folder.join(TASK_STATE);
     let former = match regular_file::read_small(&path) {
         Ok(text) => Some(serde_json::from_slice(&text).unwrap_or(Value::Null)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(source) => return Err(ContextError::Read { path, source }),
     };
-    if former.is_none() && place != Place::Paused {
+    if former.is_none() && place != FolderPlace::Paused {
         return Ok(());
     }
     let paused_at = match &item.state {

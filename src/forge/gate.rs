@@ -60,7 +60,7 @@ struct State {
 }
 
 /// A place in the queue. Dropping it leaves the queue.
-struct Place<'a> {
+struct QueuePosition<'a> {
     gate: &'a Gate,
     place: (Urgency, u64),
 }
@@ -165,13 +165,13 @@ impl Gate {
         }
     }
 
-    fn enqueue(&self, urgency: Urgency) -> Place<'_> {
+    fn enqueue(&self, urgency: Urgency) -> QueuePosition<'_> {
         let mut state = self.lock();
         state.n_queued += 1;
         let place = (urgency, state.n_queued);
         state.queue.insert(place);
         drop(state);
-        Place { gate: self, place }
+        QueuePosition { gate: self, place }
     }
 
     /// Returns the time of tokio's clock, which tests can pause.
@@ -199,7 +199,7 @@ impl Gate {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         self.gate.lock().queue.remove(&self.place);
         self.gate.moved.wake();

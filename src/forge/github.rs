@@ -2,7 +2,7 @@
 //!
 //! Pull requests are issues there: one list has both, and both have the same comments and labels.
 //! Knows requests and answers; what they mean for a task is decided in `domain::forge`. Made by
-//! `app` and `cli`, called by the poller and the performer.
+//! `app` and `cli`, called by the poller and the outbox worker.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,8 +94,8 @@ impl GitHub {
     }
 
     /// Sets the time limit for a question together with its repeats. The default is 20 s.
-    pub const fn with_patience(mut self, patience: Duration) -> Self {
-        self.host.set_patience(patience);
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.host.set_timeout(timeout);
         self
     }
 

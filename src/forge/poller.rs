@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::judge::{Habits, Judge, Judged, is_watched, said};
-use super::look::{Look, Within};
-use super::seat::{Seat, Unanswered};
+use super::host_state::{HostState, Unanswered};
+use super::list_cursor::{ListCursor, Within};
+use super::reconciler::{PollSettings, Reconciled, Reconciler, is_watched, said};
 use super::{Conditional, Feed, Forge, ForgeError, Listing};
 use crate::clock;
 use crate::config::WatchedRepository;
@@ -37,11 +37,11 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// One watched repository.
 pub(super) struct Poller {
-    judge: Judge,
+    reconciler: Reconciler,
     watched: WatchedRepository,
     /// The key under which its waiting items are noted.
     repository: RepositoryKey,
-    looks: BTreeMap<Feed, Look>,
+    looks: BTreeMap<Feed, ListCursor>,
     n_looks: u64,
     n_failures: u32,
     /// Items of ours that a list showed in an unexpected state, until the forge has answered about
@@ -51,7 +51,7 @@ pub(super) struct Poller {
     to_ask: VecDeque<ForgeItem>,
     /// The suspects that are being read.
     under_way: BTreeSet<Within>,
-    judging: JoinSet<(Within, Result<Judged, String>)>,
+    reconciling: JoinSet<(Within, Result<Reconciled, String>)>,
     /// The problems that keep the bot from taking items.
     problems: BTreeMap<Within, String>,
     /// The items that a dry run would take, each logged once.
@@ -59,7 +59,11 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    pub(super) fn new(seat: Arc<Seat>, watched: WatchedRepository, habits: Habits) -> Self {
+    pub(super) fn new(
+        host_state: Arc<HostState>,
+        watched: WatchedRepository,
+        poll_settings: PollSettings,
+    ) -> Self {
         let looks = BTreeMap::new();
         let suspects = BTreeSet::new();
         let said = BTreeSet::new();
@@ -67,18 +71,18 @@ impl Poller {
         let to_ask = VecDeque::new();
         let problems = BTreeMap::new();
         let repository = RepositoryKey {
-            forge: seat.config.kind,
-            host: seat.config.host.clone(),
+            forge: host_state.config.kind,
+            host: host_state.config.host.clone(),
             name: watched.name.clone(),
         };
         let project = watched.project.clone();
         let agents = watched.agents.clone();
-        let workers = Workers { host: seat.place(), project, agents };
-        seat.service.forges.watch(repository.clone(), workers);
-        let judge = Judge { seat, habits };
-        let judging = JoinSet::new();
+        let workers = Workers { host: host_state.place(), project, agents };
+        host_state.service.forges.watch(repository.clone(), workers);
+        let reconciler = Reconciler { host_state, poll_settings };
+        let reconciling = JoinSet::new();
         Self {
-            judge,
+            reconciler,
             watched,
             repository,
             looks,
@@ -87,7 +91,7 @@ impl Poller {
             suspects,
             to_ask,
             under_way,
-            judging,
+            reconciling,
             problems,
             said,
         }
@@ -101,14 +105,14 @@ impl Poller {
             let wait = match self.look().await {
                 Ok(()) => {
                     self.n_failures = 0;
-                    self.judge.habits.poll_interval
+                    self.reconciler.poll_settings.poll_interval
                 }
                 Err(problem) => {
                     self.n_failures = self.n_failures.saturating_add(1);
-                    self.judge
-                        .seat
+                    self.reconciler
+                        .host_state
                         .note(&self.watched.name, |status| status.problem = Some(problem));
-                    let poll_interval = self.judge.habits.poll_interval;
+                    let poll_interval = self.reconciler.poll_settings.poll_interval;
                     retry_delay(poll_interval, self.n_failures, &self.watched.name)
                 }
             };
@@ -116,10 +120,10 @@ impl Poller {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep_until(next_at) => break,
-                    Some(verdict) = self.judging.join_next() => self.take_verdict(verdict).await,
+                    Some(verdict) = self.reconciling.join_next() => self.take_verdict(verdict).await,
                     () = pokes.woken() => {
                         // A thousand changes at once cause one poll.
-                        let soonest = began_at + MIN_DISTANCE.min(self.judge.habits.poll_interval);
+                        let soonest = began_at + MIN_DISTANCE.min(self.reconciler.poll_settings.poll_interval);
                         next_at = next_at.min(self.not_before(soonest));
                     }
                 }
@@ -129,20 +133,26 @@ impl Poller {
 
     /// Returns `at`, or when the host may be asked again, whichever is later.
     fn not_before(&self, at: Instant) -> Instant {
-        self.judge.seat.gated_until().map_or(at, |until| until.max(at))
+        self.reconciler.host_state.gated_until().map_or(at, |until| until.max(at))
     }
 
     async fn look(&mut self) -> Result<(), String> {
-        if self.judge.seat.is_unauthorized() {
-            self.judge.seat.renew();
+        if self.reconciler.host_state.is_unauthorized() {
+            self.reconciler.host_state.renew();
         }
-        let rules = self.judge.seat.rules().await?;
-        let forge = self.judge.seat.forge().map_err(|error| error.to_string())?;
+        let rules = self.reconciler.host_state.rules().await?;
+        let forge = self.reconciler.host_state.forge().map_err(|error| error.to_string())?;
         self.n_looks += 1;
         if self.n_looks == 1 {
-            let items =
-                self.judge.seat.service.forge_items.open().await.map_err(|error| said(&error))?;
-            self.judge.seat.learn_names(&*forge, &items).await;
+            let items = self
+                .reconciler
+                .host_state
+                .service
+                .forge_items
+                .open()
+                .await
+                .map_err(|error| said(&error))?;
+            self.reconciler.host_state.learn_names(&*forge, &items).await;
         }
         let mut problem = None;
         let mut unanswered = None;
@@ -153,7 +163,7 @@ impl Poller {
             let reads_pages = n_feeds == 1 || self.n_looks % N_LOOKS_A_PAGE == place as u64;
             let read = self.read_feed(&*forge, *feed, &rules, reads_pages, &mut problem).await;
             // Waiting items can be claimed while other lists are read.
-            self.judge.seat.service.forges.serve_waiting();
+            self.reconciler.host_state.service.forges.serve_waiting();
             match read {
                 Ok(()) => {}
                 Err(Unanswered::Failed(
@@ -185,10 +195,10 @@ impl Poller {
             return Err(unanswered);
         }
         let (n_assigned, n_elsewhere) = self.count(&rules).await?;
-        let seen_at = self.judge.seat.service.time();
+        let seen_at = self.reconciler.host_state.service.time();
         let problem = problem.or_else(|| self.problems.values().next().cloned());
-        let problem = problem.or_else(|| self.judge.seat.rename_of(&self.watched.name));
-        self.judge.seat.note(&self.watched.name, |status| {
+        let problem = problem.or_else(|| self.reconciler.host_state.rename_of(&self.watched.name));
+        self.reconciler.host_state.note(&self.watched.name, |status| {
             status.seen_at = Some(seen_at);
             status.n_assigned = n_assigned;
             status.n_elsewhere = n_elsewhere;
@@ -205,7 +215,7 @@ impl Poller {
                 && rules.judge(item, None) == Eligibility::Eligible
                 && !rules.is_free(item)
         };
-        let all = || self.looks.values().flat_map(Look::items);
+        let all = || self.looks.values().flat_map(ListCursor::items);
         Ok((all().count(), all().filter(is_elsewhere).count()))
     }
 
@@ -229,7 +239,7 @@ impl Poller {
         &mut self,
         forge: &dyn Forge,
         feed: Feed,
-        look: &mut Look,
+        look: &mut ListCursor,
         rules: &Rules,
         reads_pages: bool,
         problem: &mut Option<String>,
@@ -243,7 +253,7 @@ impl Poller {
             let listing = &listing;
             let list =
                 |name: String| async move { forge.list(&name, feed, listing, page, etag).await };
-            let answer = self.judge.seat.ask_in(forge, &repository, list).await?;
+            let answer = self.reconciler.host_state.ask_in(forge, &repository, list).await?;
             let is_first = look.goes_on();
             let read = look.take(answer);
             self.take_in(&read.items, rules, problem).await;
@@ -270,7 +280,7 @@ impl Poller {
                 let list = |name: String| async move {
                     forge.list(&name, feed, listing, page, etag).await
                 };
-                let answer = self.judge.seat.ask_in(forge, &repository, list).await?;
+                let answer = self.reconciler.host_state.ask_in(forge, &repository, list).await?;
                 let Conditional::Fresh(changed) = answer else {
                     break;
                 };
@@ -304,7 +314,7 @@ impl Poller {
                 continue;
             }
             not_free.insert(here);
-            let is_held = self.judge.seat.service.are_starts_held();
+            let is_held = self.reconciler.host_state.service.are_starts_held();
             if our.is_some_and(|our| is_suspect(our, item, rules, is_held)) {
                 self.suspects.insert(here);
             }
@@ -315,7 +325,7 @@ impl Poller {
     /// Lets a free item wait for an agent and a slot.
     fn let_wait(&mut self, item: &ItemFacts) {
         let key = self.key(item.kind, item.number);
-        if self.judge.seat.is_dry_run {
+        if self.reconciler.host_state.is_dry_run {
             if self.said.insert((item.kind, item.number)) {
                 tracing::info!(item = %key, host = key.host, title = item.title, "dry run: would take a forge item");
             }
@@ -323,18 +333,18 @@ impl Poller {
         }
         let title = task_text::title(&key, item);
         let url = item.url.clone();
-        let service = &self.judge.seat.service;
+        let service = &self.reconciler.host_state.service;
         service.forges.add_waiting(&self.repository, FreeItem { key, title, url });
     }
 
     fn keep_waiting(&self, is_meant: impl Fn(ItemKind, u64) -> bool) {
-        self.judge.seat.service.forges.keep_waiting(&self.repository, is_meant);
+        self.reconciler.host_state.service.forges.keep_waiting(&self.repository, is_meant);
     }
 
     /// Finds the items that must be read alone, and begins to read them.
     async fn suspect(&mut self) -> Result<(), String> {
-        let now = self.judge.seat.service.time();
-        let service = Arc::clone(&self.judge.seat.service);
+        let now = self.reconciler.host_state.service.time();
+        let service = Arc::clone(&self.reconciler.host_state.service);
         let before = std::mem::take(&mut self.suspects);
         let is_held = service.are_starts_held();
         self.to_ask.clear();
@@ -342,7 +352,7 @@ impl Poller {
             let here = within(&item);
             let is_paused = matches!(item.state, ItemState::Paused { .. });
             if let ItemState::Paused { since } = item.state
-                && now.since(since) >= self.judge.habits.paused_task_expiry
+                && now.since(since) >= self.reconciler.poll_settings.paused_task_expiry
             {
                 if let Err(error) = service.forge_items.expire(&item.id).await {
                     self.problems.insert(here, said(&error));
@@ -363,32 +373,37 @@ impl Poller {
 
     /// Reads as many items as may be read at the same time.
     async fn ask_on(&mut self) {
-        let Ok(rules) = self.judge.seat.rules().await else {
+        let Ok(rules) = self.reconciler.host_state.rules().await else {
             return;
         };
-        let is_checked =
-            self.n_looks.is_multiple_of(u64::from(self.judge.habits.task_stop.check_interval));
-        while self.judging.len() < N_QUESTIONS
+        let is_checked = self
+            .n_looks
+            .is_multiple_of(u64::from(self.reconciler.poll_settings.task_stop.check_interval));
+        while self.reconciling.len() < N_QUESTIONS
             && let Some(item) = self.to_ask.pop_front()
         {
-            let judge = self.judge.clone();
+            let reconciler = self.reconciler.clone();
             let rules = Arc::clone(&rules);
             let here = within(&item);
             self.under_way.insert(here);
-            self.judging.spawn(async move { (here, judge.judge(&rules, item, is_checked).await) });
+            self.reconciling
+                .spawn(async move { (here, reconciler.reconcile(&rules, item, is_checked).await) });
         }
     }
 
-    async fn take_verdict(&mut self, verdict: Result<(Within, Result<Judged, String>), JoinError>) {
+    async fn take_verdict(
+        &mut self,
+        verdict: Result<(Within, Result<Reconciled, String>), JoinError>,
+    ) {
         match verdict {
             Ok((here, judged)) => {
                 self.under_way.remove(&here);
                 match judged {
-                    Ok(Judged::Finally) => {
+                    Ok(Reconciled::Finally) => {
                         self.suspects.remove(&here);
                         self.problems.remove(&here);
                     }
-                    Ok(Judged::AskAgain) => {}
+                    Ok(Reconciled::AskAgain) => {}
                     // The problem concerns this item only. Others go on.
                     Err(problem) => {
                         self.problems.insert(here, problem);
@@ -403,19 +418,25 @@ impl Poller {
 
     /// Returns our items of this repository that the forge decides about.
     async fn ours(&self) -> Result<Vec<ForgeItem>, String> {
-        let mut items =
-            self.judge.seat.service.forge_items.open().await.map_err(|error| said(&error))?;
+        let mut items = self
+            .reconciler
+            .host_state
+            .service
+            .forge_items
+            .open()
+            .await
+            .map_err(|error| said(&error))?;
         items.retain(|item| {
-            self.judge.seat.has(item)
-                && self.judge.seat.is_called(&item.key.repository, &self.watched.name)
+            self.reconciler.host_state.has(item)
+                && self.reconciler.host_state.is_called(&item.key.repository, &self.watched.name)
         });
         Ok(items)
     }
 
     fn key(&self, kind: ItemKind, number: u64) -> ItemKey {
         ItemKey {
-            forge: self.judge.seat.config.kind,
-            host: self.judge.seat.config.host.clone(),
+            forge: self.reconciler.host_state.config.kind,
+            host: self.reconciler.host_state.config.host.clone(),
             repository: self.watched.name.clone(),
             kind,
             number,

@@ -8,13 +8,13 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 
-use super::seat::{Seat, Unanswered};
+use super::host_state::{HostState, Unanswered};
 use super::{Conditional, Feed, Forge, ForgeError, FoundItem, Listing};
 use crate::config::repositories_path;
 use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind};
 use crate::locks::lock;
 
-impl Seat {
+impl HostState {
     /// Returns the name by which requests name a repository.
     fn name_of(&self, repository: &str) -> String {
         let known = lock(&self.names).get(&repository.to_lowercase()).cloned();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::config::PauseResume;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::ItemState;
-use crate::domain::forge::item::Standing;
+use crate::domain::forge::item::WorkState;
 use crate::folder_watch::Folders;
 use crate::nudge::Nudges;
 use crate::service::Service;
@@ -58,7 +58,7 @@ pub(super) async fn follow(
 async fn pause_all(service: &Service) -> Result<(), crate::service::ServiceError> {
     for item in service.forge_items.open().await? {
         service.forge_items.pause(&item.id).await?;
-        if matches!(item.state, ItemState::Active(Standing::Processing)) {
+        if matches!(item.state, ItemState::Active(WorkState::Processing)) {
             crash_point::reach(CrashPoint::ItemPauseWanted);
         }
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::seat::Seat;
+use super::host_state::HostState;
 use crate::folder_watch::Folders;
 
 /// The delay between an event and the reading of the file. The file may be incomplete, and a busy
@@ -17,13 +17,13 @@ use crate::folder_watch::Folders;
 const QUIET: Duration = Duration::from_millis(200);
 
 /// Follows the file as long as it is polled. Cancel-safe.
-pub(super) async fn follow(seat: Arc<Seat>, file: std::path::PathBuf) -> Infallible {
+pub(super) async fn follow(host_state: Arc<HostState>, file: std::path::PathBuf) -> Infallible {
     let folders = watched(&file);
     loop {
         // The file is read before the first wait, too, because it may have changed.
-        if matches!(seat.read_token_again(), Ok(true)) {
-            tracing::info!(host = seat.config.host, file = %file.display(), "a forge has a new token");
-            seat.service.forges.look();
+        if matches!(host_state.read_token_again(), Ok(true)) {
+            tracing::info!(host = host_state.config.host, file = %file.display(), "a forge has a new token");
+            host_state.service.forges.look();
         }
         let seen = match &folders {
             Some(folders) => folders.seen().await.map(drop),

@@ -25,7 +25,7 @@ use crate::mcp_client::http::http_client;
 use crate::nudge::Nudge;
 
 /// The time limit for a question together with its repeats.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The pauses before each repeat of a read.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
 /// The longest body that is read, in bytes.
@@ -43,7 +43,7 @@ pub struct Host {
     token: Secret,
     dialect: &'static Dialect,
     /// The time limit for a question together with its repeats.
-    patience: Duration,
+    timeout: Duration,
     /// The gate that each request passes.
     gate: Arc<Gate>,
     /// The urgency of its writes.
@@ -176,9 +176,9 @@ impl Host {
             http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
         let base = format!("{root}{}", dialect.suffix);
         let gate = Arc::new(Gate::new(Pace::unlimited(), Nudge::new()));
-        let patience = PATIENCE;
+        let timeout = TIMEOUT;
         let urgency = Urgency::Work;
-        let host = Self { http, base, name, token, dialect, patience, gate, urgency };
+        let host = Self { http, base, name, token, dialect, timeout, gate, urgency };
         match host.credentials() {
             Some(_) if !host.token.reveal().is_empty() => Ok(host),
             _ => Err(HostError::Token { host: host.name }),
@@ -190,8 +190,8 @@ impl Host {
         &self.name
     }
 
-    pub(super) const fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub(super) const fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// Sets the least time between two writes.
@@ -229,7 +229,7 @@ impl Host {
         if !is_read {
             self.gate.write(self.urgency).await?;
         }
-        let answered = tokio::time::timeout(self.patience, async {
+        let answered = tokio::time::timeout(self.timeout, async {
             let pauses: &[Duration] = if is_read { &PAUSES } else { &[] };
             let mut pauses = pauses.iter();
             loop {
@@ -255,7 +255,7 @@ impl Host {
             }
         });
         answered.await.unwrap_or_else(|_| {
-            let wait = humantime::format_duration(self.patience);
+            let wait = humantime::format_duration(self.timeout);
             Err(ForgeError::Unavailable {
                 message: format!("no answer to {request} within {wait}"),
             })

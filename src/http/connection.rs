@@ -4,7 +4,7 @@
 //! closes it, also while an answer is being made: the future of the request is dropped. This file
 //! adds what hyper does not do:
 //!
-//! - A connection that waits for its client gives way to a new one (`crowd`).
+//! - A connection that waits for its client gives way to a new one (`pool`).
 //! - An answer that its client does not read ends the connection ([`super::unread`]).
 //! - A request that may change something is carried out once it has come, whether or not its client
 //!   stays. Its handler can see that the client is gone ([`ClientGone`]).
@@ -36,9 +36,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Limits;
+use super::HttpLimits;
 use super::body::Received;
-use super::crowd::{Place, Standing};
+use super::connection_pool::{ConnectionSlot, ConnectionState};
 use super::problem::panicked;
 use super::unread::Unread;
 
@@ -67,8 +67,8 @@ pub(super) struct Turn(Arc<TurnState>);
 
 #[derive(Debug)]
 struct TurnState {
-    standing: Arc<Standing>,
-    limits: Limits,
+    connection_state: Arc<ConnectionState>,
+    limits: HttpLimits,
     /// The body of the last request is not complete.
     is_receiving: AtomicBool,
     /// The rest of the last request will not be read.
@@ -76,11 +76,11 @@ struct TurnState {
 }
 
 impl Turn {
-    fn new(standing: Arc<Standing>, limits: Limits) -> Self {
-        standing.waits(limits.head);
+    fn new(connection_state: Arc<ConnectionState>, limits: HttpLimits) -> Self {
+        connection_state.waits(limits.head);
         let is_receiving = AtomicBool::new(false);
         let has_left_body = AtomicBool::new(false);
-        Self(Arc::new(TurnState { standing, limits, is_receiving, has_left_body }))
+        Self(Arc::new(TurnState { connection_state, limits, is_receiving, has_left_body }))
     }
 
     fn request_begins(&self, body: &Incoming) {
@@ -88,9 +88,9 @@ impl Turn {
         let is_receiving = !body.is_end_stream();
         state.is_receiving.store(is_receiving, Ordering::Relaxed);
         if is_receiving {
-            state.standing.waits(state.limits.body);
+            state.connection_state.waits(state.limits.body);
         } else {
-            state.standing.works();
+            state.connection_state.works();
         }
     }
 
@@ -102,7 +102,7 @@ impl Turn {
             state.has_left_body.store(true, Ordering::Relaxed);
         }
         if state.is_receiving.swap(false, Ordering::Relaxed) {
-            state.standing.works();
+            state.connection_state.works();
         }
     }
 
@@ -110,13 +110,13 @@ impl Turn {
     fn answer_ends(&self) {
         let state = &self.0;
         state.is_receiving.store(false, Ordering::Relaxed);
-        state.standing.waits(state.limits.head);
+        state.connection_state.waits(state.limits.head);
     }
 
     /// Notes that the serving ends. Data that is being sent gets a moment.
     fn hurry(&self) {
-        if self.0.standing.deadline().is_some() {
-            self.0.standing.waits(LAST_WORDS);
+        if self.0.connection_state.deadline().is_some() {
+            self.0.connection_state.waits(LAST_WORDS);
         }
     }
 }
@@ -127,16 +127,16 @@ pub(super) async fn serve<S, I>(
     stream: S,
     router: Router,
     info: I,
-    place: Place,
-    limits: Limits,
+    slot: ConnectionSlot,
+    limits: HttpLimits,
     cancel: CancellationToken,
     requests: TaskTracker,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     I: Clone + Send + Sync + 'static,
 {
-    let standing = Arc::clone(place.standing());
-    let turn = Turn::new(Arc::clone(&standing), limits.clone());
+    let connection_state = Arc::clone(slot.connection_state());
+    let turn = Turn::new(Arc::clone(&connection_state), limits.clone());
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
         turn.request_begins(request.body());
@@ -159,14 +159,14 @@ pub(super) async fn serve<S, I>(
     let ended = loop {
         tokio::select! {
             biased;
-            () = standing.gives_way().cancelled() => return,
+            () = connection_state.gives_way().cancelled() => return,
             () = &mut cancelled, if !is_closing => {
                 is_closing = true;
                 turn.hurry();
                 Pin::new(&mut connection).graceful_shutdown();
             }
             ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => break ended,
-            () = standing.overstays(), if is_closing => return,
+            () = connection_state.overstays(), if is_closing => return,
         }
     };
 
@@ -184,7 +184,7 @@ pub(super) async fn serve<S, I>(
     }
     let is_idle = is_late && parts.read_buf.is_empty();
     let lingers = (ended.is_err() && !is_idle) || turn.0.has_left_body.load(Ordering::Relaxed);
-    standing.waits(LINGER);
+    connection_state.waits(LINGER);
     let close = async {
         let _ = stream.shutdown().await;
         let mut rest = vec![0; 8192];
@@ -192,7 +192,7 @@ pub(super) async fn serve<S, I>(
     };
     tokio::select! {
         () = close => {}
-        () = standing.overstays() => {}
+        () = connection_state.overstays() => {}
     }
 }
 

@@ -23,12 +23,12 @@ pub struct Problem {
     pub hint: Option<Cow<'static, str>>,
     /// Single problems of a larger input, each with its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub problems: Vec<Place>,
+    pub problems: Vec<FieldProblem>,
 }
 
 /// A problem at one place of an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct FieldProblem {
     /// Keys and indexes from the top, such as `tasks.tsk_form.parent`; empty for the whole input.
     pub path: String,
     pub message: String,
@@ -50,7 +50,7 @@ impl Problem {
         Self { hint: hint.map(Cow::Borrowed), ..self }
     }
 
-    pub fn with_problems(self, problems: Vec<Place>) -> Self {
+    pub fn with_problems(self, problems: Vec<FieldProblem>) -> Self {
         Self { problems, ..self }
     }
 }

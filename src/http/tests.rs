@@ -31,7 +31,7 @@ fn endless() -> impl futures::Stream<Item = Result<&'static str, Infallible>> {
 /// A client and its connection.
 struct Bed {
     client: DuplexStream,
-    crowd: Crowd,
+    pool: ConnectionPool,
     cancel: CancellationToken,
     connection: JoinHandle<()>,
     requests: TaskTracker,
@@ -75,16 +75,16 @@ impl Bed {
             .route("/refuse", post(|| async { "not read" }))
             .route("/echo", post(async |body: Body| body::collect(body, 100).await));
         let (client, server) = tokio::io::duplex(1024 * 1024);
-        let crowd = Crowd::new(1);
+        let pool = ConnectionPool::new(1);
         let cancel = CancellationToken::new();
-        let place = crowd.enter().await;
-        let limits = Limits::of(1);
+        let slot = pool.enter().await;
+        let limits = HttpLimits::of(1);
         assert_eq!((limits.head, limits.body, limits.answer), (HEAD, BODY, ANSWER));
         let requests = TaskTracker::new();
         let connection =
-            connection::serve(server, router, (), place, limits, cancel.clone(), requests.clone());
+            connection::serve(server, router, (), slot, limits, cancel.clone(), requests.clone());
         let connection = tokio::spawn(connection);
-        Self { client, crowd, cancel, connection, requests, done, began: Instant::now() }
+        Self { client, pool, cancel, connection, requests, done, began: Instant::now() }
     }
 
     async fn send(&mut self, text: &str) {
@@ -188,7 +188,7 @@ async fn an_answer_may_take_its_time() {
     let mut bed = Bed::new().await;
     bed.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
     // No client is sent away for a new one in the middle of that.
-    bed.crowd.make_room();
+    bed.pool.make_room();
     bed.receive("\r\n\r\n").await;
     assert_eq!(bed.began.elapsed(), HOUR);
     bed.ask().await;
@@ -198,7 +198,7 @@ async fn an_answer_may_take_its_time() {
 async fn who_waits_gives_way() {
     let mut bed = Bed::new().await;
     bed.ask().await;
-    bed.crowd.make_room();
+    bed.pool.make_room();
     assert_eq!(bed.until_closed().await, (String::new(), Duration::ZERO));
 }
 

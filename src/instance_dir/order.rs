@@ -50,9 +50,9 @@ pub struct Order<'a> {
     #[serde(borrow)]
     pub redact: Vec<Cow<'a, str>>,
     pub has_prompt: bool,
-    /// The user of the agent's process; `None` for the keeper's own user.
+    /// The user of the agent's process; `None` for the shim's own user.
     pub run_as: Option<RunAs>,
-    /// The control group of the agent's tree, apart from its keeper.
+    /// The control group of the agent's tree, apart from its shim.
     pub cgroup: Option<CgroupOrder>,
     /// The soft limit of open files that the daemon was started with; it may have raised its own.
     pub descriptors: Option<u64>,

@@ -149,7 +149,7 @@ pub struct Exit {
     pub n_leaked: u32,
     #[serde(default)]
     pub has_dumped_core: bool,
-    /// It was killed, but not by its keeper: by the kernel, for want of memory, or by another
+    /// It was killed, but not by its shim: by the kernel, for want of memory, or by another
     /// process.
     #[serde(default)]
     pub was_killed_by_others: bool,

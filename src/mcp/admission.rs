@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::domain::admission::{Admission, Client, ConnectionLimits, Occupancy, Refused};
-use crate::http::crowd::Standing;
+use crate::http::connection_pool::ConnectionState;
 use crate::locks::lock;
 use crate::peer::{LocalPeer, PeerKind};
 
@@ -41,7 +41,7 @@ struct Entries {
 
 #[derive(Debug, Default)]
 struct ClientEntry {
-    connections: BTreeMap<u64, Arc<Standing>>,
+    connections: BTreeMap<u64, Arc<ConnectionState>>,
     n_bytes: usize,
 }
 
@@ -58,7 +58,7 @@ pub struct Registered {
     shared: Arc<Shared>,
     client: Client,
     number: u64,
-    standing: Arc<Standing>,
+    connection_state: Arc<ConnectionState>,
     activity: Mutex<Activity>,
 }
 
@@ -103,8 +103,8 @@ impl ConnectionRegister {
     /// No place for the connection.
     pub fn register(&self, peer: &LocalPeer) -> Result<Arc<Registered>, Refused> {
         let client = client_of(peer);
-        let standing = Arc::new(Standing::default());
-        standing.waits(FIRST_MESSAGE);
+        let connection_state = Arc::new(ConnectionState::default());
+        connection_state.waits(FIRST_MESSAGE);
         let mut entries = self.0.entries();
         let mut longest_idle = None;
         let find_idle = || {
@@ -131,13 +131,13 @@ impl ConnectionRegister {
             .entry(client.clone())
             .or_default()
             .connections
-            .insert(number, Arc::clone(&standing));
+            .insert(number, Arc::clone(&connection_state));
         drop(entries);
         Ok(Arc::new(Registered {
             shared: Arc::clone(&self.0),
             client,
             number,
-            standing,
+            connection_state,
             activity: Mutex::default(),
         }))
     }
@@ -147,7 +147,7 @@ fn client_of(peer: &LocalPeer) -> Client {
     match &peer.kind {
         PeerKind::Operator => Client::Operators,
         PeerKind::Agent { launch: Some(launch) } => Client::Launch(launch.clone()),
-        PeerKind::Agent { launch: None } | PeerKind::Stranger => {
+        PeerKind::Agent { launch: None } | PeerKind::Unauthenticated => {
             peer.lineage.outermost_shim.map_or(Client::User(peer.uid), Client::Shim)
         }
     }
@@ -167,12 +167,14 @@ impl Entries {
         Occupancy { in_all, of_agents: in_all - of(&Client::Operators), of_client: of(client) }
     }
 
-    fn longest_idle(&self, client: &Client) -> Option<(u64, Arc<Standing>)> {
+    fn longest_idle(&self, client: &Client) -> Option<(u64, Arc<ConnectionState>)> {
         let connections = self.clients.get(client)?.connections.iter();
-        let idle = connections
-            .filter_map(|(number, standing)| Some((standing.waits_since()?, *number, standing)));
-        let (_, number, standing) = idle.min_by_key(|(since, number, _)| (*since, *number))?;
-        Some((number, Arc::clone(standing)))
+        let idle = connections.filter_map(|(number, connection_state)| {
+            Some((connection_state.waits_since()?, *number, connection_state))
+        });
+        let (_, number, connection_state) =
+            idle.min_by_key(|(since, number, _)| (*since, *number))?;
+        Some((number, Arc::clone(connection_state)))
     }
 
     /// Does nothing if the connection was removed before.
@@ -217,8 +219,8 @@ impl Refusals {
 }
 
 impl Registered {
-    pub(super) fn standing(&self) -> &Arc<Standing> {
-        &self.standing
+    pub(super) fn connection_state(&self) -> &Arc<ConnectionState> {
+        &self.connection_state
     }
 
     /// Notes that a message came: from now on, silence has no time limit.
@@ -230,7 +232,7 @@ impl Registered {
     pub(super) fn begin(self: &Arc<Self>) -> Busy {
         let mut activity = self.activity();
         activity.n_busy += 1;
-        self.standing.works();
+        self.connection_state.works();
         drop(activity);
         Busy(Arc::clone(self))
     }
@@ -256,7 +258,11 @@ impl Drop for Busy {
         let mut activity = self.0.activity();
         activity.n_busy -= 1;
         if activity.n_busy == 0 {
-            self.0.standing.waits(if activity.has_spoken { NO_LIMIT } else { FIRST_MESSAGE });
+            self.0.connection_state.waits(if activity.has_spoken {
+                NO_LIMIT
+            } else {
+                FIRST_MESSAGE
+            });
         }
     }
 }

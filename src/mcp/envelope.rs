@@ -55,11 +55,11 @@ impl Sender {
         }
     }
 
-    /// Returns the launch whose keeper is above the process, if it is known.
+    /// Returns the launch whose shim is above the process, if it is known.
     pub(super) fn launch(&self) -> Option<&LaunchId> {
         match self.peer.kind() {
             Some(PeerKind::Agent { launch }) => launch.as_ref(),
-            Some(PeerKind::Operator | PeerKind::Stranger) | None => None,
+            Some(PeerKind::Operator | PeerKind::Unauthenticated) | None => None,
         }
     }
 
@@ -177,19 +177,19 @@ impl Who for Visitor {
 }
 
 /// A caller that is about to authenticate.
-pub(super) struct Newcomer {
+pub(super) struct AuthenticatingCaller {
     transport: Transport,
     /// The launch of the agent, if it is known.
     launch: Option<LaunchId>,
 }
 
-impl Newcomer {
+impl AuthenticatingCaller {
     pub(super) fn presenter(&self) -> Presenter<'_> {
         Presenter { transport: self.transport, launch: self.launch.as_ref() }
     }
 }
 
-impl Who for Newcomer {
+impl Who for AuthenticatingCaller {
     const ARGUMENTS: &'static [IdentityArgument] = &[];
     const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 

@@ -60,7 +60,7 @@ enum Form {
 
 /// The library's service, once for each form.
 #[derive(Clone)]
-struct Door {
+struct Endpoint {
     json: Arc<Service>,
     stream: Arc<Service>,
     cancels: Cancels,
@@ -80,13 +80,13 @@ pub fn router(server: &McpServer) -> Router {
         let server = server.clone();
         Arc::new(Service::new(move || Ok(server.for_requests()), Arc::default(), config))
     };
-    let door = Door {
+    let endpoint = Endpoint {
         json: service(Form::Either),
         stream: service(Form::Stream),
         cancels: Cancels::default(),
         bodies: UnfinishedBodies::new(MAX_UNFINISHED),
     };
-    Router::new().route("/mcp", post(answer).fallback(other_method)).with_state(door)
+    Router::new().route("/mcp", post(answer).fallback(other_method)).with_state(endpoint)
 }
 
 async fn other_method(method: Method) -> Response {
@@ -98,7 +98,7 @@ async fn other_method(method: Method) -> Response {
 }
 
 async fn answer(
-    State(door): State<Door>,
+    State(endpoint): State<Endpoint>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     Extension(gone): Extension<ClientGone>,
     request: Request,
@@ -106,7 +106,7 @@ async fn answer(
     let (mut parts, body) = request.into_parts();
     // The body is read first, because a connection goes on after a request that was read to its
     // end, even if the request is wrong.
-    let body = door.bodies.collect(body, MAX_MESSAGE).await?;
+    let body = endpoint.bodies.collect(body, MAX_MESSAGE).await?;
     let form = form_of_answer(&parts.headers)?;
     if !has_type(&parts.headers, JSON) {
         return Err(not_json(&parts.headers));
@@ -114,11 +114,11 @@ async fn answer(
     let bearer = take_bearer(&mut parts.headers)?;
     let sender = Sender { peer, bearer, hears_progress: form != Form::Json, gone: gone.0 };
     match has_batches(&parts.headers).then(|| Batch::parse(&body)).flatten() {
-        Some(Ok(batch)) => answer_batch(&door, &parts, form, &sender, batch).await,
+        Some(Ok(batch)) => answer_batch(&endpoint, &parts, form, &sender, batch).await,
         Some(Err(complaint)) => {
             Ok((StatusCode::BAD_REQUEST, axum::Json(complaint)).into_response())
         }
-        None => answer_message(&door, parts, form, sender, body).await,
+        None => answer_message(&endpoint, parts, form, sender, body).await,
     }
 }
 
@@ -130,7 +130,7 @@ fn has_batches(headers: &HeaderMap) -> bool {
 
 /// Returns the answers to a batch in one array, when all of them are complete.
 async fn answer_batch(
-    door: &Door,
+    endpoint: &Endpoint,
     parts: &Parts,
     form: Form,
     sender: &Sender,
@@ -139,7 +139,8 @@ async fn answer_batch(
     let answered = batch.messages.iter().map(|message| async {
         let body = serde_json::to_vec(message).expect("what was parsed can be written");
         let sender = Sender { hears_progress: false, ..sender.clone() };
-        let answer = answer_message(door, parts.clone(), Form::Json, sender, body.into()).await?;
+        let answer =
+            answer_message(endpoint, parts.clone(), Form::Json, sender, body.into()).await?;
         let answer = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap_or_default();
         Ok::<_, Problem>(serde_json::from_slice::<Value>(&answer).ok())
     });
@@ -157,7 +158,7 @@ async fn answer_batch(
 }
 
 async fn answer_message(
-    door: &Door,
+    endpoint: &Endpoint,
     mut parts: Parts,
     form: Form,
     sender: Sender,
@@ -168,9 +169,9 @@ async fn answer_message(
         .headers
         .insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     let gist = Gist::of(&body);
-    let underway = door.cancels.notice(&parts.headers, &gist, &sender.gone);
+    let underway = endpoint.cancels.notice(&parts.headers, &gist, &sender.gone);
     parts.extensions.insert(Sender { gone: underway.cancelled().clone(), ..sender });
-    let service = if form == Form::Stream { &door.stream } else { &door.json };
+    let service = if form == Form::Stream { &endpoint.stream } else { &endpoint.json };
     // The answer is read to its end. A waiting call ends when its client does not wait any more.
     let handled = service.handle(Request::from_parts(parts, Body::from(body.clone()))).await;
     if underway.cancelled().is_cancelled() {

@@ -13,7 +13,7 @@ use crate::domain::peer::ProcessId;
 use crate::domain::rate::{Bucket, Rate};
 use crate::domain::secret::TokenHash;
 use crate::locks::lock;
-use crate::recent::Recent;
+use crate::lru::Lru;
 
 /// A hundred at once after a pause: more than any agent has to say in one turn. Then 20 a second: a
 /// model takes seconds between two calls; a script that polls as fast as it can gets this much. At
@@ -27,7 +27,7 @@ const MAX_KNOWN: usize = 8192;
 /// The caller whose calls count together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum CallsOf {
-    /// All processes below the keeper of a launch, with any token.
+    /// All processes below the shim of a launch, with any token.
     Launch(LaunchId),
     /// All processes below this shim, if its launch was not reported.
     Shim(ProcessId),
@@ -41,12 +41,12 @@ pub(super) enum CallsOf {
 #[derive(Debug)]
 pub(super) struct RateLimit {
     began: Instant,
-    buckets: Mutex<Recent<CallsOf, Bucket>>,
+    buckets: Mutex<Lru<CallsOf, Bucket>>,
 }
 
 impl Default for RateLimit {
     fn default() -> Self {
-        Self { began: clock::unpaused(), buckets: Mutex::new(Recent::of(MAX_KNOWN)) }
+        Self { began: clock::unpaused(), buckets: Mutex::new(Lru::of(MAX_KNOWN)) }
     }
 }
 

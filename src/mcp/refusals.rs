@@ -13,7 +13,7 @@ use crate::clock;
 use crate::domain::Refusal;
 use crate::domain::rate::LogInterval;
 use crate::locks::lock;
-use crate::recent::Recent;
+use crate::lru::Lru;
 use crate::throttle::Guesser;
 
 /// The time between two checks of the counts.
@@ -40,13 +40,13 @@ pub(super) struct RefusalLog {
 
 #[derive(Debug)]
 struct State {
-    intervals: Recent<(RefusalsOf, &'static str), LogInterval>,
+    intervals: Lru<(RefusalsOf, &'static str), LogInterval>,
     looked_at: Duration,
 }
 
 impl Default for RefusalLog {
     fn default() -> Self {
-        let state = State { intervals: Recent::of(MAX_KNOWN), looked_at: Duration::ZERO };
+        let state = State { intervals: Lru::of(MAX_KNOWN), looked_at: Duration::ZERO };
         Self { began: clock::unpaused(), state: Mutex::new(state) }
     }
 }

@@ -25,7 +25,7 @@ use tracing::field::Empty;
 
 use super::envelope::{CallError, Incoming, Sender, answer, refused, refused_arguments};
 use super::gate::Gate;
-use super::patience::Patience;
+use super::progress::CallProgress;
 use super::refusals::RefusalLog;
 use super::tools::{self, Called, Entry, Tools};
 use crate::domain::Secret;
@@ -111,7 +111,7 @@ impl Connection {
         &self,
         request: CallToolRequestParams,
         sender: &Sender,
-        patience: Patience,
+        progress: CallProgress,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = self.server.tools.find(&request.name) else {
             let known: Vec<_> =
@@ -145,7 +145,7 @@ impl Connection {
         // The future is on the heap: each layer around a future needs its own place for it, and a
         // thousand calls may wait.
         let answered = async {
-            let answered = patience.spend(tool.waits, Box::pin(self.answer(tool, &incoming))).await;
+            let answered = progress.run(tool.waits, Box::pin(self.answer(tool, &incoming))).await;
             answered.unwrap_or_else(|| {
                 tracing::debug!(reason = "client_gone", "tool call dropped");
                 // The client does not read this.
@@ -222,7 +222,7 @@ impl ServerHandler for Connection {
                 None,
             ));
         };
-        Box::pin(self.call(request, sender, Patience::of(&context, sender))).await
+        Box::pin(self.call(request, sender, CallProgress::of(&context, sender))).await
     }
 
     async fn list_tools(

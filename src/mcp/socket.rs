@@ -92,11 +92,11 @@ async fn talk(
         return refuse(&stream, Refused::TooFast);
     };
     let peer = match LocalPeer::of(&stream) {
-        Ok(peer) if peer.kind != PeerKind::Stranger => peer,
-        Ok(stranger) => {
+        Ok(peer) if peer.kind != PeerKind::Unauthenticated => peer,
+        Ok(unauthenticated) => {
             tracing::warn!(
-                uid = stranger.uid,
-                pid = stranger.pid,
+                uid = unauthenticated.uid,
+                pid = unauthenticated.pid,
                 "refused a connection of another user"
             );
             return;
@@ -129,7 +129,7 @@ pub async fn converse(
     server: McpServer,
     close: CancellationToken,
 ) {
-    let standing = Arc::clone(connection.standing());
+    let connection_state = Arc::clone(connection.connection_state());
     let transport = LineTransport::new(stream, connection, close.clone());
     // This does not wait for a handshake, because clients of the older system send a bare
     // `tools/call` as their first line (C-16).
@@ -142,7 +142,7 @@ pub async fn converse(
     let mut running = std::pin::pin!(running.waiting());
     let ended = tokio::select! {
         ended = &mut running => ended,
-        () = standing.overstays() => {
+        () = connection_state.overstays() => {
             close.cancel();
             running.await
         }

@@ -19,7 +19,7 @@ const VERSION_IN_META: &str = "io.modelcontextprotocol/protocolVersion";
 /// The header of a session.
 const SESSION: &str = "mcp-session-id";
 /// The timeout of a request. The server answers a held request within a minute.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
 /// The deadline for a TCP connection alone.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The idle time after which a connection is closed. It is shorter than that of servers, because a
@@ -64,7 +64,7 @@ impl HttpEndpoint {
         let mut request = self
             .http
             .post(&self.url)
-            .timeout(PATIENCE)
+            .timeout(TIMEOUT)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream");
         for (name, value) in headers(message, version) {

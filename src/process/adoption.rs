@@ -21,7 +21,7 @@ use crate::sys::regular_file;
 
 /// The time that a killed stray may take to end. An unkillable stray must not keep all others from
 /// running.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const STRAY_POLL: Duration = Duration::from_millis(20);
 
 /// The result of [`open`](super::open).
@@ -143,7 +143,7 @@ fn mend_lock(dir: &Path, lock: LockState) -> LockState {
         return lock;
     }
     crash_point::reach(CrashPoint::LockMended);
-    warn!(path = %dir.display(), pid = shim.pid, "the lock of an instance did not name its keeper");
+    warn!(path = %dir.display(), pid = shim.pid, "the lock of an instance did not name its shim");
     LockState::Held(Some(shim))
 }
 
@@ -195,7 +195,7 @@ pub async fn end_strays(
     loop {
         let known = known.clone();
         let ours = ours.clone();
-        let keepers: Vec<ShimIdentity> =
+        let shims: Vec<ShimIdentity> =
             unusable.iter().filter_map(|folder| folder.shim.clone()).collect();
         let signal = match (is_first, clock::unpaused() >= kill_at) {
             (_, true) => Some(Signal::KILL),
@@ -206,11 +206,11 @@ pub async fn end_strays(
             let all = processes::list()?;
             let strays =
                 orphans::marked(&all, |mark| mark.starts_with(&ours) && !known.contains(mark))?;
-            Ok(tell_strays(&all, &strays, &keepers, signal))
+            Ok(tell_strays(&all, &strays, &shims, signal))
         });
         let n_alive = match round.await.unwrap_or_else(|panic| Err(panic.into())) {
             Ok(n_alive) => n_alive,
-            Err(error) if clock::unpaused() >= kill_at + PATIENCE => return Err(error),
+            Err(error) if clock::unpaused() >= kill_at + TIMEOUT => return Err(error),
             Err(_) => {
                 tokio::time::sleep(STRAY_POLL).await;
                 continue;
@@ -230,7 +230,7 @@ pub async fn end_strays(
         {
             break;
         }
-        if clock::unpaused() >= kill_at + PATIENCE {
+        if clock::unpaused() >= kill_at + TIMEOUT {
             warn!(n_alive, "processes of unknown instances can't be ended; going on beside them");
             break;
         }
@@ -242,21 +242,21 @@ pub async fn end_strays(
     Ok((n_strays, n_set_aside))
 }
 
-/// Signals the keeper of each stray, which ends it with the whole ladder. A stray without a keeper
-/// gets the signal itself.
+/// Signals the shim of each stray, which ends it with the whole stop sequence. A stray without a
+/// shim gets the signal itself.
 fn tell_strays(
     all: &[Process],
     strays: &[Process],
-    keepers: &[ShimIdentity],
+    shims: &[ShimIdentity],
     signal: Option<Signal>,
 ) -> usize {
     let trees = processes::with_descendants(all, strays);
     let mut told: Vec<Process> = Vec::new();
     for stray in &trees {
-        let keeper = keeper_of(all, stray);
+        let shim = shim_of(all, stray);
         match signal {
-            Some(Signal::KILL) => told.extend(keeper.into_iter().chain([*stray])),
-            _ => told.push(keeper.unwrap_or(*stray)),
+            Some(Signal::KILL) => told.extend(shim.into_iter().chain([*stray])),
+            _ => told.push(shim.unwrap_or(*stray)),
         }
     }
     told.sort_by_key(|process| process.pid);
@@ -265,10 +265,8 @@ fn tell_strays(
         for process in &told {
             process.send(signal);
         }
-        for keeper in
-            keepers.iter().filter(|keeper| told.iter().all(|process| process.pid != keeper.pid))
-        {
-            if let Some(handle) = shims::open(keeper) {
+        for shim in shims.iter().filter(|shim| told.iter().all(|process| process.pid != shim.pid)) {
+            if let Some(handle) = shims::open(shim) {
                 handle.send(signal);
             }
         }
@@ -276,7 +274,7 @@ fn tell_strays(
     trees.len()
 }
 
-fn keeper_of(all: &[Process], process: &Process) -> Option<Process> {
+fn shim_of(all: &[Process], process: &Process) -> Option<Process> {
     let mut ancestor = *process;
     loop {
         ancestor = *all.iter().find(|candidate| candidate.pid == ancestor.parent)?;

@@ -75,7 +75,8 @@ impl Entry {
         };
         let written = match record::write_first(&self.dir, stop) {
             Ok(true) => Ok(()),
-            // The first reason stays, also that of the fuse; the time may have become shorter.
+            // The first reason stays, also that of the start deadline; the time may have become
+            // shorter.
             Ok(false) => match self.read::<Stop>(&self.instance.launch) {
                 Some(first) => {
                     record::write(&self.dir, &Stop { reason: first.reason, ..stop.clone() })
@@ -132,7 +133,7 @@ impl Entry {
             .map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))
     }
 
-    /// Returns the condition that the keeper reports in addition to the phase. An ended instance
+    /// Returns the condition that the shim reports in addition to the phase. An ended instance
     /// has the default condition.
     pub fn read_condition(&self, launch: &LaunchId, phase: Option<&Phase>) -> Condition {
         match phase.unwrap_or(&self.instance.phase) {
@@ -161,11 +162,9 @@ impl Entry {
                 let end = if !never_was {
                     ProcessEnd::Lost
                 } else if self.instance.adopted {
-                    ProcessEnd::StartFailed("the daemon died before its keeper started".to_owned())
+                    ProcessEnd::StartFailed("the daemon died before its shim started".to_owned())
                 } else {
-                    ProcessEnd::StartFailed(
-                        "its keeper died before the agent was started".to_owned(),
-                    )
+                    ProcessEnd::StartFailed("its shim died before the agent was started".to_owned())
                 };
                 (None, None, end)
             }

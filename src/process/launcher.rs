@@ -102,7 +102,7 @@ fn spawn_in(
         program: programs.first.clone(),
         environment: names_of(command, temporary.as_deref()),
         working_directory: command.working_directory.clone(),
-        fuse_boottime_ms: request.fuse,
+        fuse_boottime_ms: request.start_deadline,
         files: command.files_in.clone().filter(|_| !command.files.is_empty()),
         cgroup: config
             .cgroups
@@ -250,7 +250,7 @@ fn order<'a>(
             pids_max: limits.processes,
         }),
         descriptors: config.descriptors,
-        fuse_boottime_ms: request.fuse,
+        fuse_boottime_ms: request.start_deadline,
         stop_timeout: config.stop.timeout,
         leak_grace: config.stop.leak_grace,
         max_file: config.output.max_file,
@@ -341,13 +341,13 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Child> 
     let c_string = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
     let program = c_string(program.as_os_str().as_bytes())?;
     let arguments = [
-        c_string(sys::birth::KEEPERS_ARGUMENT.as_bytes())?,
+        c_string(sys::birth::SHIM_ARGUMENT.as_bytes())?,
         c_string(order::SHIM_ARGUMENT.as_bytes())?,
         c_string(dir.as_os_str().as_bytes())?,
     ];
     // The shim gets nothing of this process' environment, which may hold secrets: it needs none of
     // it.
-    let environment = crash_point::environment_of_keeper();
+    let environment = crash_point::environment_of_shim();
     let permit = SpawnPermit::take();
     crash_point::reach(CrashPoint::FolderReady);
     let pid = nix::spawn::posix_spawn(

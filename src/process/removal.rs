@@ -26,12 +26,12 @@ pub fn empty(root: BorrowedFd<'_>, give_up_at: Instant) -> io::Result<()> {
     let mut removal = Removal { root, n_moved: 0, give_up_at };
     // The agent may have removed the permissions.
     rustix::fs::fchmod(root, Mode::RWXU)?;
-    removal.clear(root, Place::Root)
+    removal.clear(root, Depth::Root)
 }
 
 /// The place of a folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Depth {
     Root,
     Below,
 }
@@ -46,7 +46,7 @@ struct Removal<'a> {
 impl Removal<'_> {
     /// Reads the folder again until it is empty, because a read may miss entries while others are
     /// removed.
-    fn clear(&mut self, folder: BorrowedFd<'_>, place: Place) -> io::Result<()> {
+    fn clear(&mut self, folder: BorrowedFd<'_>, place: Depth) -> io::Result<()> {
         loop {
             let mut is_empty = true;
             let mut is_stuck = true;
@@ -72,7 +72,7 @@ impl Removal<'_> {
         }
     }
 
-    fn remove(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: Place) -> io::Result<()> {
+    fn remove(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: Depth) -> io::Result<()> {
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             // Linux returns the first error for a folder, POSIX specifies the second.
@@ -85,13 +85,13 @@ impl Removal<'_> {
             Err(error) => return Err(error.into()),
         }
         match place {
-            Place::Root => {
+            Depth::Root => {
                 let inner = open(folder, name)?;
                 rustix::fs::fchmod(&inner, Mode::RWXU)?;
-                self.clear(inner.as_fd(), Place::Below)?;
+                self.clear(inner.as_fd(), Depth::Below)?;
                 Ok(rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?)
             }
-            Place::Below => self.move_up(folder, name),
+            Depth::Below => self.move_up(folder, name),
         }
     }
 

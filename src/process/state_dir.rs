@@ -20,7 +20,7 @@ const LOCK: &str = "coordinator.lock";
 const INSTALLATION_ID: &str = "installation_id";
 /// The time to wait for the lock. A process that is being spawned holds a copy of every open file
 /// until its exec, so a lock may outlive its daemon for that time.
-const PATIENCE: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The state directory while this process owns it. Dropping it releases the directory.
 pub struct StateDir {
@@ -65,7 +65,7 @@ struct UnusableId {
 fn take_lock(path: &Path) -> Result<File, OpenError> {
     let failed = |source| OpenError::StateDir { path: path.to_owned(), source };
     let file = regular_file::open_or_make(path).map_err(failed)?;
-    let give_up_at = clock::unpaused() + PATIENCE;
+    let give_up_at = clock::unpaused() + TIMEOUT;
     while let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         if error != rustix::io::Errno::WOULDBLOCK {
             return Err(failed(error.into()));

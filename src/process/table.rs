@@ -43,8 +43,8 @@ const MAX_SPAWNING: usize = 8;
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// The time that a daemon that ends waits for temporary files to be removed. The next daemon
 /// removes the rest.
-const REMOVAL_PATIENCE: Duration = Duration::from_secs(1);
-/// The time after the first KILL from which the remains of a lost keeper count as unkillable.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time after the first KILL from which the remains of a lost shim count as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// A request of a handle to the owner.
@@ -255,7 +255,7 @@ impl Table {
         }
         self.publish();
         let temporary = Arc::clone(&self.temporary);
-        let _ = tokio::task::spawn_blocking(move || temporary.finish(REMOVAL_PATIENCE)).await;
+        let _ = tokio::task::spawn_blocking(move || temporary.finish(REMOVAL_TIMEOUT)).await;
     }
 
     /// Returns whether the launch has ended; also true if it is forgotten.
@@ -461,7 +461,7 @@ impl Table {
                 return;
             }
         };
-        // The fuse writes its own reason.
+        // The start deadline writes its own reason.
         if entry.instance.stop.is_none()
             && matches!(phase, Some(Phase::Exited { .. } | Phase::Ended { .. }))
         {
@@ -523,7 +523,7 @@ impl Table {
             return;
         }
         if self.entries.get(launch).is_some_and(|entry| !entry.instance.phase.is_ended()) {
-            warn!(launch_id = %launch, "keeper of an agent is gone without a record; ending what it left behind");
+            warn!(launch_id = %launch, "shim of an agent is gone without a record; ending what it left behind");
             self.clear(launch);
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! The folders of an installation lie in a common folder. It has an unpredictable name, and only
 //! the daemon's user can change it. A file in the state directory names the common folders, so that
-//! the next daemon finds what a crash left. Keepers know nothing of all this: agents outlive
+//! the next daemon finds what a crash left. Shims know nothing of all this: agents outlive
 //! daemons, and the next daemon removes the folder of an agent that ended meanwhile.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -144,8 +144,8 @@ impl TemporaryFolders {
     }
 
     /// Waits for removals, at most for this time, and removes empty common folders. Blocking.
-    pub fn finish(&self, patience: Duration) {
-        self.remover.until_idle(patience);
+    pub fn finish(&self, timeout: Duration) {
+        self.remover.until_idle(timeout);
         for parent in self.known() {
             // Common folders with folders of living agents stay, and so does one that is no longer
             // ours.
@@ -368,8 +368,8 @@ impl Remover {
         next
     }
 
-    fn until_idle(&self, patience: Duration) {
-        drop(self.idle.wait_timeout_while(self.queue(), patience, |queue| queue.is_running));
+    fn until_idle(&self, timeout: Duration) {
+        drop(self.idle.wait_timeout_while(self.queue(), timeout, |queue| queue.is_running));
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -22,7 +22,7 @@ pub use lines::Lines;
 use crate::domain::printable::one_line;
 use crate::domain::{OutputFact, Timestamp, Usage};
 
-/// Longer lines are skipped. Keepers cut lines before that.
+/// Longer lines are skipped. Shims cut lines before that.
 pub const MAX_LINE: usize = 128 * 1024;
 /// The longest text of a fact, in characters.
 const MAX_TEXT: usize = 1000;

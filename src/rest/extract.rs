@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 use serde::{Deserialize as _, Deserializer};
 
-use super::problem::{Place, Problem};
+use super::problem::{FieldProblem, Problem};
 
 /// The parameters of the path.
 pub(super) struct InPath<T>(pub(super) T);
@@ -94,7 +94,7 @@ fn invalid_body(path: String, message: &dyn Display) -> Problem {
     let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
     let detail = format!("the body is not as expected: {place}{message}");
     Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail)
-        .with_problems(vec![Place { path, message }])
+        .with_problems(vec![FieldProblem { path, message }])
 }
 
 /// A form as browsers send it.

@@ -35,7 +35,7 @@ pub(super) async fn operators_only(
             let detail = "agents have no access to the control socket; they use the MCP tools";
             Problem::new(StatusCode::FORBIDDEN, "agents_not_allowed", detail).into_response()
         }
-        Some(LocalPeer { kind: PeerKind::Stranger, .. }) | None => {
+        Some(LocalPeer { kind: PeerKind::Unauthenticated, .. }) | None => {
             let detail = "the control socket is for the daemon's own user";
             Problem::new(StatusCode::FORBIDDEN, "not_allowed", detail).into_response()
         }

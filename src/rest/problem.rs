@@ -6,7 +6,7 @@ use crate::domain::Refusal;
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
 
-pub use crate::http::{Place, Problem};
+pub use crate::http::{FieldProblem, Problem};
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {

@@ -44,7 +44,7 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
 
 /// The endpoint of webhooks, and the forge workers that they wake.
 #[derive(Clone)]
-pub struct WebhookDoor {
+pub struct WebhookEndpoint {
     /// The settings in use.
     forges: watch::Receiver<Forges>,
     /// The wake-ups by the name of the repository, in lower case.
@@ -52,7 +52,7 @@ pub struct WebhookDoor {
     slots: Arc<Semaphore>,
 }
 
-impl WebhookDoor {
+impl WebhookEndpoint {
     pub fn new(forges: watch::Receiver<Forges>, pokes: Nudges<String>) -> Self {
         Self { forges, pokes, slots: Arc::new(Semaphore::new(N_SLOTS)) }
     }
@@ -60,11 +60,11 @@ impl WebhookDoor {
 
 /// Takes requests for the path of webhooks, and passes on all others.
 pub(super) async fn take(
-    State(door): State<WebhookDoor>,
+    State(endpoint): State<WebhookEndpoint>,
     request: Request,
     next: Next,
 ) -> Response {
-    let webhook = door.forges.borrow().webhook.clone();
+    let webhook = endpoint.forges.borrow().webhook.clone();
     let Some(webhook) = webhook.filter(|webhook| webhook.path == request.uri().path()) else {
         return next.run(request).await;
     };
@@ -74,11 +74,11 @@ pub(super) async fn take(
         return method_not_allowed(method, uri).await.into_response();
     }
     let (parts, body) = request.into_parts();
-    match names_of(&webhook, &parts.headers, body, &door.slots).await {
+    match names_of(&webhook, &parts.headers, body, &endpoint.slots).await {
         Ok(names) => {
             // If no repository has the name, perhaps because it was renamed, all are woken.
-            if door.pokes.wake_where(|name| names.contains(name)) == 0 {
-                door.pokes.wake_where(|_| true);
+            if endpoint.pokes.wake_where(|name| names.contains(name)) == 0 {
+                endpoint.pokes.wake_where(|_| true);
             }
             StatusCode::ACCEPTED.into_response()
         }

@@ -104,10 +104,10 @@ fn read_state(cells: &mut Cells<'_>) -> Result<LaunchState, BoxError> {
     let deadline = cells.get::<Option<Timestamp>>()?;
     let session = cells.get::<Option<_>>()?;
     let reason = cells.get::<Option<_>>()?;
-    let ladder_at = cells.get::<Option<Timestamp>>()?;
+    let stop_at = cells.get::<Option<Timestamp>>()?;
     let outcome = read_outcome(cells)?;
     let ended_at = cells.get::<Option<Timestamp>>()?;
-    state_of(state, deadline, session, reason.zip(ladder_at), outcome.zip(ended_at))
+    state_of(state, deadline, session, reason.zip(stop_at), outcome.zip(ended_at))
 }
 
 /// Returns the state with the values that exist only in it.
@@ -121,9 +121,7 @@ pub(super) fn state_of(
     let known = match state {
         "starting" => deadline.map(|deadline| LaunchState::Starting { deadline }),
         "running" => session.map(|session| LaunchState::Running { session }),
-        "stopping" => {
-            stopping.map(|(reason, ladder_at)| LaunchState::Stopping { reason, ladder_at })
-        }
+        "stopping" => stopping.map(|(reason, stop_at)| LaunchState::Stopping { reason, stop_at }),
         "ending" => Some(LaunchState::Ending),
         "ended" => ended.map(|(outcome, at)| LaunchState::Ended { outcome, at }),
         other => return Err(format!("`{other}` is no state of a launch").into()),
@@ -140,7 +138,7 @@ fn state_values(state: &LaunchState) -> [Value<'_>; 8] {
     match state {
         LaunchState::Starting { deadline: at } => deadline = Some(*at),
         LaunchState::Running { session: id } => session = Some(id),
-        LaunchState::Stopping { reason, ladder_at } => stopping = Some((*reason, *ladder_at)),
+        LaunchState::Stopping { reason, stop_at } => stopping = Some((*reason, *stop_at)),
         LaunchState::Ending => {}
         LaunchState::Ended { outcome, at } => ended = Some((outcome, *at)),
     }

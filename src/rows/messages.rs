@@ -122,7 +122,7 @@ pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError
         tx.wake(Wake::Agent(InstanceKey::new(agent, project, Purpose::Chat)));
     }
     tx.wake(Wake::Chat(chat));
-    tx.wake(Wake::Mirror);
+    tx.wake(Wake::ChatExport);
     Ok(())
 }
 

@@ -78,6 +78,6 @@ pub fn put(tx: &mut Transaction<'_>, project: &Project) -> Result<(), StoreError
     let event = NewEvent { project: Some(project.id.clone()), ..NewEvent::new(kind, tx.now()) };
     tx.row_event(event);
     tx.wake(Wake::Coordinators);
-    tx.wake(Wake::Mirror);
+    tx.wake(Wake::ChatExport);
     Ok(())
 }

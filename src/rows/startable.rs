@@ -3,11 +3,11 @@
 
 use std::path::PathBuf;
 
-use crate::domain::pair::OpenLaunch;
-use crate::domain::{Account, InstanceKey, PairFacts, PairRecord};
+use crate::domain::start_history::OpenLaunch;
+use crate::domain::{Account, InstanceKey, StartFacts, StartHistory};
 use crate::store::{BoxError, Cells, Read, StoreError};
 
-use super::{accounts, key_values, launches, pairs, read_key};
+use super::{accounts, key_values, launches, read_key, start_histories};
 
 /// The facts in the order in which `read` reads them. A key without a row in `pairs` has NULL in
 /// `r.revision`, and the others have what a fresh record has.
@@ -68,7 +68,7 @@ const STARTABLE: &str = concat!(
     ORDER BY w.waiting_since, w.agent_id, w.project_id, w.purpose = 'chat'"
 );
 
-fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairFacts, BoxError> {
+fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<StartFacts, BoxError> {
     let agent_status = cells.get::<Option<_>>()?;
     let ai_type = cells.get::<Option<String>>()?;
     let project_status = cells.get::<Option<_>>()?;
@@ -77,20 +77,20 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairFacts, BoxError> 
     let waiting_since = cells.get()?;
     let open = read_open(cells)?;
     let revision = cells.get::<Option<i64>>()?;
-    let memory = pairs::read_memory(cells, key.clone())?;
+    let memory = start_histories::read_memory(cells, key.clone())?;
     let account_revision = cells.get::<Option<i64>>()?;
     let parked = accounts::read_parked(cells)?;
     let agent = agent_status.zip(ai_type);
     let ai_type = agent.as_ref().map_or_else(String::new, |(_, ai_type)| ai_type.clone());
-    Ok(PairFacts {
+    Ok(StartFacts {
         agent,
         project: project_status.zip(directory.map(PathBuf::from)),
         is_assigned,
         waiting_since,
         open,
         record: match revision {
-            Some(revision) => PairRecord { revision, ..memory },
-            None => PairRecord::new(key.clone()),
+            Some(revision) => StartHistory { revision, ..memory },
+            None => StartHistory::new(key.clone()),
         },
         account: match account_revision {
             Some(revision) => Account { ai_type, parked, revision },
@@ -107,17 +107,17 @@ fn read_open(cells: &mut Cells<'_>) -> Result<Option<OpenLaunch>, BoxError> {
     let deadline = cells.get()?;
     let session = cells.get::<Option<_>>()?;
     let reason = cells.get::<Option<_>>()?;
-    let ladder_at = cells.get::<Option<_>>()?;
+    let stop_at = cells.get::<Option<_>>()?;
     let Some((id, state)) = id.zip(state) else {
         return Ok(None);
     };
-    let state = launches::state_of(state, deadline, session, reason.zip(ladder_at), None)?;
+    let state = launches::state_of(state, deadline, session, reason.zip(stop_at), None)?;
     Ok(Some(OpenLaunch { id, state }))
 }
 
 /// Returns the facts that decide about the start of `key`. Work is a task in progress in the
 /// project, assigned to the agent; for a chat it is the wish for one.
-pub fn of_key(tx: &mut Read<'_>, key: &InstanceKey) -> Result<PairFacts, StoreError> {
+pub fn of_key(tx: &mut Read<'_>, key: &InstanceKey) -> Result<StartFacts, StoreError> {
     let found = tx.row("pair", OF_KEY, &key_values(key), |cells| read(cells, key.clone()));
     found.map_err(|error| error.named(|| key.to_string()))?.ok_or_else(|| StoreError::Unreadable {
         what: "pair",
@@ -129,7 +129,7 @@ pub fn of_key(tx: &mut Read<'_>, key: &InstanceKey) -> Result<PairFacts, StoreEr
 /// Returns the facts of each key with work and without an open launch, whose agent and project are
 /// active and assigned, by `waiting_since`, then key. The cost grows with the work, not with the
 /// pairs.
-pub fn list(tx: &mut Read<'_>) -> Result<Vec<PairFacts>, StoreError> {
+pub fn list(tx: &mut Read<'_>) -> Result<Vec<StartFacts>, StoreError> {
     tx.rows("pair", STARTABLE, &[], |cells| {
         let key = read_key(cells)?;
         read(cells, key)

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::domain::store_state::StoreState;
 use crate::postgres_url::PostgresUrl;
-use crate::store::postgres::News;
+use crate::store::postgres::EventUpdate;
 use crate::store::{Engine, OpenError, Read, Settings, StoreError, open, postgres};
 
 use super::{Context, Publish, Transaction, Wake};
@@ -31,11 +31,11 @@ impl fmt::Debug for Others {
 }
 
 impl Others {
-    fn hear(&self, news: News<'_>) {
+    fn hear(&self, news: EventUpdate<'_>) {
         let Some(publish) = self.0.get() else { return };
         publish(BTreeSet::from([match news {
-            News::Announced(text) => Wake::from_text(text),
-            News::Anything => Wake::Everything,
+            EventUpdate::Announced(text) => Wake::from_text(text),
+            EventUpdate::Anything => Wake::Everything,
         }]));
     }
 }
@@ -67,7 +67,7 @@ impl Store {
         let others = Others::default();
         let heard = others.clone();
         let open = move || {
-            let hear = Arc::new(move |news: News<'_>| heard.hear(news));
+            let hear = Arc::new(move |news: EventUpdate<'_>| heard.hear(news));
             postgres::open::database_with_listener(&url, options, hear)
         };
         Ok(Self { engine: blocking(open).await?, others })

@@ -49,7 +49,7 @@ pub enum Wake {
     /// The panels of this chat.
     Chat(Assignment),
     /// The mirrors of chats in the working directories of projects.
-    Mirror,
+    ChatExport,
     /// Streams that were opened with this credential.
     Credential(CredentialId),
     /// The loop that ends what has run out of time.

@@ -1,7 +1,7 @@
 //! Agents, projects and assignments, as people edit them. Each call is one transaction.
 
+pub(super) mod active_projects;
 pub(super) mod manifest;
-pub(super) mod roster;
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Chats: the messages between people and agents, for each agent in a project.
 
 pub(super) mod agents;
-pub(super) mod attendance;
-mod mirror;
+mod chat_export;
 pub(super) mod people;
+pub(super) mod presence;
 pub(super) mod silence;
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::clocks::Clocks;
 use super::core::Core;
 use super::waiting::Waiting;
 use super::{Heard, Shared};
-use attendance::Attendances;
+use presence::Attendances;
 
 /// The chats of all agents.
 pub struct Chats {

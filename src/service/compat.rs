@@ -11,15 +11,15 @@ use crate::domain::authentication::Proof;
 use crate::domain::compat::{pair_to_enter, pair_to_start};
 use crate::domain::id::{AgentId, ExecutionId, ProjectId, TaskId};
 use crate::domain::limits;
-use crate::domain::pair::StartReason;
 use crate::domain::session::Presenter;
+use crate::domain::start_history::StartReason;
 use crate::domain::{
-    Execution, InstanceKey, PairFacts, Purpose, Refusal, Secret, Task, TaskStatus,
+    Execution, InstanceKey, Purpose, Refusal, Secret, StartFacts, Task, TaskStatus,
 };
 use crate::rows::{agents, assignments, executions, launches, projects, startable, tasks};
 use crate::store::{Read, StoreError};
 
-use super::catalog::roster::active_projects;
+use super::catalog::active_projects::active_projects;
 use super::sessions::authenticate::proof;
 use super::sessions::caller::fence;
 use super::tasks::mine::{bind, in_progress};
@@ -193,7 +193,7 @@ impl Service {
 }
 
 /// Returns the facts of an agent for tasks, by project.
-fn pairs_of(tx: &mut Read<'_>, agent: &AgentId) -> Result<Vec<PairFacts>, StoreError> {
+fn pairs_of(tx: &mut Read<'_>, agent: &AgentId) -> Result<Vec<StartFacts>, StoreError> {
     let mut assignments = assignments::list(tx)?;
     assignments.retain(|assignment| assignment.agent == *agent);
     let keys = assignments

@@ -30,7 +30,7 @@ pub struct ServerView {
     /// The server's time for all decisions in this view.
     pub at: Timestamp,
     /// The time that an agent may stay after its report, in milliseconds. The coordinator plans
-    /// ladders with it.
+    /// stop sequences with it.
     #[serde(default)]
     pub linger_ms: Option<u64>,
     /// The time that an agent may take to authenticate, in milliseconds.
@@ -137,7 +137,7 @@ impl Coordinators {
 
     /// Returns the view of one coordinator: the starts that are possible, and its own launches.
     /// With the mark of an earlier view, it returns when there may be news since then, or at the
-    /// latest after `patience`. Without a mark it returns at once. Cancel-safe.
+    /// latest after `timeout`. Without a mark it returns at once. Cancel-safe.
     ///
     /// # Errors
     /// `ServerStopping`, also for calls that wait when the server is told to end.
@@ -145,7 +145,7 @@ impl Coordinators {
         &self,
         coordinator: &CoordinatorId,
         seen: Option<&str>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Work, ServiceError> {
         limits::SEEN.take_optional(seen)?;
         let mut wakeups = self.waiting.coordinators.listen();
@@ -153,7 +153,7 @@ impl Coordinators {
             tokio::select! {
                 () = wakeups.woken() => {}
                 () = self.ending.cancelled() => {}
-                () = tokio::time::sleep(patience) => {}
+                () = tokio::time::sleep(timeout) => {}
             }
         }
         if self.ending.is_cancelled() {

@@ -33,9 +33,9 @@ const STATUS_PAUSE: Duration = Duration::from_millis(200);
 
 /// Sends events to followers.
 #[derive(Debug)]
-struct Newsroom(broadcast::Sender<Handed>);
+struct EventHub(broadcast::Sender<Handed>);
 
-impl Default for Newsroom {
+impl Default for EventHub {
     fn default() -> Self {
         Self(broadcast::Sender::new(MAX_BEHIND))
     }
@@ -54,7 +54,7 @@ enum Handed {
 
 /// The news for a follower.
 #[derive(Debug, Clone)]
-pub enum News {
+pub enum EventUpdate {
     /// New events, in order; never empty.
     Events(Arc<[Event]>),
     /// The status of coordinators has changed; [`Service::status`](super::Service::status) has it.
@@ -78,13 +78,13 @@ pub struct Follower {
 pub struct Events {
     core: Arc<Core>,
     waiting: Waiting,
-    newsroom: Newsroom,
+    hub: EventHub,
 }
 
 impl Events {
     pub(super) fn new(shared: Shared) -> Self {
         let Shared { core, waiting, .. } = shared;
-        Self { core, waiting, newsroom: Newsroom::default() }
+        Self { core, waiting, hub: EventHub::default() }
     }
 
     /// Returns the number of the newest event; 0 before the first event.
@@ -95,7 +95,7 @@ impl Events {
     /// Returns a follower of the events after this number, or of the events from now on.
     pub async fn follow(&self, after: Option<i64>) -> Result<Follower, ServiceError> {
         // The follower subscribes before it reads, so that it misses no event in between.
-        let handed = self.newsroom.0.subscribe();
+        let handed = self.hub.0.subscribe();
         let (after, is_behind) = match after {
             Some(after) => (after, true),
             None => (self.newest().await?, false),
@@ -131,7 +131,7 @@ impl Events {
                     status_at = None;
                     status_from = clock::now() + STATUS_PAUSE;
                     // Without followers, the notice is dropped.
-                    let _ = self.newsroom.0.send(Handed::Status);
+                    let _ = self.hub.0.send(Handed::Status);
                 }
                 () = reports.woken(), if status_at.is_none() => status_at = Some(status_from),
             }
@@ -141,13 +141,13 @@ impl Events {
     /// Sends the events after `last`, and returns the newest number. While there is no follower, it
     /// reads nothing and returns `None`.
     async fn hand_out_after(&self, last: Option<i64>) -> Result<Option<i64>, ServiceError> {
-        if self.newsroom.0.receiver_count() == 0 {
+        if self.hub.0.receiver_count() == 0 {
             return Ok(None);
         }
         let Some(mut after) = last else {
             let newest = self.newest().await?;
             // A follower that is behind sees from this that there were events, and reads them.
-            let _ = self.newsroom.0.send(Handed::Events { after: newest, events: Arc::new([]) });
+            let _ = self.hub.0.send(Handed::Events { after: newest, events: Arc::new([]) });
             return Ok(Some(newest));
         };
         loop {
@@ -157,7 +157,7 @@ impl Events {
                 return Ok(Some(after));
             };
             let is_all = events.len() < MAX_BATCH;
-            let _ = self.newsroom.0.send(Handed::Events { after, events: events.into() });
+            let _ = self.hub.0.send(Handed::Events { after, events: events.into() });
             after = newest;
             if is_all {
                 return Ok(Some(after));
@@ -177,7 +177,7 @@ impl Follower {
     ///
     /// # Errors
     /// A failure to read the store. The next call tries again.
-    pub async fn next(&mut self) -> Result<News, ServiceError> {
+    pub async fn next(&mut self) -> Result<EventUpdate, ServiceError> {
         loop {
             if self.is_behind {
                 match self.catch_up().await? {
@@ -186,7 +186,7 @@ impl Follower {
                 }
             }
             match self.handed.recv().await {
-                Ok(Handed::Status) => return Ok(News::Status),
+                Ok(Handed::Status) => return Ok(EventUpdate::Status),
                 Ok(Handed::Events { after, .. }) if after > self.after => self.is_behind = true,
                 Ok(Handed::Events { events, .. }) => {
                     let n_seen = events.partition_point(|event| event.seq <= self.after);
@@ -194,7 +194,7 @@ impl Follower {
                         continue;
                     };
                     self.after = last.seq;
-                    return Ok(News::Events(if n_seen == 0 {
+                    return Ok(EventUpdate::Events(if n_seen == 0 {
                         events
                     } else {
                         events[n_seen..].into()
@@ -208,19 +208,19 @@ impl Follower {
     }
 
     /// Returns the news of the store after the last event that was seen; `None` if there is none.
-    async fn catch_up(&mut self) -> Result<Option<News>, ServiceError> {
+    async fn catch_up(&mut self) -> Result<Option<EventUpdate>, ServiceError> {
         let after = self.after;
         let read =
             self.core.read(move |tx| Ok((events::span(tx)?, events::list(tx, after, MAX_BATCH)?)));
         let (span, events) = read.await?;
         if span.has_lost_after(self.after) {
             self.after = span.newest;
-            return Ok(Some(News::Lost { newest: span.newest }));
+            return Ok(Some(EventUpdate::Lost { newest: span.newest }));
         }
         let Some(last) = events.last() else {
             return Ok(None);
         };
         self.after = last.seq;
-        Ok(Some(News::Events(events.into())))
+        Ok(Some(EventUpdate::Events(events.into())))
     }
 }

@@ -1,5 +1,5 @@
-//! Work on items of forges: taken, stopped, paused, resumed, tried again; and what is owed for it,
-//! until it is done.
+//! Work on items of forges: taken, stopped, paused, resumed, tried again; and what is pending for
+//! it, until it is done.
 //!
 //! Each call is one transaction, and repeating it changes nothing. `domain::forge` judges the
 //! answers of the forge.
@@ -14,7 +14,7 @@ use crate::domain::event::NewEvent;
 use crate::domain::forge::item::ItemState;
 use crate::domain::forge::settle;
 use crate::domain::forge::texts::Texts;
-use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, Owed, Setback, StopCause};
+use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, PendingWrite, Setback, StopCause};
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::task::Actor;
@@ -231,33 +231,33 @@ impl ForgeItems {
     }
 
     /// Notes that the first pending write is done, or is given up for this reason.
-    pub async fn owed_is_done(
+    pub async fn write_is_done(
         &self,
         id: &ItemId,
-        owed: &Owed,
+        write: &PendingWrite,
         given_up: Option<&str>,
     ) -> Result<(), ServiceError> {
-        let owed = owed.clone();
+        let write = write.clone();
         let given_up = given_up.map(str::to_owned);
         let is_done = move |item: &ForgeItem, now| {
-            let is_first = item.owed.first() == Some(&owed);
+            let is_first = item.pending.first() == Some(&write);
             is_first.then(|| item.clone().done(given_up.clone(), now))
         };
         self.change(id, is_done).await.map(drop)
     }
 
     /// Notes that a pending write failed and must be tried again.
-    pub async fn owed_has_failed(
+    pub async fn write_has_failed(
         &self,
         id: &ItemId,
-        owed: &Owed,
+        write: &PendingWrite,
         setback: Setback,
         error: &str,
     ) -> Result<(), ServiceError> {
-        let owed = owed.clone();
+        let write = write.clone();
         let error = error.to_owned();
         let failed = move |item: &ForgeItem, now: Timestamp| {
-            let is_first = item.owed.first() == Some(&owed);
+            let is_first = item.pending.first() == Some(&write);
             is_first.then(|| item.clone().failed(setback, error.clone(), now + item.delay(setback)))
         };
         self.change(id, failed).await.map(drop)
@@ -361,7 +361,7 @@ impl Inputs {
         launches: &[Launch],
         reason: StopReason,
     ) -> Result<(), StoreError> {
-        let event = LaunchEvent::StopWanted { reason, at: tx.now(), patience: Duration::ZERO };
+        let event = LaunchEvent::StopWanted { reason, at: tx.now(), exit_grace: Duration::ZERO };
         for launch in launches {
             self.happen(tx, launch, std::slice::from_ref(&event))?;
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::domain::PairFacts;
+use crate::domain::StartFacts;
 use crate::locks::lock;
 
 /// The pause file, while it exists. It is in memory: the process that watches it reports it again
@@ -31,7 +31,7 @@ impl PauseFile {
     }
 
     /// Returns the facts of a key with the pause file among them.
-    pub(super) fn apply(&self, facts: PairFacts) -> PairFacts {
-        PairFacts { is_paused: facts.is_paused || self.exists(), ..facts }
+    pub(super) fn apply(&self, facts: StartFacts) -> StartFacts {
+        StartFacts { is_paused: facts.is_paused || self.exists(), ..facts }
     }
 }

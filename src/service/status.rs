@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::domain::id::LaunchId;
 use crate::domain::store_state::{Access, StoreFailure, StoreState};
 use crate::domain::totals::Totals;
-use crate::domain::{Account, ForgeItem, Launch, PairRecord, Timestamp};
-use crate::rows::{accounts, agents, forge_items, launches, pairs, pauses, projects};
+use crate::domain::{Account, ForgeItem, Launch, StartHistory, Timestamp};
+use crate::rows::{accounts, agents, forge_items, launches, pauses, projects, start_histories};
 use crate::store::{LaunchFilter, StoreError};
 
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};
@@ -29,7 +29,7 @@ pub struct StatusView {
     pub open: Vec<Launch>,
     /// The last ended launches, the newest first.
     pub ended: Vec<Launch>,
-    pub held: Vec<PairRecord>,
+    pub held: Vec<StartHistory>,
     /// Accounts whose agents are not started.
     pub parked: Vec<Account>,
     /// The pause file, if it exists.
@@ -56,12 +56,13 @@ struct Rows {
     open: Vec<Launch>,
     ended: Vec<Launch>,
     paused_since: Option<Timestamp>,
-    held: Vec<PairRecord>,
+    held: Vec<StartHistory>,
     parked: Vec<Account>,
     forge_items: Vec<ForgeItem>,
 }
 
-/// The time that `status` waits for the store. A database that was stopped by a signal never answers.
+/// The time that `status` waits for the store. A database that was stopped by a signal never
+/// answers.
 const LONGEST_READ: Duration = Duration::from_secs(5);
 /// The number of ended launches that `status` shows.
 const N_ENDED: usize = 20;
@@ -73,7 +74,8 @@ impl Service {
         Ok(Health { timestamp: self.core.now(), n_agents, n_projects })
     }
 
-    /// Returns the present state. If the store does not answer, it has only what coordinators report.
+    /// Returns the present state. If the store does not answer, it has only what coordinators
+    /// report.
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
         let recent = LaunchFilter {
             agent: None,
@@ -89,7 +91,7 @@ impl Service {
                 open: launches::list_open(tx)?,
                 ended: launches::list(tx, &recent)?,
                 paused_since: pauses::since(tx)?,
-                held: pairs::list_held(tx)?,
+                held: start_histories::list_held(tx)?,
                 parked: accounts::list_parked(tx)?,
                 forge_items: forge_items::list_open(tx)?,
             })

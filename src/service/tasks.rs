@@ -12,8 +12,8 @@ use std::sync::Arc;
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
 use crate::domain::task::{Actor, NewTask, TaskEdit};
-use crate::domain::{Execution, InstanceKey, PairRecord, Purpose, Refusal, Task, TaskStatus};
-use crate::rows::{Transaction, events, executions, pairs, tasks};
+use crate::domain::{Execution, InstanceKey, Purpose, Refusal, StartHistory, Task, TaskStatus};
+use crate::rows::{Transaction, events, executions, start_histories, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::catalog::{check_assignable, project};
@@ -157,7 +157,7 @@ pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), S
     if let (TaskStatus::InProgress, Some(agent)) = (task.status, &task.assignee) {
         for purpose in [Purpose::Task, Purpose::Chat] {
             let key = InstanceKey::new(agent.clone(), task.project.clone(), purpose);
-            if pairs::change(tx, &key, PairRecord::released)? {
+            if start_histories::change(tx, &key, StartHistory::released)? {
                 tx.event(NewEvent::of_pair("pair.released", tx.now(), &key));
             }
         }

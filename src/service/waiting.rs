@@ -21,7 +21,7 @@ pub(super) struct Waiting {
     /// People who watch a chat.
     pub(super) watchers: Nudges<Assignment>,
     /// The loop that mirrors chats.
-    pub(super) mirror: Nudge,
+    pub(super) export: Nudge,
     /// The loop that ends overdue things. It wakes when there is a new deadline.
     pub(super) deadlines: Nudge,
     /// The loop that carries out pending writes for items of forges. It wakes when there is a new
@@ -40,10 +40,10 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Wakes all listeners of changes of the store.
     fn wake_all(&self) {
-        let Self { coordinators, agents, watchers, mirror, deadlines, forges, .. } = self;
+        let Self { coordinators, agents, watchers, export, deadlines, forges, .. } = self;
         // `forge_looks` and `reports` are not about the store.
         let Self { credentials, events, forge_looks: _, reports: _, .. } = self;
-        for nudge in [coordinators, mirror, deadlines, forges, events] {
+        for nudge in [coordinators, export, deadlines, forges, events] {
             nudge.wake();
         }
         agents.wake_where(|_| true);
@@ -60,7 +60,7 @@ impl Waiting {
                 Wake::Agent(key) => self.agents.wake(&key),
                 Wake::AgentsOf(project) => drop(projects.insert(project)),
                 Wake::Chat(chat) => self.watchers.wake(&chat),
-                Wake::Mirror => self.mirror.wake(),
+                Wake::ChatExport => self.export.wake(),
                 Wake::Credential(id) => self.credentials.wake(&id),
                 Wake::Deadlines => self.deadlines.wake(),
                 Wake::Events => self.events.wake(),
@@ -91,7 +91,7 @@ mod tests {
         let mut watcher = waiting.watchers.listen(chat);
         let nudges = [
             &waiting.coordinators,
-            &waiting.mirror,
+            &waiting.export,
             &waiting.deadlines,
             &waiting.forges,
             &waiting.events,

@@ -23,7 +23,7 @@ use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::Order;
 use crate::sys::{birth, orphans, processes};
 
-/// The leader of the tree. The keeper reaps it, never through a `Child`.
+/// The leader of the tree. The shim reaps it, never through a `Child`.
 pub struct Agent {
     pub pid: i32,
     pub start_ticks: u64,
@@ -71,7 +71,7 @@ impl Agent {
             .process_group(0);
         let directory = CString::new(order.working_directory.as_os_str().as_bytes());
         let birth = Birth {
-            keeper: rustix::process::getpid(),
+            shim: rustix::process::getpid(),
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),
             run_as: order.run_as.clone(),
             descriptors: order.descriptors,
@@ -108,17 +108,17 @@ fn make_group(order: &Order<'_>) -> Result<Option<Group>, String> {
     let Some(wanted) = &order.cgroup else {
         return Ok(None);
     };
-    let limits = cgroup::Limits { memory: wanted.memory_max, processes: wanted.pids_max };
+    let limits = cgroup::CgroupLimits { memory: wanted.memory_max, processes: wanted.pids_max };
     match Group::create(&wanted.dir, limits) {
         Ok(group) => Ok(Some(group)),
-        Err(_) if limits == cgroup::Limits::default() => Ok(None),
+        Err(_) if limits == cgroup::CgroupLimits::default() => Ok(None),
         Err(error) => {
             Err(format!("could not make control group `{}`: {error}", wanted.dir.display()))
         }
     }
 }
 
-/// Makes a pipe of which only the keeper's end does not block.
+/// Makes a pipe of which only the shim's end does not block.
 fn stream() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, agents) = io::pipe()?;
     let flags = rustix::fs::fcntl_getfl(ours.as_fd())?;
@@ -128,11 +128,11 @@ fn stream() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// The steps of the child between fork and exec.
 struct Birth {
-    keeper: Pid,
+    shim: Pid,
     /// `cgroup.procs` of its group.
     entrance: Option<RawFd>,
     run_as: Option<RunAs>,
-    /// The soft limits that the daemon and the keeper raised for themselves.
+    /// The soft limits that the daemon and the shim raised for themselves.
     descriptors: Option<u64>,
     file_size: Rlimit,
     directory: CString,
@@ -140,7 +140,7 @@ struct Birth {
 
 impl Birth {
     fn go(&self) -> io::Result<()> {
-        // This comes first, so that no part of the child was ever outside. The keeper checks the
+        // This comes first, so that no part of the child was ever outside. The shim checks the
         // result.
         if let Some(entrance) = self.entrance {
             enter(entrance);
@@ -151,8 +151,8 @@ impl Birth {
         }
         // This comes after the change of user, which would undo it.
         birth::die_with_parent()?;
-        if rustix::process::getppid() != Some(self.keeper) {
-            // The keeper died before the line above, so this process would never be ended.
+        if rustix::process::getppid() != Some(self.shim) {
+            // The shim died before the line above, so this process would never be ended.
             return Err(Errno::SRCH.into());
         }
         // This uses the rights of the user that the agent runs as.
@@ -182,7 +182,7 @@ fn enter(entrance: RawFd) {
         text[at] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
         rest /= 10;
     }
-    // SAFETY: writes from a buffer of this length to a descriptor that the keeper holds open; a
+    // SAFETY: writes from a buffer of this length to a descriptor that the shim holds open; a
     // closed one only returns an error.
     unsafe { libc::write(entrance, text[at..].as_ptr().cast(), text.len() - at) };
 }
@@ -226,7 +226,7 @@ fn diagnose(order: &Order<'_>, error: &io::Error) -> String {
         Ok(_) => {}
     }
     let program = order.program.display();
-    // The keeper's own rights do not show those of another user.
+    // The shim's own rights do not show those of another user.
     if let (Some(user), Some(Errno::ACCESS)) = (&order.run_as, Errno::from_io_error(error)) {
         return format!(
             "user `{}` may not enter working directory `{directory}`, or not execute program `{program}`",

@@ -1,4 +1,4 @@
-//! The agent's process tree from the view of its keeper. As subreaper the keeper inherits every
+//! The agent's process tree from the view of its shim. As subreaper the shim inherits every
 //! orphan, so that "no children" is "no tree". If `waitid` answers ECHILD, the tree is empty, and
 //! the normal path does not read `/proc`. On systems without subreapers, a search that finds no
 //! escaped process must suffice.
@@ -93,9 +93,8 @@ fn try_living(mark: &str) -> io::Result<Vec<Process>> {
     let me = rustix::process::getpid().as_raw_nonzero().get();
     let all = processes::list()?;
     let mut found = processes::descendants(&all, me);
-    let keeper =
-        all.iter().find(|process| process.pid == me).map(|keeper| (me, keeper.start_ticks));
-    let escaped = processes::with_descendants(&all, &orphans::escaped(&all, keeper, mark)?);
+    let shim = all.iter().find(|process| process.pid == me).map(|shim| (me, shim.start_ticks));
+    let escaped = processes::with_descendants(&all, &orphans::escaped(&all, shim, mark)?);
     found.retain(|process| !escaped.contains(process));
     found.extend(escaped);
     found.retain(|process| !process.is_zombie && process.pid != me);

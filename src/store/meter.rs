@@ -25,9 +25,9 @@ pub(super) struct Meter {
 #[derive(Debug, Default)]
 struct Measured {
     database: Database,
-    round_trips: Recent,
-    lock_waits: Recent,
-    transactions: Recent,
+    round_trips: Lru,
+    lock_waits: Lru,
+    transactions: Lru,
     reads_fail: Option<Failing>,
     writes_fail: Option<Failing>,
     step: Option<(Step, Instant)>,
@@ -35,7 +35,7 @@ struct Measured {
 
 /// The last durations, in a ring.
 #[derive(Debug, Default)]
-struct Recent {
+struct Lru {
     kept: Vec<(Instant, Duration)>,
     next: usize,
 }
@@ -46,7 +46,7 @@ struct Failing {
     error: String,
 }
 
-impl Recent {
+impl Lru {
     fn add(&mut self, at: Instant, duration: Duration) {
         if self.kept.len() < N_KEPT {
             self.kept.push((at, duration));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn only_the_last_durations_count() {
-        let mut recent = Recent::default();
+        let mut recent = Lru::default();
         let now = Instant::now();
         recent.add(now, Duration::from_secs(9));
         for _ in 0..N_KEPT {

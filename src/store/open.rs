@@ -12,9 +12,9 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, ffi};
 use rustix::fs::{Access as Mode, AtFlags, CWD, accessat};
 
+use super::database_files::DatabaseFiles;
 use super::db::BoxError;
 use super::engine::{self, Engine};
-use super::place::Place;
 use super::schema;
 use super::sqlite::{Access, Options, Sqlite};
 
@@ -356,7 +356,7 @@ fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connec
     };
     match migrate(&mut connection, path, contents) {
         Ok(()) => {
-            let place = Some(Arc::new(Place::of(path)));
+            let place = Some(Arc::new(DatabaseFiles::of(path)));
             Ok((Options { place, ..options }, connection))
         }
         Err(source @ schema::SchemaError::NoLog { .. }) => {

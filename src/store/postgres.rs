@@ -1,8 +1,8 @@
 //! One connection to a PostgreSQL database.
 //!
-//! A transaction that writes first takes the lock of the table `writer`. It takes its snapshot after
-//! that, so it sees all that was committed before, and the order of the answers is the order of the
-//! commits. Events are numbered under the lock, so their numbers follow that order, too.
+//! A transaction that writes first takes the lock of the table `writer`. It takes its snapshot
+//! after that, so it sees all that was committed before, and the order of the answers is the order
+//! of the commits. Events are numbered under the lock, so their numbers follow that order, too.
 //!
 //! A connection that ends during a COMMIT leaves its outcome unknown. Each transaction therefore
 //! writes its number into the server's row of the table `servers`. The next connection takes the
@@ -59,11 +59,11 @@ enum Role {
 }
 
 /// The function that hears what other servers announce. The listener's thread calls it.
-pub type Hear = Arc<dyn Fn(News<'_>) + Send + Sync>;
+pub type Hear = Arc<dyn Fn(EventUpdate<'_>) + Send + Sync>;
 
 /// The news from other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News<'a> {
+pub enum EventUpdate<'a> {
     /// A text that a transaction of another server has announced.
     Announced(&'a str),
     /// Any text may have been announced: the listener was not connected, or the texts of a

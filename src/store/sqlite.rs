@@ -15,10 +15,10 @@ use rusqlite::{ErrorCode, OpenFlags, Row, Statement, ToSql};
 
 use crate::domain::store_state::{Database, DatabaseKind};
 
+use super::database_files::DatabaseFiles;
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
 use super::engine::Connection;
 use super::open::Settings;
-use super::place::Place;
 
 /// The number of instructions of SQLite's virtual machine between two checks of the deadline.
 const N_INSTRUCTIONS: i32 = 100_000;
@@ -33,7 +33,7 @@ const LARGE_LOG: u64 = 8 << 20;
 pub(super) struct Options {
     pub(super) path: PathBuf,
     /// The files that the first connection opened. `None` until then.
-    pub(super) place: Option<Arc<Place>>,
+    pub(super) place: Option<Arc<DatabaseFiles>>,
     pub(super) settings: Settings,
     /// The memory for pages, in KiB.
     pub(super) cache_kib: u32,

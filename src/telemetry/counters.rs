@@ -2,7 +2,7 @@
 //! format).
 //!
 //! The counters belong to the process, like its log. This module knows no launches and no routes:
-//! other modules count here, and a front door asks for the text. A coordinator sends its own counts
+//! other modules count here, and a listener asks for the text. A coordinator sends its own counts
 //! in its status, because its server may be elsewhere. The caller adds them to the text.
 //!
 //! The crate `prometheus-client` was ruled out. It writes OpenMetrics: `le="1.0"` instead of

@@ -9,7 +9,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Map, Value, json};
 
-use crate::contract::bed::{Bed, Door, TOKEN};
+use crate::contract::bed::{Bed, Endpoint, TOKEN};
 use crate::contract::client::{Answer, Client};
 use crate::postgres::Database;
 
@@ -266,7 +266,7 @@ fn at_work(bed: &Bed) -> String {
 
 #[test]
 fn a_mistake_in_any_argument_of_any_tool_is_told_and_changes_nothing() {
-    let bed = Bed::behind(Door::Socket);
+    let bed = Bed::behind(Endpoint::Socket);
     let ticket = at_work(&bed);
     for tool in tools(&mut bed.client()) {
         let agent = bed.agent_with("agt_a", &ticket);
@@ -292,7 +292,7 @@ fn a_mistake_in_any_argument_of_any_tool_is_told_and_changes_nothing() {
 
 #[test]
 fn an_optional_argument_that_is_null_is_not_there() {
-    let bed = Bed::behind(Door::InProcess);
+    let bed = Bed::behind(Endpoint::InProcess);
     let ticket = at_work(&bed);
     let all = tools(&mut bed.client());
     for tool in &all {
@@ -337,7 +337,7 @@ fn is_last_word(tool: &str) -> bool {
 
 #[test]
 fn a_session_that_is_none_any_more_opens_no_tool() {
-    let bed = Bed::behind(Door::Socket);
+    let bed = Bed::behind(Endpoint::Socket);
     let ticket = at_work(&bed);
     let superseded = bed.agent_with("agt_a", &ticket);
     let mut reported = bed.agent_with("agt_a", &ticket);
@@ -370,10 +370,10 @@ fn a_session_that_is_none_any_more_opens_no_tool() {
 
 #[test]
 fn ten_calls_of_a_tool_at_once_are_all_answered() {
-    let bed = Bed::behind(Door::InProcess);
+    let bed = Bed::behind(Endpoint::InProcess);
     for tool in tools(&mut bed.client()) {
         // Each tool has a bed of its own, because some tools end what the next one needs.
-        let bed = Bed::behind(Door::InProcess);
+        let bed = Bed::behind(Endpoint::InProcess);
         let ticket = at_work(&bed);
         let agent = bed.agent_with("agt_a", &ticket);
         let mut arguments = tool.sample(agent.shows("session_token"));
@@ -396,7 +396,7 @@ fn ten_calls_of_a_tool_at_once_are_all_answered() {
 
 #[test]
 fn an_unknown_argument_is_refused_by_the_tools_of_agents_only() {
-    let bed = Bed::behind(Door::InProcess);
+    let bed = Bed::behind(Endpoint::InProcess);
     let ticket = at_work(&bed);
     let agent = bed.agent_with("agt_a", &ticket);
     for tool in tools(&mut bed.client()) {
@@ -430,7 +430,7 @@ fn an_unknown_argument_is_refused_by_the_tools_of_agents_only() {
 /// limit.
 #[test]
 fn a_text_that_is_too_long_is_refused_by_name_through_every_door() {
-    let bed = Bed::behind(Door::Socket);
+    let bed = Bed::behind(Endpoint::Socket);
     bed.with_a_task();
     let mut agent = bed.agent("agt_a");
     agent.done("get_my_task", json!({}));

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use agent_coordinator::cgroup::{self, Limits};
+use agent_coordinator::cgroup::{self, CgroupLimits};
 use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::sys::processes;
 use rustix::process::Signal;
@@ -30,7 +30,7 @@ fn fake_root() -> tempfile::TempDir {
     root
 }
 
-async fn bed_with(root: &Path, limits: Limits) -> Bed {
+async fn bed_with(root: &Path, limits: CgroupLimits) -> Bed {
     let found = cgroup::find(root, "0::/\n").unwrap();
     Bed::with(|config| {
         config.cgroups = Some(found);
@@ -47,9 +47,10 @@ fn only_group(root: &Path) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_agent_is_put_into_a_group_with_its_limits_and_its_keeper_is_not() {
+async fn the_agent_is_put_into_a_group_with_its_limits_and_its_shim_is_not() {
     let root = fake_root();
-    let bed = bed_with(root.path(), Limits { memory: Some(1 << 30), processes: Some(100) }).await;
+    let bed =
+        bed_with(root.path(), CgroupLimits { memory: Some(1 << 30), processes: Some(100) }).await;
     let launch = bed.start(&["write:ready", "wait-for:go", "exit:4"]).await;
     bed.written("ready");
     let (pid, group) = (bed.until_running(&launch), only_group(root.path()));
@@ -64,9 +65,9 @@ async fn the_agent_is_put_into_a_group_with_its_limits_and_its_keeper_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_the_ladder_kills_the_group() {
+async fn the_end_of_the_stop_sequence_kills_the_group() {
     let root = fake_root();
-    let bed = bed_with(root.path(), Limits::default()).await;
+    let bed = bed_with(root.path(), CgroupLimits::default()).await;
     let launch = bed.start(&["ignore-term", "write:ready", "sleep:600"]).await;
     bed.written("ready");
     let group = only_group(root.path());
@@ -82,7 +83,7 @@ async fn the_end_of_the_ladder_kills_the_group() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_ran_out_of_memory_is_recorded() {
     let root = fake_root();
-    let bed = bed_with(root.path(), Limits { memory: Some(1 << 30), processes: None }).await;
+    let bed = bed_with(root.path(), CgroupLimits { memory: Some(1 << 30), processes: None }).await;
     let launch = bed.start(&["write:ready", "sleep:600"]).await;
     bed.written("ready");
     let pid = bed.until_running(&launch);
@@ -99,8 +100,8 @@ async fn a_limit_that_cant_be_set_keeps_the_agent_from_starting_and_a_missing_gr
 {
     let root = fake_root();
     for (limits, expected) in [
-        (Limits { memory: Some(1 << 30), processes: None }, None),
-        (Limits::default(), Some(exited(0))),
+        (CgroupLimits { memory: Some(1 << 30), processes: None }, None),
+        (CgroupLimits::default(), Some(exited(0))),
     ] {
         let bed = bed_with(root.path(), limits).await;
         let request = bed.request(&["write:started"]);
@@ -230,12 +231,12 @@ fn the_kernels_own_groups_hold_whole_trees() {
         "exit:3",
     ]);
     let (agent, child) = (daemon.written_pid("ready"), daemon.written_pid("child"));
-    let keeper = processes::read(agent).unwrap().parent;
+    let shim = processes::read(agent).unwrap().parent;
     let theirs = group.children();
     assert_eq!(theirs.len(), 1);
     assert!(group_of(agent).ends_with(theirs[0].file_name().unwrap().to_str().unwrap()));
     assert_eq!(group_of(child), group_of(agent));
-    assert_eq!(group_of(keeper), group_of(daemon.pid()), "it outlives cgroup.kill");
+    assert_eq!(group_of(shim), group_of(daemon.pid()), "it outlives cgroup.kill");
     fs::write(daemon.work().join("go"), "").unwrap();
     assert_eq!(daemon.until_ended("agt")["exit_code"], 3);
     assert!(is_gone(child));
@@ -243,26 +244,26 @@ fn the_kernels_own_groups_hold_whole_trees() {
     daemon.until_nothing_is_left();
 }
 
-/// Returns a killed daemon, whose agent's keeper was killed after it, and a living process of the
+/// Returns a killed daemon, whose agent's shim was killed after it, and a living process of the
 /// agent's tree.
-fn with_what_a_keeper_left(group: &RealGroup) -> (Daemon, i32) {
+fn with_what_a_shim_left(group: &RealGroup) -> (Daemon, i32) {
     let mut daemon = Daemon::configured("backoff: { initial: 1m }");
     group.start(&mut daemon);
     daemon.with_one_task(&["authenticate", DAEMONISED_CHILD, "write:ready", "sleep:600"]);
     let (agent, child) = (daemon.written_pid("ready"), daemon.written_pid("child"));
-    let keeper = processes::read(agent).unwrap().parent;
+    let shim = processes::read(agent).unwrap().parent;
     daemon.kill();
-    kill(keeper, Signal::KILL);
-    until("the leader went with its keeper", || is_gone(agent));
+    kill(shim, Signal::KILL);
+    until("the leader went with its shim", || is_gone(agent));
     (daemon, child)
 }
 
 #[test]
-fn what_a_keeper_left_while_no_daemon_was_there_is_found_by_its_group() {
+fn what_a_shim_left_while_no_daemon_was_there_is_found_by_its_group() {
     let Some(group) = RealGroup::new() else {
         return;
     };
-    let (mut daemon, child) = with_what_a_keeper_left(&group);
+    let (mut daemon, child) = with_what_a_shim_left(&group);
     assert!(!is_gone(child));
     group.start(&mut daemon);
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
@@ -275,7 +276,7 @@ fn the_group_of_a_launch_without_a_folder_is_swept() {
     let Some(group) = RealGroup::new() else {
         return;
     };
-    let (mut daemon, child) = with_what_a_keeper_left(&group);
+    let (mut daemon, child) = with_what_a_shim_left(&group);
     for folder in fs::read_dir(agent_coordinator::instance_dir::instances(&daemon.state())).unwrap()
     {
         fs::remove_dir_all(folder.unwrap().path()).unwrap();

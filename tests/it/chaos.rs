@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::control::send_to;
 use crate::daemon::Daemon;
-use crate::faults::{daemon_of_ordinary_user, keeper_of};
+use crate::faults::{daemon_of_ordinary_user, shim_of};
 use crate::postgres::{Cluster, Data, USER, own};
 use crate::sim::Dice;
 use crate::support::{is_gone, kill, until};
@@ -177,8 +177,8 @@ fn journal(daemon: &Daemon) -> Vec<(String, i64, String)> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meanwhile {
     Nothing,
-    /// A keeper is killed, so that its agent's end can't be known.
-    KeeperKilled,
+    /// A shim is killed, so that its agent's end can't be known.
+    ShimKilled,
 }
 
 /// Starts the daemon and returns the time that it takes, in milliseconds.
@@ -199,10 +199,10 @@ fn survive(mut daemon: Daemon, n_kills: usize, meanwhile: Meanwhile) {
         let before = seen.living();
         daemon.kill();
         thread::sleep(Duration::from_millis(dice.below(DEATH)));
-        if meanwhile == Meanwhile::KeeperKilled
+        if meanwhile == Meanwhile::ShimKilled
             && let Some((_, agent)) = before.iter().find(|(_, pid)| !is_gone(*pid))
         {
-            kill(keeper_of(*agent), Signal::KILL);
+            kill(shim_of(*agent), Signal::KILL);
         }
         if n % STILLBORN_EVERY == 1 {
             daemon.spawn();
@@ -375,5 +375,5 @@ fn whenever_postgresql_is_killed_no_agent_is_doubled_and_no_exit_lost() {
 #[test]
 #[should_panic(expected = "not each of them ended once")]
 fn a_lost_exit_is_found() {
-    survive(Daemon::configured(SETTINGS), N_KILLS, Meanwhile::KeeperKilled);
+    survive(Daemon::configured(SETTINGS), N_KILLS, Meanwhile::ShimKilled);
 }

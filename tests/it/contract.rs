@@ -17,8 +17,8 @@ mod waits;
 
 /// Lists all tests of the contract.
 macro_rules! contract {
-    ($door:ident) => {
-        tests! { $door:
+    ($endpoint:ident) => {
+        tests! { $endpoint:
             forms {
                 an_answer_is_the_same_as_structure_and_as_text
                 a_refusal_has_one_form
@@ -98,11 +98,11 @@ macro_rules! contract {
 }
 
 macro_rules! tests {
-    ($door:ident: $($subject:ident { $($fact:ident)+ })+) => {
+    ($endpoint:ident: $($subject:ident { $($fact:ident)+ })+) => {
         $(mod $subject {
             $(#[test]
             fn $fact() {
-                crate::contract::$subject::$fact(&mut crate::contract::bed::Bed::behind(crate::contract::bed::Door::$door));
+                crate::contract::$subject::$fact(&mut crate::contract::bed::Bed::behind(crate::contract::bed::Endpoint::$endpoint));
             })+
         })+
     };

@@ -116,7 +116,7 @@ async fn what_has_ended_is_forgotten_in_time_and_nothing_else() {
         ],
     )
     .await;
-    service.upkeep.cleanup().await.unwrap();
+    service.maintenance.cleanup().await.unwrap();
     let mut left: Vec<_> =
         store.credentials().await.unwrap().into_iter().map(|row| row.id.to_string()).collect();
     left.sort_unstable();

@@ -407,7 +407,7 @@ impl Daemon {
         self.json(&["task", "show", task])["status"].as_str().unwrap().to_owned()
     }
 
-    /// Returns the living processes of this daemon except itself: keepers, agents, their tools.
+    /// Returns the living processes of this daemon except itself: shims, agents, their tools.
     pub fn processes(&self) -> Vec<i32> {
         processes_of(&self.state())
     }

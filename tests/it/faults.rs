@@ -1,4 +1,4 @@
-//! Faults, with the real binary as a daemon: killed daemons, keepers and agents, full disks,
+//! Faults, with the real binary as a daemon: killed daemons, shims and agents, full disks,
 //! damaged files. The numbers (F-n) are those of docs/faults.md.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -41,11 +41,11 @@ impl Drop for Ended {
     }
 }
 
-/// Returns the keeper of the agent with this pid.
-pub fn keeper_of(agent: i32) -> i32 {
-    let keeper = processes::read(agent).unwrap().parent;
-    assert_eq!(processes::comm(keeper).as_deref(), Some(SHIM_COMM));
-    keeper
+/// Returns the shim of the agent with this pid.
+pub fn shim_of(agent: i32) -> i32 {
+    let shim = processes::read(agent).unwrap().parent;
+    assert_eq!(processes::comm(shim).as_deref(), Some(SHIM_COMM));
+    shim
 }
 
 /// Returns the instance folder of a launch.

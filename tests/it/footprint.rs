@@ -1,4 +1,4 @@
-//! The cost of a keeper for each agent: its private memory, and the part of the program that every
+//! The cost of a shim for each agent: its private memory, and the part of the program that every
 //! process must copy.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -11,9 +11,9 @@ use crate::daemon::{Daemon, PROGRAM};
 /// The greatest size of the relocated part, in bytes. The optimiser removes most of it, so that a
 /// debug build only must not grow without bounds.
 const MAX_RELOCATED: u64 = if cfg!(debug_assertions) { 1280 * 1024 } else { 512 * 1024 };
-/// The greatest private memory of a keeper, in kilobytes. It includes the relocated part, so it is
+/// The greatest private memory of a shim, in kilobytes. It includes the relocated part, so it is
 /// more in a debug build.
-const MAX_KEEPER: u64 = if cfg!(debug_assertions) { 2816 } else { 768 };
+const MAX_SHIM: u64 = if cfg!(debug_assertions) { 2816 } else { 768 };
 
 #[test]
 fn few_pages_of_the_program_are_relocated() {
@@ -26,18 +26,15 @@ fn few_pages_of_the_program_are_relocated() {
 }
 
 #[test]
-fn a_keeper_is_small() {
+fn a_shim_is_small() {
     let daemon = Daemon::running("");
     daemon.with_one_task(&["authenticate", "write:started", "sleep:600"]);
     let agent = daemon.written_pid("started");
     daemon.until_in_state("agt", "running");
-    let keeper = processes::read(agent).unwrap().parent;
-    let status = fs::read_to_string(format!("/proc/{keeper}/status")).unwrap();
+    let shim = processes::read(agent).unwrap().parent;
+    let status = fs::read_to_string(format!("/proc/{shim}/status")).unwrap();
     let anonymous = kilobytes(&status, "RssAnon:");
-    assert!(
-        anonymous <= MAX_KEEPER,
-        "a keeper has {anonymous} kB of its own, of at most {MAX_KEEPER}"
-    );
+    assert!(anonymous <= MAX_SHIM, "a shim has {anonymous} kB of its own, of at most {MAX_SHIM}");
 }
 
 /// Returns a number of `/proc/<pid>/status`.

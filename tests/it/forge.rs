@@ -29,12 +29,12 @@ struct Bed {
 
 impl Bed {
     fn new(forge: ForgeKind) -> Self {
-        Self::with_patience(forge, Duration::from_secs(20))
+        Self::with_timeout(forge, Duration::from_secs(20))
     }
 
-    fn with_patience(forge: ForgeKind, patience: Duration) -> Self {
+    fn with_timeout(forge: ForgeKind, timeout: Duration) -> Self {
         let fake = Fake::start();
-        let client = client(&fake.url(forge), forge, patience);
+        let client = client(&fake.url(forge), forge, timeout);
         Self { repository: fake.repository(forge, NAME), fake, client }
     }
 
@@ -78,11 +78,11 @@ impl Bed {
     }
 }
 
-fn client(url: &str, forge: ForgeKind, patience: Duration) -> Box<dyn Forge> {
+fn client(url: &str, forge: ForgeKind, timeout: Duration) -> Box<dyn Forge> {
     let token = Secret::new(TOKEN);
     match forge {
-        ForgeKind::GitHub => Box::new(GitHub::new(url, token).unwrap().with_patience(patience)),
-        ForgeKind::GitLab => Box::new(GitLab::new(url, token).unwrap().with_patience(patience)),
+        ForgeKind::GitHub => Box::new(GitHub::new(url, token).unwrap().with_timeout(timeout)),
+        ForgeKind::GitLab => Box::new(GitLab::new(url, token).unwrap().with_timeout(timeout)),
     }
 }
 

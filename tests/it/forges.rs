@@ -28,7 +28,7 @@ use crate::support::{until, until_some_within};
 pub const NAME: &str = "ann/site";
 pub const BOT: &str = "robot";
 /// The deadline of a wait. Comments and labels are written one a second.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A daemon with an agent, and a forge with a repository that it watches.
 pub struct Bed {
@@ -91,7 +91,7 @@ impl Bed {
                 item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty)
             })
         };
-        until_some_within(PATIENCE, found, || {
+        until_some_within(TIMEOUT, found, || {
             format!(
                 "waited in vain for an item that is {state}: {:?}\n{}",
                 self.items(),
@@ -130,7 +130,7 @@ impl Bed {
     #[track_caller]
     pub fn until_labelled(&self, item: &Item, label: &str) {
         let labelled = || (item.labels() == [label]).then_some(());
-        until_some_within(PATIENCE, labelled, || {
+        until_some_within(TIMEOUT, labelled, || {
             format!(
                 "waited in vain for `{label}`: {:?} {:?}\n{}",
                 item.labels(),

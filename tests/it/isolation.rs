@@ -59,7 +59,7 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
     let pry = format!(
         "run:for file in {state}/state.db {state}/coordinator_token {state}/instances {state}/control.sock; do \
          cat $file >/dev/null 2>&1 && echo $file >>reached; ls $file >/dev/null 2>&1 && echo $file >>reached; done; \
-         kill -KILL $PPID 2>/dev/null && echo keeper >>reached; \
+         kill -KILL $PPID 2>/dev/null && echo shim >>reached; \
          cat /proc/$PPID/environ >/dev/null 2>&1 && echo environ >>reached; \
          $AGENT_COORDINATOR --config {config} status >/dev/null 2>&1 && echo control >>reached",
         state = daemon.state().display(),
@@ -75,13 +75,13 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
         "report:success",
     ]);
     let agent = daemon.written_pid("ready");
-    let keeper = processes::read(agent).unwrap().parent;
+    let shim = processes::read(agent).unwrap().parent;
     let uid_of = |pid: i32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         status.lines().find_map(|line| line.strip_prefix("Uid:\t")).unwrap().to_owned()
     };
     assert_eq!(
-        (uid_of(agent).as_str(), uid_of(keeper).as_str()),
+        (uid_of(agent).as_str(), uid_of(shim).as_str()),
         ("65534\t65534\t65534\t65534", "0\t0\t0\t0")
     );
     let written = |file: &str| fs::read_to_string(daemon.work().join(file)).unwrap();
@@ -110,7 +110,7 @@ fn an_agent_of_another_user_works_and_reaches_nothing_but_its_server() {
         .unwrap();
     assert!(!said.status.success());
     assert_eq!(daemon.logged("refused a connection of another user").len(), 1, "{}", daemon.log());
-    // This does the same under the name of a keeper, with a launch in its arguments.
+    // This does the same under the name of a shim, with a launch in its arguments.
     let forged = daemon.work().join(SHIM_COMM);
     fs::copy("/bin/sh", &forged).unwrap();
     let mut stranger = Command::new(&forged);
@@ -138,7 +138,7 @@ fn an_agent_of_another_user_is_ended_with_its_tree() {
     let (agent, child) = (daemon.written_pid("ready"), daemon.written_pid("child"));
     kill(processes::read(agent).unwrap().parent, Signal::KILL);
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
-    assert!(is_gone(agent) && is_gone(child), "it dies with its keeper, whoever it is");
+    assert!(is_gone(agent) && is_gone(child), "it dies with its shim, whoever it is");
     daemon.until_nothing_is_left();
 }
 
@@ -314,9 +314,9 @@ fn a_wrapper_starts_the_agent_and_changes_nothing_else() {
         let leader =
             i32::try_from(daemon.until_in_state("agt", "running")["pid"].as_i64().unwrap())
                 .unwrap();
-        let keeper = processes::read(leader).unwrap().parent;
-        let tree = tree_of(keeper);
-        kill(keeper, Signal::KILL);
+        let shim = processes::read(leader).unwrap().parent;
+        let tree = tree_of(shim);
+        kill(shim, Signal::KILL);
         until("it is lost", || daemon.ended("agt")[0]["outcome"] == "lost");
         assert!(is_gone(agent) && tree.iter().all(|&pid| is_gone(pid)));
         daemon.until_nothing_is_left();

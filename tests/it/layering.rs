@@ -21,7 +21,7 @@ const ROWS: [&[&str]; 12] = [
         "telemetry",
         "nudge",
         "peer",
-        "recent",
+        "lru",
         "http",
         "mcp_client",
         "folder_watch",
@@ -45,7 +45,8 @@ const NAMED_ONLY_BY: [(&str, &[&str]); 7] = [
     ("throttle", &["mcp", "rest"]),
 ];
 
-/// The files beside `sys` that allow unsafe code, each with its reason. Cargo.toml denies it elsewhere.
+/// The files beside `sys` that allow unsafe code, each with its reason. Cargo.toml denies it
+/// elsewhere.
 const UNSAFE: [&str; 5] =
     ["folder_watch.rs", "process/shims.rs", "shim.rs", "shim/agent.rs", "shim/tree.rs"];
 
@@ -113,7 +114,7 @@ fn unsafe_code_is_in_few_files() {
 }
 
 #[test]
-fn the_keeper_has_no_runtime() {
+fn the_shim_has_no_runtime() {
     for file in
         sources().into_iter().filter(|file| ["shim", "sys"].contains(&module_of(file).as_str()))
     {

@@ -38,7 +38,7 @@ pub struct Cluster {
     /// The port in the names of its sockets. `None` is PostgreSQL's own.
     port: Option<u16>,
     /// A shell that ends the server when its standard input is closed.
-    keeper: Option<Child>,
+    guard: Option<Child>,
 }
 
 /// A database that is dropped with this value.
@@ -125,7 +125,7 @@ impl Cluster {
     fn without_data(bin: PathBuf) -> Self {
         // PostgreSQL refuses to run as root.
         let user = rustix::process::geteuid().is_root().then_some(65_534);
-        Self { folder: folder_of(user), bin, user, port: None, keeper: None }
+        Self { folder: folder_of(user), bin, user, port: None, guard: None }
     }
 
     /// Returns the user of the server, if that isn't the user of the tests.
@@ -181,19 +181,19 @@ impl Cluster {
 
     /// Starts the server process and waits until it accepts connections.
     pub fn run(&mut self, settings: &[&str]) {
-        let mut keeper = self.spawn(settings);
+        let mut guard = self.spawn(settings);
         until_some("PostgreSQL is ready", || {
             let mut asked = self.command("pg_isready");
             if asked.arg("-h").arg(self.folder.path()).output().unwrap().status.success() {
                 return Some(());
             }
             // The processes of a postmaster that was killed may not have ended yet.
-            if is_gone(keeper.1) {
-                end(std::mem::replace(&mut keeper, self.spawn(settings)).0, Data::Kept);
+            if is_gone(guard.1) {
+                end(std::mem::replace(&mut guard, self.spawn(settings)).0, Data::Kept);
             }
             None
         });
-        self.keeper = Some(keeper.0);
+        self.guard = Some(guard.0);
     }
 
     /// Starts a shell with the server, and returns the pid of the server as well.
@@ -210,7 +210,7 @@ impl Cluster {
             read word; kill -QUIT $pid 2>/dev/null; wait $pid
             [ "$word" = keep ] || rm -rf "$folder""#;
         let mut shell = Command::new("sh");
-        shell.args(["-c", script, "keeper"]).arg(self.folder.path());
+        shell.args(["-c", script, "guard"]).arg(self.folder.path());
         shell.arg(server.get_program()).args(server.get_args());
         shell.current_dir(self.folder.path()).env("LC_ALL", "C");
         shell.envs(self.port.map(|port| ("PGPORT", port.to_string())));
@@ -234,8 +234,8 @@ impl Cluster {
 
     /// Ends the server at once, as a crash does.
     pub fn stop(&mut self, data: Data) {
-        if let Some(keeper) = self.keeper.take() {
-            end(keeper, data);
+        if let Some(guard) = self.guard.take() {
+            end(guard, data);
         }
     }
 
@@ -306,13 +306,13 @@ pub fn socket(folder: &Path) -> PathBuf {
 }
 
 /// Ends the server of a shell, and the shell.
-fn end(mut keeper: Child, data: Data) {
-    let mut input = keeper.stdin.take().unwrap();
+fn end(mut guard: Child, data: Data) {
+    let mut input = guard.stdin.take().unwrap();
     if data == Data::Kept {
         input.write_all(b"keep\n").unwrap();
     }
     drop(input);
-    keeper.wait().unwrap();
+    guard.wait().unwrap();
 }
 
 impl Database<'_> {

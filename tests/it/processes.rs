@@ -269,7 +269,7 @@ async fn a_start_that_a_dying_daemon_did_not_finish_is_a_failed_start() {
     std::fs::remove_file(dir.join("started.json")).unwrap();
     std::fs::write(dir.join("lock"), "").unwrap();
     assert_eq!(bed.open().await.n_lost, 1);
-    let expected = ProcessEnd::StartFailed("the daemon died before its keeper started".to_owned());
+    let expected = ProcessEnd::StartFailed("the daemon died before its shim started".to_owned());
     assert_eq!(bed.until_ended(&launch), expected);
 }
 
@@ -393,7 +393,7 @@ async fn an_agent_whose_lock_was_replaced_is_adopted_and_ended() {
         let adoption =
             tokio::time::timeout(DEADLINE, bed.open()).await.expect("the start is not held up");
         assert_eq!((adoption.n_adopted, adoption.n_set_aside), (1, 0), "{kind}");
-        // The lock names the keeper, which holds another file.
+        // The lock names the shim, which holds another file.
         assert_eq!(lock::look(&bed.dir(&launch)).unwrap(), LockState::Free(Some(shim)), "{kind}");
         bed.stop(&launch).await;
         assert_eq!(bed.until_ended(&launch), killed(15), "{kind}");

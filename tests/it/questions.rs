@@ -4,12 +4,12 @@ use agent_coordinator::domain::event::{Event, EventSpan};
 use agent_coordinator::domain::id::{ExecutionId, LaunchId, TaskId};
 use agent_coordinator::domain::secret::TokenHash;
 use agent_coordinator::domain::{
-    Agent, AgentId, Credential, Execution, InstanceKey, Launch, Message, Notice, PairFacts,
-    PairRecord, Session, Task, Timestamp,
+    Agent, AgentId, Credential, Execution, InstanceKey, Launch, Message, Notice, Session,
+    StartFacts, StartHistory, Task, Timestamp,
 };
 use agent_coordinator::rows::{
     Store, agents, credentials, events, executions, launches, messages, notices, output_tails,
-    pairs, pauses, projects, sessions, startable, tasks,
+    pauses, projects, sessions, start_histories, startable, tasks,
 };
 use agent_coordinator::store::{
     HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter,
@@ -111,21 +111,21 @@ pub trait Questions {
         self.ask(move |tx| messages::list(tx, &filter))
     }
 
-    fn pair(&self, key: &InstanceKey) -> Answer<PairRecord> {
+    fn pair(&self, key: &InstanceKey) -> Answer<StartHistory> {
         let key = key.clone();
-        self.ask(move |tx| pairs::get(tx, &key))
+        self.ask(move |tx| start_histories::get(tx, &key))
     }
 
-    fn held_pairs(&self) -> Answer<Vec<PairRecord>> {
-        self.ask(pairs::list_held)
+    fn held_pairs(&self) -> Answer<Vec<StartHistory>> {
+        self.ask(start_histories::list_held)
     }
 
-    fn pair_facts(&self, key: &InstanceKey) -> Answer<PairFacts> {
+    fn pair_facts(&self, key: &InstanceKey) -> Answer<StartFacts> {
         let key = key.clone();
         self.ask(move |tx| startable::of_key(tx, &key))
     }
 
-    fn startable(&self) -> Answer<Vec<PairFacts>> {
+    fn startable(&self) -> Answer<Vec<StartFacts>> {
         self.ask(startable::list)
     }
 

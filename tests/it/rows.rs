@@ -5,8 +5,8 @@ use std::sync::Arc;
 use agent_coordinator::domain::agent::Assignment;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::{
-    Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchId, Message, Notice,
-    PairRecord, Project, Session, Task, Timestamp,
+    Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchId, Message, Notice, Project,
+    Session, StartHistory, Task, Timestamp,
 };
 use agent_coordinator::rows::{
     Context, Store, Transaction, assignments, events, launches, messages, output_tails, pauses,
@@ -30,7 +30,7 @@ pub enum Row {
     Message(Message),
     Notice(Notice),
     OutputTail(LaunchId, String),
-    Pair(PairRecord),
+    Pair(StartHistory),
     Pause(Option<Timestamp>),
     Project(Project),
     Session(Session),

@@ -47,7 +47,7 @@ const STRANGER: [&str; 4] =
     ["invalid_credentials", "invalid_session", "session_ended", "coordinator_only"];
 
 #[derive(Debug, Clone, Copy)]
-enum Door {
+enum Endpoint {
     Http,
     /// The bridge to the socket.
     Bridge,
@@ -55,7 +55,7 @@ enum Door {
     BridgeByUrl,
 }
 
-const DOORS: [Door; 3] = [Door::Http, Door::Bridge, Door::BridgeByUrl];
+const ENDPOINTS: [Endpoint; 3] = [Endpoint::Http, Endpoint::Bridge, Endpoint::BridgeByUrl];
 
 /// A daemon, and clients that know only the given facts.
 struct Bed {
@@ -93,21 +93,21 @@ impl Bed {
     }
 
     /// Returns the variable that a client needs for this interface.
-    fn variable(&self, door: Door) -> Option<(&'static str, String)> {
-        match door {
-            Door::Http => None,
-            Door::Bridge => Some((
+    fn variable(&self, endpoint: Endpoint) -> Option<(&'static str, String)> {
+        match endpoint {
+            Endpoint::Http => None,
+            Endpoint::Bridge => Some((
                 "COORDINATOR_MCP_SOCKET",
                 self.daemon.state().join("mcp.sock").to_str().unwrap().to_owned(),
             )),
-            Door::BridgeByUrl => Some(("COORDINATOR_MCP_URL", self.url())),
+            Endpoint::BridgeByUrl => Some(("COORDINATOR_MCP_URL", self.url())),
         }
     }
 
-    fn target(&self, door: Door) -> String {
-        match door {
-            Door::Http => self.url(),
-            Door::Bridge | Door::BridgeByUrl => PROGRAM.to_owned(),
+    fn target(&self, endpoint: Endpoint) -> String {
+        match endpoint {
+            Endpoint::Http => self.url(),
+            Endpoint::Bridge | Endpoint::BridgeByUrl => PROGRAM.to_owned(),
         }
     }
 
@@ -120,15 +120,18 @@ impl Bed {
 
     /// Lets a client of `tests/clients` do the task on this interface.
     #[track_caller]
-    fn check(&self, mut client: Command, door: Door, mode: &str, protocol: &str) {
+    fn check(&self, mut client: Command, endpoint: Endpoint, mode: &str, protocol: &str) {
         self.give_task();
         let token = fs::read_to_string(self.daemon.state().join("coordinator_token")).unwrap();
         client.env("TEST_COORDINATOR_TOKEN", token.trim());
         let n_dropped = || self.daemon.log().matches("tool call dropped").count();
         let n_dropped_before = n_dropped();
-        let output =
-            client.args([mode, &self.target(door)]).envs(self.variable(door)).output().unwrap();
-        let about = format!("{door:?}, {mode}: {output:?}\n{}", self.daemon.log());
+        let output = client
+            .args([mode, &self.target(endpoint)])
+            .envs(self.variable(endpoint))
+            .output()
+            .unwrap();
+        let about = format!("{endpoint:?}, {mode}: {output:?}\n{}", self.daemon.log());
         assert!(output.status.success(), "{about}");
         // Clients write their warnings there.
         assert!(output.stderr.is_empty(), "{about}");
@@ -200,19 +203,20 @@ impl Bed {
 
     /// Runs the Inspector once. Returns its exit code and its output.
     #[track_caller]
-    fn inspect(&self, door: Door, era: &str, arguments: &[&str]) -> (i32, Value) {
+    fn inspect(&self, endpoint: Endpoint, era: &str, arguments: &[&str]) -> (i32, Value) {
         let mut command = self.command("node");
         command.arg(self.sdks.join("node_modules/.bin/mcp-inspector")).arg("--cli");
-        if let Some((name, value)) = self.variable(door) {
+        if let Some((name, value)) = self.variable(endpoint) {
             command.args(["-e", &format!("{name}={value}")]);
         }
-        command.arg(self.target(door));
-        if !matches!(door, Door::Http) {
+        command.arg(self.target(endpoint));
+        if !matches!(endpoint, Endpoint::Http) {
             command.arg("mcp");
         }
         let output = command.args(["--protocol-era", era]).args(arguments).output().unwrap();
         let code = output.status.code().unwrap();
-        let about = format!("{door:?}, {era}, {arguments:?}: {output:?}\n{}", self.daemon.log());
+        let about =
+            format!("{endpoint:?}, {era}, {arguments:?}: {output:?}\n{}", self.daemon.log());
         assert!(code != 0 || output.stderr.is_empty(), "{about}");
         let printed = serde_json::from_slice(&output.stdout);
         (code, printed.unwrap_or_else(|_| panic!("{about}")))
@@ -220,10 +224,10 @@ impl Bed {
 
     /// Makes a tool call. Returns its answer in the form of the other clients.
     #[track_caller]
-    fn inspected(&self, door: Door, era: &str, tool: &str, arguments: &Value) -> Value {
+    fn inspected(&self, endpoint: Endpoint, era: &str, tool: &str, arguments: &Value) -> Value {
         let arguments = arguments.to_string();
         let words = ["--method", "tools/call", "--tool-name", tool, "--tool-args-json", &arguments];
-        let (code, printed) = self.inspect(door, era, &words);
+        let (code, printed) = self.inspect(endpoint, era, &words);
         let is_error = printed["isError"].as_bool().unwrap_or(false);
         // This is the Inspector's own code for a tool that refuses.
         assert_eq!(code, if is_error { 5 } else { 0 }, "{printed}");
@@ -326,11 +330,11 @@ fn the_python_sdk_does_a_task_by_every_door() {
     let Some(bed) = Bed::with("venv/bin/python") else {
         return;
     };
-    for door in DOORS {
+    for endpoint in ENDPOINTS {
         for (mode, protocol) in [("auto", NEWEST), ("legacy", HANDSHAKE)] {
             let mut client = bed.command(bed.sdks.join("venv/bin/python"));
             client.args(["-W", "always"]).arg(clients().join("python_sdk.py"));
-            bed.check(client, door, mode, protocol);
+            bed.check(client, endpoint, mode, protocol);
         }
     }
 }
@@ -340,8 +344,8 @@ fn the_first_typescript_sdk_does_a_task_by_every_door() {
     let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/sdk") else {
         return;
     };
-    for door in DOORS {
-        bed.check(bed.typescript("sdk"), door, "legacy", HANDSHAKE);
+    for endpoint in ENDPOINTS {
+        bed.check(bed.typescript("sdk"), endpoint, "legacy", HANDSHAKE);
     }
 }
 
@@ -350,9 +354,9 @@ fn the_second_typescript_sdk_does_a_task_by_every_door() {
     let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/client") else {
         return;
     };
-    for door in DOORS {
+    for endpoint in ENDPOINTS {
         for (mode, protocol) in [("auto", NEWEST), ("legacy", HANDSHAKE)] {
-            bed.check(bed.typescript("client"), door, mode, protocol);
+            bed.check(bed.typescript("client"), endpoint, mode, protocol);
         }
     }
 }
@@ -362,21 +366,22 @@ fn the_inspector_does_a_task_and_finds_nothing_wrong_with_the_schemas_at_any_doo
     let Some(bed) = Bed::with("node_modules/@modelcontextprotocol/inspector") else {
         return;
     };
-    for door in DOORS {
+    for endpoint in ENDPOINTS {
         for era in ["legacy", "modern"] {
-            let (code, printed) = bed.inspect(door, era, &["--method", "tools/list", "--strict"]);
+            let (code, printed) =
+                bed.inspect(endpoint, era, &["--method", "tools/list", "--strict"]);
             let names = printed["tools"]
                 .as_array()
                 .unwrap()
                 .iter()
                 .map(|tool| tool["name"].clone())
                 .collect();
-            assert_eq!((code, Value::Array(names)), (0, json!(bed.tools)), "{door:?}, {era}");
+            assert_eq!((code, Value::Array(names)), (0, json!(bed.tools)), "{endpoint:?}, {era}");
         }
     }
-    for (door, era) in [(Door::Http, "legacy"), (Door::Bridge, "modern")] {
+    for (endpoint, era) in [(Endpoint::Http, "legacy"), (Endpoint::Bridge, "modern")] {
         bed.give_task();
-        let call = |tool: &str, arguments: Value| bed.inspected(door, era, tool, &arguments);
+        let call = |tool: &str, arguments: Value| bed.inspected(endpoint, era, tool, &arguments);
         let health_check = call("health_check", json!({}));
         let who =
             |passkey: &str| json!({ "agent_id": "agt_a", "passkey": passkey, "project_id": "prj" });
@@ -389,7 +394,7 @@ fn the_inspector_does_a_task_and_finds_nothing_wrong_with_the_schemas_at_any_doo
             "health_check": health_check, "refusal": refusal, "authenticate": authenticate, "get_my_task": get_my_task,
             "report_completed": call("report_completed", report),
         });
-        bed.check_answers(&seen, &format!("{door:?}: {seen}"));
+        bed.check_answers(&seen, &format!("{endpoint:?}: {seen}"));
     }
 }
 

@@ -18,10 +18,10 @@ use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use agent_coordinator::domain::creation::CreationLimits;
 use agent_coordinator::domain::launch::ProcessEnd;
-use agent_coordinator::domain::pair::{Backoff, StartReason};
 use agent_coordinator::domain::plan::ProcessReport;
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::session::Presenter;
+use agent_coordinator::domain::start_history::{Backoff, StartReason};
 use agent_coordinator::domain::{
     Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason, Task,
     TaskStatus, Timestamp,
@@ -29,7 +29,7 @@ use agent_coordinator::domain::{
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::{SystemWorld, World};
-use agent_coordinator::service::{Force, News, Service, Settings, StopTarget};
+use agent_coordinator::service::{EventUpdate, Force, Service, Settings, StopTarget};
 use rusqlite::Connection;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -208,7 +208,7 @@ async fn what_could_not_be_read_at_once_is_told_when_it_can() {
         never = handing_out => match never {},
         news = next => news.expect("it is told, though nothing more happened").unwrap(),
     };
-    let News::Events(events) = news else { panic!("{news:?}") };
+    let EventUpdate::Events(events) = news else { panic!("{news:?}") };
     assert_eq!(events.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["person.stop"]);
 }
 

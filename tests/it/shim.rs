@@ -330,9 +330,9 @@ async fn a_hangup_reopens_the_log() {
 async fn a_burnt_fuse_starts_nothing() {
     let bed = Bed::new().await;
     let mut request = bed.request(&["write:started"]);
-    request.fuse = BootInstant::now();
+    request.start_deadline = BootInstant::now();
     let launch = bed.start_request(request).await;
-    assert_eq!(bed.until_ended(&launch), ProcessEnd::FuseBurnt);
+    assert_eq!(bed.until_ended(&launch), ProcessEnd::StartDeadlinePassed);
     assert!(!bed.file("started").exists());
 }
 
@@ -344,7 +344,7 @@ async fn the_fuse_ends_an_agent_that_never_authenticated() {
         bed.request(&["write:two", "wait-for:go", "exit:4"]),
     ];
     for request in &mut requests {
-        request.fuse = BootInstant::now() + Duration::from_millis(700);
+        request.start_deadline = BootInstant::now() + Duration::from_millis(700);
     }
     let [never, authenticated] = requests;
     let (never, authenticated) =
@@ -359,18 +359,18 @@ async fn the_fuse_ends_an_agent_that_never_authenticated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_keeper_that_slept_past_its_fuse_gives_its_agent_no_more_time() {
-    let fuse = Duration::from_millis(700);
+async fn a_shim_that_slept_past_its_start_deadline_gives_its_agent_no_more_time() {
+    let start_deadline = Duration::from_millis(700);
     let bed = Bed::with(|config| config.stop.timeout = Duration::from_millis(500)).await;
     let mut request =
         bed.request(&["run:trap 'echo told >told' TERM", "write:ready", "sleep:600", "sleep:600"]);
-    request.fuse = BootInstant::now() + fuse;
-    let burns_at = Instant::now() + fuse;
+    request.start_deadline = BootInstant::now() + start_deadline;
+    let deadline_at = Instant::now() + start_deadline;
     let launch = bed.start_request(request).await;
     bed.written("ready");
     let shim = bed.shim(&launch).pid;
     kill(shim, Signal::STOP);
-    let slept_long = burns_at + bed.config.stop.timeout;
+    let slept_long = deadline_at + bed.config.stop.timeout;
     until("its time is over, and that of a stop", || Instant::now() > slept_long);
     assert!(!is_gone(bed.until_running(&launch)), "nobody else ends it");
     kill(shim, Signal::CONT);

@@ -14,7 +14,7 @@
 //!
 //! - limits on machines, projects, agents and providers
 //! - coordinators that crash at any await, orderly restarts, and restarts of the server
-//! - killed keepers and agents, and pids that are used again
+//! - killed shims and agents, and pids that are used again
 //! - requests and answers that are lost, late, slow or repeated
 //! - agents that authenticate late, never or twice, ignore notices, do not exit, or leave processes
 //! - agents that give up a question in a chat, and answer late, twice or never
@@ -22,7 +22,7 @@
 //! - people who change their minds, talk, and end what they began
 //! - a store whose writes fail before or after their commit, are slow, or find no space
 //!
-//! The inside of a keeper is not simulated: `tests/it/shim.rs` and `tests/it/faults` use the real
+//! The inside of a shim is not simulated: `tests/it/shim.rs` and `tests/it/faults` use the real
 //! one.
 //!
 //! The simulation found two limits that remain: [`Sim::is_out_of_reach`], [`Sim::is_asleep`].
@@ -49,7 +49,7 @@ use std::time::Duration;
 
 use agent_coordinator::config::{Chat, Notice, Run, Session, Start, Stop};
 use agent_coordinator::domain::launch::ProcessEnd;
-use agent_coordinator::domain::pair::Backoff;
+use agent_coordinator::domain::start_history::Backoff;
 use agent_coordinator::domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
@@ -114,8 +114,8 @@ struct Sim {
     ai_types: Mutex<BTreeMap<AgentId, &'static str>>,
     /// The launches of which a process lives on any machine.
     alive: Mutex<BTreeMap<LaunchId, (InstanceKey, Arc<Slumber>)>>,
-    /// The launches whose keeper was killed.
-    keeperless: Mutex<BTreeSet<LaunchId>>,
+    /// The launches whose shim was killed.
+    without_shim: Mutex<BTreeSet<LaunchId>>,
     /// The ends that a coordinator believes the server knows.
     forgotten: Mutex<Vec<(LaunchId, ProcessEnd)>>,
     talk: Talk,
@@ -144,7 +144,7 @@ impl Sim {
             keys: Mutex::default(),
             ai_types: Mutex::default(),
             alive: Mutex::default(),
-            keeperless: Mutex::default(),
+            without_shim: Mutex::default(),
             forgotten: Mutex::default(),
             talk: Talk::default(),
         })
@@ -244,23 +244,23 @@ impl Sim {
         alive.insert(launch.clone(), (key.clone(), slumber.clone()));
     }
 
-    fn is_keeperless(&self, launch: &LaunchId) {
-        self.keeperless.lock().unwrap().insert(launch.clone());
+    fn is_without_shim(&self, launch: &LaunchId) {
+        self.without_shim.lock().unwrap().insert(launch.clone());
     }
 
-    /// Returns whether the launch is out of reach. Its keeper was killed while no coordinator was
+    /// Returns whether the launch is out of reach. Its shim was killed while no coordinator was
     /// there, and before the server was told of a process. Its claim lapses. Only the next
     /// coordinator of its own machine ends the rest, before its first start.
     fn is_out_of_reach(&self, launch: &LaunchId) -> bool {
         let known =
             self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
-        self.keeperless.lock().unwrap().contains(launch)
+        self.without_shim.lock().unwrap().contains(launch)
             && known.is_some_and(|known| known.pid.is_none())
     }
 
     /// Returns whether the launch fell asleep with its machine before the server was told of a
-    /// process. Its claim lapses. It stands still during that sleep. Its fuse has run out by then,
-    /// and takes effect first when the machine wakes.
+    /// process. Its claim lapses. It stands still during that sleep. Its start deadline has run out
+    /// by then, and takes effect first when the machine wakes.
     fn is_asleep(&self, launch: &LaunchId, slumber: &Slumber) -> bool {
         let known =
             self.store.launch(launch).now_or_never().expect("memory answers at once").unwrap();
@@ -334,6 +334,6 @@ async fn look_after(service: Arc<Service>, mut run: watch::Receiver<u64>) {
     tokio::select! {
         biased;
         _ = run.changed() => {}
-        never = service.upkeep.look_after() => match never {},
+        never = service.maintenance.look_after() => match never {},
     }
 }

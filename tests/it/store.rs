@@ -7,10 +7,10 @@ mod copy;
 mod engine;
 mod everything;
 mod file;
+mod launch_retention;
 pub mod observed;
 mod old;
 mod order;
-mod past;
 mod postgres;
 mod rows;
 mod statements;
@@ -23,7 +23,7 @@ use agent_coordinator::domain::launch::LaunchEvent;
 use agent_coordinator::domain::session::SessionEndReason;
 use agent_coordinator::domain::task::TaskStatus;
 use agent_coordinator::domain::{
-    Launch, LaunchState, Outcome, PairRecord, Purpose, Task, Timestamp,
+    Launch, LaunchState, Outcome, Purpose, StartHistory, Task, Timestamp,
 };
 use agent_coordinator::rows::Store;
 use agent_coordinator::store::{LaunchFilter, StoreError, TaskFilter};
@@ -129,7 +129,7 @@ async fn a_commit_is_made_as_a_whole_or_not_at_all() {
             Row::Agent(agent("b")),
             Row::Unassign(assignment("p", "a")),
             Row::Pause(Some(at(1))),
-            Row::Pair(PairRecord::new(task_key("a", "p")).held(at(2))),
+            Row::Pair(StartHistory::new(task_key("a", "p")).held(at(2))),
             Row::Event(NewEvent {
                 at: at(3),
                 kind: "x",
@@ -224,7 +224,7 @@ async fn facts_of_a_pair_are_all_there_is() {
         let facts = store.pair_facts(&key).await.unwrap();
         assert_eq!((&facts.agent, &facts.project, facts.is_assigned), (&None, &None, false));
         assert_eq!((facts.waiting_since, &facts.open, facts.is_paused), (None, &None, false));
-        assert_eq!(facts.record, PairRecord::new(key.clone()));
+        assert_eq!(facts.record, StartHistory::new(key.clone()));
 
         made(&store, one_pair_with_work()).await;
         let older = Task {
@@ -233,8 +233,11 @@ async fn facts_of_a_pair_are_all_there_is() {
             ..task("t2", "p", Some("a"))
         };
         made(&store, vec![Row::Task(older), Row::Pause(Some(at(1)))]).await;
-        made(&store, vec![Row::Pair(PairRecord { n_failures: 3, ..PairRecord::new(key.clone()) })])
-            .await;
+        made(
+            &store,
+            vec![Row::Pair(StartHistory { n_failures: 3, ..StartHistory::new(key.clone()) })],
+        )
+        .await;
         made(&store, vec![Row::Launch(launch("l", "a", "p"))]).await;
 
         let facts = store.pair_facts(&key).await.unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use agent_coordinator::cgroup::Limits;
+use agent_coordinator::cgroup::CgroupLimits;
 use agent_coordinator::config;
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use agent_coordinator::domain::{
@@ -39,11 +39,11 @@ pub fn until_some<T>(what: &str, fact: impl FnMut() -> Option<T>) -> T {
 /// Waits like [`until_some`] for a longer time. `complaint` describes the failure.
 #[track_caller]
 pub fn until_some_within<T>(
-    patience: Duration,
+    timeout: Duration,
     mut fact: impl FnMut() -> Option<T>,
     complaint: impl Fn() -> String,
 ) -> T {
-    let give_up_at = Instant::now() + patience;
+    let give_up_at = Instant::now() + timeout;
     loop {
         if let Some(found) = fact() {
             return found;
@@ -123,7 +123,7 @@ impl Bed {
                 bases: vec![state.path().to_owned()],
                 is_for_others: false,
             },
-            limits: Limits::default(),
+            limits: CgroupLimits::default(),
         };
         change(&mut config);
         let work = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ impl Bed {
                 run_as: None,
                 files_in: None,
             },
-            fuse: BootInstant::now() + Duration::from_mins(10),
+            start_deadline: BootInstant::now() + Duration::from_mins(10),
         }
     }
 
@@ -290,7 +290,7 @@ pub fn end_all(state_dir: &Path) {
 }
 
 /// Returns the living processes of the installation in this state directory, without its daemon.
-/// They have the mark in the environment; keepers have the folder in their arguments. A test must
+/// They have the mark in the environment; shims have the folder in their arguments. A test must
 /// know other processes by their pids.
 pub fn processes_of(state_dir: &Path) -> Vec<i32> {
     let id = std::fs::read_to_string(state_dir.join("installation_id")).unwrap_or_default();
@@ -299,7 +299,7 @@ pub fn processes_of(state_dir: &Path) -> Vec<i32> {
         !id.is_empty() && mark.is_some_and(|mark| mark.starts_with(id.trim()))
     };
     let folders = instance_dir::instances(state_dir).into_os_string().into_encoded_bytes();
-    let is_keeper = |pid: i32| {
+    let is_shim = |pid: i32| {
         let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         arguments.split(|&byte| byte == 0).nth(2).is_some_and(|folder| folder.starts_with(&folders))
     };
@@ -308,7 +308,7 @@ pub fn processes_of(state_dir: &Path) -> Vec<i32> {
         .into_iter()
         .filter(|process| !process.is_zombie)
         .map(|process| process.pid);
-    living.filter(|&pid| is_marked(pid) || is_keeper(pid)).collect()
+    living.filter(|&pid| is_marked(pid) || is_shim(pid)).collect()
 }
 
 /// Ends agents whose folder a test removed. Their shims end with them.

@@ -153,7 +153,7 @@ fn launchd_is_told_the_same_as_systemd() {
         Plist::Text(file.file_stem().unwrap().to_str().unwrap().to_owned()),
         *plist.get("Label")
     );
-    // Its keepers are in groups of their own, and launchd leaves them alone, like KillMode=process.
+    // Its shims are in groups of their own, and launchd leaves them alone, like KillMode=process.
     assert_eq!(plist.get("AbandonProcessGroup"), &Plist::Boolean(true));
     // This is like Restart=on-failure.
     assert_eq!(plist.get("KeepAlive").get("SuccessfulExit"), &Plist::Boolean(false));

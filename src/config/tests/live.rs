@@ -125,7 +125,7 @@ fn an_entry_for_another_user_waits_as_a_whole() {
     assert!(waits(&live), "nobody is started as the daemon's user instead");
     live.take(loaded(&entry(", run_as: worker, model: m")), at(2));
     assert!(
-        waits(&live) && !live.standing().waiting.is_empty(),
+        waits(&live) && !live.configuration_state().waiting.is_empty(),
         "it is not forgotten by the next file"
     );
     live.take(loaded(&entry("")), at(3));
@@ -146,11 +146,17 @@ fn a_bad_file_changes_nothing_until_a_good_one_comes() {
     live.reject("first".to_owned(), at(1));
     live.reject("second".to_owned(), at(2));
     let rejected = Rejected { since: at(1), problem: "second".to_owned() };
-    assert_eq!(live.standing().rejected, Some(rejected));
-    assert_eq!((live.in_use().general.max_concurrent, live.standing().since), (5, at(0)));
+    assert_eq!(live.configuration_state().rejected, Some(rejected));
+    assert_eq!(
+        (live.in_use().general.max_concurrent, live.configuration_state().since),
+        (5, at(0))
+    );
     let same = live.take(loaded("max_concurrent: 5"), at(3));
     assert!(same.changes.is_empty() && !same.is_news());
-    assert_eq!((&live.standing().rejected, live.standing().since), (&None, at(0)));
+    assert_eq!(
+        (&live.configuration_state().rejected, live.configuration_state().since),
+        (&None, at(0))
+    );
 }
 
 #[test]

@@ -107,7 +107,7 @@ pub(super) fn report(
                     arguments["reason"] = json!(reason);
                     "start_failed".into()
                 }
-                ProcessEnd::FuseBurnt => "fuse_burnt".into(),
+                ProcessEnd::StartDeadlinePassed => "fuse_burnt".into(),
                 ProcessEnd::Lost => "lost".into(),
             };
             "report_process_exit"

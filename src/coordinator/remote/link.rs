@@ -177,7 +177,7 @@ impl Link {
         client: &Arc<McpClient>,
         tool: &str,
         arguments: Value,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<T, LinkError> {
         let Value::Object(mut arguments) = arguments else {
             unreachable!("arguments are an object")
@@ -185,7 +185,7 @@ impl Link {
         self.identify(client, tool, &mut arguments);
         // On another server the same code may mean something else.
         let says_its_start = arguments.contains_key(INCARNATION);
-        let result = client.call(tool, arguments, patience).await.map_err(|error| match error {
+        let result = client.call(tool, arguments, timeout).await.map_err(|error| match error {
             CallError::Refused { code, .. } if code == NOT_LET_IN => {
                 LinkError::NotLetIn(self.token.borrow().advice())
             }

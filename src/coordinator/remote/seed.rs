@@ -16,11 +16,11 @@ use serde_json::json;
 
 use super::answers::{ActiveProjects, Claimed, Health};
 use super::link::LinkError;
-use super::{PATIENCE, RemoteControlPlane};
+use super::{RemoteControlPlane, TIMEOUT};
 use crate::domain::launch::{ProcessEnd, Verdict};
-use crate::domain::pair::{PairRecord, StartLimit, StartReason};
 use crate::domain::plan::ProcessReport;
 use crate::domain::plan::slots::Slots;
+use crate::domain::start_history::{StartHistory, StartLimit, StartReason};
 use crate::domain::{
     Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp,
 };
@@ -49,7 +49,7 @@ struct Kept {
     /// Starts that were granted in this cycle and not claimed yet.
     granted: BTreeMap<InstanceKey, Claimed>,
     /// The records of how the launches of each pair ended.
-    records: BTreeMap<InstanceKey, PairRecord>,
+    records: BTreeMap<InstanceKey, StartHistory>,
     /// The pair and the AI type of each launch.
     keys: BTreeMap<LaunchId, (InstanceKey, String)>,
     /// Launches that have ended and were reported, but are not forgotten yet.
@@ -78,7 +78,7 @@ impl RemoteControlPlane {
         client: &Arc<McpClient>,
         instances: &[Instance],
     ) -> Result<ServerView, LinkError> {
-        let health: Health = self.link.call(client, "health_check", json!({}), PATIENCE).await?;
+        let health: Health = self.link.call(client, "health_check", json!({}), TIMEOUT).await?;
         if !matches!(health.status.as_str(), "ok" | "healthy") {
             return Err(LinkError::Unhealthy(health.status));
         }
@@ -200,7 +200,7 @@ impl RemoteControlPlane {
             }
             let page: ActiveProjects = self
                 .link
-                .call(client, "list_active_projects_with_agents", arguments, PATIENCE)
+                .call(client, "list_active_projects_with_agents", arguments, TIMEOUT)
                 .await?;
             for project in page.projects {
                 // Without a working directory, an agent cannot be started.
@@ -288,7 +288,8 @@ impl RemoteControlPlane {
         let mut kept = self.seed.kept();
         kept.told.insert(launch.clone());
         if let Some(key) = key {
-            let record = kept.records.remove(&key).unwrap_or_else(|| PairRecord::new(key.clone()));
+            let record =
+                kept.records.remove(&key).unwrap_or_else(|| StartHistory::new(key.clone()));
             kept.records.insert(key, record.after_end(verdict, now, now, UNLIMITED));
         }
     }
@@ -317,7 +318,7 @@ fn state_of(instance: &Instance, now: Timestamp) -> LaunchState {
     match (&instance.phase, instance.stop) {
         (Phase::Exited { .. } | Phase::Ended { .. }, _) => LaunchState::Ending,
         (Phase::Starting | Phase::Running { .. }, Some(reason)) => {
-            LaunchState::Stopping { reason, ladder_at: now }
+            LaunchState::Stopping { reason, stop_at: now }
         }
         (Phase::Starting | Phase::Running { .. }, None) => LaunchState::Running {
             session: NO_SESSION.parse().expect("a literal in the grammar of ids"),

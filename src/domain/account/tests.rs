@@ -99,20 +99,24 @@ fn agents_that_fail_together_are_one_failure() {
 #[test]
 fn one_tries_it_and_the_others_follow_when_that_has_authenticated() {
     let account = parked();
-    assert_eq!(account.standing(NOW), Standing::Parked(NOW + 5 * MINUTE));
+    assert_eq!(account.state_at(NOW), AccountState::Parked(NOW + 5 * MINUTE));
     let later = NOW + 5 * MINUTE;
-    assert_eq!(account.standing(later), Standing::MayBeTried);
+    assert_eq!(account.state_at(later), AccountState::MayBeTried);
     let probe = claimed(2, later);
     let tried = account.after_claim(&probe.id, later);
-    assert_eq!(tried.standing(later), Standing::BeingTried(later + PROBE_PATIENCE));
-    assert_eq!(tried.standing(later + PROBE_PATIENCE), Standing::MayBeTried, "one a minute");
+    assert_eq!(tried.state_at(later), AccountState::BeingTried(later + PROBE_TIMEOUT));
+    assert_eq!(tried.state_at(later + PROBE_TIMEOUT), AccountState::MayBeTried, "one a minute");
     let works = tried.clone().after(&authenticated(probe.clone(), later), later, PARKING);
-    assert_eq!(works.standing(later), Standing::Works);
+    assert_eq!(works.state_at(later), AccountState::Works);
     // The probe ended for a reason of its own, so the next launch may try.
     let next = tried.clone().after(&ended(probe.clone(), None, later), later, PARKING);
-    assert_eq!(next.standing(later), Standing::MayBeTried);
+    assert_eq!(next.state_at(later), AccountState::MayBeTried);
     let again = tried.after(&ended(probe, Some(quota(None)), later), later, PARKING);
-    assert_eq!(again.standing(later), Standing::Parked(later + 10 * MINUTE), "longer than before");
+    assert_eq!(
+        again.state_at(later),
+        AccountState::Parked(later + 10 * MINUTE),
+        "longer than before"
+    );
 }
 
 #[test]
@@ -131,7 +135,7 @@ fn a_probe_that_fails_counts_also_when_the_clock_was_set_back() {
     let probe = claimed(2, before);
     let tried = parked().after_claim(&probe.id, before);
     let again = tried.after(&ended(probe, Some(quota(None)), before), before, PARKING);
-    assert_eq!(again.standing(before), Standing::Parked(before + 10 * MINUTE));
+    assert_eq!(again.state_at(before), AccountState::Parked(before + 10 * MINUTE));
 }
 
 #[test]
@@ -139,17 +143,17 @@ fn a_wrong_clock_parks_nobody_for_longer_than_was_decided() {
     let year = Duration::from_hours(24 * 365);
     let back = Timestamp::from_millis(NOW.as_millis() - i64::try_from(year.as_millis()).unwrap());
     let account = parked();
-    assert_eq!(account.standing(back), Standing::Parked(back + 5 * MINUTE));
+    assert_eq!(account.state_at(back), AccountState::Parked(back + 5 * MINUTE));
     let seen = account.clone().seen_at(back);
-    assert_eq!(seen.standing(back + 5 * MINUTE), Standing::MayBeTried);
+    assert_eq!(seen.state_at(back + 5 * MINUTE), AccountState::MayBeTried);
     assert_eq!(account.clone().seen_at(NOW + MINUTE), account, "what is past stays");
-    assert_eq!(account.standing(NOW + year), Standing::MayBeTried);
+    assert_eq!(account.state_at(NOW + year), AccountState::MayBeTried);
     let far =
         Account { parked: account.parked.map(|it| Parked { until: NOW + year, ..it }), ..fresh() };
-    assert_eq!(far.standing(NOW), Standing::Parked(NOW + MAX_PARKING));
+    assert_eq!(far.state_at(NOW), AccountState::Parked(NOW + MAX_PARKING));
 }
 
 #[test]
 fn a_person_releases_at_once() {
-    assert_eq!(parked().released().standing(NOW), Standing::Works);
+    assert_eq!(parked().released().state_at(NOW), AccountState::Works);
 }

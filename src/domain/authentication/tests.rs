@@ -47,7 +47,7 @@ fn running() -> LaunchState {
 }
 
 fn stopping() -> LaunchState {
-    LaunchState::Stopping { reason: StopReason::Person, ladder_at: NOW }
+    LaunchState::Stopping { reason: StopReason::Person, stop_at: NOW }
 }
 
 /// Returns the decision in the ordinary case, in which everything is known, active and assigned.

@@ -5,7 +5,7 @@ use super::*;
 use crate::domain::account::Account;
 use crate::domain::agent::AgentStatus;
 use crate::domain::key::{InstanceKey, Purpose};
-use crate::domain::pair::{OpenLaunch, PairRecord};
+use crate::domain::start_history::{OpenLaunch, StartHistory};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) };
@@ -16,10 +16,10 @@ fn key(project: &str, purpose: Purpose) -> InstanceKey {
 }
 
 /// Returns a pair whose work waits since then, with a launch in that state.
-fn pair(project: &str, waiting_since: Option<i64>, open: Option<LaunchState>) -> PairFacts {
+fn pair(project: &str, waiting_since: Option<i64>, open: Option<LaunchState>) -> StartFacts {
     let key = key(project, Purpose::Task);
-    PairFacts {
-        record: PairRecord::new(key.clone()),
+    StartFacts {
+        record: StartHistory::new(key.clone()),
         key,
         agent: Some((AgentStatus::Active, "claude".to_owned())),
         project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
@@ -36,7 +36,7 @@ fn running() -> LaunchState {
 }
 
 #[track_caller]
-fn check_start(pairs: Vec<PairFacts>, expected: Option<&str>) {
+fn check_start(pairs: Vec<StartFacts>, expected: Option<&str>) {
     let found = pair_to_start(pairs, BACKOFF, NOW).map(|pair| pair.key.project.to_string());
     assert_eq!(found.as_deref(), expected);
 }
@@ -54,8 +54,8 @@ fn a_start_without_a_project_is_where_work_waits_longest() {
         vec![pair("a", Some(10), Some(running())), pair("b", Some(20), Some(STARTING))],
         Some("b"),
     );
-    let held = PairFacts {
-        record: PairRecord::new(key("a", Purpose::Task)).held(NOW),
+    let held = StartFacts {
+        record: StartHistory::new(key("a", Purpose::Task)).held(NOW),
         ..pair("a", Some(10), None)
     };
     check_start(vec![held.clone(), pair("b", Some(20), None)], Some("b"));
@@ -63,7 +63,7 @@ fn a_start_without_a_project_is_where_work_waits_longest() {
 }
 
 #[track_caller]
-fn check_enter(pairs: Vec<PairFacts>, expected: Option<&str>) {
+fn check_enter(pairs: Vec<StartFacts>, expected: Option<&str>) {
     let found = pair_to_enter(pairs).map(|pair| pair.key.project.to_string());
     assert_eq!(found.as_deref(), expected);
 }
@@ -80,7 +80,7 @@ fn a_session_without_a_project_is_where_the_agent_is_starting_or_awaited() {
     );
     check_enter(vec![pair("a", Some(10), Some(running())), pair("b", Some(20), None)], Some("b"));
     check_enter(vec![pair("a", Some(10), Some(running())), pair("b", None, None)], Some("a"));
-    let asleep = PairFacts {
+    let asleep = StartFacts {
         project: Some((ProjectStatus::Archived, PathBuf::from("dir"))),
         ..pair("a", Some(10), None)
     };

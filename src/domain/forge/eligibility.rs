@@ -113,7 +113,7 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::super::LabelNames;
-    use super::super::item::Standing;
+    use super::super::item::WorkState;
     use super::*;
 
     fn user(id: Option<u64>, login: &str) -> ForgeUser {
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn the_label_of_its_own_state_keeps_an_item() {
         let bot = [user(Some(5), "robot")];
-        let blocked = ItemState::Active(Standing::Blocked);
+        let blocked = ItemState::Active(WorkState::Blocked);
         check(&item(&["coding agent blocked"], &bot), Some(&blocked), Eligibility::Eligible);
         check(
             &item(&["coding agent blocked"], &bot),
@@ -191,7 +191,7 @@ mod tests {
     fn the_bots_label_asks_again_for_what_was_put_aside() {
         let rules = Rules { bot: user(None, "robot"), labels: LabelNames::default() };
         let asked = item(&["coding agent", "coding agent failed"], &[user(None, "robot")]);
-        assert!(rules.is_asked_again(&asked, &ItemState::Active(Standing::Failed)));
-        assert!(!rules.is_asked_again(&asked, &ItemState::Active(Standing::Processing)));
+        assert!(rules.is_asked_again(&asked, &ItemState::Active(WorkState::Failed)));
+        assert!(!rules.is_asked_again(&asked, &ItemState::Active(WorkState::Processing)));
     }
 }

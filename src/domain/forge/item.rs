@@ -35,12 +35,12 @@ pub struct ForgeItem {
     pub url: String,
     pub state: ItemState,
     /// The outbox: the pending work outside of the store, in its order.
-    pub owed: Vec<Owed>,
-    /// The number of failures of the first entry of `owed`.
+    pub pending: Vec<PendingWrite>,
+    /// The number of failures of the first entry of `pending`.
     pub n_attempts: u32,
-    /// The number of times that the forge refused the first entry of `owed`.
+    /// The number of times that the forge refused the first entry of `pending`.
     pub n_refusals: u32,
-    /// The time before which the first entry of `owed` is not tried again.
+    /// The time before which the first entry of `pending` is not tried again.
     pub retry_at: Option<Timestamp>,
     pub last_error: Option<String>,
     /// The number of the last comment that was requested. Each comment has its own number.
@@ -65,7 +65,7 @@ pub enum ItemState {
         after_comment: Option<u64>,
     },
     /// The item has a task.
-    Active(Standing),
+    Active(WorkState),
     /// Its task is cancelled, and its agent is being ended.
     Stopping(StopCause),
     /// Its task is blocked because of the pause file, and its agent is being told.
@@ -79,7 +79,7 @@ pub enum ItemState {
 /// The result of the task so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum WorkState {
     /// An agent works on it, or will.
     Processing,
     /// Its agent, or a person here, put it aside.
@@ -103,7 +103,7 @@ pub enum ItemEnd {
 /// The place of the folder of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum FolderPlace {
     Running,
     Paused,
     Completed,
@@ -112,7 +112,7 @@ pub enum Place {
 /// One pending action outside of the store. Doing it twice has the same effect as doing it once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-pub enum Owed {
+pub enum PendingWrite {
     /// Claim the item at the forge, and find out whether we are first.
     Claim,
     /// Withdraw the claim.
@@ -127,7 +127,7 @@ pub enum Owed {
     },
     /// Write what is known of the item into its folder at `place`.
     Folder {
-        place: Place,
+        place: FolderPlace,
     },
 }
 
@@ -140,7 +140,7 @@ pub enum Setback {
     Unanswered,
 }
 
-impl Place {
+impl FolderPlace {
     /// Returns the name of the folder in `contexts`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -152,7 +152,7 @@ impl Place {
 }
 
 /// Writes a description of the action without its text.
-impl fmt::Display for Owed {
+impl fmt::Display for PendingWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Claim => f.write_str("claim"),
@@ -164,7 +164,7 @@ impl fmt::Display for Owed {
     }
 }
 
-impl Standing {
+impl WorkState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Processing => "processing",
@@ -178,7 +178,7 @@ impl ItemState {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Claiming { .. } => "claiming",
-            Self::Active(standing) => standing.as_str(),
+            Self::Active(work_state) => work_state.as_str(),
             Self::Stopping(_) => "stopping",
             Self::Pausing => "pausing",
             Self::Paused { .. } => "paused",
@@ -200,11 +200,11 @@ impl ItemState {
     /// Returns the label for this state; `None` if the state has no label.
     pub const fn label(&self) -> Option<LabelState> {
         match self {
-            Self::Claiming { .. } | Self::Active(Standing::Processing) | Self::Pausing => {
+            Self::Claiming { .. } | Self::Active(WorkState::Processing) | Self::Pausing => {
                 Some(LabelState::Processing)
             }
-            Self::Active(Standing::Blocked) => Some(LabelState::Blocked),
-            Self::Active(Standing::Failed) => Some(LabelState::Failed),
+            Self::Active(WorkState::Blocked) => Some(LabelState::Blocked),
+            Self::Active(WorkState::Failed) => Some(LabelState::Failed),
             Self::Paused { .. } => Some(LabelState::Paused),
             Self::Stopping(cause) if cause.leaves_an_item() => Some(LabelState::Processing),
             Self::Ended(ItemEnd::Done) => Some(LabelState::Done),
@@ -236,7 +236,7 @@ impl ForgeItem {
             title: String::new(),
             url: String::new(),
             state: ItemState::Claiming { after_comment: None },
-            owed: vec![Owed::Claim],
+            pending: vec![PendingWrite::Claim],
             n_attempts: 0,
             n_refusals: 0,
             retry_at: None,
@@ -262,32 +262,34 @@ impl ForgeItem {
     }
 
     /// Returns the next pending action, if its time has come.
-    pub fn due(&self, now: Timestamp) -> Option<&Owed> {
-        self.owed.first().filter(|_| self.retry_at.is_none_or(|at| at <= now))
+    pub fn due(&self, now: Timestamp) -> Option<&PendingWrite> {
+        self.pending.first().filter(|_| self.retry_at.is_none_or(|at| at <= now))
     }
 
     /// Returns the item with one more pending action. A label replaces a pending label if no other
     /// action, such as a comment, is pending after it.
-    pub fn owing(mut self, owed: Owed) -> Self {
-        if let (Owed::Label { .. }, Some(Owed::Label { .. })) = (&owed, self.owed.last()) {
-            self.owed.pop();
+    pub fn with_pending(mut self, write: PendingWrite) -> Self {
+        if let (PendingWrite::Label { .. }, Some(PendingWrite::Label { .. })) =
+            (&write, self.pending.last())
+        {
+            self.pending.pop();
         }
-        self.owed.push(owed);
+        self.pending.push(write);
         self
     }
 
     /// Returns the item with one more comment to post.
     pub fn saying(self, text: String) -> Self {
         let number = self.n_comments + 1;
-        Self { n_comments: number, ..self }.owing(Owed::Comment { number, text })
+        Self { n_comments: number, ..self }.with_pending(PendingWrite::Comment { number, text })
     }
 
-    /// Returns the item after the first of `owed` was done, or was given up with the reason.
+    /// Returns the item after the first of `pending` was done, or was given up with the reason.
     pub fn done(mut self, given_up: Option<String>, now: Timestamp) -> Self {
-        if !self.owed.is_empty() {
-            self.owed.remove(0);
+        if !self.pending.is_empty() {
+            self.pending.remove(0);
         }
-        let is_over = self.owed.is_empty() && matches!(self.state, ItemState::Ended(_));
+        let is_over = self.pending.is_empty() && matches!(self.state, ItemState::Ended(_));
         let ended_at = self.ended_at.or(is_over.then_some(now));
         // An error of the action that is done now is over. An error of an action that was given up
         // before stays.
@@ -321,7 +323,7 @@ impl ForgeItem {
         Duration::from_millis(seconds.min(most) * (1_000 + jitter * 10))
     }
 
-    /// Returns the item after the first of `owed` failed. It is tried again at `retry_at`.
+    /// Returns the item after the first of `pending` failed. It is tried again at `retry_at`.
     pub fn failed(self, setback: Setback, error: String, retry_at: Timestamp) -> Self {
         Self {
             n_attempts: self.n_attempts.saturating_add(1),

@@ -1,7 +1,7 @@
 //! The labels by which people see the progress of their item. Only single labels are added and
 //! removed, and the labels of other people stay.
 
-use super::item::Standing;
+use super::item::WorkState;
 
 /// The names of the labels at a host. No two are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,12 +69,12 @@ impl Default for LabelNames {
     }
 }
 
-impl From<Standing> for LabelState {
-    fn from(standing: Standing) -> Self {
-        match standing {
-            Standing::Processing => Self::Processing,
-            Standing::Blocked => Self::Blocked,
-            Standing::Failed => Self::Failed,
+impl From<WorkState> for LabelState {
+    fn from(work_state: WorkState) -> Self {
+        match work_state {
+            WorkState::Processing => Self::Processing,
+            WorkState::Blocked => Self::Blocked,
+            WorkState::Failed => Self::Failed,
         }
     }
 }

@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::queue::{Capacity, Start};
-use super::{ForgeItem, ForgeKind, ItemState, Standing};
+use super::{ForgeItem, ForgeKind, ItemState, WorkState};
 use crate::domain::id::{AgentId, CoordinatorId, TaskId};
 use crate::domain::key::InstanceKey;
 use crate::domain::launch::Launch;
-use crate::domain::pair::StartReason;
-use crate::domain::plan::Limits;
+use crate::domain::plan::StartLimits;
 use crate::domain::plan::slots::Slots;
+use crate::domain::start_history::StartReason;
 
 /// The open items and launches, and the other facts that decide about further claims. They are read
 /// together.
@@ -95,7 +95,7 @@ impl OpenWork {
     /// `None` if they do not report their limits.
     pub fn capacity<'a>(
         &'a self,
-        limits: Option<&[(CoordinatorId, Limits)]>,
+        limits: Option<&[(CoordinatorId, StartLimits)]>,
         pending: &'a PendingStarts,
     ) -> Capacity<'a> {
         let mut capacity = limits.map_or_else(Capacity::unknown, |limits| {
@@ -126,10 +126,10 @@ impl OpenWork {
     pub fn is_at_work(&self, item: &ForgeItem) -> bool {
         match item.state {
             ItemState::Claiming { .. } => !self.is_stuck(item),
-            ItemState::Active(Standing::Processing)
+            ItemState::Active(WorkState::Processing)
             | ItemState::Stopping(_)
             | ItemState::Pausing => true,
-            ItemState::Active(Standing::Blocked | Standing::Failed)
+            ItemState::Active(WorkState::Blocked | WorkState::Failed)
             | ItemState::Paused { .. }
             | ItemState::Ended(_) => false,
         }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn processing() -> OpenWork {
-        with_item(ItemState::Active(Standing::Processing))
+        with_item(ItemState::Active(WorkState::Processing))
     }
 
     fn is_busy(work: &OpenWork) -> bool {
@@ -207,7 +207,7 @@ mod tests {
 
     /// Returns whether an agent that has no work could start on one of `n` slots.
     fn has_room(work: &OpenWork, n: usize) -> bool {
-        let limits = [(id("crd"), Limits::of(n, Duration::ZERO))];
+        let limits = [(id("crd"), StartLimits::of(n, Duration::ZERO))];
         let pending = work.pending_starts();
         let bob = work.start(key("bob"));
         let capacity = work.capacity(Some(&limits), &pending);
@@ -220,9 +220,9 @@ mod tests {
         for work in [claiming(), processing()] {
             assert!(is_busy(&work) && !has_room(&work, 1) && has_room(&work, 2), "{work:?}");
         }
-        for standing in [Standing::Blocked, Standing::Failed] {
-            let work = with_item(ItemState::Active(standing));
-            assert!(!is_busy(&work) && has_room(&work, 1), "{standing:?}");
+        for work_state in [WorkState::Blocked, WorkState::Failed] {
+            let work = with_item(ItemState::Active(work_state));
+            assert!(!is_busy(&work) && has_room(&work, 1), "{work_state:?}");
         }
         // An item that is being stopped needs its agent, but no further start.
         let work = with_item(ItemState::Pausing);

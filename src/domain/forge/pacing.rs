@@ -279,7 +279,7 @@ mod tests {
     fn a_stop_goes_first_and_a_claim_last() {
         let states = [
             ItemState::Claiming { after_comment: None },
-            ItemState::Active(super::super::Standing::Failed),
+            ItemState::Active(super::super::WorkState::Failed),
             ItemState::Stopping(super::super::StopCause::Closed),
         ];
         let mut urgencies: Vec<Urgency> = states.iter().map(Urgency::of).collect();

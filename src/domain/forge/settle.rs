@@ -4,7 +4,7 @@
 //! A stop follows the order of the pending actions. First the process tree of the agent ends, then
 //! the context is saved. Labels, the comment and the move of the folder follow.
 
-use super::item::{ForgeItem, ItemEnd, ItemState, Owed, Place, Standing};
+use super::item::{FolderPlace, ForgeItem, ItemEnd, ItemState, PendingWrite, WorkState};
 use super::labels::LabelState;
 use super::texts::Texts;
 use super::{Eligibility, StopCause};
@@ -47,17 +47,17 @@ pub fn settle(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) ->
             Some(settle(&stopping, work, texts, now).unwrap_or(stopping))
         }
         ItemState::Active(before) => {
-            let standing = standing(work)?;
-            if standing == before {
+            let work_state = work_state(work)?;
+            if work_state == before {
                 return None;
             }
-            let item = ForgeItem { state: ItemState::Active(standing), ..item };
-            let item = item.owing(Owed::Label { state: standing.into() });
+            let item = ForgeItem { state: ItemState::Active(work_state), ..item };
+            let item = item.with_pending(PendingWrite::Label { state: work_state.into() });
             let reason = work.task.and_then(|task| task.blocked_reason.as_deref());
-            Some(match standing {
-                Standing::Processing => item,
-                Standing::Blocked | Standing::Failed => {
-                    item.saying(texts.put_aside(standing, reason, work.last, now))
+            Some(match work_state {
+                WorkState::Processing => item,
+                WorkState::Blocked | WorkState::Failed => {
+                    item.saying(texts.put_aside(work_state, reason, work.last, now))
                 }
             })
         }
@@ -66,11 +66,11 @@ pub fn settle(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) ->
         }
         ItemState::Pausing if !work.is_alive => {
             let item = ForgeItem { state: ItemState::Paused { since: now }, ..item };
-            let item = item.owing(Owed::Folder { place: Place::Running });
+            let item = item.with_pending(PendingWrite::Folder { place: FolderPlace::Running });
             let item = item
-                .owing(Owed::Label { state: LabelState::Paused })
+                .with_pending(PendingWrite::Label { state: LabelState::Paused })
                 .saying(texts.paused(work.last, now));
-            Some(item.owing(Owed::Folder { place: Place::Paused }))
+            Some(item.with_pending(PendingWrite::Folder { place: FolderPlace::Paused }))
         }
         ItemState::Pausing | ItemState::Paused { .. } => None,
     }
@@ -87,9 +87,10 @@ pub fn stopping(item: &ForgeItem, cause: StopCause, now: Timestamp) -> Option<Fo
             let mut item =
                 ForgeItem { state: ItemState::Ended(ItemEnd::Stopped(cause)), ..item.clone() };
             // No work was done yet. If the claim was announced, it is withdrawn.
-            item.owed = Vec::new();
+            item.pending = Vec::new();
             Some(if cause.leaves_an_item() && after_comment.is_some() {
-                item.owing(Owed::Withdraw).owing(Owed::Label { state: LabelState::Stopped })
+                item.with_pending(PendingWrite::Withdraw)
+                    .with_pending(PendingWrite::Label { state: LabelState::Stopped })
             } else {
                 ForgeItem { ended_at: Some(now), retry_at: None, ..item }
             })
@@ -101,7 +102,7 @@ pub fn stopping(item: &ForgeItem, cause: StopCause, now: Timestamp) -> Option<Fo
 /// Returns the item when the pause file appears; `None` if there is nothing to pause. Work that was
 /// put aside is at rest already.
 pub fn pausing(item: &ForgeItem) -> Option<ForgeItem> {
-    matches!(item.state, ItemState::Active(Standing::Processing))
+    matches!(item.state, ItemState::Active(WorkState::Processing))
         .then(|| ForgeItem { state: ItemState::Pausing, ..item.clone() })
 }
 
@@ -120,13 +121,13 @@ pub fn resumed(
         Eligibility::Not(cause) => stopping(item, cause, now),
         Eligibility::Eligible => {
             let item = ForgeItem {
-                state: ItemState::Active(Standing::Processing),
+                state: ItemState::Active(WorkState::Processing),
                 n_resumed: item.n_resumed.saturating_add(1),
                 ..item.clone()
             };
-            let item = item.owing(Owed::Folder { place: Place::Running });
+            let item = item.with_pending(PendingWrite::Folder { place: FolderPlace::Running });
             Some(
-                item.owing(Owed::Label { state: LabelState::Processing })
+                item.with_pending(PendingWrite::Label { state: LabelState::Processing })
                     .saying(texts.resumed(now)),
             )
         }
@@ -135,17 +136,17 @@ pub fn resumed(
 
 /// Returns the item when it is ours and its task is made.
 pub fn won(item: &ForgeItem) -> ForgeItem {
-    let mut item = ForgeItem { state: ItemState::Active(Standing::Processing), ..item.clone() };
-    item.owed.retain(|owed| *owed != Owed::Claim);
-    item.owing(Owed::Folder { place: Place::Running })
-        .owing(Owed::Label { state: LabelState::Processing })
+    let mut item = ForgeItem { state: ItemState::Active(WorkState::Processing), ..item.clone() };
+    item.pending.retain(|write| *write != PendingWrite::Claim);
+    item.with_pending(PendingWrite::Folder { place: FolderPlace::Running })
+        .with_pending(PendingWrite::Label { state: LabelState::Processing })
 }
 
 /// Returns the item if another coordinator was first.
 pub fn lost(item: &ForgeItem) -> ForgeItem {
     ForgeItem {
         state: ItemState::Ended(ItemEnd::Elsewhere),
-        owed: vec![Owed::Withdraw],
+        pending: vec![PendingWrite::Withdraw],
         ..item.clone()
     }
 }
@@ -156,17 +157,17 @@ pub fn expired(item: &ForgeItem, work: Work<'_>, texts: Texts, now: Timestamp) -
 }
 
 /// Returns the result of the task so far; `None` while that is not final.
-fn standing(work: Work<'_>) -> Option<Standing> {
+fn work_state(work: Work<'_>) -> Option<WorkState> {
     match work.task?.status {
         TaskStatus::Blocked if work.is_alive => None,
         TaskStatus::Blocked => {
             let has_failed =
                 work.last.is_some_and(|work| work.result == Some(ReportResult::Failed));
-            Some(if has_failed { Standing::Failed } else { Standing::Blocked })
+            Some(if has_failed { WorkState::Failed } else { WorkState::Blocked })
         }
         // A person put the task back, and it waits for one.
-        TaskStatus::Todo | TaskStatus::Backlog => (!work.is_alive).then_some(Standing::Blocked),
-        TaskStatus::InProgress => Some(Standing::Processing),
+        TaskStatus::Todo | TaskStatus::Backlog => (!work.is_alive).then_some(WorkState::Blocked),
+        TaskStatus::InProgress => Some(WorkState::Processing),
         TaskStatus::Done | TaskStatus::Cancelled => None,
     }
 }
@@ -179,7 +180,7 @@ fn ended(
     now: Timestamp,
 ) -> ForgeItem {
     // Pending updates about the progress are obsolete. Only the comments are still posted.
-    item.owed.retain(|owed| matches!(owed, Owed::Comment { .. }));
+    item.pending.retain(|write| matches!(write, PendingWrite::Comment { .. }));
     let item = ForgeItem {
         state: ItemState::Ended(end),
         n_attempts: 0,
@@ -187,7 +188,7 @@ fn ended(
         retry_at: None,
         ..item
     };
-    let item = item.owing(Owed::Folder { place: Place::Running });
+    let item = item.with_pending(PendingWrite::Folder { place: FolderPlace::Running });
     let told = match end {
         ItemEnd::Done => Some((LabelState::Done, texts.finished(work.last, now))),
         ItemEnd::Expired => Some((LabelState::Stopped, texts.expired(work.last, now))),
@@ -198,11 +199,11 @@ fn ended(
     };
     let mut item = item;
     if let Some((state, text)) = told {
-        item = item.owing(Owed::Label { state }).saying(text);
+        item = item.with_pending(PendingWrite::Label { state }).saying(text);
     } else {
-        item.owed.retain(|owed| matches!(owed, Owed::Folder { .. }));
+        item.pending.retain(|write| matches!(write, PendingWrite::Folder { .. }));
     }
-    item.owing(Owed::Folder { place: Place::Completed })
+    item.with_pending(PendingWrite::Folder { place: FolderPlace::Completed })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! [`harmless`] text.
 
 use super::StopCause;
-use super::item::Standing;
+use super::item::WorkState;
 use super::marker::harmless;
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::language::Language;
@@ -48,17 +48,17 @@ impl Texts {
     /// Returns the comment that the task was put aside.
     pub fn put_aside(
         self,
-        standing: Standing,
+        work_state: WorkState,
         reason: Option<&str>,
         work: Option<&Execution>,
         at: Timestamp,
     ) -> String {
-        let (title, text) = match standing {
-            Standing::Failed => self.0.either(
+        let (title, text) = match work_state {
+            WorkState::Failed => self.0.either(
                 ("## ❌ Task failed", "The agent reported failure."),
                 ("## ❌ タスク失敗", "エージェントが失敗を報告しました。"),
             ),
-            Standing::Blocked | Standing::Processing => self.0.either(
+            WorkState::Blocked | WorkState::Processing => self.0.either(
                 ("## 🚧 Task blocked", "The task can't go on by itself."),
                 ("## 🚧 タスクブロック", "タスクを続行できません。"),
             ),

@@ -85,7 +85,7 @@ impl fmt::Display for StopReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeLimit {
-    /// `session.default_timeout`: a session without a keeper made no call for that long.
+    /// `session.default_timeout`: a session without a shim made no call for that long.
     SessionIdle,
     /// `session.max_timeout`.
     SessionMaximum,
@@ -125,7 +125,7 @@ pub enum Outcome {
     /// No agent process was started. The text says which object failed and how.
     StartFailed(String),
     TimedOut(TimeLimit),
-    /// Its end was not observed: its keeper was killed, or its files are gone.
+    /// Its end was not observed: its shim was killed, or its files are gone.
     Lost,
 }
 
@@ -203,7 +203,7 @@ pub struct ExitStatus {
     pub signal: Option<i32>,
 }
 
-/// The report of a keeper about the end of the whole process tree.
+/// The report of a shim about the end of the whole process tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessEnd {
@@ -211,8 +211,8 @@ pub enum ProcessEnd {
     Exited(ExitStatus),
     /// No agent process was started. The text says which object failed and how.
     StartFailed(String),
-    /// The keeper did not execute the agent, because the start deadline had passed.
-    FuseBurnt,
+    /// The shim did not execute the agent, because the start deadline had passed.
+    StartDeadlinePassed,
     /// The end was not observed.
     Lost,
 }
@@ -222,7 +222,7 @@ impl ProcessEnd {
         match self {
             Self::Exited(_) => "exited",
             Self::StartFailed(_) => "start_failed",
-            Self::FuseBurnt => "fuse_burnt",
+            Self::StartDeadlinePassed => "fuse_burnt",
             Self::Lost => "lost",
         }
     }
@@ -231,7 +231,7 @@ impl ProcessEnd {
     pub const fn exit(&self) -> Option<ExitStatus> {
         match self {
             Self::Exited(exit) => Some(*exit),
-            Self::StartFailed(_) | Self::FuseBurnt | Self::Lost => None,
+            Self::StartFailed(_) | Self::StartDeadlinePassed | Self::Lost => None,
         }
     }
 }

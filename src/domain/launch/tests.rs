@@ -30,7 +30,7 @@ fn reported(result: ReportResult) -> LaunchEvent {
 }
 
 fn stop(reason: StopReason) -> LaunchEvent {
-    LaunchEvent::StopWanted { reason, at: NOW, patience: Duration::ZERO }
+    LaunchEvent::StopWanted { reason, at: NOW, exit_grace: Duration::ZERO }
 }
 
 fn ended(exit_code: i32) -> LaunchEvent {
@@ -98,19 +98,16 @@ fn the_first_stop_reason_wins_and_a_second_stop_ends_the_patience() {
             launch.on(&LaunchEvent::StopWanted {
                 reason: StopReason::Person,
                 at: NOW,
-                patience: Duration::ZERO,
+                exit_grace: Duration::ZERO,
             })
         })
         .expect("possible events");
-    assert_eq!(
-        launch.state,
-        LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW }
-    );
+    assert_eq!(launch.state, LaunchState::Stopping { reason: StopReason::Reported, stop_at: NOW });
 }
 
 #[test]
 fn people_end_a_chat_also_while_its_agent_is_on_its_way_out() {
-    let chat_ended = LaunchEvent::ChatEnded { at: NOW, patience: LINGER };
+    let chat_ended = LaunchEvent::ChatEnded { at: NOW, exit_grace: LINGER };
     let exited = LaunchEvent::Exited { exit: ExitStatus::default() };
     let ended_by = |before: Option<LaunchEvent>| {
         let events = [
@@ -151,7 +148,7 @@ fn nobody_authenticates_on_a_launch_that_is_stopping() {
 }
 
 #[test]
-fn without_a_keeper_the_report_is_the_end() {
+fn without_a_shim_the_report_is_the_end() {
     let launch = launch(false)
         .on(&authenticated())
         .and_then(|launch| launch.on(&reported(ReportResult::Success)))
@@ -163,8 +160,8 @@ fn without_a_keeper_the_report_is_the_end() {
 fn a_claim_lapses_when_its_process_would_be_gone_and_never_one_that_is_known() {
     let second = Duration::from_secs(1);
     let limits = LapseLimits { start: 10 * second, stop: 5 * second, margin: second };
-    let has_lapsed = |launch: &Launch, claimed: u32, ladder: u32| {
-        launch.has_lapsed(limits, claimed * second, ladder * second)
+    let has_lapsed = |launch: &Launch, claimed: u32, stopping: u32| {
+        launch.has_lapsed(limits, claimed * second, stopping * second)
     };
     let starting = launch(true);
     assert!(!has_lapsed(&starting, 16, 0) && has_lapsed(&starting, 17, 0));

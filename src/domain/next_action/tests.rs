@@ -158,7 +158,7 @@ fn a_notice_comes_before_everything_but_the_end() {
         TaskStep::ReportCompleted(ReportResult::Blocked),
     );
     check(&launch, &of(NoticeAction::Paused, read), TaskStep::LogOut);
-    let stopping = LaunchState::Stopping { reason: StopReason::Person, ladder_at: NOW };
+    let stopping = LaunchState::Stopping { reason: StopReason::Person, stop_at: NOW };
     check(
         &Launch { state: stopping, ..launch },
         &of(NoticeAction::Blocked, unread),
@@ -204,7 +204,7 @@ fn messages_come_before_the_idle_limit_and_once_given_are_waited_for() {
 fn an_agent_whose_chat_has_ended_by_silence_logs_out() {
     let step = |reason| {
         let launch =
-            Launch { state: LaunchState::Stopping { reason, ladder_at: NOW }, ..running(None) };
+            Launch { state: LaunchState::Stopping { reason, stop_at: NOW }, ..running(None) };
         chat_step(ChatFacts {
             launch: &launch,
             unread: None,
@@ -221,7 +221,7 @@ fn state() -> impl Strategy<Value = LaunchState> {
     select(vec![
         LaunchState::Starting { deadline: NOW },
         LaunchState::Running { session: id("ses") },
-        LaunchState::Stopping { reason: StopReason::Reported, ladder_at: NOW },
+        LaunchState::Stopping { reason: StopReason::Reported, stop_at: NOW },
         LaunchState::Ending,
         LaunchState::Ended { outcome: Outcome::Lost, at: NOW },
     ])

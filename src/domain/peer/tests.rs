@@ -67,14 +67,14 @@ fn observed(processes: &[Process]) -> Ancestry {
 }
 
 /// Returns the decision of the daemon about these processes.
-fn standing_as(user: PeerUser, processes: &[Process]) -> Standing {
+fn rights_as(user: PeerUser, processes: &[Process]) -> PeerRights {
     let coordinators = BTreeSet::from([COORDINATOR]);
     let daemons = Daemons { own: OWN, own_name: OWN_NAME, coordinators: &coordinators };
-    standing(user, &observed(processes), daemons)
+    rights(user, &observed(processes), daemons)
 }
 
-fn standing_of(processes: &[Process]) -> Standing {
-    standing_as(PeerUser::Daemon, processes)
+fn rights_of(processes: &[Process]) -> PeerRights {
+    rights_as(PeerUser::Daemon, processes)
 }
 
 fn ordinary(name: &[u8]) -> Process {
@@ -103,42 +103,42 @@ fn daemon() -> Process {
 }
 
 #[track_caller]
-fn check(processes: &[Process], expected: Standing) {
-    assert_eq!(standing_of(processes), expected, "{processes:?}");
+fn check(processes: &[Process], expected: PeerRights) {
+    assert_eq!(rights_of(processes), expected, "{processes:?}");
 }
 
 #[test]
 fn a_shell_is_an_operator_and_what_a_shim_or_a_daemon_started_is_an_agent() {
     let shell = ordinary(b"bash");
     let init = of_other_user();
-    check(&[shell.clone(), shell.clone(), init.clone()], Standing::Operator);
-    check(&[shell.clone(), shim(), daemon(), init.clone()], Standing::Agent);
+    check(&[shell.clone(), shell.clone(), init.clone()], PeerRights::Operator);
+    check(&[shell.clone(), shim(), daemon(), init.clone()], PeerRights::Agent);
     let with_name = |name: &[u8]| Process { name: name.to_vec(), ..shell.clone() };
-    check(&[shell.clone(), with_name(SHIM_COMM.as_bytes()), init.clone()], Standing::Agent);
+    check(&[shell.clone(), with_name(SHIM_COMM.as_bytes()), init.clone()], PeerRights::Agent);
     for role in [Role::Daemon, Role::Coordinator, Role::OtherDaemon] {
         let daemon = Process { role, ..daemon() };
-        check(&[shell.clone(), daemon.clone(), init.clone()], Standing::Agent);
+        check(&[shell.clone(), daemon.clone(), init.clone()], PeerRights::Agent);
         // A daemon is not below itself.
-        check(&[daemon, init.clone()], Standing::Operator);
+        check(&[daemon, init.clone()], PeerRights::Operator);
     }
 }
 
 #[test]
 fn a_script_that_is_named_like_the_daemon_is_an_operators() {
     let script = ordinary(OWN_NAME);
-    check(&[ordinary(b"curl"), script.clone(), of_other_user()], Standing::Operator);
+    check(&[ordinary(b"curl"), script.clone(), of_other_user()], PeerRights::Operator);
     // The name does not matter if it executes this program, or may execute it.
     let executing = |executable| Process { executable, ..script.clone() };
     for name in [OWN_NAME, b"bash"] {
         let ours = Process { name: name.to_vec(), ..executing(Executable::Ours) };
-        check(&[ordinary(b"curl"), ours, of_other_user()], Standing::Agent);
+        check(&[ordinary(b"curl"), ours, of_other_user()], PeerRights::Agent);
     }
     check(
         &[ordinary(b"curl"), executing(Executable::Unreadable), of_other_user()],
-        Standing::Agent,
+        PeerRights::Agent,
     );
     let sshd = Process { executable: Executable::Unreadable, ..ordinary(b"sshd-session") };
-    check(&[ordinary(b"bash"), sshd, of_other_user()], Standing::Operator);
+    check(&[ordinary(b"bash"), sshd, of_other_user()], PeerRights::Operator);
 }
 
 #[test]
@@ -146,28 +146,28 @@ fn a_chain_that_ends_in_an_unreadable_process_is_an_operators_only_if_another_us
  {
     let shell = ordinary(b"bash");
     let hidden = |process: Process| Process { is_readable: false, ..process };
-    check(&[shell.clone(), hidden(of_other_user())], Standing::Operator);
-    check(&[shell.clone(), hidden(ordinary(b"bash"))], Standing::Agent);
-    check(&[hidden(of_other_user()), shell], Standing::Agent);
-    check(&[], Standing::Agent);
+    check(&[shell.clone(), hidden(of_other_user())], PeerRights::Operator);
+    check(&[shell.clone(), hidden(ordinary(b"bash"))], PeerRights::Agent);
+    check(&[hidden(of_other_user()), shell], PeerRights::Agent);
+    check(&[], PeerRights::Agent);
 }
 
 #[test]
 fn a_process_of_an_agents_user_must_be_below_a_shim_of_the_daemon() {
-    let of_agents = |processes: &[Process]| standing_as(PeerUser::OfAgents, processes);
+    let of_agents = |processes: &[Process]| rights_as(PeerUser::OfAgents, processes);
     let agent = of_other_user();
     let forged = Process { name: SHIM_COMM.as_bytes().to_vec(), ..of_other_user() };
     let below = |shim: Process| [agent.clone(), shim, daemon()];
-    assert_eq!(of_agents(&below(shim())), Standing::Agent);
+    assert_eq!(of_agents(&below(shim())), PeerRights::Agent);
     for chain in
         [&below(forged.clone())[..], &below(agent.clone()), &[agent.clone(), agent.clone()]]
     {
-        assert_eq!(of_agents(chain), Standing::Stranger, "{chain:?}");
+        assert_eq!(of_agents(chain), PeerRights::Unauthenticated, "{chain:?}");
     }
     // The agent may have put one of its own shims in between.
     let between = [agent, forged, shim(), daemon()];
-    assert_eq!(of_agents(&between), Standing::Agent);
-    assert_eq!(standing_as(PeerUser::Other, &between), Standing::Stranger);
+    assert_eq!(of_agents(&between), PeerRights::Agent);
+    assert_eq!(rights_as(PeerUser::Other, &between), PeerRights::Unauthenticated);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn is_agents(processes: &[Process]) -> bool {
             Role::Shim | Role::Daemon | Role::Coordinator | Role::OtherDaemon => process.clone(),
         })
         .collect();
-    standing_of(&plain) != Standing::Operator
+    rights_of(&plain) != PeerRights::Operator
 }
 
 proptest! {
@@ -241,6 +241,6 @@ proptest! {
         for (at, process) in added {
             changed.insert(at.index(changed.len() + 1), process);
         }
-        prop_assert_ne!(standing_of(&changed), Standing::Operator, "{:?}", changed);
+        prop_assert_ne!(rights_of(&changed), PeerRights::Operator, "{:?}", changed);
     }
 }

@@ -1,9 +1,9 @@
 //! Gates: the free resources that a machine must have before any start. Running agents are not
 //! affected.
 
-use super::Limits;
-use crate::domain::pair::StartReason;
+use super::StartLimits;
 use crate::domain::printable::bytes;
+use crate::domain::start_history::StartReason;
 
 /// The free resources of a coordinator's machine, in bytes. `None` if they were not read or are not
 /// known.
@@ -23,7 +23,7 @@ pub struct Closed {
 }
 
 /// Returns the first gate that is closed.
-pub fn closed(limits: &Limits, free: Resources) -> Option<Closed> {
+pub fn closed(limits: &StartLimits, free: Resources) -> Option<Closed> {
     let gates = [
         (StartReason::LowDisk, limits.min_free_disk, free.disk, "of disk", "limits.min_free_disk"),
         (

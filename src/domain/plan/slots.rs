@@ -5,16 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Limits, Snapshot};
+use super::{Snapshot, StartLimits};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::instance::Instance;
 use crate::domain::key::{InstanceKey, Purpose};
-use crate::domain::pair::StartReason;
+use crate::domain::start_history::StartReason;
 
 /// The slots in use.
 #[derive(Debug, Clone)]
 pub struct Slots<'a> {
-    limits: Limits,
+    limits: StartLimits,
     n_chats: usize,
     n_tasks: usize,
     projects: BTreeMap<&'a ProjectId, usize>,
@@ -37,7 +37,7 @@ impl fmt::Display for Slots<'_> {
 }
 
 impl<'a> Slots<'a> {
-    pub fn none(limits: Limits) -> Self {
+    pub fn none(limits: StartLimits) -> Self {
         let projects = BTreeMap::new();
         let agents = BTreeMap::new();
         let providers = BTreeMap::new();
@@ -135,7 +135,7 @@ impl<'a> Slots<'a> {
         let is_reached = |limit: Option<usize>, n: Option<&usize>| {
             limit.is_some_and(|limit| n.copied().unwrap_or(0) >= limit)
         };
-        let Limits { per_project, per_agent, per_provider, .. } = self.limits;
+        let StartLimits { per_project, per_agent, per_provider, .. } = self.limits;
         let of_provider = self.providers.get(ai_type).copied().unwrap_or(0) + self.n_unknown;
         let own = [
             (is_reached(per_project, self.projects.get(&key.project)), StartReason::ProjectLimit),

@@ -82,7 +82,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         instances: Vec::new(),
         elapsed: BTreeMap::new(),
         refused: BTreeSet::new(),
-        limits: Limits::of(max_concurrent, Duration::from_secs(30)),
+        limits: StartLimits::of(max_concurrent, Duration::from_secs(30)),
         free: Resources::default(),
     }
 }
@@ -125,7 +125,7 @@ fn running() -> Phase {
 }
 
 #[test]
-fn a_stop_that_only_its_keeper_was_told_of_is_told_to_the_server_before_the_end() {
+fn a_stop_that_only_its_shim_was_told_of_is_told_to_the_server_before_the_end() {
     let session: SessionId = "ses_1".parse().expect("an id");
     let running = launch("lch_1", key(1, 1), LaunchState::Running { session });
     let end = ProcessEnd::Exited(ExitStatus { exit_code: None, signal: Some(9) });
@@ -176,7 +176,7 @@ fn running_launch(n: usize, key: InstanceKey) -> LaunchFacts {
 /// Checks the reason to wait beside two running agents: agent 1 in project 1, and agent 2 in
 /// project 2.
 #[track_caller]
-fn check_limit(limits: Limits, key: InstanceKey, expected: Option<StartReason>) {
+fn check_limit(limits: StartLimits, key: InstanceKey, expected: Option<StartReason>) {
     let launches = vec![running_launch(1, self::key(1, 1)), running_launch(2, self::key(2, 2))];
     let instances = launches.iter().map(|launch| instance(launch, running())).collect();
     let startable = vec![waiting(key, 0)];
@@ -190,11 +190,11 @@ fn of_several_limits_all_are_told() {
     let launches = vec![running_launch(1, key(1, 1)), running_launch(2, key(2, 2))];
     let instances = launches.iter().map(|launch| instance(launch, running())).collect();
     let one = Some(1);
-    let limits = Limits {
+    let limits = StartLimits {
         per_project: one,
         per_agent: one,
         per_provider: one,
-        ..Limits::of(2, Duration::ZERO)
+        ..StartLimits::of(2, Duration::ZERO)
     };
     let plan = plan(&Snapshot {
         startable: vec![waiting(key(1, 2), 0)],
@@ -213,27 +213,31 @@ fn of_several_limits_all_are_told() {
 
 #[test]
 fn a_limit_that_is_reached_keeps_those_whom_it_concerns() {
-    let limits = Limits::of(10, Duration::ZERO);
+    let limits = StartLimits::of(10, Duration::ZERO);
     check_limit(limits, key(3, 1), None);
-    let per_project = Limits { per_project: Some(1), ..limits };
+    let per_project = StartLimits { per_project: Some(1), ..limits };
     check_limit(per_project, key(3, 1), Some(StartReason::ProjectLimit));
     check_limit(per_project, key(3, 3), None);
-    let per_agent = Limits { per_agent: Some(1), ..limits };
+    let per_agent = StartLimits { per_agent: Some(1), ..limits };
     check_limit(per_agent, key(1, 3), Some(StartReason::AgentLimit));
     check_limit(per_agent, key(3, 3), None);
-    let per_provider = Limits { per_provider: Some(2), ..limits };
+    let per_provider = StartLimits { per_provider: Some(2), ..limits };
     check_limit(per_provider, key(0, 3), Some(StartReason::ProviderLimit));
     check_limit(per_provider, key(3, 3), None);
-    check_limit(Limits { chat_reserve: 8, ..limits }, key(3, 3), Some(StartReason::ChatReserve));
-    check_limit(Limits { chat_reserve: 7, ..limits }, key(3, 3), None);
-    check_limit(Limits::of(2, Duration::ZERO), key(3, 3), Some(StartReason::NoFreeSlot));
+    check_limit(
+        StartLimits { chat_reserve: 8, ..limits },
+        key(3, 3),
+        Some(StartReason::ChatReserve),
+    );
+    check_limit(StartLimits { chat_reserve: 7, ..limits }, key(3, 3), None);
+    check_limit(StartLimits::of(2, Duration::ZERO), key(3, 3), Some(StartReason::NoFreeSlot));
 }
 
 #[test]
 fn a_process_of_unknown_kind_counts_for_every_provider() {
     let unknown = running_launch(1, key(1, 1));
     let instances = vec![instance(&unknown, running())];
-    let limits = Limits { per_provider: Some(1), ..Limits::of(9, Duration::ZERO) };
+    let limits = StartLimits { per_provider: Some(1), ..StartLimits::of(9, Duration::ZERO) };
     let startable = vec![waiting(key(3, 3), 0)];
     let plan = plan(&Snapshot { startable, instances, limits, ..snapshot(0) });
     assert_eq!(kept(&plan), [("agt_3/prj_3".to_owned(), StartReason::ProviderLimit)]);
@@ -250,7 +254,7 @@ fn chats_go_first_and_tasks_leave_them_their_slots() {
     ];
     let plan = plan(&Snapshot {
         startable,
-        limits: Limits { chat_reserve: 2, ..snapshot(3).limits },
+        limits: StartLimits { chat_reserve: 2, ..snapshot(3).limits },
         ..snapshot(3)
     });
     assert_eq!(starts(&plan), ["agt_3/prj_3", "agt_4/prj_4", "agt_1/prj_1"]);
@@ -259,7 +263,7 @@ fn chats_go_first_and_tasks_leave_them_their_slots() {
 
 #[test]
 fn who_waits_for_a_limit_of_its_own_keeps_nobody_else() {
-    let limits = Limits { per_project: Some(1), ..Limits::of(2, Duration::ZERO) };
+    let limits = StartLimits { per_project: Some(1), ..StartLimits::of(2, Duration::ZERO) };
     let startable = vec![waiting(key(1, 1), 0), waiting(key(2, 1), 1), waiting(key(3, 2), 90)];
     let plan = plan(&Snapshot { startable, limits, ..snapshot(0) });
     assert_eq!(starts(&plan), ["agt_1/prj_1", "agt_3/prj_2"]);
@@ -282,10 +286,10 @@ fn one_start_of_a_plan_tries_an_account() {
 
 #[test]
 fn a_closed_gate_keeps_all_and_names_the_figures() {
-    let limits = Limits {
+    let limits = StartLimits {
         min_free_disk: Some(5 << 30),
         min_free_memory: Some(1 << 20),
-        ..Limits::of(9, Duration::ZERO)
+        ..StartLimits::of(9, Duration::ZERO)
     };
     let check = |disk: Option<u64>, memory: Option<u64>, expected: Option<(StartReason, &str)>| {
         let free = Resources { disk, memory };
@@ -312,8 +316,8 @@ fn a_closed_gate_keeps_all_and_names_the_figures() {
 fn a_limit_below_what_runs_ends_nobody_and_starts_nothing_until_there_is_room() {
     let all: Vec<LaunchFacts> = (0..5).map(|n| running_launch(n, key(n, n))).collect();
     let lowered = [
-        Limits::of(2, Duration::ZERO),
-        Limits { per_provider: Some(1), ..Limits::of(9, Duration::ZERO) },
+        StartLimits::of(2, Duration::ZERO),
+        StartLimits { per_provider: Some(1), ..StartLimits::of(9, Duration::ZERO) },
     ];
     for limits in lowered {
         for n_left in (0..=5).rev() {
@@ -413,7 +417,7 @@ fn a_start_that_does_not_authenticate_is_to_be_stopped_at_its_deadline() {
 /// Checks what a plan does with a running agent under these limits and clocks.
 #[track_caller]
 fn check_time(
-    limits: Limits,
+    limits: StartLimits,
     elapsed: Elapsed,
     idle: Option<Duration>,
     expected: Result<Option<Duration>, StopReason>,
@@ -442,16 +446,16 @@ fn check_time(
 #[test]
 fn an_agent_ends_when_it_ran_for_too_long() {
     let minute = Duration::from_mins(1);
-    let none = Limits::of(1, Duration::ZERO);
+    let none = StartLimits::of(1, Duration::ZERO);
     let ran = |ran| Elapsed { ran: Some(ran), ..Elapsed::default() };
     check_time(none, ran(1000 * minute), None, Ok(None));
     let limits =
-        Limits { max_runtime: Some(10 * minute), session_maximum: Some(20 * minute), ..none };
+        StartLimits { max_runtime: Some(10 * minute), session_maximum: Some(20 * minute), ..none };
     check_time(limits, ran(9 * minute), None, Ok(Some(minute)));
     check_time(limits, ran(10 * minute), None, Err(StopReason::RunMaximum));
     check_time(limits, Elapsed::default(), None, Ok(None));
     check_time(
-        Limits { max_runtime: None, ..limits },
+        StartLimits { max_runtime: None, ..limits },
         ran(20 * minute),
         None,
         Err(StopReason::SessionMaximum),
@@ -460,8 +464,10 @@ fn an_agent_ends_when_it_ran_for_too_long() {
 
 #[test]
 fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
-    let limits =
-        Limits { start_timeout: Some(Duration::from_secs(20)), ..Limits::of(1, Duration::ZERO) };
+    let limits = StartLimits {
+        start_timeout: Some(Duration::from_secs(20)),
+        ..StartLimits::of(1, Duration::ZERO)
+    };
     let check = |now: Timestamp, known: u64, expected: &[StopReason]| {
         let starting = launch(
             "lch_1",
@@ -490,13 +496,13 @@ fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
     let year = Duration::from_hours(24 * 365);
     let lingering = LaunchState::Stopping {
         reason: StopReason::Reported,
-        ladder_at: NOW + Duration::from_secs(30),
+        stop_at: NOW + Duration::from_secs(30),
     };
     let lingering = launch("lch_1", key(1, 1), lingering);
     let now = NOW + year;
     // The second one had more time than the limit gives now.
     for left in [7, 3_600].map(Duration::from_secs) {
-        let elapsed = Elapsed { until_ladder: Some(left), ..Elapsed::default() };
+        let elapsed = Elapsed { until_stop: Some(left), ..Elapsed::default() };
         let elapsed = BTreeMap::from([(lingering.id.clone(), elapsed)]);
         let (launches, instances) =
             (vec![lingering.clone()], vec![instance(&lingering, running())]);
@@ -513,8 +519,8 @@ fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
 }
 
 #[test]
-fn the_keeper_is_told_to_stop_once_and_not_before_its_time() {
-    let stopping = |ladder_at| LaunchState::Stopping { reason: StopReason::Reported, ladder_at };
+fn the_shim_is_told_to_stop_once_and_not_before_its_time() {
+    let stopping = |stop_at| LaunchState::Stopping { reason: StopReason::Reported, stop_at };
     let patient = launch("lch_1", key(1, 1), stopping(NOW + Duration::from_secs(30)));
     let due = launch("lch_2", key(2, 1), stopping(NOW));
     let told = launch("lch_3", key(3, 1), stopping(NOW));
@@ -531,7 +537,7 @@ fn the_keeper_is_told_to_stop_once_and_not_before_its_time() {
 fn a_clock_set_back_prolongs_no_stop() {
     let far = LaunchState::Stopping {
         reason: StopReason::Reported,
-        ladder_at: NOW + Duration::from_hours(1),
+        stop_at: NOW + Duration::from_hours(1),
     };
     let lingering = launch("lch_1", key(1, 1), far);
     let instances = vec![instance(&lingering, Phase::Starting)];
@@ -580,7 +586,7 @@ prop_compose! {
                 0 => LaunchState::Starting { deadline: NOW + Duration::from_secs(1) },
                 1 => LaunchState::Starting { deadline: NOW },
                 2 => LaunchState::Running { session: "ses_1".parse::<SessionId>().expect("an id") },
-                3 => LaunchState::Stopping { reason: StopReason::Person, ladder_at: NOW },
+                3 => LaunchState::Stopping { reason: StopReason::Person, stop_at: NOW },
                 _ => LaunchState::Ending,
             };
             let launch = launch(&format!("lch_{n}"), for_purpose(key(agent, project), is_chat), state);
@@ -607,7 +613,7 @@ prop_compose! {
             };
             startable.push(Candidate { reason, until, ..waiting(key, since) });
         }
-        let limits = Limits { per_project, per_agent, per_provider, chat_reserve, ..snapshot(max_concurrent).limits };
+        let limits = StartLimits { per_project, per_agent, per_provider, chat_reserve, ..snapshot(max_concurrent).limits };
         Snapshot { startable, launches, instances, limits, ..snapshot(max_concurrent) }
     }
 }
@@ -636,7 +642,7 @@ fn violations(plan: &Plan, snapshot: &Snapshot) -> BTreeSet<&'static str> {
         let n = |key: &InstanceKey| all.iter().filter(|(other, _)| is_same(key, other)).count();
         limit.is_some_and(|limit| started.iter().any(|key| n(key) > limit))
     };
-    let Limits { max_concurrent, per_project, per_agent, per_provider, chat_reserve, .. } =
+    let StartLimits { max_concurrent, per_project, per_agent, per_provider, chat_reserve, .. } =
         snapshot.limits;
     let of_provider = |key: &InstanceKey| {
         all.iter().filter(|(_, kind)| kind.is_empty() || *kind == provider(key)).count()
@@ -674,13 +680,13 @@ fn check_is_found(mutant: impl Fn(&Snapshot) -> Plan, expected: &str) {
     assert!(is_found, "the properties would not notice: {expected}");
 }
 
-type Forget = fn(Limits) -> Limits;
+type Forget = fn(StartLimits) -> StartLimits;
 /// Functions that forget one limit each.
 const FORGOTTEN: [(&str, Forget); 4] = [
-    ("more of a project", |limits| Limits { per_project: None, ..limits }),
-    ("more of an agent", |limits| Limits { per_agent: None, ..limits }),
-    ("more of a provider", |limits| Limits { per_provider: None, ..limits }),
-    ("a slot for chats", |limits| Limits { chat_reserve: 0, ..limits }),
+    ("more of a project", |limits| StartLimits { per_project: None, ..limits }),
+    ("more of an agent", |limits| StartLimits { per_agent: None, ..limits }),
+    ("more of a provider", |limits| StartLimits { per_provider: None, ..limits }),
+    ("a slot for chats", |limits| StartLimits { chat_reserve: 0, ..limits }),
 ];
 
 #[test]

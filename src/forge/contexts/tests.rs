@@ -4,7 +4,7 @@ use ForgeKind::{GitHub, GitLab};
 use ItemKind::{Issue, MergeRequest, PullRequest};
 
 use super::*;
-use crate::domain::forge::{ItemEnd, Standing, StopCause};
+use crate::domain::forge::{ItemEnd, StopCause, WorkState};
 use crate::domain::time::Timestamp;
 use crate::domain::{InstanceKey, Purpose};
 
@@ -17,7 +17,7 @@ fn item(state: ItemState) -> ForgeItem {
     let title = "Log in".to_owned();
     let url = "https://github.com/acme/shop/issues/7".to_owned();
     let new = ForgeItem::new(ID.parse().unwrap(), task, ItemKey::example(), agent, project, now);
-    ForgeItem { title, url, state, owed: Vec::new(), ..new }
+    ForgeItem { title, url, state, pending: Vec::new(), ..new }
 }
 
 fn context(state: ItemState) -> Context {
@@ -50,7 +50,7 @@ fn execution() -> Execution {
     }
 }
 
-const RUNNING: ItemState = ItemState::Active(Standing::Processing);
+const RUNNING: ItemState = ItemState::Active(WorkState::Processing);
 const PAUSED: ItemState = ItemState::Paused { since: Timestamp::from_millis(1_000) };
 const STOPPED: ItemState = ItemState::Ended(ItemEnd::Stopped(StopCause::Unassigned));
 
@@ -66,7 +66,7 @@ impl Folders {
         Self { state, contexts }
     }
 
-    fn put(&self, place: Place, state: ItemState) {
+    fn put(&self, place: FolderPlace, state: ItemState) {
         self.contexts.put(place, &context(state)).unwrap();
     }
 
@@ -104,7 +104,7 @@ impl Folders {
         serde_json::from_slice(&fs::read(self.path("contexts").join(below)).unwrap()).unwrap()
     }
 
-    fn find(&self) -> Option<Place> {
+    fn find(&self) -> Option<FolderPlace> {
         self.contexts.find(&ID.parse().unwrap())
     }
 }
@@ -115,7 +115,7 @@ fn a_folder_says_all_that_is_known_and_moves_with_its_item() {
     assert_eq!(folders.find(), None);
     folders.write("instances/lch_1/output.log.1", "one ");
     folders.write("instances/lch_1/output.log", "two");
-    folders.put(Place::Running, RUNNING);
+    folders.put(FolderPlace::Running, RUNNING);
     let of_running = [
         "running/ID/logs/lch_1/output.log",
         "running/ID/logs/lch_1/output.log.1",
@@ -123,7 +123,7 @@ fn a_folder_says_all_that_is_known_and_moves_with_its_item() {
         "running/ID/summary.md",
     ];
     assert_eq!(folders.files(), of_running);
-    assert_eq!(folders.find(), Some(Place::Running));
+    assert_eq!(folders.find(), Some(FolderPlace::Running));
     insta::assert_snapshot!(
         "metadata",
         format!("{:#}", folders.json(&format!("running/{ID}/metadata.json")))
@@ -134,14 +134,14 @@ fn a_folder_says_all_that_is_known_and_moves_with_its_item() {
         summary,
         "# Log in\n\nhttps://github.com/acme/shop/issues/7\n\n## Summary\n\nDone it.\n\n## Next steps\n\nNone.\n"
     );
-    folders.put(Place::Paused, PAUSED);
-    assert_eq!(folders.find(), Some(Place::Paused));
+    folders.put(FolderPlace::Paused, PAUSED);
+    assert_eq!(folders.find(), Some(FolderPlace::Paused));
     insta::assert_snapshot!(
         "task_state",
         format!("{:#}", folders.json(&format!("paused/{ID}/task_state.json")))
     );
-    folders.put(Place::Running, RUNNING);
-    folders.put(Place::Completed, STOPPED);
+    folders.put(FolderPlace::Running, RUNNING);
+    folders.put(FolderPlace::Completed, STOPPED);
     let state = folders.json(&format!("completed/{ID}/task_state.json"));
     assert_eq!(
         (&state["status"], &state["paused_at"]),
@@ -156,16 +156,16 @@ fn a_folder_says_all_that_is_known_and_moves_with_its_item() {
 fn logs_outlive_their_instance_and_follow_its_rotation() {
     let folders = Folders::new();
     folders.write("instances/lch_2/output.log", "first ");
-    folders.put(Place::Running, RUNNING);
+    folders.put(FolderPlace::Running, RUNNING);
     fs::rename(
         folders.path("instances/lch_2/output.log"),
         folders.path("instances/lch_2/output.log.1"),
     )
     .unwrap();
     folders.write("instances/lch_2/output.log", "second");
-    folders.put(Place::Running, RUNNING);
+    folders.put(FolderPlace::Running, RUNNING);
     fs::remove_dir_all(folders.path("instances/lch_2")).unwrap();
-    folders.put(Place::Completed, STOPPED);
+    folders.put(FolderPlace::Completed, STOPPED);
     let logs = folders.path(&format!("contexts/completed/{ID}/logs/lch_2"));
     let printed =
         instance_dir::output_files(&logs).into_iter().map(|path| fs::read_to_string(path).unwrap());
@@ -179,7 +179,7 @@ fn doing_it_again_mends_what_a_crash_left() {
     folders.write(&format!("contexts/running/{ID}/logs/lch_1/.output.log.new"), "old draft");
     folders.write("ended/lch_1/output.log", "printed");
     for _ in 0..2 {
-        folders.put(Place::Completed, STOPPED);
+        folders.put(FolderPlace::Completed, STOPPED);
         assert_eq!(
             folders.files(),
             [
@@ -194,7 +194,7 @@ fn doing_it_again_mends_what_a_crash_left() {
 #[test]
 fn of_a_folder_in_two_places_the_newer_wins_and_gets_what_only_the_other_has() {
     let folders = Folders::new();
-    folders.put(Place::Running, RUNNING);
+    folders.put(FolderPlace::Running, RUNNING);
     let newer = format!("contexts/running/{ID}");
     let older = format!("contexts/completed/{ID}");
     for (file, text) in
@@ -208,8 +208,8 @@ fn of_a_folder_in_two_places_the_newer_wins_and_gets_what_only_the_other_has() {
         .open(folders.path(&format!("{older}/metadata.json")))
         .unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
-    assert_eq!(folders.find(), Some(Place::Running));
-    folders.put(Place::Paused, PAUSED);
+    assert_eq!(folders.find(), Some(FolderPlace::Running));
+    folders.put(FolderPlace::Paused, PAUSED);
     assert_eq!(
         folders.files(),
         [
@@ -228,24 +228,24 @@ fn of_a_folder_in_two_places_the_newer_wins_and_gets_what_only_the_other_has() {
 #[test]
 fn a_place_that_takes_nothing_is_named_and_nothing_is_lost() {
     let folders = Folders::new();
-    folders.put(Place::Running, RUNNING);
+    folders.put(FolderPlace::Running, RUNNING);
     folders.write("contexts/completed", "a file where the folder should be");
-    let error = folders.contexts.put(Place::Completed, &context(STOPPED)).unwrap_err();
+    let error = folders.contexts.put(FolderPlace::Completed, &context(STOPPED)).unwrap_err();
     assert!(
         error.to_string().contains(&folders.path("contexts/completed").display().to_string()),
         "{error}"
     );
-    assert_eq!(folders.find(), Some(Place::Running));
+    assert_eq!(folders.find(), Some(FolderPlace::Running));
     fs::remove_file(folders.path("contexts/completed")).unwrap();
-    folders.put(Place::Completed, STOPPED);
-    assert_eq!(folders.find(), Some(Place::Completed));
+    folders.put(FolderPlace::Completed, STOPPED);
+    assert_eq!(folders.find(), Some(FolderPlace::Completed));
 }
 
 #[test]
 fn folders_are_their_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let folders = Folders::new();
-    folders.put(Place::Paused, PAUSED);
+    folders.put(FolderPlace::Paused, PAUSED);
     let mode =
         |below: &str| fs::metadata(folders.path(below)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("contexts/paused"), 0o700);
@@ -282,12 +282,12 @@ fn each_kind_of_item_has_the_seeds_key() {
 fn only_what_is_completed_is_removed() {
     let folders = Folders::new();
     folders.write("contexts/completed/not an id/x", "");
-    folders.put(Place::Running, RUNNING);
+    folders.put(FolderPlace::Running, RUNNING);
     let id = ID.parse().unwrap();
     assert!(folders.contexts.completed().is_empty());
     folders.contexts.remove_completed(&id).unwrap();
-    assert_eq!(folders.find(), Some(Place::Running));
-    folders.put(Place::Completed, STOPPED);
+    assert_eq!(folders.find(), Some(FolderPlace::Running));
+    folders.put(FolderPlace::Completed, STOPPED);
     assert_eq!(folders.contexts.completed(), std::slice::from_ref(&id));
     folders.contexts.remove_completed(&id).unwrap();
     assert_eq!(folders.find(), None);

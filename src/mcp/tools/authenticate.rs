@@ -6,7 +6,7 @@ use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::{Purpose, Refusal, Secret};
 use crate::mcp::compat::without_project;
-use crate::mcp::envelope::{AUTHENTICATE, Newcomer};
+use crate::mcp::envelope::{AUTHENTICATE, AuthenticatingCaller};
 use crate::service::{Service, ServiceError};
 
 pub(in crate::mcp) struct Authenticate;
@@ -42,11 +42,15 @@ impl ToolSpec for Authenticate {
     const TEXT: &'static str = "Call this first. Proves who you are with the AGENT_ID, AGENT_PASSKEY and PROJECT_ID of your \
                                 environment and returns your session_token, your role (system_prompt) and what to do next.";
     const EFFECT: Effect = Effect::Changes;
-    type Who = Newcomer;
+    type Who = AuthenticatingCaller;
     type Input = Input;
     type Output = Output;
 
-    async fn call(service: &Service, who: Newcomer, input: Input) -> Result<Output, ServiceError> {
+    async fn call(
+        service: &Service,
+        who: AuthenticatingCaller,
+        input: Input,
+    ) -> Result<Output, ServiceError> {
         // A text that can't be an id matches no agent.
         let agent: AgentId = input.agent_id.parse().map_err(|_| Refusal::InvalidCredentials)?;
         let passkey = Secret::new(input.passkey);

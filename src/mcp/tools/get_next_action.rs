@@ -21,7 +21,8 @@ pub(in crate::mcp) struct Input {
     #[schemars(with = "u32")]
     timeout_seconds: Option<u32>,
     /// The `turn` of the last answer, if it had one, so that no two calls in a row are the same.
-    // Some CLIs end an agent that makes the same call five times in a row (qwen), and a waiting agent has nothing else to say.
+    // Some CLIs end an agent that makes the same call five times in a row (qwen), and a waiting
+    // agent has nothing else to say.
     #[serde(default)]
     #[schemars(with = "u32")]
     turn: Option<u32>,
@@ -70,9 +71,9 @@ impl ToolSpec for GetNextAction {
         Asker(caller): Asker,
         input: Input,
     ) -> Result<Output, ServiceError> {
-        let patience = input.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        let progress = input.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
         let next = match caller {
-            Some(caller) => service.sessions.next_action(&caller, patience).await?,
+            Some(caller) => service.sessions.next_action(&caller, progress).await?,
             None => service.sessions.exit_action(),
         };
         let task = next.task.map(|task| Task {

@@ -77,7 +77,7 @@ impl Input {
             ProcessOutcome::StartFailed => ProcessEnd::StartFailed(
                 self.reason.unwrap_or_else(|| "the coordinator gave no reason".to_owned()),
             ),
-            ProcessOutcome::FuseBurnt => ProcessEnd::FuseBurnt,
+            ProcessOutcome::FuseBurnt => ProcessEnd::StartDeadlinePassed,
             ProcessOutcome::Lost => ProcessEnd::Lost,
         };
         ProcessReport::Ended { end, at: self.ended_at.unwrap_or(now) }

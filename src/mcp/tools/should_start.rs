@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
-use crate::domain::pair::StartReason;
+use crate::domain::start_history::StartReason;
 use crate::domain::{Purpose, Timestamp};
 use crate::mcp::compat::without_project;
 use crate::mcp::envelope::Coordinator;

@@ -50,12 +50,12 @@ pub(super) struct StopRequest {
 
 impl StopRequest {
     pub(super) fn of(launch: &LaunchFacts, now: Timestamp) -> Option<Self> {
-        let LaunchState::Stopping { reason, ladder_at } = launch.state else {
+        let LaunchState::Stopping { reason, stop_at } = launch.state else {
             return None;
         };
         let launch_id = launch.id.clone();
         let key = launch.key.clone();
-        Some(Self { launch_id, key, reason, grace_seconds: ladder_at.since(now).as_secs() })
+        Some(Self { launch_id, key, reason, grace_seconds: stop_at.since(now).as_secs() })
     }
 
     pub(super) fn all(work: &Work) -> Vec<Self> {
@@ -80,9 +80,9 @@ impl ToolSpec for WaitForWork {
         who: NamedCoordinator,
         input: Input,
     ) -> Result<Output, ServiceError> {
-        let patience = Duration::from_secs(input.timeout_seconds.min(MAX_WAIT));
+        let progress = Duration::from_secs(input.timeout_seconds.min(MAX_WAIT));
         let work =
-            service.coordinators.wait_for_work(&who.0, input.seen.as_deref(), patience).await?;
+            service.coordinators.wait_for_work(&who.0, input.seen.as_deref(), progress).await?;
         Ok(Output { success: true, stop_requests: StopRequest::all(&work), work })
     }
 }

@@ -51,7 +51,8 @@ pub struct SessionCounts {
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MessageRequest {
-    /// Of the client's choice, so that it can say it again without saying it twice; generated without it.
+    /// Of the client's choice, so that it can say it again without saying it twice; generated
+    /// without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MessageId>,
     #[schemars(transform = limits::CONTENT.described_as_needed())]
@@ -81,7 +82,8 @@ pub struct MessageQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
-    /// How many seconds to wait for a message, if there is none; 0 without it. More than 60 counts as 60.
+    /// How many seconds to wait for a message, if there is none; 0 without it. More than 60 counts
+    /// as 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = u64::MAX))]
     pub wait: Option<u64>,
@@ -211,9 +213,9 @@ async fn read(
     InQuery(query): InQuery<MessageQuery>,
 ) -> Result<Json<MessagesBody>, Problem> {
     let limit = limit_of(query.limit)?;
-    let patience = Duration::from_secs(query.wait.unwrap_or(0).min(MAX_WAIT));
+    let timeout = Duration::from_secs(query.wait.unwrap_or(0).min(MAX_WAIT));
     let page = ChatPage { after: query.after, before: query.before, limit };
-    let found = state.service.chats.conversation(&agent, &project, &page, patience).await?;
+    let found = state.service.chats.conversation(&agent, &project, &page, timeout).await?;
     Ok(Json(MessagesBody {
         messages: found.messages.into_iter().map(MessageBody::from).collect(),
         next_cursor: found.next,

@@ -6,7 +6,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::config::{Reloaded, Standing};
+use crate::config::{ConfigurationState, Reloaded};
 use crate::rest::Problem;
 use crate::rest::api::{Api, about};
 use crate::service::audit;
@@ -30,31 +30,31 @@ pub struct ReloadRefused {
 
 /// A handle to the owner of the configuration.
 #[derive(Debug, Clone)]
-pub struct ConfigurationDoor {
-    standing: watch::Receiver<Standing>,
+pub struct ConfigurationHandle {
+    configuration_state: watch::Receiver<ConfigurationState>,
     requests: mpsc::Sender<ReloadRequest>,
 }
 
-impl ConfigurationDoor {
+impl ConfigurationHandle {
     /// Makes a handle, with the sender and the receiver of the owner.
     pub fn new(
-        standing: Standing,
-    ) -> (Self, watch::Sender<Standing>, mpsc::Receiver<ReloadRequest>) {
-        let (tells, standing) = watch::channel(standing);
+        configuration_state: ConfigurationState,
+    ) -> (Self, watch::Sender<ConfigurationState>, mpsc::Receiver<ReloadRequest>) {
+        let (tells, configuration_state) = watch::channel(configuration_state);
         let (requests, hears) = mpsc::channel(INBOX);
-        (Self { standing, requests }, tells, hears)
+        (Self { configuration_state, requests }, tells, hears)
     }
 
     /// Returns the relation of the file to the configuration in use.
-    pub fn standing(&self) -> Standing {
-        self.standing.borrow().clone()
+    pub fn configuration_state(&self) -> ConfigurationState {
+        self.configuration_state.borrow().clone()
     }
 }
 
 pub(in crate::rest) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
-    ConfigurationDoor: FromRef<S>,
+    ConfigurationHandle: FromRef<S>,
 {
     Router::new().route("/reload", post(reload))
 }
@@ -64,11 +64,11 @@ pub(super) fn described_routes() -> Api {
     Api::new().post("/reload", reload, about("Reads the configuration again").gives::<Reloaded>())
 }
 
-async fn reload(State(door): State<ConfigurationDoor>) -> Result<Json<Reloaded>, Problem> {
+async fn reload(State(handle): State<ConfigurationHandle>) -> Result<Json<Reloaded>, Problem> {
     let gone =
         || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the daemon is stopping");
     let (reply, answer) = oneshot::channel();
-    door.requests.send(reply).await.map_err(|_| gone())?;
+    handle.requests.send(reply).await.map_err(|_| gone())?;
     match answer.await.map_err(|_| gone())? {
         Ok(reloaded) => {
             audit::note("reload", "configuration", "all");

@@ -12,7 +12,7 @@ use axum::{Extension, Json, Router};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
-use super::configuration::{self, ConfigurationDoor};
+use super::configuration::{self, ConfigurationHandle};
 use super::events::Places;
 use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
 use super::metrics::{Metrics, describe};
@@ -42,7 +42,7 @@ pub struct CoordinatorState {
     /// Returns the current state of the coordinator.
     pub look: Arc<dyn Fn() -> CoordinatorLook + Send + Sync>,
     /// The configuration in use, and the requests to read it again.
-    pub configuration: ConfigurationDoor,
+    pub configuration: ConfigurationHandle,
     /// The folder with the output of its agents.
     pub state_dir: PathBuf,
     /// The watched folders of the output, shared by all followers.
@@ -51,7 +51,7 @@ pub struct CoordinatorState {
     pub closing: CancellationToken,
 }
 
-impl FromRef<CoordinatorState> for ConfigurationDoor {
+impl FromRef<CoordinatorState> for ConfigurationHandle {
     fn from_ref(state: &CoordinatorState) -> Self {
         state.configuration.clone()
     }
@@ -181,7 +181,7 @@ pub(in crate::rest) async fn ask_the_server(
 
 async fn status(State(state): State<CoordinatorState>) -> Json<StatusBody> {
     Json(StatusBody {
-        configuration: Some(state.configuration.standing()),
+        configuration: Some(state.configuration.configuration_state()),
         ..(state.look)().into()
     })
 }

@@ -25,7 +25,7 @@ use crate::http::share_of_descriptors;
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
-use crate::service::{Follower, News, ServiceError};
+use crate::service::{EventUpdate, Follower, ServiceError};
 use crate::telemetry::ErrorChain;
 
 /// Something that happened.
@@ -54,7 +54,8 @@ pub struct EventBody {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EventQuery {
-    /// The last one that was seen; from now on without it. The header `Last-Event-ID` goes before it.
+    /// The last one that was seen; from now on without it. The header `Last-Event-ID` goes before
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = i64::MIN, max = i64::MAX))]
     pub after: Option<i64>,
@@ -76,11 +77,11 @@ impl EventQuery {
             && fits(self.launch.as_ref(), event.launch.as_ref())
     }
 
-    fn text_of(&self, news: &News) -> String {
+    fn text_of(&self, news: &EventUpdate) -> String {
         match news {
-            News::Status => "event: status\ndata: {}\n\n".to_owned(),
-            News::Lost { newest } => format!("id: {newest}\nevent: reset\ndata: {{}}\n\n"),
-            News::Events(events) => {
+            EventUpdate::Status => "event: status\ndata: {}\n\n".to_owned(),
+            EventUpdate::Lost { newest } => format!("id: {newest}\nevent: reset\ndata: {{}}\n\n"),
+            EventUpdate::Events(events) => {
                 events.iter().filter(|event| self.wants(event)).map(text_of_event).collect()
             }
         }
@@ -175,7 +176,7 @@ pub(in crate::rest) async fn stream(
     places: Places,
     after: Option<i64>,
     headers: &HeaderMap,
-    text_of: impl Fn(&News) -> String + Send + 'static,
+    text_of: impl Fn(&EventUpdate) -> String + Send + 'static,
 ) -> Result<Response, Problem> {
     let place = places.take("events")?;
     let after = match headers.get(LAST_EVENT_ID) {
@@ -219,7 +220,7 @@ fn last_event_id(value: &[u8]) -> Result<i64, Problem> {
 /// The stream of one client.
 struct Stream {
     follower: Follower,
-    text_of: Box<dyn Fn(&News) -> String + Send>,
+    text_of: Box<dyn Fn(&EventUpdate) -> String + Send>,
     ready: VecDeque<String>,
     _place: OwnedSemaphorePermit,
 }

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, Owed, StopCause};
+use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, PendingWrite, StopCause};
 use crate::domain::{AgentId, ItemId, ProjectId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
@@ -87,7 +87,8 @@ pub struct ForgeItemBody {
     /// The task that is, or will be, made of it. One that waits has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// `waiting`, `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`, `stopping`, `done`, `stopped`, `expired`, `elsewhere`.
+    /// `waiting`, `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`, `stopping`,
+    /// `done`, `stopped`, `expired`, `elsewhere`.
     pub state: String,
     /// Of one that waits for an agent and a slot: 1 is the next of all repositories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +116,8 @@ pub struct ForgeItemBody {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ForgeItemQuery {
-    /// Those that are over, the newest end first, instead of those for which there is something to do, and those that wait.
+    /// Those that are over, the newest end first, instead of those for which there is something to
+    /// do, and those that wait.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
     /// At most so many; 100 without it, 1000 at most.
@@ -223,7 +225,7 @@ impl From<ForgeItem> for ForgeItemBody {
             state: item.state.as_str().to_owned(),
             position: None,
             cause: item.state.cause(),
-            owed: item.owed.iter().map(Owed::to_string).collect(),
+            owed: item.pending.iter().map(PendingWrite::to_string).collect(),
             id: Some(item.id),
             forge: item.key.forge,
             host: item.key.host,

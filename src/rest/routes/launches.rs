@@ -54,7 +54,7 @@ pub struct LaunchBody {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// What its keeper saw of an end that needs a word more.
+    /// What its shim saw of an end that needs a word more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exit_hints: Vec<ExitHint>,
     #[serde(flatten)]

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InBody;
-use crate::rest::{Place, Problem, RestState};
+use crate::rest::{FieldProblem, Problem, RestState};
 use crate::service::{Applied, AppliedAs, ApplyError, Wanted};
 
 pub(super) fn routes() -> Api {
@@ -35,9 +35,9 @@ impl From<ApplyError> for Problem {
                         path = format!("{path}.{key}");
                         path.extend(index.map(|index| format!(".{index}")));
                     }
-                    Place { path, message: problem.message }
+                    FieldProblem { path, message: problem.message }
                 });
-                let places: Vec<Place> = places.collect();
+                let places: Vec<FieldProblem> = places.collect();
                 let detail = places
                     .iter()
                     .map(|place| format!("{}: {}", place.path, place.message))

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Setting, Standing};
+use crate::config::{ConfigurationState, Setting};
 use crate::rest::RestState;
 use crate::rest::api::{Api, about};
 
@@ -14,7 +14,7 @@ use crate::rest::api::{Api, about};
 #[serde(rename_all = "camelCase")]
 pub struct SettingsBody {
     /// Where it is from, and what of the file is not in use.
-    pub configuration: Standing,
+    pub configuration: ConfigurationState,
     /// In the order of the sections; secrets without their values.
     pub settings: Vec<Setting>,
 }
@@ -28,6 +28,6 @@ pub(super) fn routes() -> Api {
 }
 
 async fn show(State(state): State<RestState>) -> Json<SettingsBody> {
-    let configuration = state.configuration.standing();
+    let configuration = state.configuration.configuration_state();
     Json(SettingsBody { settings: configuration.settings.to_vec(), configuration })
 }

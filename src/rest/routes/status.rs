@@ -8,12 +8,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Standing;
+use crate::config::ConfigurationState;
 use crate::domain::account::Parked;
 use crate::domain::activity::FailureClass;
-use crate::domain::pair::StartReason;
 use crate::domain::plan::Deferred;
-use crate::domain::{Account, Launch, LaunchState, PairRecord};
+use crate::domain::start_history::StartReason;
+use crate::domain::{Account, Launch, LaunchState, StartHistory};
 use crate::domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId,
     Timestamp,
@@ -42,7 +42,7 @@ pub struct StatusBody {
     pub http: Option<HttpBody>,
     /// How the configuration on disk stands to the one in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub configuration: Option<Standing>,
+    pub configuration: Option<ConfigurationState>,
     /// The database of the server. If it does not answer, launches are shown as their coordinators
     /// see them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,8 @@ pub struct StatusBody {
     /// Who starts agents for this server.
     #[serde(default)]
     pub coordinators: Vec<CoordinatorBody>,
-    /// When a coordinator that does not report its status, and so is not listed, last asked for anything.
+    /// When a coordinator that does not report its status, and so is not listed, last asked for
+    /// anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlisted_coordinator_at: Option<Timestamp>,
     pub instances: Vec<InstanceBody>,
@@ -147,10 +148,12 @@ pub struct InstanceBody {
     /// Since when something of it is known to survive KILL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unkillable_since: Option<Timestamp>,
-    /// Since when it neither called nor printed anything, if that is half of what ends it (`run.silence_timeout`).
+    /// Since when it neither called nor printed anything, if that is half of what ends it
+    /// (`run.silence_timeout`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
-    /// Its coordinator is not there. If it does not come back, only a stop with `force` ends the launch.
+    /// Its coordinator is not there. If it does not come back, only a stop with `force` ends the
+    /// launch.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_abandoned: bool,
 }
@@ -323,7 +326,7 @@ impl InstanceBody {
     }
 }
 
-fn is_held_for_tasks(held: &[PairRecord], other: &DeferredBody) -> bool {
+fn is_held_for_tasks(held: &[StartHistory], other: &DeferredBody) -> bool {
     held.iter().any(|record| {
         record.key.purpose == Purpose::Task
             && record.key.agent == other.agent_id
@@ -362,7 +365,11 @@ async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Prob
     let mut body = StatusBody::from(state.service.status().await?);
     add_exit_hints(&state, &mut body.ended).await;
     let http = state.http.map(|address| HttpBody { address });
-    Ok(Json(StatusBody { http, configuration: Some(state.configuration.standing()), ..body }))
+    Ok(Json(StatusBody {
+        http,
+        configuration: Some(state.configuration.configuration_state()),
+        ..body
+    }))
 }
 
 async fn live() -> &'static str {

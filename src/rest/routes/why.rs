@@ -6,8 +6,8 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use super::status::ParkedBody;
-use crate::domain::pair::{Ruling, StartReason};
 use crate::domain::plan::Deferred;
+use crate::domain::start_history::{Ruling, StartReason};
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InPath;
@@ -20,13 +20,15 @@ use crate::service::Why;
 pub struct WhyBody {
     pub purpose: Purpose,
     pub at: Timestamp,
-    /// What decides: the first rule that keeps it, or what a coordinator puts it off for; `ready` if nothing does.
+    /// What decides: the first rule that keeps it, or what a coordinator puts it off for; `ready`
+    /// if nothing does.
     pub reason: StartReason,
     pub n_failures: u32,
     /// The provider of the agent, if its account is parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<ParkedBody>,
-    /// The open launch, if its coordinator is not there. If it does not come back, only a stop with `force` ends the launch.
+    /// The open launch, if its coordinator is not there. If it does not come back, only a stop with
+    /// `force` ends the launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandoned: Option<LaunchId>,
     /// The rules in their order.

@@ -12,7 +12,7 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::instances::{InstanceRow, instance_rows};
-use super::look::{Frame, Place, go_to, rendered};
+use super::layout::{Frame, NavSection, go_to, rendered};
 use super::shown::{Face, When};
 use crate::config::Preset;
 use crate::domain::agent::AgentStatus;
@@ -174,7 +174,7 @@ pub(super) fn routes() -> Router<RestState> {
 
 async fn all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let agents = rows(&state).await?;
-    Ok(rendered(&AgentsPage { frame: frame.at(Place::Agents), agents }))
+    Ok(rendered(&AgentsPage { frame: frame.at(NavSection::Agents), agents }))
 }
 
 async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
@@ -212,7 +212,7 @@ async fn rows(state: &RestState) -> Result<Vec<AgentRow>, Problem> {
 
 async fn new(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let kinds = kinds(&state).await?;
-    Ok(rendered(&AgentForm { frame: frame.at(Place::Agents), agent: None, kinds }))
+    Ok(rendered(&AgentForm { frame: frame.at(NavSection::Agents), agent: None, kinds }))
 }
 
 async fn edit(
@@ -223,7 +223,7 @@ async fn edit(
     let agent = state.service.catalog.agent(&id).await?;
     let kinds = kinds(&state).await?;
     Ok(rendered(&AgentForm {
-        frame: frame.at(Place::Agents),
+        frame: frame.at(NavSection::Agents),
         agent: Some(ShownAgent(agent)),
         kinds,
     }))
@@ -328,7 +328,7 @@ async fn why(
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
     let purposes = purposes_of(&state, &agent, &project).await?;
-    Ok(rendered(&WhyPage { frame: frame.at(Place::Agents), agent, project, purposes }))
+    Ok(rendered(&WhyPage { frame: frame.at(NavSection::Agents), agent, project, purposes }))
 }
 
 async fn why_part(

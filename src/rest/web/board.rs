@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 
-use super::look::{Frame, Place, rendered};
+use super::layout::{Frame, NavSection, rendered};
 use super::shown::{Card, Face, Faces, When, leads_to, order_of};
 use crate::domain::{AgentId, Project, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
@@ -135,7 +135,7 @@ async fn page(
     Ok(rendered(&BoardPage {
         held,
         paused_since,
-        frame: frame.at(Place::Projects),
+        frame: frame.at(NavSection::Projects),
         project,
         projects,
         members: board.faces.of_all(&members),

@@ -12,10 +12,10 @@ use axum::routing::get;
 use serde::Deserialize;
 use std::time::Duration;
 
-use super::look::{Frame, rendered};
+use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces, When};
 use crate::domain::chat::Sender;
-use crate::domain::pair::StartReason;
+use crate::domain::start_history::StartReason;
 use crate::domain::{AgentId, Message, MessageId, Project, ProjectId, Purpose, Refusal};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::why::WhyBody;
@@ -33,7 +33,7 @@ struct ChatPart {
     agent: Face,
     messages: Vec<ShownMessage>,
     has_earlier: bool,
-    standing: Standing,
+    standing: ChatState,
 }
 
 #[derive(Template)]
@@ -45,9 +45,9 @@ struct MessagesPart {
 
 #[derive(Template)]
 #[template(path = "parts/chat_standing.html")]
-struct StandingPart {
+struct ChatStatePart {
     frame: Frame,
-    standing: Standing,
+    standing: ChatState,
 }
 
 struct ShownMessage {
@@ -71,7 +71,7 @@ impl From<Message> for ShownMessage {
 }
 
 /// The state of the agent of a chat.
-struct Standing {
+struct ChatState {
     is_ready: bool,
     /// True if the agent is not there and no start is wanted. The next message starts it.
     is_gone: bool,
@@ -110,11 +110,11 @@ async fn panel(
     let page = ChatPage { after: None, before: None, limit: PAGE };
     let found =
         state.service.chats.conversation(&agent, &project.id, &page, Duration::ZERO).await?;
-    let standing = Standing::of(&frame, &state, &agent, &project.id).await?;
+    let standing = ChatState::of(&frame, &state, &agent, &project.id).await?;
     // An open panel makes the server start the agent, so the agent will come.
     let is_coming = standing.is_gone && frame.may_change();
     let standing =
-        if is_coming { Standing { is_gone: false, may_say: false, ..standing } } else { standing };
+        if is_coming { ChatState { is_gone: false, may_say: false, ..standing } } else { standing };
     let messages = found.messages.into_iter().map(ShownMessage::from).collect();
     Ok(rendered(&ChatPart {
         frame,
@@ -131,8 +131,8 @@ async fn standing(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let standing = Standing::of(&frame, &state, &agent, &project).await?;
-    Ok(rendered(&StandingPart { frame, standing }))
+    let standing = ChatState::of(&frame, &state, &agent, &project).await?;
+    Ok(rendered(&ChatStatePart { frame, standing }))
 }
 
 async fn messages(
@@ -152,7 +152,7 @@ async fn messages(
     Ok(response)
 }
 
-impl Standing {
+impl ChatState {
     async fn of(
         frame: &Frame,
         state: &RestState,

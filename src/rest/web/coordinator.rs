@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 
 use super::instances::{InstanceRow, instance_rows};
-use super::look::{Frame, Place, rendered};
+use super::layout::{Frame, NavSection, rendered};
 use super::shown::{LaunchRow, When};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::status::{
@@ -63,7 +63,7 @@ pub(super) fn routes() -> Router<RestState> {
 
 async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let overview = Overview::read(&state).await?;
-    Ok(rendered(&CoordinatorPage { frame: frame.at(Place::Coordinator), overview }))
+    Ok(rendered(&CoordinatorPage { frame: frame.at(NavSection::Coordinator), overview }))
 }
 
 async fn part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::look::{Frame, rendered};
+use super::layout::{Frame, rendered};
 use crate::rest::Problem;
 
 /// The longest body of a problem, in bytes. Every problem is shorter.

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 
-use super::look::{Frame, Place, rendered};
+use super::layout::{Frame, NavSection, rendered};
 use super::shown::{LaunchRow, Took, When, cost_of};
 use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId};
 use crate::rest::extract::{InPath, InQuery};
@@ -90,7 +90,7 @@ async fn all(
 ) -> Result<Response, Problem> {
     let launches = rows(&state, query).await?;
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    Ok(rendered(&LaunchesPage { frame: frame.at(Place::Launches), launches, query }))
+    Ok(rendered(&LaunchesPage { frame: frame.at(NavSection::Launches), launches, query }))
 }
 
 async fn all_part(
@@ -119,7 +119,7 @@ async fn one(
     InPath(id): InPath<LaunchId>,
 ) -> Result<Response, Problem> {
     let launch = ShownLaunch::of(&frame, state.service.launches.get(&id).await?);
-    Ok(rendered(&LaunchPage { frame: frame.at(Place::Launches), launch }))
+    Ok(rendered(&LaunchPage { frame: frame.at(NavSection::Launches), launch }))
 }
 
 async fn one_part(

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
-use super::look::{Frame, rendered};
+use super::layout::{Frame, rendered};
 use crate::domain::credential::Role;
 use crate::rest::Problem;
 

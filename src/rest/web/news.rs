@@ -16,7 +16,7 @@ use crate::rest::auth::{Operator, Role};
 use crate::rest::extract::{InQuery, given};
 use crate::rest::routes::events::{Places, stream};
 use crate::rest::{Problem, RestState};
-use crate::service::News;
+use crate::service::EventUpdate;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,7 +68,7 @@ async fn follow(
         .chat
         .split_once('/')
         .map(|(project, agent)| (given("chat", project), given("chat", agent)));
-    let attendance = match chat {
+    let presence = match chat {
         // A viewer's open panel keeps no agent awake.
         Some((project, agent)) if operator.role == Role::Operator && is_own_page(&headers) => {
             let (project, agent): (Option<ProjectId>, Option<AgentId>) = (project?, agent?);
@@ -78,8 +78,8 @@ async fn follow(
         }
         _ => None,
     };
-    let text_of = move |news: &News| {
-        let _open_as_long_as_this = &attendance;
+    let text_of = move |news: &EventUpdate| {
+        let _open_as_long_as_this = &presence;
         text_of(news)
     };
     stream(&state, places, query.after, &headers, text_of).await
@@ -91,11 +91,11 @@ fn is_own_page(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin")
 }
 
-fn text_of(news: &News) -> String {
+fn text_of(news: &EventUpdate) -> String {
     let (id, mut items) = match news {
-        News::Status => (None, vec![Item::Status]),
-        News::Lost { newest } => (Some(*newest), vec![Item::Reset]),
-        News::Events(events) => {
+        EventUpdate::Status => (None, vec![Item::Status]),
+        EventUpdate::Lost { newest } => (Some(*newest), vec![Item::Reset]),
+        EventUpdate::Events(events) => {
             (events.last().map(|event| event.seq), events.iter().map(Item::of).collect())
         }
     };

@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-use super::look::{Frame, Place, go_to, rendered};
+use super::layout::{Frame, NavSection, go_to, rendered};
 use super::shown::{Face, Faces};
 use crate::domain::agent::ProjectStatus;
 use crate::domain::{AgentId, Project, ProjectId};
@@ -123,7 +123,7 @@ pub(super) fn routes() -> Router<RestState> {
 
 async fn all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let projects = tiles(&state).await?;
-    Ok(rendered(&ProjectsPage { frame: frame.at(Place::Projects), projects }))
+    Ok(rendered(&ProjectsPage { frame: frame.at(NavSection::Projects), projects }))
 }
 
 async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
@@ -152,7 +152,7 @@ async fn tiles(state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
 }
 
 async fn new(frame: Frame) -> Response {
-    let frame = frame.at(Place::Projects);
+    let frame = frame.at(NavSection::Projects);
     rendered(&ProjectForm { frame, project: None, members: Vec::new(), others: Vec::new() })
 }
 
@@ -172,7 +172,7 @@ async fn edit(
     let members = faces.of_all(&members);
     let others = faces.of_all(&others);
     Ok(rendered(&ProjectForm {
-        frame: frame.at(Place::Projects),
+        frame: frame.at(NavSection::Projects),
         project: Some(project),
         members,
         others,

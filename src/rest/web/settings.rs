@@ -9,9 +9,9 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::HOME;
-use super::look::{Frame, LANGUAGE_COOKIE, Place, rendered};
+use super::layout::{Frame, LANGUAGE_COOKIE, NavSection, rendered};
 use super::shown::When;
-use crate::config::Standing;
+use crate::config::ConfigurationState;
 use crate::domain::Language;
 use crate::rest::extract::InForm;
 use crate::rest::{Problem, RestState};
@@ -20,7 +20,7 @@ use crate::rest::{Problem, RestState};
 #[template(path = "settings.html")]
 struct SettingsPage {
     frame: Frame,
-    standing: Standing,
+    configuration_state: ConfigurationState,
     version: &'static str,
 }
 
@@ -41,9 +41,13 @@ pub(super) fn open_routes() -> Router<RestState> {
 }
 
 async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let standing = state.configuration.standing();
+    let configuration_state = state.configuration.configuration_state();
     let version = env!("CARGO_PKG_VERSION");
-    Ok(rendered(&SettingsPage { frame: frame.at(Place::Settings), standing, version }))
+    Ok(rendered(&SettingsPage {
+        frame: frame.at(NavSection::Settings),
+        configuration_state,
+        version,
+    }))
 }
 
 /// Stores the language in a cookie of the browser, and redirects to the page where it was chosen.

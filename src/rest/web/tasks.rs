@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-use super::look::{Frame, rendered};
+use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces, When, cost_of, leads_to};
 use crate::domain::{
     AgentId, Execution, LaunchId, Outcome, Priority, ProjectId, Task, TaskId, TaskStatus,

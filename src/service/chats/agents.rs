@@ -6,10 +6,10 @@
 use crate::domain::chat::{Sender, is_repeated, n_fitting, newest_fitting, said};
 use crate::domain::creation::{CreationLimits, Creations};
 use crate::domain::{
-    InstanceKey, Launch, LaunchState, Message, MessageId, PairRecord, Purpose, Refusal, Session,
+    InstanceKey, Launch, LaunchState, Message, MessageId, Purpose, Refusal, Session, StartHistory,
     StopReason,
 };
-use crate::rows::{launches, messages, pairs, sessions};
+use crate::rows::{launches, messages, sessions, start_histories};
 use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 
 use super::people::message_event;
@@ -86,7 +86,7 @@ impl Chats {
                 };
                 tx.event(message_event(&message));
                 messages::add(tx, &message)?;
-                pairs::write(tx, &record, &record.clone().answered(session.handed_out))?;
+                start_histories::write(tx, &record, &record.clone().answered(session.handed_out))?;
                 let created = Creations { n_messages: created.n_messages + 1, ..created };
                 launches::set_creations(tx, &caller.launch.id, created)?;
                 Ok(message.id)
@@ -127,7 +127,7 @@ pub(in crate::service) async fn hand_out(
 /// The facts that decide about an answer of an agent.
 struct Answering {
     session: Session,
-    record: PairRecord,
+    record: StartHistory,
     /// The last answer of the agent.
     last: Option<Message>,
     created: Creations,
@@ -136,7 +136,7 @@ struct Answering {
 impl Answering {
     fn of(tx: &mut Read<'_>, caller: &Caller) -> Result<Self, ServiceError> {
         let (launch, session) = latest(tx, caller)?;
-        let record = pairs::get(tx, &caller.session.key)?;
+        let record = start_histories::get(tx, &caller.session.key)?;
         // Messages of people in between do not count: they may have read the answer that the agent
         // thinks is lost.
         let sender = Some(Sender::Agent);
@@ -182,7 +182,7 @@ pub(in crate::service) fn pending(
     tx: &mut Read<'_>,
     key: &InstanceKey,
 ) -> Result<Vec<Message>, StoreError> {
-    let after = Some(pairs::get(tx, key)?.read_up_to);
+    let after = Some(start_histories::get(tx, key)?.read_up_to);
     let sender = Some(Sender::User);
     let unread = MessageFilter { after, sender, ..visible(key, MAX_PENDING) };
     let mut pending = messages::list(tx, &unread)?;

@@ -12,9 +12,9 @@ use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, MessageId, ProjectId};
 use crate::domain::launch::LaunchEvent;
 use crate::domain::{
-    Assignment, InstanceKey, LaunchState, Message, PairRecord, Purpose, Refusal, Timestamp,
+    Assignment, InstanceKey, LaunchState, Message, Purpose, Refusal, StartHistory, Timestamp,
 };
-use crate::rows::{Transaction, assignments, launches, messages, pairs, startable};
+use crate::rows::{Transaction, assignments, launches, messages, start_histories, startable};
 use crate::store::{ChatEnd, MessageFilter, Read};
 
 use super::agents::visible;
@@ -73,7 +73,7 @@ impl Chats {
                 }
                 let record = facts.record.clone().released();
                 let record = if listens(&facts) { record } else { record.wanted(tx.now()) };
-                pairs::write(tx, &facts.record, &record)?;
+                start_histories::write(tx, &facts.record, &record)?;
                 Ok(())
             })
             .await
@@ -133,7 +133,7 @@ impl Chats {
                 messages::add(tx, &message)?;
                 if !listens(&facts) {
                     let record = facts.record.clone().wanted(message.created_at);
-                    pairs::write(tx, &facts.record, &record)?;
+                    start_histories::write(tx, &facts.record, &record)?;
                 }
                 Ok(message)
             })
@@ -172,7 +172,7 @@ impl Chats {
             .await
     }
 
-    /// Returns the visible messages. With `patience`, an empty page after a message is held for
+    /// Returns the visible messages. With `timeout`, an empty page after a message is held for
     /// that time, until there is a message. Cancel-safe.
     ///
     /// # Errors
@@ -182,17 +182,17 @@ impl Chats {
         agent: &AgentId,
         project: &ProjectId,
         page: &ChatPage,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Conversation, ServiceError> {
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         let chat = Assignment { project: project.clone(), agent: agent.clone() };
         let mut news = self.waiting.watchers.listen(chat);
-        let mut time_is_up = std::pin::pin!(tokio::time::sleep(patience));
+        let mut time_is_up = std::pin::pin!(tokio::time::sleep(timeout));
         loop {
             let of = key.clone();
             let page = page.clone();
             let found = self.core.read(move |tx| read_page(tx, &of, &page)).await?;
-            if !found.messages.is_empty() || patience.is_zero() || time_is_up.is_elapsed() {
+            if !found.messages.is_empty() || timeout.is_zero() || time_is_up.is_elapsed() {
                 return Ok(found);
             }
             tokio::select! {
@@ -220,18 +220,18 @@ pub(in crate::service) async fn end(
     let inputs = heard.inputs(core);
     core.write(move |tx| {
         check_known(tx, &of.agent, &of.project)?;
-        let is_wanted = pairs::get(tx, &of)?.wanted_since.is_some();
+        let is_wanted = start_histories::get(tx, &of)?.wanted_since.is_some();
         // The stop is in one transaction with the end of the wish, because the end of a launch with
         // unread messages makes a new wish.
         if let Some(open) = startable::of_key(tx, &of)?.open
             && let Some(before) = launches::get(tx, &open.id)?
         {
             let at = tx.now();
-            let patience = inputs.settings.run.linger;
-            let event = LaunchEvent::ChatEnded { at, patience };
+            let exit_grace = inputs.settings.run.linger;
+            let event = LaunchEvent::ChatEnded { at, exit_grace };
             inputs.happen(tx, &before, &[event])?;
         }
-        pairs::change(tx, &of, PairRecord::unwanted)?;
+        start_histories::change(tx, &of, StartHistory::unwanted)?;
         if is_wanted {
             tx.event(chat_event("chat.ended", tx.now(), &of));
         }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::domain::id::CoordinatorId;
-use crate::domain::plan::{Deferred, Limits};
+use crate::domain::plan::{Deferred, StartLimits};
 use crate::domain::{Instance, InstanceKey, Launch, Timestamp};
 use crate::locks::lock;
 
@@ -15,7 +15,7 @@ pub struct CoordinatorStatus {
     pub coordinator: CoordinatorId,
     pub at: Timestamp,
     /// For a coordinator outside this process, only `max_concurrent` is known.
-    pub limits: Limits,
+    pub limits: StartLimits,
     pub instances: Vec<Instance>,
     pub deferred: Vec<Deferred>,
     pub counters: Counters,
@@ -68,7 +68,7 @@ pub(in crate::service) enum KnownLimits {
     Nobody,
     /// A coordinator that does not report its status is present.
     Unknown,
-    Of(Vec<(CoordinatorId, Limits)>),
+    Of(Vec<(CoordinatorId, StartLimits)>),
 }
 
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use crate::clock;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::open_work::OpenWork;
 use crate::domain::forge::queue::{self, Start, Turn};
-use crate::domain::forge::{ForgeItem, ItemState, Standing};
+use crate::domain::forge::{ForgeItem, ItemState, WorkState};
 use crate::domain::id::AgentId;
-use crate::domain::pair::{PairFacts, StartReason};
+use crate::domain::start_history::{StartFacts, StartReason};
 use crate::domain::{InstanceKey, Purpose, TaskStatus};
 use crate::nudge::sleep_until;
 use crate::rows::{agents, forge_items, launches, pauses, startable, tasks};
@@ -160,7 +160,7 @@ impl Forges {
 /// Reads the open work, without the state of the hosts. `reason` decides about the start of a key.
 fn read_open_work(
     tx: &mut Read<'_>,
-    reason: impl Fn(PairFacts) -> StartReason,
+    reason: impl Fn(StartFacts) -> StartReason,
 ) -> Result<OpenWork, StoreError> {
     let items = forge_items::list_open(tx)?;
     let launches = launches::list_open(tx)?;
@@ -180,7 +180,7 @@ fn read_open_work(
             work.with_further_work.insert(launch.key.clone());
         }
     }
-    let is_active = |item: &&ForgeItem| item.state == ItemState::Active(Standing::Processing);
+    let is_active = |item: &&ForgeItem| item.state == ItemState::Active(WorkState::Processing);
     for key in items.iter().filter(is_active).map(ForgeItem::launch_key) {
         if !launches.iter().any(|launch| launch.key == key) {
             let reason = reason(startable::of_key(tx, &key)?);

@@ -9,7 +9,7 @@ use crate::domain::event::NewEvent;
 use crate::domain::launch::{LaunchEvent, StopReason, Verdict};
 use crate::domain::session::SessionEndReason;
 use crate::domain::{Launch, LaunchId, LaunchState, Outcome, Purpose, Timestamp};
-use crate::rows::{Transaction, executions, launches, pairs, startable};
+use crate::rows::{Transaction, executions, launches, start_histories, startable};
 use crate::store::StoreError;
 use crate::telemetry::counters;
 
@@ -69,7 +69,7 @@ impl Inputs {
             after.n_notices = 0;
             self.remember_end(tx, &after, &outcome, at, read_up_to.unwrap_or(0))?;
         } else if let Some(read_up_to) = read_up_to {
-            pairs::change(tx, &after.key, |record| record.answered(read_up_to))?;
+            start_histories::change(tx, &after.key, |record| record.answered(read_up_to))?;
         }
         if before.state.as_str() != after.state.as_str() {
             accounts::note_state(tx, &after, self.settings.parking)?;
@@ -105,7 +105,7 @@ impl Inputs {
                 executions::put(tx, &execution)?;
             }
         }
-        let before = pairs::get(tx, &launch.key)?;
+        let before = start_histories::get(tx, &launch.key)?;
         let record = before.clone().answered(read_up_to);
         let limit = self.settings.start.failure_limit();
         let record = match launch.key.purpose {
@@ -123,7 +123,7 @@ impl Inputs {
         if record.suspended_since.is_some() && before.suspended_since.is_none() {
             tx.event(NewEvent::of_pair("pair.suspended", tx.now(), &record.key));
         }
-        pairs::write(tx, &before, &record).map(drop)
+        start_histories::write(tx, &before, &record).map(drop)
     }
 }
 
@@ -166,16 +166,16 @@ pub(in crate::service) async fn want_end(
     Ok(())
 }
 
-/// Marks a launch to be ended after `patience`, so that its agent can end by itself. The first
+/// Marks a launch to be ended after `exit_grace`, so that its agent can end by itself. The first
 /// reason wins. An ended or unknown launch stays as it is.
 pub(in crate::service) async fn want_stop(
     core: &Core,
     heard: &Heard,
     id: &LaunchId,
     reason: StopReason,
-    patience: Duration,
+    exit_grace: Duration,
 ) -> Result<(), ServiceError> {
-    let event = LaunchEvent::StopWanted { reason, at: core.now(), patience };
+    let event = LaunchEvent::StopWanted { reason, at: core.now(), exit_grace };
     want_end(core, heard, id, event).await
 }
 

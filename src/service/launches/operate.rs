@@ -4,8 +4,8 @@ use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use crate::domain::plan::ProcessReport;
-use crate::domain::{InstanceKey, Launch, PairRecord, Purpose, Timestamp};
-use crate::rows::{Transaction, launches, pairs, pauses};
+use crate::domain::{InstanceKey, Launch, Purpose, StartHistory, Timestamp};
+use crate::rows::{Transaction, launches, pauses, start_histories};
 use crate::store::Read;
 
 use super::Launches;
@@ -87,7 +87,7 @@ impl Launches {
         self.core
             .write(move |tx| {
                 let now = tx.now();
-                let hold = |record: PairRecord| record.held(now);
+                let hold = |record: StartHistory| record.held(now);
                 change(tx, &target, "person.stop", hold, Some(now))
             })
             .await
@@ -112,7 +112,7 @@ impl Launches {
         for chat in open.iter().filter(|launch| launch.key.purpose == Purpose::Chat) {
             let event = LaunchEvent::ChatEnded {
                 at: self.core.now(),
-                patience: self.core.settings().run.linger,
+                exit_grace: self.core.settings().run.linger,
             };
             want_end(&self.core, &self.heard, &chat.id, event).await?;
         }
@@ -126,7 +126,7 @@ impl Launches {
     pub async fn resume(&self, target: &StopTarget) -> Result<(), ServiceError> {
         let target = target.clone();
         self.core
-            .write(move |tx| change(tx, &target, "person.resume", PairRecord::released, None))
+            .write(move |tx| change(tx, &target, "person.resume", StartHistory::released, None))
             .await
     }
 }
@@ -140,7 +140,7 @@ fn change(
     tx: &mut Transaction<'_>,
     target: &StopTarget,
     kind: &'static str,
-    of_pair: impl Fn(PairRecord) -> PairRecord,
+    of_pair: impl Fn(StartHistory) -> StartHistory,
     paused_since: Option<Timestamp>,
 ) -> Result<(), ServiceError> {
     let mut is_new = false;
@@ -148,7 +148,7 @@ fn change(
         StopTarget::Pair { agent, project, .. } => {
             check_known(tx, agent, project)?;
             for key in target.keys() {
-                is_new |= pairs::change(tx, &key, &of_pair)?;
+                is_new |= start_histories::change(tx, &key, &of_pair)?;
             }
         }
         StopTarget::All => {

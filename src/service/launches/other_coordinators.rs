@@ -4,7 +4,7 @@
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::launch::StopReason;
 use crate::domain::launch::reported::{ReportedBy, launch_to_report};
-use crate::domain::pair::StartReason;
+use crate::domain::start_history::StartReason;
 use crate::domain::{InstanceKey, LaunchState, Purpose};
 use crate::rows::{launches, startable};
 use crate::store::LaunchFilter;
@@ -72,8 +72,8 @@ impl Launches {
             for key in keys {
                 let open = startable::of_key(tx, &key)?.open.map(|open| (open.id, open.state));
                 // Until then, the agent may end by itself.
-                if let Some((launch, LaunchState::Stopping { reason, ladder_at })) = open
-                    && ladder_at <= now
+                if let Some((launch, LaunchState::Stopping { reason, stop_at })) = open
+                    && stop_at <= now
                 {
                     return Ok(Some((key.purpose, AgentAction::Stop { launch, reason })));
                 }

@@ -1,4 +1,4 @@
-//! The output of an agent, as its keeper stored it: from the oldest file to the newest, and then as
+//! The output of an agent, as its shim stored it: from the oldest file to the newest, and then as
 //! it grows.
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ impl Launches {
 }
 
 impl Launches {
-    /// Returns the hints of the keepers about the ends of these launches, for launches on this
+    /// Returns the hints of the shims about the ends of these launches, for launches on this
     /// machine that have hints.
     pub async fn exit_hints(&self, launches: Vec<LaunchId>) -> BTreeMap<LaunchId, Vec<ExitHint>> {
         let state_dir = self.core.settings().state_dir.clone();

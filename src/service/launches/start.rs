@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::{CoordinatorId, LaunchId};
-use crate::domain::pair::StartReason;
 use crate::domain::secret::TICKET_PREFIX;
-use crate::domain::{InstanceKey, Launch, LaunchState, PairFacts, Secret, Timestamp};
+use crate::domain::start_history::StartReason;
+use crate::domain::{InstanceKey, Launch, LaunchState, Secret, StartFacts, Timestamp};
 use crate::rows::{Transaction, launches, startable};
 use crate::store::Read;
 
@@ -89,7 +89,7 @@ impl Question {
         &self,
         tx: &mut Read<'_>,
         now: Timestamp,
-    ) -> Result<ControlFlow<ShouldStart, PairFacts>, ServiceError> {
+    ) -> Result<ControlFlow<ShouldStart, StartFacts>, ServiceError> {
         let mut facts = startable::of_key(tx, &self.key)?;
         facts.is_paused |= self.is_held;
         Ok(match facts.reason(self.settings.backoff, now) {
@@ -104,7 +104,7 @@ impl Question {
 
 fn claim(
     tx: &mut Transaction<'_>,
-    facts: PairFacts,
+    facts: StartFacts,
     coordinator: Option<CoordinatorId>,
     settings: &Settings,
 ) -> Result<ShouldStart, ServiceError> {
@@ -137,7 +137,7 @@ fn ticket_of(launch: &LaunchId, settings: &Settings) -> Secret {
 /// Finds the reservation of the coordinator that asks: the first answer may have been lost.
 fn find_claim(
     tx: &mut Read<'_>,
-    facts: &PairFacts,
+    facts: &StartFacts,
     coordinator: AskedBy<'_>,
     settings: &Settings,
 ) -> Result<ShouldStart, ServiceError> {

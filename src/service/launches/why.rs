@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
-use crate::domain::pair::Ruling;
 use crate::domain::plan::Deferred;
-use crate::domain::{Account, InstanceKey, PairFacts, Purpose, Timestamp};
+use crate::domain::start_history::Ruling;
+use crate::domain::{Account, InstanceKey, Purpose, StartFacts, Timestamp};
 use crate::rows::{launches, startable};
 
 use super::Launches;
@@ -54,7 +54,7 @@ impl Launches {
         let (facts, open) = read.await?;
         let at = self.core.now();
         let backoff = self.core.settings().backoff;
-        let why = |facts: PairFacts| {
+        let why = |facts: StartFacts| {
             let facts = self.pause_file.apply(facts);
             let abandoned = open.iter().find(|launch| {
                 launch.key == facts.key && self.coordinators.is_abandoned(launch, at)

@@ -10,10 +10,10 @@ use crate::domain::launch::LaunchEvent;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::session::{Presenter, SessionEndReason};
 use crate::domain::{
-    Agent, Guidance, InstanceKey, Launch, PairRecord, Project, Purpose, Refusal, Secret, Session,
+    Agent, Guidance, InstanceKey, Launch, Project, Purpose, Refusal, Secret, Session, StartHistory,
     Timestamp,
 };
-use crate::rows::{Transaction, agents, launches, pairs, projects, sessions, startable};
+use crate::rows::{Transaction, agents, launches, projects, sessions, start_histories, startable};
 use crate::store::Read;
 use crate::telemetry::counters;
 
@@ -175,7 +175,7 @@ fn open_session(
     let launch = before.clone().on(&event).map_err(|_| Refusal::LaunchEnded)?;
     inputs.end_sessions(tx, &launch.id, SessionEndReason::Superseded)?;
     if launch.key.purpose == Purpose::Chat && is_chat_wanted {
-        pairs::change(tx, &launch.key, PairRecord::unwanted)?;
+        start_histories::change(tx, &launch.key, StartHistory::unwanted)?;
     }
     accounts::note_state(tx, &launch, settings.parking)?;
     tx.event(launches::event(&launch, now));

@@ -23,7 +23,7 @@ impl Sessions {
                 let linger = inputs.settings.run.linger;
                 let is_stop = |notice: &Notice| notice.action.kind() == NoticeKind::Stop;
                 let event = if notices::open_of(tx, &launch.id)?.iter().any(is_stop) {
-                    LaunchEvent::StopWanted { reason: StopReason::Noticed, at, patience: linger }
+                    LaunchEvent::StopWanted { reason: StopReason::Noticed, at, exit_grace: linger }
                 } else {
                     LaunchEvent::LoggedOut { at, linger }
                 };

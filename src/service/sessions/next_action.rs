@@ -37,7 +37,7 @@ pub struct NextAction {
 
 /// The time after which an agent gets a message again, if it asks for the next action without
 /// having answered.
-const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause of an agent between two questions that are not held.
 pub(in crate::service) const PAUSE_BETWEEN_POLLS: Duration = Duration::from_secs(5);
 
@@ -53,7 +53,7 @@ enum Look {
 
 impl Sessions {
     /// Returns the next step of `caller`. If there is none, the answer is held for
-    /// `chat.poll_hold`, at most for `patience`. Cancel-safe.
+    /// `chat.poll_hold`, at most for `timeout`. Cancel-safe.
     ///
     /// # Errors
     /// The errors of [`Sessions::identify`]. A session that ends meanwhile leads to the action to
@@ -61,10 +61,10 @@ impl Sessions {
     pub async fn next_action(
         &self,
         caller: &Caller,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<NextAction, ServiceError> {
-        let hold = patience.map_or(self.core.settings().chat.poll_hold, |patience| {
-            patience.min(self.core.settings().chat.poll_hold)
+        let hold = timeout.map_or(self.core.settings().chat.poll_hold, |timeout| {
+            timeout.min(self.core.settings().chat.poll_hold)
         });
         let asked_at = clock::now();
         let _held = self.heard.calls.hold(&caller.session.id);
@@ -130,7 +130,7 @@ impl Sessions {
         match found {
             Found::Task(step, about) => Ok(self.look_at_task(&step, about)),
             Found::Chat { launch, session, unread } => {
-                let is_overdue = waited >= PATIENCE_WITH_ANSWERS.min(hold);
+                let is_overdue = waited >= ANSWER_TIMEOUT.min(hold);
                 self.look_at_chat(caller, &launch, session.handed_out, unread, is_overdue).await
             }
         }
@@ -178,7 +178,7 @@ impl Sessions {
         });
         let (action, messages) = match step {
             ChatStep::WaitForMessages => {
-                let until = if unread.is_some() { Some(PATIENCE_WITH_ANSWERS) } else { until_idle };
+                let until = if unread.is_some() { Some(ANSWER_TIMEOUT) } else { until_idle };
                 return Ok(Look::Wait { action: "wait_for_messages", until });
             }
             ChatStep::GetPendingMessages => (

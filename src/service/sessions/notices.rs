@@ -103,8 +103,8 @@ impl Inputs {
                 Purpose::Chat => {
                     if news.iter().any(|change| change.ends_chat(&launch)) {
                         let at = tx.now();
-                        let patience = self.settings.run.linger;
-                        self.happen(tx, &launch, &[LaunchEvent::ChatEnded { at, patience }])?;
+                        let exit_grace = self.settings.run.linger;
+                        self.happen(tx, &launch, &[LaunchEvent::ChatEnded { at, exit_grace }])?;
                     }
                 }
                 Purpose::Task => {

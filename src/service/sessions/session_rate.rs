@@ -13,7 +13,7 @@ use crate::clock;
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::rate::{Bucket, Rate};
 use crate::locks::lock;
-use crate::recent::Recent;
+use crate::lru::Lru;
 
 /// The limit is far above the needs of people and restarts of agents.
 const LIMIT: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
@@ -25,12 +25,12 @@ const MAX_KNOWN: usize = 8192;
 #[derive(Debug)]
 pub(in crate::service) struct SessionRate {
     began: Instant,
-    buckets: Mutex<Recent<(AgentId, ProjectId), Bucket>>,
+    buckets: Mutex<Lru<(AgentId, ProjectId), Bucket>>,
 }
 
 impl Default for SessionRate {
     fn default() -> Self {
-        Self { began: clock::now(), buckets: Mutex::new(Recent::of(MAX_KNOWN)) }
+        Self { began: clock::now(), buckets: Mutex::new(Lru::of(MAX_KNOWN)) }
     }
 }
 
@@ -46,7 +46,7 @@ impl SessionRate {
         self.lock().touch(&(agent.clone(), project.clone())).give_back();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Recent<(AgentId, ProjectId), Bucket>> {
+    fn lock(&self) -> MutexGuard<'_, Lru<(AgentId, ProjectId), Bucket>> {
         lock(&self.buckets)
     }
 }

@@ -16,7 +16,7 @@ use tokio_postgres::{AsyncMessage, Notification};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::db::BoxError;
-use super::{CHANNEL, EVERYTHING, Hear, News, Server, chain};
+use super::{CHANNEL, EVERYTHING, EventUpdate, Hear, Server, chain};
 
 /// The pause between two attempts to connect.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ async fn listen_once(
                 if std::mem::take(is_reported) {
                     tracing::info!("hears of the changes of other servers again");
                 }
-                hear(News::Anything);
+                hear(EventUpdate::Anything);
             }
             message = poll_fn(&mut messages) => match message {
                 Some(Ok(AsyncMessage::Notification(sent))) => pass_on(&sent, server, hear),
@@ -107,8 +107,8 @@ fn pass_on(sent: &Notification, server: &Server, hear: &Hear) {
     match sent.payload().split_once('\n') {
         Some((sender, _)) if sender == server.id => {}
         Some((_, texts)) if texts != EVERYTHING => {
-            texts.lines().for_each(|text| hear(News::Announced(text)));
+            texts.lines().for_each(|text| hear(EventUpdate::Announced(text)));
         }
-        _ => hear(News::Anything),
+        _ => hear(EventUpdate::Anything),
     }
 }

@@ -33,7 +33,7 @@ const _: () = assert!(LONGEST_PAUSE.as_millis() < LONGEST_LOCK.as_millis());
 
 /// The time to wait for the end of a server that is gone. PostgreSQL notices the end of its session
 /// only after the statement that runs.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How a database is opened.
@@ -46,8 +46,8 @@ pub struct Options {
     pub sharing: Sharing,
     /// A read that takes longer than this is interrupted.
     pub longest_read: Duration,
-    /// A caller gets an error after this time if PostgreSQL stands still. It is longer than the time
-    /// for which a write waits for a new connection, whose error says more.
+    /// A caller gets an error after this time if PostgreSQL stands still. It is longer than the
+    /// time for which a write waits for a new connection, whose error says more.
     pub longest_wait: Duration,
 }
 
@@ -352,7 +352,7 @@ fn reach(server: &Server, role: Role) -> Result<Client, Problem> {
 #[allow(clippy::disallowed_methods, reason = "the thread that opens a store may block")]
 fn first_writer(server: Arc<Server>) -> Result<Postgres, Problem> {
     let mut client = reach(&server, Role::Writer)?;
-    let give_up_at = clock::unpaused() + PATIENCE;
+    let give_up_at = clock::unpaused() + TIMEOUT;
     let session = loop {
         match server.take(&mut client, None) {
             Err(error) if is_in_use(&error) && clock::unpaused() < give_up_at => {

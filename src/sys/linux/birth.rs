@@ -1,4 +1,4 @@
-//! The initial state of keepers and agents: sessions, descriptors, users, signals, and the
+//! The initial state of shims and agents: sessions, descriptors, users, signals, and the
 //! protection of their memory.
 #![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
@@ -9,12 +9,12 @@ use std::os::fd::RawFd;
 use nix::libc;
 use rustix::process::{DumpableBehavior, Signal};
 
-/// Flags for `posix_spawn`: a keeper has a session of its own.
+/// Flags for `posix_spawn`: a shim has a session of its own.
 pub const SPAWN_FLAGS: libc::c_int = libc::POSIX_SPAWN_SETSID as libc::c_int;
-/// The name of a keeper in its arguments.
-pub const KEEPERS_ARGUMENT: &str = "agent-coordinator";
+/// The name of a shim in its arguments.
+pub const SHIM_ARGUMENT: &str = "agent-coordinator";
 
-/// Added to the agent's badness, so that the kernel kills it before its keeper and the daemon if
+/// Added to the agent's badness, so that the kernel kills it before its shim and the daemon if
 /// memory runs out.
 const OOM_SCORE: i32 = 300;
 const HIGHEST_SIGNAL: libc::c_int = 64;
@@ -87,7 +87,7 @@ pub fn default_signals() {
     }
 }
 
-/// Makes the kernel kill the process before its keeper and the daemon if memory runs out.
+/// Makes the kernel kill the process before its shim and the daemon if memory runs out.
 pub fn go_first(pid: i32) -> io::Result<()> {
     let path = format!("/proc/{pid}/oom_score_adj");
     let score: i32 = std::fs::read_to_string(&path)?.trim().parse().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The events that a keeper waits for beside its agent's output: signals and a deadline, each by a
+//! The events that a shim waits for beside its agent's output: signals and a deadline, each by a
 //! descriptor.
 
 use std::io;

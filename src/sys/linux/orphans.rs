@@ -1,4 +1,4 @@
-//! Orphans on Linux: the nearest subreaper above a process inherits it. Keepers and the daemon are
+//! Orphans on Linux: the nearest subreaper above a process inherits it. Shims and the daemon are
 //! subreapers.
 
 use std::io;
@@ -19,12 +19,12 @@ pub fn become_reaper() -> io::Result<()> {
 /// Notes that this process keeps `leader`. The kernel does so already.
 pub const fn keep(_leader: i32) {}
 
-/// Returns the processes in `all` beside its descendants that belong to the keeper with this pid
-/// and these start ticks, or carry `mark`. There are none: such processes stay below the keeper, or
+/// Returns the processes in `all` beside its descendants that belong to the shim with this pid
+/// and these start ticks, or carry `mark`. There are none: such processes stay below the shim, or
 /// fall to the daemon.
 pub const fn escaped(
     _all: &[Process],
-    _keeper: Option<(i32, u64)>,
+    _shim: Option<(i32, u64)>,
     _mark: &str,
 ) -> io::Result<Vec<Process>> {
     Ok(Vec::new())

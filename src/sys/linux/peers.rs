@@ -76,7 +76,7 @@ fn parse(stat: &[u8]) -> Option<Sight> {
 }
 
 /// Returns the process whose session shows the lost ancestors of a process. None are lost here:
-/// orphans stay below their keeper.
+/// orphans stay below their shim.
 pub const fn session_leader(_pid: i32) -> Option<i32> {
     None
 }

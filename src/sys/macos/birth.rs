@@ -1,4 +1,4 @@
-//! The initial state of keepers and agents: sessions, descriptors, users, signals, and the
+//! The initial state of shims and agents: sessions, descriptors, users, signals, and the
 //! protection of their memory.
 #![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 
@@ -10,13 +10,13 @@ use nix::libc;
 
 use crate::domain::instance::SHIM_COMM;
 
-/// Flags for `posix_spawn`: a keeper has a session of its own, and only the descriptors that are
+/// Flags for `posix_spawn`: a shim has a session of its own, and only the descriptors that are
 /// handed to it.
 pub const SPAWN_FLAGS: libc::c_int = SETSID | libc::POSIX_SPAWN_CLOEXEC_DEFAULT;
 /// `POSIX_SPAWN_SETSID` of `<spawn.h>`, since macOS 10.15.
 const SETSID: libc::c_int = 0x0400;
-/// The name of a keeper in its arguments, which is the name of its process.
-pub const KEEPERS_ARGUMENT: &str = SHIM_COMM;
+/// The name of a shim in its arguments, which is the name of its process.
+pub const SHIM_ARGUMENT: &str = SHIM_COMM;
 /// The largest number of groups that the kernel holds for a process.
 const MOST_GROUPS: usize = 16;
 const HIGHEST_SIGNAL: libc::c_int = 31;
@@ -39,8 +39,8 @@ pub const fn close_from(_first: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing on this system: an agent whose keeper is killed lives until the daemon has seen the
-/// keeper's end.
+/// Does nothing on this system: an agent whose shim is killed lives until the daemon has seen the
+/// shim's end.
 ///
 /// All functions from here to [`default_signals`] are for a child between fork and exec: system
 /// calls, no allocation and no lock.

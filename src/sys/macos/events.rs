@@ -1,4 +1,4 @@
-//! The events that a keeper waits for beside its agent's output: signals and a deadline, both by
+//! The events that a shim waits for beside its agent's output: signals and a deadline, both by
 //! one queue.
 #![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 

@@ -1,7 +1,7 @@
 //! Orphans on macOS: launchd always inherits them. The processes that an agent left behind must be
 //! searched for.
 //!
-//! This is weaker than on Linux. A process may have left its keeper's session and lost its parent
+//! This is weaker than on Linux. A process may have left its shim's session and lost its parent
 //! before it was seen. It is then found only by the mark in its environment. It is not found if it
 //! has another environment, or a hidden one, as Apple's own programs have.
 
@@ -20,7 +20,7 @@ pub const FALL_TO_REAPER: bool = false;
 /// The interval of searches for orphans, because their ends are not reported.
 pub const LOOK_AGAIN: Option<Duration> = Some(Duration::from_millis(50));
 
-/// The processes that were seen in the tree of this keeper. A process that one of them forked
+/// The processes that were seen in the tree of this shim. A process that one of them forked
 /// belongs to the tree, even if its parent is gone.
 static LINEAGE: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
@@ -36,18 +36,14 @@ pub fn keep(leader: i32) {
     lock(&LINEAGE).extend(known);
 }
 
-/// Returns the processes in `all` that belong to the keeper with this pid and start time, or carry
-/// `mark`. These are the members of the session that the keeper leads, and the processes with the
-/// mark. For the keeper itself, the processes that known ones forked are added.
-pub fn escaped(
-    all: &[Process],
-    keeper: Option<(i32, u64)>,
-    mark: &str,
-) -> io::Result<Vec<Process>> {
-    // The pid of a keeper that is gone stays the id of its session while the session has members.
+/// Returns the processes in `all` that belong to the shim with this pid and start time, or carry
+/// `mark`. These are the members of the session that the shim leads, and the processes with the
+/// mark. For the shim itself, the processes that known ones forked are added.
+pub fn escaped(all: &[Process], shim: Option<(i32, u64)>, mark: &str) -> io::Result<Vec<Process>> {
+    // The pid of a shim that is gone stays the id of its session while the session has members.
     let is_taken =
         |(pid, start): (i32, u64)| all.iter().any(|it| it.pid == pid && it.start_ticks != start);
-    let session = keeper.filter(|keeper| !is_taken(*keeper)).map(|(pid, _)| pid);
+    let session = shim.filter(|shim| !is_taken(*shim)).map(|(pid, _)| pid);
     let mut found = Vec::new();
     for process in all.iter().filter(|process| !process.is_zombie && Some(process.pid) != session) {
         let has_mark = || processes::try_find_variable(process.pid, MARK_VARIABLE);

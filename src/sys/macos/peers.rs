@@ -1,7 +1,7 @@
 //! The process at the other end of a Unix socket, and its ancestors.
 //!
 //! This is weaker than on Linux: a process of an agent that has lost its parent no longer has a
-//! keeper above it. It is recognised by its session or its mark. A process that has shed both
+//! shim above it. It is recognised by its session or its mark. A process that has shed both
 //! counts as a person's.
 #![allow(unsafe_code, reason = "system calls that no crate wraps safely")]
 

@@ -171,7 +171,7 @@ pub fn resident_memory(pid: i32) -> Option<u64> {
     Some(task.pti_resident_size)
 }
 
-/// Returns the short name of a process: the one in its arguments, by which a keeper is recognised,
+/// Returns the short name of a process: the one in its arguments, by which a shim is recognised,
 /// or that of its program.
 pub fn comm(pid: i32) -> Option<String> {
     try_comm(pid).ok().flatten()

@@ -11,14 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
 use agent_coordinator::config::manifest;
-use agent_coordinator::config::{Environment, Standing, Start};
+use agent_coordinator::config::{ConfigurationState, Environment, Start};
 use agent_coordinator::domain::admission::ConnectionLimits;
 use agent_coordinator::domain::{Secret, Timestamp};
 use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::peer::{Lineage, LocalPeer, PeerKind};
-use agent_coordinator::rest::{self, ConfigurationDoor, RestState};
+use agent_coordinator::rest::{self, ConfigurationHandle, RestState};
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings, Wanted};
@@ -43,7 +43,7 @@ pub const TOKEN: &str = "coord_of_the_contract";
 
 /// An interface to the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum Endpoint {
     /// A stream in the process of the server.
     InProcess,
     Socket,
@@ -54,7 +54,7 @@ pub enum Door {
     HttpBridge,
 }
 
-impl Door {
+impl Endpoint {
     /// Returns whether the server sees the caller's process, and so knows a coordinator without its
     /// token.
     pub const fn knows_its_peer(self) -> bool {
@@ -67,7 +67,7 @@ impl Door {
 
 /// A server without agents of its own.
 pub struct Bed {
-    pub door: Door,
+    pub endpoint: Endpoint,
     folder: TempDir,
     server: Server,
     /// Its store, if the tests run on PostgreSQL. It is dropped after the server.
@@ -90,18 +90,18 @@ struct Here {
 }
 
 impl Bed {
-    pub fn behind(door: Door) -> Self {
+    pub fn behind(endpoint: Endpoint) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
         fs::create_dir(folder.path().join("state")).unwrap();
-        let is_here = door == Door::InProcess;
+        let is_here = endpoint == Endpoint::InProcess;
         let database = if is_here { None } else { postgres::database_of_daemon() };
         let server = if is_here {
             Server::Here(Here::new(&folder))
         } else {
             Server::Program(Program::new(&folder, database.as_ref()))
         };
-        let bed = Self { door, folder, server, database };
+        let bed = Self { endpoint, folder, server, database };
         until("the server can be reached", || UnixStream::connect(bed.control_socket()).is_ok());
         bed
     }
@@ -252,7 +252,11 @@ impl Bed {
     }
 
     fn proof_of_coordinator(&self) -> Value {
-        if self.door.knows_its_peer() { json!({}) } else { json!({ "coordinator_token": TOKEN }) }
+        if self.endpoint.knows_its_peer() {
+            json!({})
+        } else {
+            json!({ "coordinator_token": TOKEN })
+        }
     }
 
     /// Returns an agent of the world in its project, by its passkey.
@@ -270,16 +274,16 @@ impl Bed {
     }
 
     fn open(&self) -> Wire {
-        match (&self.server, self.door) {
+        match (&self.server, self.endpoint) {
             (Server::Here(here), _) => here.open(),
-            (_, Door::Http) => self.open_http(),
-            (_, Door::HttpBridge) => self
+            (_, Endpoint::Http) => self.open_http(),
+            (_, Endpoint::HttpBridge) => self
                 .open_bridge("COORDINATOR_MCP_URL", &format!("http://{}/mcp", self.http_address())),
-            (_, Door::Bridge) => {
+            (_, Endpoint::Bridge) => {
                 let socket = self.folder.path().join("state/mcp.sock");
                 self.open_bridge("COORDINATOR_MCP_SOCKET", socket.to_str().unwrap())
             }
-            (_, Door::Socket | Door::InProcess) => {
+            (_, Endpoint::Socket | Endpoint::InProcess) => {
                 let mut stream =
                     UnixStream::connect(self.folder.path().join("state/mcp.sock")).unwrap();
                 let lines = BufReader::new(stream.try_clone().unwrap()).lines();
@@ -402,14 +406,14 @@ impl Here {
             let _in_runtime = runtime.enter();
             tokio::net::UnixListener::bind(folder.path().join("state/control.sock")).unwrap()
         };
-        let standing = Standing {
+        let configuration_state = ConfigurationState {
             file: None,
             since: Timestamp::from_millis(0),
             rejected: None,
             waiting: Vec::new(),
             settings: [].into(),
         };
-        let (configuration, ..) = ConfigurationDoor::new(standing);
+        let (configuration, ..) = ConfigurationHandle::new(configuration_state);
         let closing = cancel.clone();
         let state = RestState {
             service: service.clone(),

@@ -68,7 +68,7 @@ pub fn a_coordinator_shows_its_token_where_nobody_sees_its_process(bed: &Bed) {
     bed.with_a_task();
     check_all_taken(bed, &json!({ "coordinator_id": "crd_x", "coordinator_token": TOKEN }));
     let list = |identity: Value| bed.client().call("list_active_projects_with_agents", &identity);
-    if bed.door.knows_its_peer() {
+    if bed.endpoint.knows_its_peer() {
         check_all_taken(bed, &json!({ "coordinator_id": "crd_x" }));
     } else {
         check_refused(list(json!({ "coordinator_id": "crd_x" })));
@@ -128,7 +128,7 @@ pub fn a_token_that_is_none_is_refused_by_every_tool(bed: &Bed) {
         match client.answer(id) {
             // Over the network, the server checks only a few guesses of one host at a time.
             Answer::Refusal(guess) if guess["error_code"] == "too_many_attempts" => {
-                assert!(!bed.door.knows_its_peer());
+                assert!(!bed.endpoint.knows_its_peer());
             }
             other => assert_eq!(other.refusal("invalid_session")["error"], "Invalid session token"),
         }

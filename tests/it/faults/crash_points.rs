@@ -1,5 +1,5 @@
 //! F-24: the daemon dies between every two steps of a launch, or of its own start, and the next one
-//! repairs the rest. F-10: a living daemon does the same when a keeper dies. F-28: a daemon
+//! repairs the rest. F-10: a living daemon does the same when a shim dies. F-28: a daemon
 //! that was stopped there knows how late it is.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use agent_coordinator::instance_dir::record::{Record as _, Spec};
 use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 
-use super::{folder, keeper_of};
+use super::{folder, shim_of};
 use crate::daemon::Daemon;
 use crate::support::{is_gone, kill, until, until_some};
 
@@ -51,8 +51,8 @@ const CASES: [Case; 21] = [
     case(CrashPoint::FolderMade, WAITS_FIRST, &["start_failed", "completed"], 1),
     case(CrashPoint::FolderReady, WAITS_FIRST, &["start_failed", "completed"], 1),
     case(CrashPoint::Spawned, WAITS_FIRST, &["completed"], 1),
-    case(CrashPoint::KeeperStarted, WAITS_FIRST, &["completed"], 1),
-    case(CrashPoint::KeeperNoted, WAITS_FIRST, &["completed"], 1),
+    case(CrashPoint::ShimStarted, WAITS_FIRST, &["completed"], 1),
+    case(CrashPoint::ShimNoted, WAITS_FIRST, &["completed"], 1),
     case(CrashPoint::AgentForked, WAITS_FIRST, &["completed"], 1),
     case(CrashPoint::StartRecorded, WAITS_FIRST, &["completed"], 1),
     case(CrashPoint::StartSeen, WAITS_FIRST, &["completed"], 1),
@@ -148,10 +148,10 @@ fn whenever_the_daemon_dies_the_next_one_gets_the_task_done() {
 
 const GOES_ON: &[&str] = &["term-ignoring-child", "sleep:600"];
 
-/// The point at which the keeper dies, the steps of its agent, and the outcome of its launch.
-const KEEPER_CASES: [(CrashPoint, &[&str], &str); 7] = [
-    (CrashPoint::KeeperStarted, GOES_ON, "start_failed"),
-    (CrashPoint::KeeperNoted, GOES_ON, "lost"),
+/// The point at which the shim dies, the steps of its agent, and the outcome of its launch.
+const SHIM_CASES: [(CrashPoint, &[&str], &str); 7] = [
+    (CrashPoint::ShimStarted, GOES_ON, "start_failed"),
+    (CrashPoint::ShimNoted, GOES_ON, "lost"),
     (CrashPoint::AgentForked, GOES_ON, "lost"),
     (CrashPoint::StartRecorded, GOES_ON, "lost"),
     (CrashPoint::ExitRecorded, LEAVES_A_CHILD, "completed"),
@@ -159,10 +159,10 @@ const KEEPER_CASES: [(CrashPoint, &[&str], &str); 7] = [
     (CrashPoint::EndRecorded, WHOLE, "completed"),
 ];
 
-fn check_keeper_dies(&(point, steps, outcome): &(CrashPoint, &[&str], &str)) {
+fn check_shim_dies(&(point, steps, outcome): &(CrashPoint, &[&str], &str)) {
     let is_early = outcome != "completed";
     let mut daemon = prepared("backoff: { initial: 1m }", steps);
-    spawn_to_crash(&mut daemon, &format!("{point:?}@keeper"));
+    spawn_to_crash(&mut daemon, &format!("{point:?}@shim"));
     daemon.until_ready();
     assert_eq!(until_outcomes(&daemon, "agt", |outcomes| !outcomes.is_empty()), [outcome]);
     assert_eq!(daemon.status()["limits"]["running"], 0, "its slot is free");
@@ -174,8 +174,8 @@ fn check_keeper_dies(&(point, steps, outcome): &(CrashPoint, &[&str], &str)) {
 }
 
 #[test]
-fn whenever_a_keeper_dies_its_agent_is_ended_and_its_slot_free() {
-    for_each(&KEEPER_CASES, |(point, ..)| format!("{point:?}"), check_keeper_dies);
+fn whenever_a_shim_dies_its_agent_is_ended_and_its_slot_free() {
+    for_each(&SHIM_CASES, |(point, ..)| format!("{point:?}"), check_shim_dies);
 }
 
 /// The points of its start at which a daemon dies.
@@ -196,7 +196,7 @@ const FOUND: [(&str, &[&str]); 5] = [
     ("ended", &["completed"]),
     ("bereft", &["lost", "completed"]),
     ("stray", &["lost", "completed"]),
-    // Its lock doesn't name its keeper. Its log can't be read unless the keeper is told to begin
+    // Its lock doesn't name its shim. Its log can't be read unless the shim is told to begin
     // another one.
     ("unnamed", &["completed"]),
 ];
@@ -236,7 +236,7 @@ fn with_found() -> Daemon {
     let folders = FOUND.map(|(agent, _)| folder(&daemon, &daemon.open(agent)[0]));
     daemon.kill();
     fs::write(daemon.work().join("end"), "").unwrap();
-    kill(keeper_of(bereft), Signal::KILL);
+    kill(shim_of(bereft), Signal::KILL);
     until("they are gone", || is_gone(ended) && is_gone(bereft));
     let [.., stray, unnamed] = folders;
     fs::write(stray.join(Spec::FILE), "{").unwrap();
@@ -281,7 +281,7 @@ fn whenever_a_starting_daemon_dies_the_next_one_takes_over() {
 
 /// The time from the request for a claim to the moment when no agent may be executed for it any
 /// more. It is `start.timeout`, and the addition of `coordinator::act`.
-const FUSE: Duration = Duration::from_secs(2 + 2);
+const START_DEADLINE: Duration = Duration::from_secs(2 + 2);
 
 /// Checks a daemon that is stopped at a point: its knowledge is outdated when it goes on.
 fn check_daemon_stops(point: CrashPoint) {
@@ -290,9 +290,9 @@ fn check_daemon_stops(point: CrashPoint) {
     spawn_to_crash(&mut daemon, &format!("{point:?}@stop"));
     let pid = daemon.pid();
     until("the daemon is stopped", || processes::read(pid).is_some_and(|daemon| daemon.is_stopped));
-    // No fact shows that the fuse has run out, because before the agent's execution there is only
-    // time to tell it.
-    thread::sleep(FUSE);
+    // No fact shows that the start deadline has run out, because before the agent's execution there
+    // is only time to tell it.
+    thread::sleep(START_DEADLINE);
     assert_eq!(n_agents(&daemon), 0);
     daemon.signal(Signal::CONT);
     daemon.until_ready();

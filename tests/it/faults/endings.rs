@@ -55,7 +55,7 @@ fn a_second_term_does_not_wait_for_anybody() {
     until("the first is heard", || !daemon.logged("stopping").is_empty());
     assert!(!is_gone(agent));
     assert_eq!(daemon.terminate().code(), Some(143));
-    until("its keeper has ended the agent", || is_gone(agent));
+    until("its shim has ended the agent", || is_gone(agent));
     daemon.start();
     let ended = daemon.until_ended("agt");
     assert_eq!(
@@ -181,8 +181,8 @@ fn a_stop_that_crosses_a_stop_of_the_daemon_is_the_persons() {
     assert_eq!(daemon.status()["deferred"][0]["reason"], "held");
 }
 
-/// The daemon dies when the stop is noted, and when it is written for the keeper. In both cases the
-/// keeper has not been told yet.
+/// The daemon dies when the stop is noted, and when it is written for the shim. In both cases the
+/// shim has not been told yet.
 #[cfg(debug_assertions)]
 #[test]
 fn a_stop_is_carried_out_although_the_daemon_dies() {

@@ -11,7 +11,7 @@ use agent_coordinator::instance_dir::record::{self, Exit, Record as _, Spec, Sta
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Gate, folder, keeper_of};
+use super::{Gate, folder, shim_of};
 use crate::daemon::{Daemon, IN_A_FILE, PROGRAM};
 use crate::support::{is_gone, kill, until};
 
@@ -47,11 +47,11 @@ fn with_recycled_pids(stranger: &Stranger) -> (Daemon, PathBuf) {
     let mut daemon = Daemon::running("backoff: { initial: 1h, max: 1h }\nstop: { timeout: 100ms }");
     daemon.with_one_task(&["authenticate", "write:ready", "sleep:600"]);
     let agent = daemon.written_pid("ready");
-    let (keeper, folder) =
-        (keeper_of(agent), folder(&daemon, &daemon.until_in_state("agt", "running")));
+    let (shim, folder) =
+        (shim_of(agent), folder(&daemon, &daemon.until_in_state("agt", "running")));
     daemon.kill();
-    kill(keeper, Signal::KILL);
-    until("the leader went with its keeper", || is_gone(agent));
+    kill(shim, Signal::KILL);
+    until("the leader went with its shim", || is_gone(agent));
     for file in ["lock", Started::FILE] {
         set_pid(&folder.join(file), stranger.pid());
     }

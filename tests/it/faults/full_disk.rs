@@ -9,7 +9,7 @@ use agent_coordinator::instance_dir;
 use agent_coordinator::instance_dir::record::{self, Exit};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use super::{folder, keeper_of};
+use super::{folder, shim_of};
 use crate::daemon::{Daemon, IN_A_FILE};
 use crate::support::{is_gone, until};
 
@@ -162,18 +162,18 @@ fn output_that_finds_no_space_is_counted_and_what_comes_later_is_kept() {
     let steps =
         ["authenticate", &kept, "write:ready", "wait-for:full", "chatter:200000", "write:printed"];
     daemon.with_one_task(&[&steps[..], &later].concat());
-    let keeper = keeper_of(daemon.written_pid("ready"));
+    let shim = shim_of(daemon.written_pid("ready"));
     let folder = folder(&daemon, &daemon.until_in_state("agt", "running"));
     let log = folder.join(instance_dir::OUTPUT_LOG);
     until("what there is space for is kept", || {
         fs::metadata(&log).is_ok_and(|log| log.len() == KEPT)
     });
-    let (keeper, unlimited) = (Pid::from_raw(keeper), rustix::process::getrlimit(Resource::Fsize));
-    prlimit(keeper, Resource::Fsize, Rlimit { current: Some(KEPT), ..unlimited }).unwrap();
+    let (shim, unlimited) = (Pid::from_raw(shim), rustix::process::getrlimit(Resource::Fsize));
+    prlimit(shim, Resource::Fsize, Rlimit { current: Some(KEPT), ..unlimited }).unwrap();
     daemon.write("work/full", "");
     daemon.written_pid("printed");
     assert_eq!(fs::metadata(&log).unwrap().len(), KEPT);
-    prlimit(keeper, Resource::Fsize, unlimited).unwrap();
+    prlimit(shim, Resource::Fsize, unlimited).unwrap();
     daemon.write("work/go", "");
     assert_eq!(daemon.until_ended("agt")["exit_code"], 7);
     assert!(daemon.done(&["logs", "agt", "prj"]).ends_with("\nwhat comes later\n"));

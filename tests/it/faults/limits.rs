@@ -15,7 +15,7 @@ use crate::support::{is_gone, skip, tree_of, until, until_some, until_some_withi
 
 /// The deadline of the longest test here: forty agents that work, some of them at the second
 /// attempt.
-const PATIENCE: Duration = Duration::from_mins(3);
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Returns the outcomes of all launches that have ended.
 fn outcomes(daemon: &Daemon) -> Vec<String> {
@@ -44,7 +44,7 @@ fn check_all_done(daemon: &Daemon, agents: &[String]) {
         outcomes(daemon).iter().filter(|outcome| *outcome == "completed").count() >= agents.len()
     };
     until_some_within(
-        PATIENCE,
+        TIMEOUT,
         || is_done().then_some(()),
         || format!("not all is done:\n{}", daemon.log()),
     );

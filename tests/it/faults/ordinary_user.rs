@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use super::{Ended, keeper_of};
+use super::{Ended, shim_of};
 use crate::daemon::{Daemon, IN_A_FILE, PROGRAM};
 use crate::support::{agent_fixture, is_gone, kill, skip, until, until_some};
 
@@ -60,17 +60,17 @@ fn an_ordinary_users_agents_work_and_are_adopted() {
 }
 
 #[test]
-fn an_ordinary_users_daemon_ends_what_a_killed_keeper_left() {
+fn an_ordinary_users_daemon_ends_what_a_killed_shim_left() {
     let Some(mut daemon) = of_user("backoff: { initial: 1m }") else {
         return;
     };
     daemon.start();
     daemon.with_one_task(&["authenticate", "term-ignoring-child", "write:ready", "sleep:600"]);
     let agent = daemon.written_pid("ready");
-    let keeper = keeper_of(agent);
+    let shim = shim_of(agent);
     daemon.kill();
-    kill(keeper, Signal::KILL);
-    until("the leader went with its keeper", || is_gone(agent));
+    kill(shim, Signal::KILL);
+    until("the leader went with its shim", || is_gone(agent));
     daemon.start();
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
     daemon.until_nothing_is_left();
@@ -118,7 +118,7 @@ fn gives_root(daemon: &Daemon) -> bool {
     true
 }
 
-/// F-50. A process that the keeper of an ordinary user may not kill keeps its slot, is shown, and
+/// F-50. A process that the shim of an ordinary user may not kill keeps its slot, is shown, and
 /// delays no other agent.
 #[test]
 fn what_cant_be_killed_is_shown_as_such() {
@@ -178,12 +178,12 @@ fn what_cant_be_killed_holds_up_its_own_instance_and_no_other() {
     }
     let root = Ended(daemon.written_pid("root"));
     let child_of = |agent: &str| daemon.written_pid(&format!("{agent}.child"));
-    let kill_keeper =
-        |agent: &str| kill(keeper_of(daemon.written_pid(&format!("{agent}.agent"))), Signal::KILL);
+    let kill_shim =
+        |agent: &str| kill(shim_of(daemon.written_pid(&format!("{agent}.agent"))), Signal::KILL);
     let children = ["stuck", "agt"].map(child_of);
-    kill_keeper("stuck");
-    until("the daemon has come to what the keeper left", || is_gone(children[0]));
-    kill_keeper("agt");
+    kill_shim("stuck");
+    until("the daemon has come to what the shim left", || is_gone(children[0]));
+    kill_shim("agt");
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
     assert!(is_gone(children[1]));
     assert!(!is_gone(root.0) && daemon.ended("stuck").is_empty(), "what lives is not ended");
@@ -200,14 +200,14 @@ fn check_goes_first(mut daemon: Daemon) {
     let score = |pid: i32| -> i32 {
         fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse().unwrap()
     };
-    let (of_daemon, of_keeper) = (score(daemon.pid()), score(keeper_of(agent)));
-    assert_eq!(of_keeper, of_daemon);
-    // Its keeper sets the score just after its start.
-    until("the agent goes before its keeper", || score(agent) == (of_keeper + 300).min(1000));
+    let (of_daemon, of_shim) = (score(daemon.pid()), score(shim_of(agent)));
+    assert_eq!(of_shim, of_daemon);
+    // Its shim sets the score just after its start.
+    until("the agent goes before its shim", || score(agent) == (of_shim + 300).min(1000));
 }
 
 #[test]
-fn for_want_of_memory_an_agent_goes_before_its_keeper_and_the_daemon() {
+fn for_want_of_memory_an_agent_goes_before_its_shim_and_the_daemon() {
     check_goes_first(Daemon::configured(""));
 }
 
@@ -217,9 +217,9 @@ fn for_want_of_memory_an_ordinary_users_agent_goes_first_too() {
     check_goes_first(daemon);
 }
 
-/// Without root, an agent, its keeper and the daemon are processes of the same user.
+/// Without root, an agent, its shim and the daemon are processes of the same user.
 #[test]
-fn an_agent_can_not_look_into_its_keeper_or_the_daemon() {
+fn an_agent_can_not_look_into_its_shim_or_the_daemon() {
     let is_root = rustix::process::geteuid().is_root();
     let Some(mut daemon) = (if is_root { of_user("") } else { Some(Daemon::configured("")) })
     else {
@@ -227,13 +227,13 @@ fn an_agent_can_not_look_into_its_keeper_or_the_daemon() {
     };
     daemon.start();
     let pry = format!(
-        "run:for who in agent/$$ keeper/$PPID daemon/{}; do for file in environ mem maps; do \
+        "run:for who in agent/$$ shim/$PPID daemon/{}; do for file in environ mem maps; do \
          (exec 8</proc/${{who#*/}}/$file) 2>/dev/null && echo ${{who%/*}} $file >>opened; done; \
          ls /proc/${{who#*/}}/fd/ >/dev/null 2>&1 && echo ${{who%/*}} fd >>opened; done",
         daemon.pid()
     );
     daemon.with_one_task(&["authenticate", &pry, "write:ready", "sleep:600"]);
-    keeper_of(daemon.written_pid("ready"));
+    shim_of(daemon.written_pid("ready"));
     let opened = fs::read_to_string(daemon.work().join("opened")).unwrap();
     assert!(opened.starts_with("agent environ\n"), "it looks where it should: {opened}");
     assert!(opened.lines().all(|line| line.starts_with("agent ")), "{opened}");

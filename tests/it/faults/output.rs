@@ -7,7 +7,7 @@ use std::process::Command;
 
 use agent_coordinator::instance_dir;
 
-use super::{folder, keeper_of};
+use super::{folder, shim_of};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{DEADLINE, until, until_some_within};
 
@@ -36,7 +36,7 @@ fn an_agent_that_closed_its_output_keeps_nobody_busy() {
         "sleep:600",
     ];
     daemon.with_one_task(&steps);
-    let watched = [keeper_of(daemon.written_pid("ready")), daemon.pid()];
+    let watched = [shim_of(daemon.written_pid("ready")), daemon.pid()];
     daemon.until_in_state("agt", "running");
     let before = watched.map(ticks);
     daemon.written_pid("later");

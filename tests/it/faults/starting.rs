@@ -167,7 +167,7 @@ fn a_start_that_hangs_among_its_agents_ends_in_time_and_at_once_at_a_second_sign
         }
         let code = daemon.terminate().code();
         let (expected, message) = match n_signals {
-            1 => (0, "the start did not finish; the agents are left to their keepers"),
+            1 => (0, "the start did not finish; the agents are left to their shims"),
             _ => (128 + 15, "second signal: not waiting any longer"),
         };
         assert_eq!((code, daemon.logged(message).len()), (Some(expected), 1), "{}", daemon.log());

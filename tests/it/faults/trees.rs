@@ -12,7 +12,7 @@ use agent_coordinator::instance_dir::{self, SHIM_COMM};
 use agent_coordinator::sys::processes;
 use rustix::process::Signal;
 
-use super::{Ended, folder, keeper_of};
+use super::{Ended, folder, shim_of};
 use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{is_gone, kill, tree_of, until, until_some};
 
@@ -109,14 +109,14 @@ fn a_child_that_ignores_term_does_not_survive_an_agent_that_does_not() {
 }
 
 #[test]
-fn a_killed_keeper_takes_its_agents_tree_with_it() {
+fn a_killed_shim_takes_its_agents_tree_with_it() {
     let daemon = Daemon::running("backoff: { initial: 1m }");
     let own_session = "run:(setsid sh -c 'echo $$ >marked; exec sleep 600' &)";
     let steps = ["authenticate", DAEMONISED_CHILD, own_session, "write:ready", "sleep:600"];
     daemon.with_one_task(&steps);
     let agent = daemon.written_pid("ready");
     let tree = [agent, daemon.written_pid("child"), daemon.written_pid("marked")];
-    kill(keeper_of(agent), Signal::KILL);
+    kill(shim_of(agent), Signal::KILL);
     let ended = daemon.until_ended("agt");
     assert_eq!(ended["outcome"], "lost");
     assert!(tree.iter().all(|&pid| is_gone(pid)), "{tree:?}");
@@ -158,7 +158,7 @@ fn what_runs_beside_the_daemon_is_nobodys_orphan() {
             processes::read(pid.0).is_some_and(|stranger| stranger.parent == daemon.pid())
         })
     });
-    kill(keeper_of(agent), Signal::KILL);
+    kill(shim_of(agent), Signal::KILL);
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
     assert!(strangers.iter().all(|stranger| !is_gone(stranger.0)));
     assert!(tree.iter().all(|&pid| is_gone(pid)), "{tree:?}");
@@ -201,9 +201,9 @@ fn as_the_first_process_it_ends_what_carries_its_mark() {
     };
     let [marked, unmarked] =
         ["sleep\x00611", "sleep\x00612"].map(|what| until_some("it is there", || find(what)));
-    let keeper = find("agent-coordinator\0shim\0").unwrap();
-    assert_eq!(processes::comm(keeper).as_deref(), Some(SHIM_COMM));
-    kill(keeper, Signal::KILL);
+    let shim = find("agent-coordinator\0shim\0").unwrap();
+    assert_eq!(processes::comm(shim).as_deref(), Some(SHIM_COMM));
+    kill(shim, Signal::KILL);
     until("the launch is lost", || {
         daemon.logged("launch ended").iter().any(|launch| launch["outcome"] == "lost")
     });
@@ -212,7 +212,7 @@ fn as_the_first_process_it_ends_what_carries_its_mark() {
 }
 
 #[test]
-fn a_keeper_killed_without_a_daemon_is_found_by_the_next() {
+fn a_shim_killed_without_a_daemon_is_found_by_the_next() {
     let mut daemon = Daemon::running("backoff: { initial: 1m }");
     // Without the daemon, only a process with the mark in its environment can be found.
     let own_session = "run:(setsid sh -c 'echo $$ >marked; exec sleep 600' &)";
@@ -224,11 +224,11 @@ fn a_keeper_killed_without_a_daemon_is_found_by_the_next() {
         "sleep:600",
     ]);
     let agent = daemon.written_pid("ready");
-    let (keeper, tree) =
-        (keeper_of(agent), [agent, daemon.written_pid("child"), daemon.written_pid("marked")]);
+    let (shim, tree) =
+        (shim_of(agent), [agent, daemon.written_pid("child"), daemon.written_pid("marked")]);
     daemon.kill();
-    kill(keeper, Signal::KILL);
-    until("the leader went with its keeper", || is_gone(agent));
+    kill(shim, Signal::KILL);
+    until("the leader went with its shim", || is_gone(agent));
     daemon.start();
     assert_eq!(daemon.until_ended("agt")["outcome"], "lost");
     assert!(tree.iter().all(|&pid| is_gone(pid)), "{tree:?}");

@@ -17,12 +17,12 @@ use super::{BOTH, Bed, NAME};
 fn check(fault: &Fault, expected: &str, n_reads: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for forge in BOTH {
-        let patience = if matches!(fault, Fault::Hang) {
+        let timeout = if matches!(fault, Fault::Hang) {
             Duration::from_millis(300)
         } else {
             Duration::from_secs(20)
         };
-        let bed = Bed::with_patience(forge, patience);
+        let bed = Bed::with_timeout(forge, timeout);
         let issue = bed.repository.issue("Login");
         bed.fake.fail("*", Times::Always, fault.clone());
         let (read, written) = runtime.block_on(async {
@@ -31,7 +31,7 @@ fn check(fault: &Fault, expected: &str, n_reads: usize) {
                 read.unwrap_err(),
                 // The write uses another client, because a client that met a limit sends nothing
                 // more.
-                super::client(&bed.fake.url(forge), forge, patience)
+                super::client(&bed.fake.url(forge), forge, timeout)
                     .add_comment(NAME, issue.kind, issue.number, "Hello.")
                     .await
                     .unwrap_err(),

@@ -116,7 +116,7 @@ fn the_site_for_people_is_told_apart_from_the_api() {
 async fn an_own_github_is_asked_below_its_path() {
     let bed = Bed::new(ForgeKind::GitHub);
     let url = format!("{}/", bed.fake.enterprise_url());
-    let own = GitHub::new(&url, Secret::new(TOKEN)).unwrap().with_patience(Duration::from_secs(20));
+    let own = GitHub::new(&url, Secret::new(TOKEN)).unwrap().with_timeout(Duration::from_secs(20));
     own.identity().await.unwrap();
     own.repository(NAME).await.unwrap();
     let requests = bed.fake.requests();

@@ -83,7 +83,7 @@ fn is_settled(bed: &Bed, state: &str) -> bool {
 fn limp(bed: &mut Bed, state: &str) {
     let mut n_deaths = 0;
     loop {
-        for point in [CrashPoint::ItemOwedDone, CrashPoint::ItemOwedNoted] {
+        for point in [CrashPoint::ItemWriteDone, CrashPoint::ItemWriteNoted] {
             spawn_to_crash(bed, point);
             let pid = bed.daemon.pid();
             until("it died, or has nothing to do", || is_gone(pid) || is_settled(bed, state));
@@ -239,10 +239,10 @@ fn whenever_the_daemon_dies_while_the_bot_is_unassigned_the_agent_is_ended_and_s
         CrashPoint::ItemCommented,
     ];
     for_each(&points, |&point| {
-        // A keeper learns its point from the daemon that starts it.
-        let is_of_keeper = point == CrashPoint::EndRecorded;
+        // A shim learns its point from the daemon that starts it.
+        let is_of_shim = point == CrashPoint::EndRecorded;
         let mut bed = bed(ForgeKind::GitHub);
-        if is_of_keeper {
+        if is_of_shim {
             bed.daemon.kill();
             spawn_to_crash(&mut bed, point);
             bed.daemon.until_ready();
@@ -250,7 +250,7 @@ fn whenever_the_daemon_dies_while_the_bot_is_unassigned_the_agent_is_ended_and_s
         let issue = bed.issue("Login fails");
         bed.until("processing");
         bed.until_agent_runs();
-        if is_of_keeper {
+        if is_of_shim {
             issue.unassign(BOT);
             assert_eq!(bed.daemon.wait().signal(), Some(Signal::KILL.as_raw()));
             bed.daemon.start();

@@ -188,9 +188,8 @@ fn what_an_agent_writes_commands_nothing() {
         let bed = Bed::new(ForgeKind::GitLab, &["authenticate", "get-my-task", &report]);
         let issue = bed.issue("Login fails");
         let said = || issue.comments().into_iter().find(|comment| comment.contains(title));
-        let comment = until_some_within(super::PATIENCE, said, || {
-            format!("no comment\n{}", bed.daemon.log())
-        });
+        let comment =
+            until_some_within(super::TIMEOUT, said, || format!("no comment\n{}", bed.daemon.log()));
         assert!(
             comment.contains("\\/close")
                 && !comment.lines().any(|line| line.trim_start().starts_with('/')),
@@ -253,7 +252,7 @@ fn of_very_many_items_one_is_claimed_for_one_slot_and_stopped_wherever_it_stands
     // set.
     let is_processing = |issue: &&Item| issue.labels() == ["coding agent processing"];
     let next = until_some_within(
-        super::PATIENCE,
+        super::TIMEOUT,
         || others.iter().find(is_processing),
         || format!("nothing is claimed\n{}", bed.daemon.log()),
     );

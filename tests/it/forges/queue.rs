@@ -92,7 +92,7 @@ impl Fleet {
     fn finish(&self, repository: usize, item: &Item) {
         fs::write(self.daemon.work().join(format!("go-agt{repository}")), "").unwrap();
         until_some_within(
-            super::PATIENCE,
+            super::TIMEOUT,
             || (item.labels() == ["coding agent done"]).then_some(()),
             || format!("{:?}\n{}", item.labels(), self.daemon.log()),
         );
@@ -127,7 +127,7 @@ fn an_item_is_claimed_when_its_agent_and_a_slot_are_free_and_repositories_are_se
             |of: usize| issues[of].iter().filter(|issue| is_processing(issue)).count();
         let all = || (0..3).map(n_processing).sum::<usize>();
         until_some_within(
-            super::PATIENCE,
+            super::TIMEOUT,
             || (all() >= 2).then_some(()),
             || format!("{} are claimed\n{}", all(), fleet.daemon.log()),
         );
@@ -156,7 +156,7 @@ fn an_item_is_claimed_when_its_agent_and_a_slot_are_free_and_repositories_are_se
         }
         for issue in issues.iter().flatten() {
             let is_done = || (issue.labels() == ["coding agent done"]).then_some(());
-            until_some_within(super::PATIENCE, is_done, || {
+            until_some_within(super::TIMEOUT, is_done, || {
                 format!("{:?}\n{}", issue.labels(), fleet.daemon.log())
             });
             assert_eq!(n_comments(issue, "Task started"), 1);
@@ -257,7 +257,7 @@ fn a_second_daemon_with_a_free_slot_takes_its_share_of_what_waits() {
     }
     for issue in &issues {
         until_some_within(
-            super::PATIENCE,
+            super::TIMEOUT,
             || (issue.labels() == ["coding agent done"]).then_some(()),
             || format!("{:?}\n{}\n---\n{}", issue.labels(), fleet.daemon.log(), second.log()),
         );

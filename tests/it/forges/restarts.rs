@@ -52,7 +52,7 @@ impl Life {
             let ended = if open.is_empty() { list(&["forge", "list", "--ended"]) } else { open };
             ended.into_iter().next().filter(|item| item["state"] == state)
         };
-        until_some_within(super::PATIENCE, found, || {
+        until_some_within(super::TIMEOUT, found, || {
             format!("{:?}: it is not {state}\n{}", self.bed.items(), self.bed.daemon.log())
         })
     }

@@ -73,7 +73,7 @@ impl Rivals {
     #[track_caller]
     fn until_labelled(&self, issue: &Item, label: &str) {
         let labelled = || (issue.labels() == [label]).then_some(());
-        until_some_within(super::PATIENCE, labelled, || {
+        until_some_within(super::TIMEOUT, labelled, || {
             format!(
                 "waited in vain for `{label}`: {:?} {:?}\n{}",
                 issue.labels(),

@@ -216,7 +216,7 @@ async fn a_line_must_end_in_time() {
     assert!(idle.is_served().await, "silence between two lines has no limit");
 }
 
-/// A client below the keeper of an agent. It is this test's own program, which the agent starts
+/// A client below the shim of an agent. It is this test's own program, which the agent starts
 /// with `CROWD` in its environment.
 #[test]
 fn client_of_an_agent() {

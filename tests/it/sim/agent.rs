@@ -30,9 +30,9 @@ pub enum Ending {
 /// The obstacle to its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// No keeper starts.
-    NoKeeper,
-    /// The keeper starts, but not the agent.
+    /// No shim starts.
+    NoShim,
+    /// The shim starts, but not the agent.
     NoProgram,
     /// The record of its start can't be written.
     FullDisk,
@@ -79,7 +79,7 @@ impl Character {
         };
         Self {
             trouble: match dice.below(100) {
-                0..2 => Some(Trouble::NoKeeper),
+                0..2 => Some(Trouble::NoShim),
                 2..4 => Some(Trouble::NoProgram),
                 4..7 => Some(Trouble::FullDisk),
                 _ => None,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agent_coordinator::coordinator::{Coordinator, CoordinatorConfig, Mode};
-use agent_coordinator::domain::plan::Limits;
+use agent_coordinator::domain::plan::StartLimits;
 use agent_coordinator::domain::{Guidance, Language};
 use agent_coordinator::provider::Providers;
 use tokio::sync::watch;
@@ -198,9 +198,9 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> u64 {
 fn open_posts(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     let posts = script.fleet.max_concurrent.iter().enumerate().map(|(n, max_concurrent)| {
         let chat_reserve = script.fleet.chat_reserve.min(max_concurrent - 1);
-        let without_caps = Limits { chat_reserve, ..Limits::of(*max_concurrent, LINGER) };
+        let without_caps = StartLimits { chat_reserve, ..StartLimits::of(*max_concurrent, LINGER) };
         let Caps { per_project, per_agent, per_provider } = script.fleet.caps;
-        let limits = Limits { per_project, per_agent, per_provider, ..without_caps };
+        let limits = StartLimits { per_project, per_agent, per_provider, ..without_caps };
         let host = Host::new(sim.clone(), n, limits);
         let config = CoordinatorConfig {
             id: host.coordinator(),
@@ -267,7 +267,7 @@ async fn take_step(sim: &Arc<Sim>, script: &Script, posts: &[Arc<Post>], deed: &
             post.mode.send_replace(*mode);
         }
         Deed::RestartServer => sim.begin_server(),
-        Deed::KillKeeper { host, which } => post(*host).host.kill_keeper(*which),
+        Deed::KillShim { host, which } => post(*host).host.kill_shim(*which),
         Deed::KillAgent { host, which } => post(*host).host.kill_agent(*which),
         Deed::BeginForeign { host } => post(*host).host.begin_foreign(),
         Deed::Suspend { host, lasts } => {

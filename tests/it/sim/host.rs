@@ -1,4 +1,4 @@
-//! One machine: processes with pids that are used again, and keepers and folders that outlive their
+//! One machine: processes with pids that are used again, and shims and folders that outlive their
 //! coordinator. Each coordinator makes a table of instances of them anew. The machine is the
 //! `ProcessLayer` of its coordinator.
 //!
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
-use agent_coordinator::domain::plan::Limits;
+use agent_coordinator::domain::plan::StartLimits;
 use agent_coordinator::domain::{
     AgentId, CoordinatorId, InstanceKey, LaunchId, Phase, ProjectId, Purpose, Secret, StopReason,
     Timestamp,
@@ -46,7 +46,7 @@ struct Identity {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum What {
-    Keeper(LaunchId),
+    EventLoop(LaunchId),
     Leader(LaunchId),
     Descendant(LaunchId),
     /// A process of another program.
@@ -57,7 +57,7 @@ enum What {
 struct Folder {
     key: InstanceKey,
     /// The holder of the lock, as noted in the folder.
-    keeper: Option<Identity>,
+    shim: Option<Identity>,
     /// The record of the start. It is missing if the disk was full.
     started: Option<(i32, Timestamp)>,
     exited: Option<ExitStatus>,
@@ -68,9 +68,9 @@ struct Folder {
     character: Character,
     /// The exit of the leader, while it is a zombie.
     went: Option<ExitStatus>,
-    keeper_task: Option<AbortHandle>,
+    shim_task: Option<AbortHandle>,
     agent_task: Option<AbortHandle>,
-    /// Tells the keeper to look.
+    /// Tells the shim to look.
     news: Arc<Notify>,
 }
 
@@ -91,7 +91,7 @@ struct State {
 pub struct Host {
     sim: Arc<Sim>,
     pub name: usize,
-    pub limits: Limits,
+    pub limits: StartLimits,
     /// Wakes the coordinator of this machine.
     pub nudge: Nudge,
     pub slumber: Arc<Slumber>,
@@ -122,12 +122,12 @@ impl State {
         self.pids(|what| matches!(what, What::Leader(of) | What::Descendant(of) if of == launch))
     }
 
-    fn has_keeper(&self, launch: &LaunchId) -> bool {
-        self.procs.values().any(|(_, what)| matches!(what, What::Keeper(of) if of == launch))
+    fn has_shim(&self, launch: &LaunchId) -> bool {
+        self.procs.values().any(|(_, what)| matches!(what, What::EventLoop(of) if of == launch))
     }
 
     fn is_live(&self, launch: &LaunchId) -> bool {
-        self.has_keeper(launch) || !self.tree(launch).is_empty()
+        self.has_shim(launch) || !self.tree(launch).is_empty()
     }
 
     fn folder(&mut self, launch: &LaunchId) -> &mut Folder {
@@ -136,7 +136,7 @@ impl State {
 }
 
 impl Host {
-    pub fn new(sim: Arc<Sim>, name: usize, limits: Limits) -> Arc<Self> {
+    pub fn new(sim: Arc<Sim>, name: usize, limits: StartLimits) -> Arc<Self> {
         let state = State { fair_since: Some(sim.world.now()), ..State::default() };
         Arc::new(Self {
             sim,
@@ -157,7 +157,7 @@ impl Host {
     }
 
     /// Begins a coordinator. It adopts the instances that it finds, and clears those without a
-    /// keeper.
+    /// shim.
     pub fn begin(self: &Arc<Self>) -> Table {
         let mut lost = Vec::new();
         {
@@ -169,8 +169,8 @@ impl Host {
             for launch in launches {
                 let folder = state.folder(&launch);
                 folder.is_adopted = true;
-                let (keeper, is_over) = (folder.keeper, folder.ended.is_some());
-                let is_kept = keeper.is_some_and(|keeper| state.lives(keeper, self.sim.mutant));
+                let (shim, is_over) = (folder.shim, folder.ended.is_some());
+                let is_kept = shim.is_some_and(|shim| state.lives(shim, self.sim.mutant));
                 self.note(&launch, || format!("adopted; kept {is_kept}, over {is_over}"));
                 if !is_kept && !is_over {
                     lost.push(launch);
@@ -224,7 +224,7 @@ impl Host {
         });
     }
 
-    /// Ends the processes that an instance without a keeper left behind.
+    /// Ends the processes that an instance without a shim left behind.
     fn clear(self: &Arc<Self>, launch: LaunchId) {
         let (host, incarnation) = (self.clone(), self.state.lock().unwrap().incarnation);
         self.sim.spawn(async move {
@@ -239,9 +239,9 @@ impl Host {
                     state.procs.remove(&pid);
                 }
                 let folder = state.folder(&launch);
-                let end = match (folder.exited, folder.keeper) {
+                let end = match (folder.exited, folder.shim) {
                     (Some(exit), _) => ProcessEnd::Exited(exit),
-                    (None, None) => ProcessEnd::StartFailed("its keeper never was".to_owned()),
+                    (None, None) => ProcessEnd::StartFailed("its shim never was".to_owned()),
                     (None, Some(_)) => ProcessEnd::Lost,
                 };
                 host.write_end(folder, &launch, end);
@@ -260,7 +260,7 @@ impl Host {
         self.sim.is_dead(launch);
     }
 
-    /// Executes the agent, as its keeper does.
+    /// Executes the agent, as its shim does.
     fn exec(self: &Arc<Self>, launch: &LaunchId, ticket: Secret) {
         let mut state = self.state.lock().unwrap();
         let leader = state.spawn(What::Leader(launch.clone()));
@@ -319,24 +319,26 @@ impl Host {
         }
     }
 
-    /// Plays a keeper from its start to its end.
-    async fn keep(self: Arc<Self>, launch: LaunchId, fuse: Instant, ticket: Secret) {
+    /// Plays a shim from its start to its end.
+    async fn keep(self: Arc<Self>, launch: LaunchId, start_deadline: Instant, ticket: Secret) {
         let (character, news) = {
             let mut state = self.state.lock().unwrap();
             let folder = state.folder(&launch);
             (folder.character.clone(), folder.news.clone())
         };
         let slept_before = self.slumber.slept();
-        let fuse_at = || match self.sim.mutant {
-            Some(Mutant::FuseSleeps) => fuse + self.slumber.slept().saturating_sub(slept_before),
-            _ => fuse,
+        let start_deadline_at = || match self.sim.mutant {
+            Some(Mutant::FuseSleeps) => {
+                start_deadline + self.slumber.slept().saturating_sub(slept_before)
+            }
+            _ => start_deadline,
         };
         pass(character.executed_after).await;
         self.slumber.over().await;
         let reason_not_to = {
             let mut state = self.state.lock().unwrap();
             match state.folder(&launch).stop {
-                _ if Instant::now() >= fuse_at() => Some(ProcessEnd::FuseBurnt),
+                _ if Instant::now() >= start_deadline_at() => Some(ProcessEnd::StartDeadlinePassed),
                 Some((reason, _)) => Some(ProcessEnd::StartFailed(format!(
                     "stopped ({reason}) before it was started"
                 ))),
@@ -352,7 +354,7 @@ impl Host {
         }
         self.exec(&launch, ticket);
         let mut keeping = Keeping {
-            fuse: Some(fuse_at()),
+            start_deadline: Some(start_deadline_at()),
             is_told: false,
             stopped_with: None,
             dies_at: None,
@@ -363,19 +365,23 @@ impl Host {
                 self.finish(&launch, ProcessEnd::Exited(exit));
                 return;
             }
-            let deadline =
-                keeping.fuse.into_iter().chain(keeping.kill_at).chain(keeping.dies_at).min();
+            let deadline = keeping
+                .start_deadline
+                .into_iter()
+                .chain(keeping.kill_at)
+                .chain(keeping.dies_at)
+                .min();
             tokio::select! {
                 biased;
                 () = news.notified() => {}
                 () = sleep_until(deadline) => {}
             }
             self.slumber.over().await;
-            keeping.fuse = keeping.fuse.map(|_| fuse_at());
+            keeping.start_deadline = keeping.start_deadline.map(|_| start_deadline_at());
         }
     }
 
-    /// Plays one look of a keeper. Returns the leader's exit when no process is left.
+    /// Plays one look of a shim. Returns the leader's exit when no process is left.
     fn turn(
         &self,
         launch: &LaunchId,
@@ -386,15 +392,17 @@ impl Host {
         let (went, stop) = {
             let mut state = self.state.lock().unwrap();
             let folder = state.folder(launch);
-            // A fuse has no more effect if its launch is marked.
-            if let Some(fuse) = keeping.fuse.filter(|fuse| now >= *fuse) {
-                keeping.fuse = None;
+            // A start deadline has no more effect if its launch is marked.
+            if let Some(start_deadline) =
+                keeping.start_deadline.filter(|start_deadline| now >= *start_deadline)
+            {
+                keeping.start_deadline = None;
                 if !folder.is_marked && folder.went.is_none() {
-                    self.note(launch, || "its fuse has burnt".to_owned());
+                    self.note(launch, || "its start_deadline has burnt".to_owned());
                     folder.stop.get_or_insert((StopReason::StartTimeout, STOP_TIMEOUT));
-                    // The deadline counts from the fuse, not from now. A machine that slept
-                    // meanwhile may wake when another agent may have been started.
-                    keeping.kill_by(fuse + STOP_TIMEOUT);
+                    // The deadline counts from the start deadline, not from now. A machine that
+                    // slept meanwhile may wake when another agent may have been started.
+                    keeping.kill_by(start_deadline + STOP_TIMEOUT);
                 }
             }
             if folder.went.is_some() && folder.exited.is_none() {
@@ -404,7 +412,7 @@ impl Host {
             (folder.went, folder.stop)
         };
         if went.is_some() {
-            keeping.fuse = None;
+            keeping.start_deadline = None;
             keeping.dies_at = None;
             if !self.has_tree(launch) {
                 return went;
@@ -439,40 +447,40 @@ impl Host {
         !self.state.lock().unwrap().tree(launch).is_empty()
     }
 
-    /// Writes the last record of a keeper.
+    /// Writes the last record of a shim.
     fn finish(&self, launch: &LaunchId, end: ProcessEnd) {
         let mut state = self.state.lock().unwrap();
-        for pid in state.pids(|what| matches!(what, What::Keeper(of) if of == launch)) {
+        for pid in state.pids(|what| matches!(what, What::EventLoop(of) if of == launch)) {
             state.procs.remove(&pid);
         }
         let folder = state.folder(launch);
         self.write_end(folder, launch, end);
     }
 
-    /// Kills a keeper with SIGKILL. The kernel ends its agent, and the processes that the agent
+    /// Kills a shim with SIGKILL. The kernel ends its agent, and the processes that the agent
     /// started live on.
-    pub fn kill_keeper(self: &Arc<Self>, which: usize) {
+    pub fn kill_shim(self: &Arc<Self>, which: usize) {
         if self.slumber.is_on() {
             return;
         }
         let killed = {
             let mut state = self.state.lock().unwrap();
-            let keepers = state.pids(|what| matches!(what, What::Keeper(_)));
-            if keepers.is_empty() {
+            let shims = state.pids(|what| matches!(what, What::EventLoop(_)));
+            if shims.is_empty() {
                 return;
             }
-            let pid = keepers[which % keepers.len()];
-            let Some((_, What::Keeper(launch))) = state.procs.remove(&pid) else {
+            let pid = shims[which % shims.len()];
+            let Some((_, What::EventLoop(launch))) = state.procs.remove(&pid) else {
                 return;
             };
-            if let Some(keeper) = state.folder(&launch).keeper_task.take() {
-                keeper.abort();
+            if let Some(shim) = state.folder(&launch).shim_task.take() {
+                shim.abort();
             }
             (launch, state.is_up)
         };
         let (launch, is_up) = killed;
-        self.note(&launch, || "its keeper is killed".to_owned());
-        self.sim.is_keeperless(&launch);
+        self.note(&launch, || "its shim is killed".to_owned());
+        self.sim.is_without_shim(&launch);
         self.die(&launch, KILLED);
         if is_up {
             self.clear(launch);
@@ -503,25 +511,25 @@ impl Host {
         self.state.lock().unwrap().spawn(What::Foreign);
     }
 
-    /// Signals the keeper, if the process is that keeper.
-    fn signal_keeper(&self, state: &mut State, launch: &LaunchId) {
+    /// Signals the shim, if the process is that shim.
+    fn signal_shim(&self, state: &mut State, launch: &LaunchId) {
         let folder = state.folder(launch);
         folder.news.notify_one();
-        let Some(keeper) = folder.keeper else { return };
-        if !state.lives(keeper, self.sim.mutant) {
+        let Some(shim) = folder.shim else { return };
+        if !state.lives(shim, self.sim.mutant) {
             return;
         }
-        if let Some((_, what)) = state.procs.get(&keeper.pid)
-            && !matches!(what, What::Keeper(of) if of == launch)
+        if let Some((_, what)) = state.procs.get(&shim.pid)
+            && !matches!(what, What::EventLoop(of) if of == launch)
         {
             self.sim.chronicle.violation(format!(
-                "host {}: a signal for the keeper of {launch} went to {what:?}",
+                "host {}: a signal for the shim of {launch} went to {what:?}",
                 self.name
             ));
         }
     }
 
-    /// Returns the live instances. They have a keeper, or any process of their tree.
+    /// Returns the live instances. They have a shim, or any process of their tree.
     pub fn live(&self) -> Vec<(LaunchId, InstanceKey)> {
         let state = self.state.lock().unwrap();
         let live = state.folders.iter().filter(|(launch, _)| state.is_live(launch));
@@ -538,8 +546,9 @@ impl Host {
         &self,
         key: &'a InstanceKey,
     ) -> impl Iterator<Item = (Cap<'a>, usize)> + use<'a> {
-        let Limits { max_concurrent, chat_reserve, per_project, per_agent, per_provider, .. } =
-            self.limits;
+        let StartLimits {
+            max_concurrent, chat_reserve, per_project, per_agent, per_provider, ..
+        } = self.limits;
         let of_tasks = (key.purpose == Purpose::Task).then_some(max_concurrent - chat_reserve);
         let all = [
             (Cap::Instances, Some(max_concurrent)),
@@ -594,9 +603,9 @@ impl Cap<'_> {
     }
 }
 
-/// The state of a keeper.
+/// The state of a shim.
 struct Keeping {
-    fuse: Option<Instant>,
+    start_deadline: Option<Instant>,
     is_told: bool,
     stopped_with: Option<Duration>,
     /// The time when its agent ends after a TERM.
@@ -614,7 +623,7 @@ impl Folder {
     fn new(key: InstanceKey, character: Character) -> Self {
         Self {
             key,
-            keeper: None,
+            shim: None,
             started: None,
             exited: None,
             ended: None,
@@ -623,7 +632,7 @@ impl Folder {
             is_adopted: false,
             character,
             went: None,
-            keeper_task: None,
+            shim_task: None,
             agent_task: None,
             news: Arc::default(),
         }

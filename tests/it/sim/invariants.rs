@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_coordinator::domain::launch::{ProcessEnd, Verdict};
-use agent_coordinator::domain::pair::StartReason;
+use agent_coordinator::domain::start_history::StartReason;
 use agent_coordinator::domain::{InstanceKey, LaunchId, LaunchState, Outcome, Purpose, StopReason};
 use agent_coordinator::service::world::World as _;
 

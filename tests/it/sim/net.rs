@@ -36,7 +36,7 @@ impl Weather {
 }
 
 /// The longest time that a caller waits for an answer, in milliseconds.
-const PATIENCE: u64 = 10_000;
+const TIMEOUT: u64 = 10_000;
 /// The longest time that a request is on its way, in milliseconds.
 const LATEST: u64 = 40_000;
 
@@ -99,7 +99,7 @@ impl Net {
         let weather = self.weather();
         let mut dice = self.dice.lock().unwrap();
         let mut pause = || {
-            if dice.percent(weather.slow) { dice.millis(1, PATIENCE / 2) } else { Duration::ZERO }
+            if dice.percent(weather.slow) { dice.millis(1, TIMEOUT / 2) } else { Duration::ZERO }
         };
         let (there, back) = (pause(), pause());
         let fate = if dice.percent(weather.lost) {
@@ -132,7 +132,7 @@ impl Net {
         let answer = if self.is_remote {
             let (fate, there, back) = self.cast(what);
             pass(there).await;
-            let patience = || pass(Duration::from_millis(PATIENCE));
+            let exit_grace = || pass(Duration::from_millis(TIMEOUT));
             match fate {
                 Fate::Fine | Fate::Twice => {
                     let first = self.sim.spawn_for(call(server())).await;
@@ -146,7 +146,7 @@ impl Net {
                     answer.unwrap_or_else(|| Err(lost(what)))
                 }
                 Fate::Lost => {
-                    patience().await;
+                    exit_grace().await;
                     Err(lost(what))
                 }
                 Fate::Unanswered => {
@@ -154,7 +154,7 @@ impl Net {
                         .chronicle
                         .note(|| format!("{}: the answer to {what} is lost", self.id));
                     self.sim.spawn_for(call(server())).await;
-                    patience().await;
+                    exit_grace().await;
                     Err(lost(what))
                 }
                 Fate::Late(after) => {
@@ -164,7 +164,7 @@ impl Net {
                         pass(after).await;
                         let _ = late.await;
                     });
-                    patience().await;
+                    exit_grace().await;
                     Err(lost(what))
                 }
             }

@@ -208,8 +208,8 @@ fn a_coordinator_may_die_wherever_it_waits_while_a_person_stops_its_agent() {
 }
 
 #[test]
-fn a_coordinator_may_die_wherever_it_waits_when_a_keeper_is_killed() {
-    let deeds = [(Deed::Nothing, 5), (Deed::KillKeeper { host: 0, which: 0 }, 40)];
+fn a_coordinator_may_die_wherever_it_waits_when_a_shim_is_killed() {
+    let deeds = [(Deed::Nothing, 5), (Deed::KillShim { host: 0, which: 0 }, 40)];
     check_deaths(OBEDIENT, First::Local, "ended: lost", &deeds);
 }
 
@@ -296,7 +296,7 @@ fn a_start_without_a_claim_is_found() {
 
 #[test]
 fn a_pid_that_is_trusted_is_found() {
-    check_found(Mutant::PidTrusted, "a signal for the keeper");
+    check_found(Mutant::PidTrusted, "a signal for the shim");
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub enum Deed {
         down_for: Duration,
     },
     RestartServer,
-    KillKeeper {
+    KillShim {
         host: usize,
         which: usize,
     },
@@ -246,7 +246,7 @@ fn misfortune_or_deed(dice: &mut Dice, steps: &mut Vec<Step>) {
                 after_polls: dice.below(30),
                 down_for: dice.millis(5_000, 60_000),
             },
-            Deed::KillKeeper { host, which: dice.index(4) },
+            Deed::KillShim { host, which: dice.index(4) },
             Deed::BeginForeign { host },
         ];
         steps.extend(deeds.into_iter().map(|deed| Step { deed, then_wait: dice.millis(0, 500) }));
@@ -286,7 +286,7 @@ fn deed(dice: &mut Dice) -> Deed {
             Deed::Restart { coordinator, mode, down_for: dice.millis(0, 20_000) }
         }
         19..22 => Deed::RestartServer,
-        22..26 => Deed::KillKeeper { host: coordinator, which },
+        22..26 => Deed::KillShim { host: coordinator, which },
         26..31 => Deed::KillAgent { host: coordinator, which },
         31..33 => Deed::BeginForeign { host: coordinator },
         33..41 => Deed::SetWeather { coordinator, weather: weather(dice) },

@@ -58,7 +58,7 @@ pub async fn pass(time: Duration) {
 }
 
 /// The sleep of a machine, with the time that it has slept so far. Everything on it stands still
-/// meanwhile, and so does one of its clocks. The other clock, which fuses use, goes on.
+/// meanwhile, and so does one of its clocks. The other clock, which start deadlines use, goes on.
 pub struct Slumber(Mutex<Slept>);
 
 struct Slept {
@@ -161,7 +161,7 @@ impl SimWorld {
         self.begin.elapsed()
     }
 
-    /// Returns the time of the clock that fuses use on all machines, asleep or not.
+    /// Returns the time of the clock that start deadlines use on all machines, asleep or not.
     pub fn boot_now(&self) -> BootInstant {
         // The type can only be made by reading the clock or by deserialising.
         let zero: BootInstant = serde_json::from_str("0").unwrap();

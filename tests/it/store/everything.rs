@@ -4,8 +4,9 @@ use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::forge::{ForgeKind, ItemKey, ItemKind};
 use agent_coordinator::domain::{Assignment, InstanceKey, Purpose, TaskStatus, Timestamp};
 use agent_coordinator::rows::{
-    Store, accounts, agents, assignments, credentials, events, executions, forge_items, launches,
-    messages, notices, output_tails, pairs, past, pauses, projects, sessions, startable, tasks,
+    Store, accounts, agents, assignments, credentials, events, executions, forge_items,
+    launch_retention, launches, messages, notices, output_tails, pauses, projects, sessions,
+    start_histories, startable, tasks,
 };
 use agent_coordinator::store::{
     ChatEnd, HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter,
@@ -50,7 +51,10 @@ fn answers_about_starts(tx: &mut Read<'_>) -> Vec<String> {
         AGENTS.iter().flat_map(|agent| PROJECTS.iter().map(move |project| (agent, project)))
     {
         for purpose in PURPOSES {
-            ask!(answers, pairs::get(tx, &InstanceKey::new(id(agent), id(project), purpose)));
+            ask!(
+                answers,
+                start_histories::get(tx, &InstanceKey::new(id(agent), id(project), purpose))
+            );
         }
     }
     answers
@@ -67,16 +71,16 @@ fn answers(tx: &mut Read<'_>) -> Vec<String> {
     ask!(answers, projects::list(tx));
     ask!(answers, assignments::list(tx));
     ask!(answers, sessions::list_open(tx));
-    ask!(answers, pairs::list_held(tx));
+    ask!(answers, start_histories::list_held(tx));
     ask!(answers, accounts::list_parked(tx));
     ask!(answers, pauses::since(tx));
     ask!(answers, events::list(tx, 2, 3));
     ask!(answers, events::span(tx));
     for at in [0, 2, 1_000_000_000_000] {
         ask!(answers, events::last_before(tx, Timestamp::from_millis(at)));
-        ask!(answers, past::launches(tx, Timestamp::from_millis(at), None, 100));
-        let first = past::launches(tx, Timestamp::from_millis(at), None, 1).unwrap();
-        ask!(answers, past::launches(tx, Timestamp::from_millis(at), first.first(), 2));
+        ask!(answers, launch_retention::launches(tx, Timestamp::from_millis(at), None, 100));
+        let first = launch_retention::launches(tx, Timestamp::from_millis(at), None, 1).unwrap();
+        ask!(answers, launch_retention::launches(tx, Timestamp::from_millis(at), first.first(), 2));
         let chat = Assignment { project: id("p"), agent: id("a") };
         ask!(answers, messages::last_before(tx, &chat, Timestamp::from_millis(at)));
     }

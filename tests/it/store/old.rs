@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use agent_coordinator::domain::{
-    Account, Agent, Credential, Execution, ForgeItem, Launch, Notice, PairRecord, Project, Session,
-    Task,
+    Account, Agent, Credential, Execution, ForgeItem, Launch, Notice, Project, Session,
+    StartHistory, Task,
 };
 use agent_coordinator::rows::{events, messages, output_tails};
 use agent_coordinator::store::{Engine, Entity, MessageFilter, Settings, StoreError, open};
@@ -88,7 +88,7 @@ async fn each_row_of_the_version_before_is_read_and_written_as_it_was() {
         rewrite::<Session>(&engine).await,
         rewrite::<Execution>(&engine).await,
         rewrite::<Notice>(&engine).await,
-        rewrite::<PairRecord>(&engine).await,
+        rewrite::<StartHistory>(&engine).await,
         rewrite::<Account>(&engine).await,
         rewrite::<Credential>(&engine).await,
         rewrite::<ForgeItem>(&engine).await,

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use agent_coordinator::config::Start;
 use agent_coordinator::domain::event::Event;
-use agent_coordinator::domain::pair::Backoff;
+use agent_coordinator::domain::start_history::Backoff;
 use agent_coordinator::domain::{InstanceKey, ProjectId, Purpose, Task, TaskStatus};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::postgres_url::PostgresUrl;
 use agent_coordinator::rows::Store;
-use agent_coordinator::service::{Follower, News, ProjectEdit, Service, Settings};
+use agent_coordinator::service::{EventUpdate, Follower, ProjectEdit, Service, Settings};
 use agent_coordinator::store::postgres::Sharing;
 use agent_coordinator::store::postgres::open::Options;
 use tokio::task::JoinSet;
@@ -247,7 +247,7 @@ async fn followed(mut follower: Follower, last: ProjectId) -> Result<Vec<i64>, S
     let mut seen = Vec::new();
     loop {
         match follower.next().await {
-            Ok(News::Events(events)) => {
+            Ok(EventUpdate::Events(events)) => {
                 for event in &*events {
                     seen.push(event.seq);
                     if event.kind == "assignment.added" && event.project.as_ref() == Some(&last) {
@@ -255,8 +255,8 @@ async fn followed(mut follower: Follower, last: ProjectId) -> Result<Vec<i64>, S
                     }
                 }
             }
-            Ok(News::Status) => {}
-            Ok(lost @ News::Lost { .. }) => {
+            Ok(EventUpdate::Status) => {}
+            Ok(lost @ EventUpdate::Lost { .. }) => {
                 return Err(format!("a follower missed events: {lost:?}"));
             }
             Err(error) => return Err(format!("a follower cannot read: {error:?}")),

@@ -16,13 +16,13 @@ use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::notice::WorkChange;
 use agent_coordinator::domain::{
-    Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchState, Notice, PairRecord,
-    Project, Purpose, Session, Task, TaskStatus,
+    Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchState, Notice, Project,
+    Purpose, Session, StartHistory, Task, TaskStatus,
 };
 use agent_coordinator::rows::{
     Context, Transaction, accounts, agents, assignments, credentials, events, executions,
-    forge_items, launches, messages, notices, output_tails, pairs, past, pauses, projects,
-    sessions, startable, tasks,
+    forge_items, launch_retention, launches, messages, notices, output_tails, pauses, projects,
+    sessions, start_histories, startable, tasks,
 };
 use agent_coordinator::store::{
     BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchFilter, MessageFilter, Read,
@@ -170,7 +170,7 @@ fn entities(bed: &Bed) {
     bed.entity::<ForgeItem>("forge_items");
     bed.entity::<Launch>("launches");
     bed.entity::<Notice>("notices");
-    bed.entity::<PairRecord>("pairs");
+    bed.entity::<StartHistory>("pairs");
     bed.entity::<Project>("projects");
     bed.entity::<Session>("sessions");
     bed.entity::<Task>("tasks");
@@ -252,11 +252,13 @@ fn questions(bed: &Bed) {
         Ok((notices::list_of_launch(tx, &id("l1"))?, notices::list_open(tx)?))
     });
     bed.read("output_tails", |tx| output_tails::get(tx, &id("l1")));
-    bed.read("pairs", |tx| Ok((pairs::get(tx, &task_key("a", "p"))?, pairs::list_held(tx)?)));
+    bed.read("pairs", |tx| {
+        Ok((start_histories::get(tx, &task_key("a", "p"))?, start_histories::list_held(tx)?))
+    });
     bed.read("past", |tx| {
-        let all = past::launches(tx, at(1_000), None, 9)?;
+        let all = launch_retention::launches(tx, at(1_000), None, 9)?;
         assert!(all.iter().any(|launch| !launch.newest_of.is_empty()));
-        past::launches(tx, at(1_000), all.first(), 9)
+        launch_retention::launches(tx, at(1_000), all.first(), 9)
     });
     bed.read("pauses", pauses::since);
     bed.read("projects", |tx| {

@@ -21,7 +21,7 @@ use crate::support::{kill, skip, tree_of};
 /// The lock lets one browser run at a time, because a browser uses two cores.
 static TURN: Mutex<()> = Mutex::new(());
 /// The deadline of a wait.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A browser with one window.
 pub struct Browser {
@@ -179,7 +179,7 @@ impl Browser {
 
     #[track_caller]
     pub fn until_some<T>(&self, what: &str, fact: impl Fn() -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(found) = fact() {
                 return found;

@@ -21,7 +21,7 @@ fn item(state: ItemState) -> ForgeItem {
         project,
         NOW,
     );
-    ForgeItem { title: "Login".to_owned(), state, owed: Vec::new(), revision: 1, ..new }
+    ForgeItem { title: "Login".to_owned(), state, pending: Vec::new(), revision: 1, ..new }
 }
 
 fn task(status: TaskStatus) -> Task {
@@ -69,8 +69,8 @@ fn execution(result: Option<ReportResult>) -> Execution {
 const TEXTS: Texts = Texts::new(Language::English);
 
 /// Returns the names of the pending actions.
-fn owed(item: &ForgeItem) -> Vec<String> {
-    item.owed.iter().map(ToString::to_string).collect()
+fn write(item: &ForgeItem) -> Vec<String> {
+    item.pending.iter().map(ToString::to_string).collect()
 }
 
 #[track_caller]
@@ -85,13 +85,14 @@ fn check(
     let execution = last.map(|result| execution(Some(result)));
     let work = Work { task: task.as_ref(), is_alive, last: execution.as_ref() };
     let settled = settle(&item(state), work, TEXTS, NOW);
-    let found = settled.as_ref().map(|item| (item.state.as_str(), owed(item)));
-    let expected = expected
-        .map(|(state, owed)| (state, owed.iter().map(|&owed| owed.to_owned()).collect::<Vec<_>>()));
+    let found = settled.as_ref().map(|item| (item.state.as_str(), write(item)));
+    let expected = expected.map(|(state, write)| {
+        (state, write.iter().map(|&write| write.to_owned()).collect::<Vec<_>>())
+    });
     assert_eq!(found, expected);
 }
 
-const PROCESSING: ItemState = ItemState::Active(Standing::Processing);
+const PROCESSING: ItemState = ItemState::Active(WorkState::Processing);
 
 #[test]
 fn a_done_task_is_told_when_its_agent_is_gone() {
@@ -135,7 +136,7 @@ fn a_failure_and_a_block_are_told_and_a_new_try_too() {
     check(PROCESSING, blocked, true, Some(ReportResult::Blocked), None);
     let again: &[&str] = &["label processing"];
     check(
-        ItemState::Active(Standing::Failed),
+        ItemState::Active(WorkState::Failed),
         Some(TaskStatus::InProgress),
         false,
         None,
@@ -166,7 +167,7 @@ fn what_is_resumed_goes_on_and_what_is_not_wanted_any_more_stops() {
     let paused = item(ItemState::Paused { since: NOW });
     let on = resumed(&paused, Eligibility::Eligible, TEXTS, NOW).expect("it is paused");
     assert_eq!((on.state.clone(), on.n_resumed), (PROCESSING, 1));
-    assert_eq!(owed(&on), ["folder running", "label processing", "comment 1"]);
+    assert_eq!(write(&on), ["folder running", "label processing", "comment 1"]);
     let off = resumed(&paused, Eligibility::Not(StopCause::Unassigned), TEXTS, NOW)
         .expect("it is paused");
     assert_eq!(off.state, ItemState::Stopping(StopCause::Unassigned));
@@ -178,32 +179,32 @@ fn what_was_paused_for_too_long_is_completed_as_expired() {
     let work = Work { task: None, is_alive: false, last: None };
     let over = expired(&item(ItemState::Paused { since: NOW }), work, TEXTS, NOW);
     assert_eq!(over.state, ItemState::Ended(ItemEnd::Expired));
-    assert_eq!(owed(&over), ["folder running", "label stopped", "comment 1", "folder completed"]);
+    assert_eq!(write(&over), ["folder running", "label stopped", "comment 1", "folder completed"]);
 }
 
 #[test]
 fn a_claim_that_is_not_wanted_any_more_is_taken_back() {
     let claiming = ForgeItem {
-        owed: vec![Owed::Claim],
+        pending: vec![PendingWrite::Claim],
         ..item(ItemState::Claiming { after_comment: Some(3) })
     };
     let stopped = stopping(&claiming, StopCause::Unassigned, NOW).expect("it is open");
-    assert_eq!(owed(&stopped), ["withdraw", "label stopped"]);
+    assert_eq!(write(&stopped), ["withdraw", "label stopped"]);
     let gone = stopping(&claiming, StopCause::Gone, NOW).expect("it is open");
-    assert!(gone.owed.is_empty() && !gone.is_open());
-    assert_eq!(owed(&lost(&claiming)), ["withdraw"]);
-    assert_eq!(owed(&won(&claiming)), ["folder running", "label processing"]);
+    assert!(gone.pending.is_empty() && !gone.is_open());
+    assert_eq!(write(&lost(&claiming)), ["withdraw"]);
+    assert_eq!(write(&won(&claiming)), ["folder running", "label processing"]);
 }
 
 #[test]
 fn an_end_drops_what_was_only_on_the_way() {
-    let owing = item(PROCESSING)
-        .owing(Owed::Label { state: LabelState::Processing })
+    let with_pending = item(PROCESSING)
+        .with_pending(PendingWrite::Label { state: LabelState::Processing })
         .saying("Resumed".to_owned());
     let work = Work { task: Some(&task(TaskStatus::Done)), is_alive: false, last: None };
-    let done = settle(&owing, work, TEXTS, NOW).expect("it is done");
+    let done = settle(&with_pending, work, TEXTS, NOW).expect("it is done");
     assert_eq!(
-        owed(&done),
+        write(&done),
         ["comment 1", "folder running", "label done", "comment 2", "folder completed"]
     );
 }
@@ -215,7 +216,7 @@ fn what_agents_write_commands_nothing_in_either_language() {
         let texts = Texts::new(language);
         let said = [
             texts.finished(Some(&execution), NOW),
-            texts.put_aside(Standing::Failed, Some("/assign @me"), Some(&execution), NOW),
+            texts.put_aside(WorkState::Failed, Some("/assign @me"), Some(&execution), NOW),
             texts.stopped(StopCause::Unassigned, Some(&execution), NOW),
             texts.paused(Some(&execution), NOW),
         ];
@@ -235,8 +236,8 @@ proptest! {
         result in proptest::option::of(select(&[ReportResult::Success, ReportResult::Failed, ReportResult::Blocked][..])),
         state in select(vec![
             PROCESSING,
-            ItemState::Active(Standing::Blocked),
-            ItemState::Active(Standing::Failed),
+            ItemState::Active(WorkState::Blocked),
+            ItemState::Active(WorkState::Failed),
             ItemState::Stopping(StopCause::Closed),
             ItemState::Pausing,
             ItemState::Paused { since: NOW },

@@ -4,8 +4,10 @@ use crate::domain::plan::silence::SECOND_LOOK;
 #[test]
 fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
     let second = Duration::from_secs(1);
-    let limits =
-        Limits { silence: SilenceLimits::all(Some(10 * second)), ..Limits::of(1, Duration::ZERO) };
+    let limits = StartLimits {
+        silence: SilenceLimits::all(Some(10 * second)),
+        ..StartLimits::of(1, Duration::ZERO)
+    };
     let quiet = |seconds, suspected: Option<u32>| {
         let suspected = suspected.map(|seconds| seconds * second);
         Elapsed { quiet: Some(seconds * second), suspected, ..Elapsed::default() }
@@ -20,7 +22,8 @@ fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
     check_time(limits, quiet(60, Some(0)), Some(60 * second), Ok(Some(SECOND_LOOK)));
     check_time(limits, quiet(60, Some(2)), Some(60 * second), Err(StopReason::Silence));
     // Only streams have a limit here.
-    let streams = Limits { silence: SilenceLimits { others: None, ..limits.silence }, ..limits };
+    let streams =
+        StartLimits { silence: SilenceLimits { others: None, ..limits.silence }, ..limits };
     check_time(streams, quiet(60, Some(2)), Some(60 * second), Ok(None));
     let stream = Elapsed { is_stream: true, ..quiet(60, Some(2)) };
     check_time(streams, stream, Some(60 * second), Err(StopReason::Silence));
@@ -28,8 +31,10 @@ fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
 
 #[test]
 fn a_silence_is_told_at_half_of_what_ends_an_agent() {
-    let limits =
-        Limits { silence: SilenceLimits::all(Some(Duration::from_secs(10))), ..snapshot(1).limits };
+    let limits = StartLimits {
+        silence: SilenceLimits::all(Some(Duration::from_secs(10))),
+        ..snapshot(1).limits
+    };
     let check = |quiet: u64, expected: &[u64]| {
         let launch =
             LaunchFacts { idle_ms: Some(60_000), pid: Some(7), ..running_launch(1, key(1, 1)) };

@@ -68,7 +68,7 @@ impl Life<'_> {
     }
 
     async fn ask(&mut self, manner: &Manner, token: &Secret) -> Result<NextAction, Over> {
-        let (sim, launch, patience) =
+        let (sim, launch, exit_grace) =
             (self.sim, self.launch, manner.gives_up_after.unwrap_or(Duration::MAX));
         loop {
             let next = self
@@ -76,7 +76,7 @@ impl Life<'_> {
                     let asked =
                         sim.spawn_for(next_of(sim.clone(), service, token.clone(), launch.clone()));
                     async move {
-                        match tokio::time::timeout(patience, asked).await {
+                        match tokio::time::timeout(exit_grace, asked).await {
                             Ok(Some(answer)) => answer.map(Some),
                             Ok(None) | Err(_) => Ok(None),
                         }
@@ -145,7 +145,7 @@ async fn next_of(
         if next.action == "get_pending_messages" {
             let newest = sim.talk.note_handed_out(&caller.session.id, &next.messages);
             sim.chronicle.note(|| format!("{launch}  is given up to {newest}"));
-            if newest <= before && asked_at.elapsed() < PATIENCE_WITH_ANSWERS {
+            if newest <= before && asked_at.elapsed() < ANSWER_TIMEOUT {
                 sim.chronicle.violation(format!("{launch} is given message {newest} as new again"));
             }
             sim.read_when_handed_out(&caller.session.key, newest).await;
@@ -161,4 +161,4 @@ async fn next_of(
 }
 
 /// The value of the service.
-const PATIENCE_WITH_ANSWERS: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

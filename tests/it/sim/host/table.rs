@@ -42,7 +42,7 @@ impl ProcessLayer for Table {
 
     async fn start(&self, request: StartRequest) -> Result<(), StartError> {
         let host = &self.0;
-        let StartRequest { launch, key, command, fuse } = request;
+        let StartRequest { launch, key, command, start_deadline } = request;
         yield_now().await;
         {
             let mut state = host.state.lock().unwrap();
@@ -59,17 +59,17 @@ impl ProcessLayer for Table {
             state.n_launches += 1;
             let mut dice = Dice::new(host.sim.seed ^ host.name as u64, 1000 + state.n_launches);
             let character = Character::of(&mut dice);
-            if character.trouble == Some(Trouble::NoKeeper) {
+            if character.trouble == Some(Trouble::NoShim) {
                 return Err(StartError::ProgramNotFound { program: "agent".to_owned() });
             }
             host.note(&launch, || format!("folder of {key}"));
             state.folders.insert(launch.clone(), Folder::new(key, character));
         }
-        // A coordinator that dies here leaves a folder without a keeper.
+        // A coordinator that dies here leaves a folder without a shim.
         yield_now().await;
         {
             let mut state = host.state.lock().unwrap();
-            let keeper = state.spawn(What::Keeper(launch.clone()));
+            let shim = state.spawn(What::EventLoop(launch.clone()));
             let ticket = command
                 .environment
                 .iter()
@@ -77,11 +77,15 @@ impl ProcessLayer for Table {
                 .unwrap()
                 .1
                 .clone();
-            let kept = host.clone().keep(launch.clone(), host.sim.world.instant_of(fuse), ticket);
+            let kept = host.clone().keep(
+                launch.clone(),
+                host.sim.world.instant_of(start_deadline),
+                ticket,
+            );
             let task = host.sim.spawn(kept);
             let folder = state.folder(&launch);
-            folder.keeper = Some(keeper);
-            folder.keeper_task = Some(task);
+            folder.shim = Some(shim);
+            folder.shim_task = Some(task);
             host.check_caps_in(&state);
             host.nudge.wake();
         }
@@ -102,7 +106,7 @@ impl ProcessLayer for Table {
             let first = folder.stop.unwrap_or((reason, timeout));
             self.0.note(launch, || format!("is told to stop: {reason}"));
             folder.stop = Some((first.0, first.1.min(timeout)));
-            self.0.signal_keeper(&mut state, launch);
+            self.0.signal_shim(&mut state, launch);
             self.0.nudge.wake();
         }
         yield_now().await;

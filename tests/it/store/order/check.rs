@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use agent_coordinator::domain::event::Event;
-use agent_coordinator::domain::pair::StartReason;
+use agent_coordinator::domain::start_history::StartReason;
 use agent_coordinator::domain::{InstanceKey, LaunchId, MessageId, Purpose};
 
 /// One call of a use case, with its answer.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use agent_coordinator::domain::chat::{Sender, listens};
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::id::CoordinatorId;
-use agent_coordinator::domain::pair::StartReason;
+use agent_coordinator::domain::start_history::StartReason;
 use agent_coordinator::domain::{
-    InstanceKey, Launch, LaunchId, Message, MessageId, PairRecord, Secret,
+    InstanceKey, Launch, LaunchId, Message, MessageId, Secret, StartHistory,
 };
-use agent_coordinator::rows::{Context, Transaction, launches, messages, pairs};
+use agent_coordinator::rows::{Context, Transaction, launches, messages, start_histories};
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{Force, ServiceError, StopTarget};
 use agent_coordinator::store::StoreError;
@@ -94,7 +94,9 @@ pub async fn say(
         tx.event(NewEvent { detail, ..NewEvent::of_pair("chat.message", tx.now(), &key) });
         messages::add(tx, &message)?;
         if !listens(&facts) {
-            pairs::change(tx, &key, |record: PairRecord| record.wanted(message.created_at))?;
+            start_histories::change(tx, &key, |record: StartHistory| {
+                record.wanted(message.created_at)
+            })?;
         }
         Ok(message.id)
     });

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
-use agent_coordinator::domain::pair::OpenLaunch;
 use agent_coordinator::domain::plan::ProcessReport;
 use agent_coordinator::domain::session::Presenter;
+use agent_coordinator::domain::start_history::OpenLaunch;
 use agent_coordinator::domain::{
     AgentId, CoordinatorId, InstanceKey, LaunchId, LaunchState, MessageId, Purpose, Refusal,
     Secret, Timestamp,

@@ -1,8 +1,8 @@
 use super::*;
 
 #[track_caller]
-fn check(error: ForgeError, owed: &Owed, n_refusals: u32, expected: Next) {
-    assert_eq!(next_after(&Undone::Unanswered(error.into()), owed, n_refusals), expected);
+fn check(error: ForgeError, write: &PendingWrite, n_refusals: u32, expected: Next) {
+    assert_eq!(next_after(&WriteError::Unanswered(error.into()), write, n_refusals), expected);
 }
 
 fn message() -> String {
@@ -11,8 +11,8 @@ fn message() -> String {
 
 #[test]
 fn what_waiting_may_help_is_tried_for_ever_and_what_it_does_not_is_given_up() {
-    let label = Owed::Label { state: LabelState::Stopped };
-    let comment = Owed::Comment { number: 1, text: String::new() };
+    let label = PendingWrite::Label { state: LabelState::Stopped };
+    let comment = PendingWrite::Comment { number: 1, text: String::new() };
     check(ForgeError::Unavailable { message: message() }, &comment, 10_000, Next::TryAgain);
     check(ForgeError::Unauthorized { message: message() }, &label, 10_000, Next::TryAgain);
     check(ForgeError::NotFound { status: 410, message: message() }, &comment, 0, Next::TryAgain);
@@ -20,7 +20,7 @@ fn what_waiting_may_help_is_tried_for_ever_and_what_it_does_not_is_given_up() {
     check(ForgeError::Moved { status: 302, to: message() }, &comment, 9, Next::TryAgain);
     check(
         ForgeError::NotFound { status: 404, message: message() },
-        &Owed::Claim,
+        &PendingWrite::Claim,
         0,
         Next::TryAgain,
     );
@@ -28,9 +28,9 @@ fn what_waiting_may_help_is_tried_for_ever_and_what_it_does_not_is_given_up() {
 
 #[test]
 fn a_forbidden_comment_is_given_up_and_a_label_only_after_long() {
-    let comment = Owed::Comment { number: 1, text: String::new() };
-    let label = Owed::Label { state: LabelState::Stopped };
-    assert_eq!(next_after(&Undone::Locked, &comment, 0), Next::GiveUp);
+    let comment = PendingWrite::Comment { number: 1, text: String::new() };
+    let label = PendingWrite::Label { state: LabelState::Stopped };
+    assert_eq!(next_after(&WriteError::Locked, &comment, 0), Next::GiveUp);
     check(ForgeError::Forbidden { message: message() }, &comment, 3, Next::TryAgain);
     check(ForgeError::Forbidden { message: message() }, &comment, 4, Next::GiveUp);
     check(ForgeError::Forbidden { message: message() }, &label, 10, Next::TryAgain);

@@ -6,11 +6,13 @@ use std::time::Duration;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::retention::Retention;
-use agent_coordinator::domain::{InstanceKey, LaunchState, PairRecord, Purpose, Task, TaskStatus};
+use agent_coordinator::domain::{
+    InstanceKey, LaunchState, Purpose, StartHistory, Task, TaskStatus,
+};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
-use agent_coordinator::service::{HistoryFilter, News, Service, Settings};
+use agent_coordinator::service::{EventUpdate, HistoryFilter, Service, Settings};
 use agent_coordinator::store::MessageFilter;
 
 use super::rows::{at, execution, id, launch, message, notice, session, task};
@@ -61,7 +63,7 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
 
     let service = service(&store, Retention::default());
     for _ in 0..2 {
-        service.upkeep.cleanup().await.unwrap();
+        service.maintenance.cleanup().await.unwrap();
         for (launch, is_kept) in [
             ("l_done", false),
             ("l_older", false),
@@ -88,7 +90,7 @@ async fn young_history_stays() {
     make(&store, vec![ended("l")]).await;
     let century = Duration::from_hours(24 * 36_525);
     service(&store, Retention { history: century, ..Retention::default() })
-        .upkeep
+        .maintenance
         .cleanup()
         .await
         .unwrap();
@@ -100,13 +102,13 @@ async fn who_has_not_read_events_that_are_gone_is_told_so() {
     let store = Arc::new(Store::in_memory().unwrap());
     make(&store, (0..5_000).map(event).collect()).await;
     let service = service(&store, Retention::default());
-    service.upkeep.cleanup().await.unwrap();
+    service.maintenance.cleanup().await.unwrap();
     let span = store.event_span().await.unwrap();
     assert_eq!((span.oldest, span.newest), (5_000, 5_000), "the newest stays");
     let mut late = service.events.follow(Some(17)).await.unwrap();
-    assert!(matches!(late.next().await.unwrap(), News::Lost { newest: 5_000 }));
+    assert!(matches!(late.next().await.unwrap(), EventUpdate::Lost { newest: 5_000 }));
     let mut in_time = service.events.follow(Some(4_999)).await.unwrap();
-    let News::Events(events) = in_time.next().await.unwrap() else { panic!("events") };
+    let EventUpdate::Events(events) = in_time.next().await.unwrap() else { panic!("events") };
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [5_000]);
     // Numbers are not used again.
     make(&store, vec![event(9_999)]).await;
@@ -119,13 +121,13 @@ async fn what_was_said_goes_as_far_as_it_was_answered_and_only_where_that_is_wan
     let messages = ["m1", "m2", "m3"].map(|name| Row::Message(message(name, "a", "p")));
     make(&store, messages.to_vec()).await;
     let key = InstanceKey::new(id("a"), id("p"), Purpose::Chat);
-    make(&store, vec![Row::Pair(PairRecord { read_up_to: 2, ..PairRecord::new(key) })]).await;
+    make(&store, vec![Row::Pair(StartHistory { read_up_to: 2, ..StartHistory::new(key) })]).await;
     let filter = MessageFilter::oldest(id("a"), id("p"), 9);
-    service(&store, Retention::default()).upkeep.cleanup().await.unwrap();
+    service(&store, Retention::default()).maintenance.cleanup().await.unwrap();
     assert_eq!(store.messages(&filter).await.unwrap().len(), 3);
     let day = Some(Duration::from_hours(24));
     service(&store, Retention { chats: day, ..Retention::default() })
-        .upkeep
+        .maintenance
         .cleanup()
         .await
         .unwrap();

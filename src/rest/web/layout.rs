@@ -18,7 +18,7 @@ pub(super) const LANGUAGE_COOKIE: &str = "agent_coordinator_language";
 
 /// The places that the navigation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum NavSection {
     Projects,
     Agents,
     Launches,
@@ -32,7 +32,7 @@ pub(super) struct Frame {
     /// The texts.
     pub(super) w: &'static Words,
     pub(super) assets: &'static Assets,
-    pub(super) place: Place,
+    pub(super) place: NavSection,
     /// The number of the newest event before the page was read. The page shows at least its
     /// effects; later events are news.
     pub(super) newest_event: i64,
@@ -43,10 +43,16 @@ pub(super) struct Frame {
 impl Frame {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let w = Words::of(language_of(headers));
-        Self { w, assets: Assets::get(), place: Place::Projects, newest_event: 0, operator: None }
+        Self {
+            w,
+            assets: Assets::get(),
+            place: NavSection::Projects,
+            newest_event: 0,
+            operator: None,
+        }
     }
 
-    pub(super) fn at(self, place: Place) -> Self {
+    pub(super) fn at(self, place: NavSection) -> Self {
         Self { place, ..self }
     }
 
@@ -61,13 +67,13 @@ impl Frame {
         self.operator.as_ref().is_some_and(|operator| operator.role == Role::Operator)
     }
 
-    pub(super) fn places(&self) -> [(Place, &'static str, &'static str); 5] {
+    pub(super) fn places(&self) -> [(NavSection, &'static str, &'static str); 5] {
         [
-            (Place::Projects, "/ui/projects", self.w.projects),
-            (Place::Agents, "/ui/agents", self.w.agents),
-            (Place::Launches, "/ui/launches", self.w.launches),
-            (Place::Coordinator, "/ui/coordinator", self.w.coordinator),
-            (Place::Settings, "/ui/settings", self.w.settings),
+            (NavSection::Projects, "/ui/projects", self.w.projects),
+            (NavSection::Agents, "/ui/agents", self.w.agents),
+            (NavSection::Launches, "/ui/launches", self.w.launches),
+            (NavSection::Coordinator, "/ui/coordinator", self.w.coordinator),
+            (NavSection::Settings, "/ui/settings", self.w.settings),
         ]
     }
 }

@@ -13,15 +13,15 @@ fn key() -> InstanceKey {
     InstanceKey::new("agt".parse().expect("an id"), "prj".parse().expect("an id"), Purpose::Task)
 }
 
-fn ready() -> PairFacts {
-    PairFacts {
+fn ready() -> StartFacts {
+    StartFacts {
         key: key(),
         agent: Some((AgentStatus::Active, "claude".to_owned())),
         project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
         is_assigned: true,
         waiting_since: Some(NOW),
         open: None,
-        record: PairRecord::new(key()),
+        record: StartHistory::new(key()),
         account: Account::new("claude".to_owned()),
         is_paused: false,
     }
@@ -32,35 +32,35 @@ fn open(state: LaunchState) -> OpenLaunch {
 }
 
 /// Returns the record after a failure of a launch that began and ended so many seconds from `NOW`.
-fn failed(record: PairRecord, began: u64, ended: u64) -> PairRecord {
+fn failed(record: StartHistory, began: u64, ended: u64) -> StartHistory {
     let at = |seconds| NOW + Duration::from_secs(seconds);
     record.after_end(Verdict::Failure, at(began), at(ended), LIMIT)
 }
 
 #[track_caller]
-fn check(facts: &PairFacts, expected: StartReason) {
+fn check(facts: &StartFacts, expected: StartReason) {
     assert_eq!(facts.reason(BACKOFF, NOW), expected);
 }
 
 #[test]
 fn each_rule_has_its_reason() {
     check(&ready(), StartReason::Ready);
-    check(&PairFacts { agent: None, ..ready() }, StartReason::Unknown);
-    check(&PairFacts { project: None, ..ready() }, StartReason::Unknown);
-    check(&PairFacts { is_assigned: false, ..ready() }, StartReason::NotAssigned);
+    check(&StartFacts { agent: None, ..ready() }, StartReason::Unknown);
+    check(&StartFacts { project: None, ..ready() }, StartReason::Unknown);
+    check(&StartFacts { is_assigned: false, ..ready() }, StartReason::NotAssigned);
     check(
-        &PairFacts { agent: Some((AgentStatus::Inactive, String::new())), ..ready() },
+        &StartFacts { agent: Some((AgentStatus::Inactive, String::new())), ..ready() },
         StartReason::Inactive,
     );
     check(
-        &PairFacts { project: Some((ProjectStatus::Archived, PathBuf::new())), ..ready() },
+        &StartFacts { project: Some((ProjectStatus::Archived, PathBuf::new())), ..ready() },
         StartReason::Inactive,
     );
-    check(&PairFacts { waiting_since: None, ..ready() }, StartReason::NoWork);
-    check(&PairFacts { is_paused: true, ..ready() }, StartReason::Paused);
-    check(&PairFacts { record: PairRecord::new(key()).held(NOW), ..ready() }, StartReason::Held);
-    let failed = self::failed(PairRecord::new(key()), 0, 0);
-    check(&PairFacts { record: failed, ..ready() }, StartReason::Backoff);
+    check(&StartFacts { waiting_since: None, ..ready() }, StartReason::NoWork);
+    check(&StartFacts { is_paused: true, ..ready() }, StartReason::Paused);
+    check(&StartFacts { record: StartHistory::new(key()).held(NOW), ..ready() }, StartReason::Held);
+    let failed = self::failed(StartHistory::new(key()), 0, 0);
+    check(&StartFacts { record: failed, ..ready() }, StartReason::Backoff);
 }
 
 /// Returns an account that is parked until five minutes from `NOW`.
@@ -73,7 +73,7 @@ fn parked() -> Account {
 
 #[test]
 fn a_parked_account_keeps_its_pairs_until_its_time_and_then_one_tries_it() {
-    let facts = PairFacts { account: parked(), ..ready() };
+    let facts = StartFacts { account: parked(), ..ready() };
     check(&facts, StartReason::Parked);
     let until = NOW + Duration::from_mins(5);
     let waits = facts.clone().candidate(BACKOFF, NOW).expect("work");
@@ -85,7 +85,7 @@ fn a_parked_account_keeps_its_pairs_until_its_time_and_then_one_tries_it() {
 
 #[test]
 fn an_end_by_the_account_says_nothing_of_the_pair() {
-    let failed = failed(PairRecord::new(key()), 0, 1);
+    let failed = failed(StartHistory::new(key()), 0, 1);
     assert_eq!(
         failed.clone().after_end(Verdict::AccountFailed, NOW, NOW + Duration::from_secs(9), LIMIT),
         failed
@@ -95,36 +95,36 @@ fn an_end_by_the_account_says_nothing_of_the_pair() {
 #[test]
 fn a_pair_that_cannot_work_as_it_is_configured_waits_for_a_person_at_once() {
     let unlimited = StartLimit { failures: 0, ..LIMIT };
-    let record = PairRecord::new(key()).after_end(Verdict::Misconfigured, NOW, NOW, unlimited);
-    check(&PairFacts { record: record.clone(), ..ready() }, StartReason::Misconfigured);
-    check(&PairFacts { record: record.released(), ..ready() }, StartReason::Ready);
+    let record = StartHistory::new(key()).after_end(Verdict::Misconfigured, NOW, NOW, unlimited);
+    check(&StartFacts { record: record.clone(), ..ready() }, StartReason::Misconfigured);
+    check(&StartFacts { record: record.released(), ..ready() }, StartReason::Ready);
 }
 
 #[test]
 fn an_open_launch_counts_before_everything_that_may_change() {
     let starting = open(LaunchState::Starting { deadline: NOW });
-    check(&PairFacts { open: Some(starting), is_paused: true, ..ready() }, StartReason::Starting);
+    check(&StartFacts { open: Some(starting), is_paused: true, ..ready() }, StartReason::Starting);
     check(
-        &PairFacts { open: Some(open(LaunchState::Ending)), waiting_since: None, ..ready() },
+        &StartFacts { open: Some(open(LaunchState::Ending)), waiting_since: None, ..ready() },
         StartReason::Stopping,
     );
 }
 
 #[test]
 fn a_candidate_is_judged_by_its_server() {
-    let failed = self::failed(PairRecord::new(key()), 0, 0);
+    let failed = self::failed(StartHistory::new(key()), 0, 0);
     let waits =
-        PairFacts { record: failed.clone(), ..ready() }.candidate(BACKOFF, NOW).expect("work");
+        StartFacts { record: failed.clone(), ..ready() }.candidate(BACKOFF, NOW).expect("work");
     assert_eq!((waits.reason, waits.until), (StartReason::Backoff, BACKOFF.until(&failed, NOW)));
     let held =
-        PairFacts { record: failed.held(NOW), ..ready() }.candidate(BACKOFF, NOW).expect("work");
+        StartFacts { record: failed.held(NOW), ..ready() }.candidate(BACKOFF, NOW).expect("work");
     assert_eq!((held.reason, held.until), (StartReason::Held, None));
-    assert_eq!(PairFacts { waiting_since: None, ..ready() }.candidate(BACKOFF, NOW), None);
+    assert_eq!(StartFacts { waiting_since: None, ..ready() }.candidate(BACKOFF, NOW), None);
 }
 
 #[test]
 fn failures_add_up_until_something_else_happens() {
-    let failed = self::failed(PairRecord::new(key()), 0, 0);
+    let failed = self::failed(StartHistory::new(key()), 0, 0);
     let failed = self::failed(failed, 0, 0);
     assert_eq!(failed.n_failures, 2);
     let until = NOW + jittered(Duration::from_secs(2), &key());
@@ -136,26 +136,26 @@ fn failures_add_up_until_something_else_happens() {
 
 #[test]
 fn an_end_in_the_future_holds_nobody_back() {
-    let failed = failed(PairRecord::new(key()), 32_400_000, 32_400_000);
+    let failed = failed(StartHistory::new(key()), 32_400_000, 32_400_000);
     assert_eq!(BACKOFF.until(&failed, NOW), None);
 }
 
 #[test]
 fn too_many_failures_in_a_short_time_suspend_a_pair_until_a_person_says_otherwise() {
     let often =
-        (0..3).fold(PairRecord::new(key()), |record, n| failed(record, 100 * n, 100 * n + 1));
+        (0..3).fold(StartHistory::new(key()), |record, n| failed(record, 100 * n, 100 * n + 1));
     assert_eq!(often.suspended_since, Some(NOW + Duration::from_secs(201)));
-    check(&PairFacts { record: often.clone(), ..ready() }, StartReason::Suspended);
+    check(&StartFacts { record: often.clone(), ..ready() }, StartReason::Suspended);
     check(
-        &PairFacts { record: often.clone().after_end(Verdict::Fine, NOW, NOW, LIMIT), ..ready() },
+        &StartFacts { record: often.clone().after_end(Verdict::Fine, NOW, NOW, LIMIT), ..ready() },
         StartReason::Suspended,
     );
-    check(&PairFacts { record: often.released(), ..ready() }, StartReason::Ready);
+    check(&StartFacts { record: often.released(), ..ready() }, StartReason::Ready);
     let seldom =
-        (0..9).fold(PairRecord::new(key()), |record, n| failed(record, 301 * n, 301 * n + 1));
+        (0..9).fold(StartHistory::new(key()), |record, n| failed(record, 301 * n, 301 * n + 1));
     assert_eq!((seldom.n_failures, seldom.suspended_since), (9, None));
     let unlimited = StartLimit { failures: 0, ..LIMIT };
-    let any = (0..99).fold(PairRecord::new(key()), |record, _| {
+    let any = (0..99).fold(StartHistory::new(key()), |record, _| {
         record.after_end(Verdict::Failure, NOW, NOW, unlimited)
     });
     assert_eq!(
@@ -167,7 +167,7 @@ fn too_many_failures_in_a_short_time_suspend_a_pair_until_a_person_says_otherwis
 
 #[test]
 fn a_stable_run_begins_the_row_anew() {
-    let twice = failed(failed(PairRecord::new(key()), 0, 1), 2, 3);
+    let twice = failed(failed(StartHistory::new(key()), 0, 1), 2, 3);
     let late = failed(twice, 4, 700);
     assert_eq!((late.n_failures, late.failed_at.len(), late.suspended_since), (1, 1, None));
 }
@@ -176,7 +176,8 @@ fn a_stable_run_begins_the_row_anew() {
 fn no_pair_waits_longer_than_the_maximum() {
     for name in ["a", "b", "c", "d", "agt_build", "reviewer"] {
         let key = InstanceKey { agent: name.parse().expect("an id"), ..key() };
-        let record = PairRecord { n_failures: 40, last_end_at: Some(NOW), ..PairRecord::new(key) };
+        let record =
+            StartHistory { n_failures: 40, last_end_at: Some(NOW), ..StartHistory::new(key) };
         assert_eq!(BACKOFF.until(&record, NOW), Some(NOW + BACKOFF.max), "{name}");
     }
 }

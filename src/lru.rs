@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 /// The newest entries by key.
 #[derive(Debug)]
-pub struct Recent<K, V> {
+pub struct Lru<K, V> {
     capacity: usize,
     n_touched: u64,
     entries: HashMap<K, (u64, V)>,
@@ -14,7 +14,7 @@ pub struct Recent<K, V> {
     order: BTreeMap<u64, K>,
 }
 
-impl<K: Hash + Eq + Clone, V: Default> Recent<K, V> {
+impl<K: Hash + Eq + Clone, V: Default> Lru<K, V> {
     pub fn of(capacity: usize) -> Self {
         Self { capacity, n_touched: 0, entries: HashMap::new(), order: BTreeMap::new() }
     }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_forgotten_and_no_other() {
-        let mut recent = Recent::of(2);
+        let mut recent = Lru::of(2);
         *recent.touch(&"a") = 1;
         *recent.touch(&"b") = 2;
         recent.touch(&"a");

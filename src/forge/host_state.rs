@@ -18,8 +18,8 @@ use crate::domain::{Secret, Timestamp};
 use crate::locks::lock;
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
-/// A host, as its poller and its performer use it.
-pub(super) struct Seat {
+/// A host, as its poller and its outbox worker use it.
+pub(super) struct HostState {
     /// The place in the configuration.
     place: usize,
     pub(super) config: ForgeHost,
@@ -62,7 +62,7 @@ pub(super) enum Unanswered {
     Repository(#[source] ForgeError),
 }
 
-impl Seat {
+impl HostState {
     pub(super) fn new(
         place: usize,
         config: ForgeHost,
@@ -102,7 +102,7 @@ impl Seat {
             repositories: repositories.collect(),
         };
         let gate = gates.of(config.kind, &config.host, Pace { write_interval, writes_per_hour });
-        let seat = Self {
+        let host_state = Self {
             place,
             of_others,
             forge: Mutex::default(),
@@ -117,12 +117,12 @@ impl Seat {
             claims_from: claims_from.clone(),
             service,
         };
-        seat.renew();
+        host_state.renew();
         // The host asked for it before the daemon, or this configuration, began.
-        seat.note_limit();
-        let status = lock(&seat.status).clone();
-        seat.service.forges.report(place, &status);
-        seat
+        host_state.note_limit();
+        let status = lock(&host_state.status).clone();
+        host_state.service.forges.report(place, &status);
+        host_state
     }
 
     /// Returns the place of its host in the configuration.
@@ -171,7 +171,7 @@ impl Seat {
         Ok(true)
     }
 
-    /// Returns the client, for questions through [`Seat::ask`].
+    /// Returns the client, for questions through [`HostState::ask`].
     pub(super) fn forge(&self) -> Result<Arc<dyn Forge>, Unanswered> {
         self.check_gate()?;
         let forge = lock(&self.forge).as_ref().map(|(_, forge)| Arc::clone(forge));

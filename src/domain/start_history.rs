@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::account::{Account, Standing};
+use super::account::{Account, AccountState};
 use super::agent::{AgentStatus, ProjectStatus};
 use super::id::LaunchId;
 use super::key::{InstanceKey, Purpose};
@@ -15,7 +15,7 @@ use super::words::words;
 
 /// The facts that outlive the launches of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PairRecord {
+pub struct StartHistory {
     pub key: InstanceKey,
     /// The time when a person stopped it. It does not start until `resume`, or until one of its
     /// tasks is set in progress again.
@@ -39,7 +39,7 @@ pub struct PairRecord {
     pub revision: i64,
 }
 
-impl PairRecord {
+impl StartHistory {
     pub const fn new(key: InstanceKey) -> Self {
         Self {
             key,
@@ -173,7 +173,7 @@ impl Backoff {
     /// Returns the time when `pair` may start again; `None` if it may start at once. If its last
     /// end lies in the future, it may start at once, too. The clock was wrong then or is wrong now,
     /// and a pair must not wait for a year because of it.
-    pub fn until(self, pair: &PairRecord, now: Timestamp) -> Option<Timestamp> {
+    pub fn until(self, pair: &StartHistory, now: Timestamp) -> Option<Timestamp> {
         let ended = pair.last_end_at.filter(|ended| pair.n_failures > 0 && *ended <= now)?;
         let wait = jittered(self.delay(pair.n_failures), &pair.key).min(self.max);
         Some(ended + wait).filter(|until| now < *until)
@@ -199,7 +199,7 @@ pub struct OpenLaunch {
 
 /// All facts that decide whether a key may start. They are read together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PairFacts {
+pub struct StartFacts {
     pub key: InstanceKey,
     /// The agent; `None` if it does not exist.
     pub agent: Option<(AgentStatus, String)>,
@@ -210,7 +210,7 @@ pub struct PairFacts {
     /// a chat pair that of the wish for a chat. `None` if there is no work.
     pub waiting_since: Option<Timestamp>,
     pub open: Option<OpenLaunch>,
-    pub record: PairRecord,
+    pub record: StartHistory,
     /// The account of the agent's provider.
     pub account: Account,
     pub is_paused: bool,
@@ -237,7 +237,8 @@ words! {
         Suspended = "suspended",
         /// It can't work as it is configured, and waits for a person.
         Misconfigured = "misconfigured",
-        /// The account of its provider failed, and waits; or another one is trying whether it works again.
+        /// The account of its provider failed, and waits; or another one is trying whether it works
+        /// again.
         Parked = "parked",
         /// It failed lately and waits before the next try.
         Backoff = "backoff",
@@ -317,14 +318,14 @@ impl StartReason {
     }
 }
 
-impl PairFacts {
+impl StartFacts {
     /// Returns the candidate that the facts describe. `None` if there is no work, or if the agent
     /// or the project does not exist.
     pub fn candidate(self, backoff: Backoff, now: Timestamp) -> Option<Candidate> {
         let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
         let (reason, until) =
             keeping.map_or((StartReason::Ready, None), |ruling| (ruling.reason, ruling.until));
-        let is_probe = self.account.standing(now) == Standing::MayBeTried;
+        let is_probe = self.account.state_at(now) == AccountState::MayBeTried;
         let ((_, ai_type), (_, working_directory)) = (self.agent?, self.project?);
         let waiting_since = self.waiting_since?;
         Some(Candidate {
@@ -360,9 +361,9 @@ impl PairFacts {
         };
         let until = backoff.until(&self.record, now);
         let is_suspended = self.record.suspended_since.is_some();
-        let parked_until = match self.account.standing(now) {
-            Standing::Parked(until) | Standing::BeingTried(until) => Some(until),
-            Standing::Works | Standing::MayBeTried => None,
+        let parked_until = match self.account.state_at(now) {
+            AccountState::Parked(until) | AccountState::BeingTried(until) => Some(until),
+            AccountState::Works | AccountState::MayBeTried => None,
         };
         [
             ruling(StartReason::Unknown, self.agent.is_none() || self.project.is_none()),

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::agenda::Agenda;
 use super::contexts::{Context, Contexts};
 use super::gate::Held;
-use super::seat::{Seat, Unanswered};
+use super::host_state::{HostState, Unanswered};
 use super::{Forge, ForgeError, FoundItem};
 use crate::clock;
 use crate::crash_point::{self, CrashPoint};
@@ -26,8 +26,8 @@ use crate::domain::forge::marker::Marker;
 use crate::domain::forge::pacing::Urgency;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
-    Claimants, Comment, Eligibility, ForgeItem, ForgeUser, ItemFacts, ItemState, LabelDelta, Owed,
-    Place, Setback, StopCause, is_bot, task_text,
+    Claimants, Comment, Eligibility, FolderPlace, ForgeItem, ForgeUser, ItemFacts, ItemState,
+    LabelDelta, PendingWrite, Setback, StopCause, is_bot, task_text,
 };
 use crate::domain::id::ItemId;
 use crate::locks::lock;
@@ -51,8 +51,8 @@ const MAX_LOGGED: usize = 1_000;
 const MAX_REFUSALS: u32 = 5;
 
 /// Carries out pending writes.
-pub(super) struct Performer {
-    seat: Arc<Seat>,
+pub(super) struct OutboxWorker {
+    host_state: Arc<HostState>,
     contexts: Arc<Contexts>,
     /// Items with a claim that was ignored: each is logged once.
     with_ignored_claims: Mutex<BTreeSet<ItemId>>,
@@ -60,7 +60,7 @@ pub(super) struct Performer {
 
 /// The reason why a write is still pending.
 #[derive(Debug, thiserror::Error)]
-enum Undone {
+enum WriteError {
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
     #[error(transparent)]
@@ -81,7 +81,7 @@ enum Undone {
     Refused(String),
 }
 
-impl Undone {
+impl WriteError {
     const fn setback(&self) -> Setback {
         match self {
             Self::Unanswered(Unanswered::Failed(
@@ -104,9 +104,9 @@ enum Next {
     GiveUp,
 }
 
-impl Performer {
-    pub(super) const fn new(seat: Arc<Seat>, contexts: Arc<Contexts>) -> Self {
-        Self { seat, contexts, with_ignored_claims: Mutex::new(BTreeSet::new()) }
+impl OutboxWorker {
+    pub(super) const fn new(host_state: Arc<HostState>, contexts: Arc<Contexts>) -> Self {
+        Self { host_state, contexts, with_ignored_claims: Mutex::new(BTreeSet::new()) }
     }
 
     /// Works as long as it is polled. Cancel-safe, because a crash is safe, too.
@@ -136,7 +136,7 @@ impl Performer {
             while let Some(id) = agenda.take_next() {
                 running.push(self.serve(id));
             }
-            if let Some(until) = self.seat.gated_until() {
+            if let Some(until) = self.host_state.gated_until() {
                 look_at = Some(look_at.map_or(until, |at| at.min(until)));
             }
             tokio::select! {
@@ -156,21 +156,23 @@ impl Performer {
 
     /// Returns the items with pending writes that are due, and the time when the next one will be.
     async fn due(&self) -> (Vec<(Urgency, ItemId)>, Option<Instant>) {
-        let items = match self.seat.service.forge_items.open().await {
+        let items = match self.host_state.service.forge_items.open().await {
             Ok(items) => items,
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not read what is owed to forges; will try again");
+                tracing::warn!(error = %ErrorChain(&error), "could not read what is write to forges; will try again");
                 return (Vec::new(), Some(clock::now() + RETRY));
             }
         };
-        let now = self.seat.service.time();
+        let now = self.host_state.service.time();
         let mut due = Vec::new();
         let mut next_at = None;
         let mut budget_until = None;
-        for item in items.into_iter().filter(|item| self.seat.has(item) && !item.owed.is_empty()) {
-            let is_asked = !matches!(item.owed.first(), Some(Owed::Folder { .. }));
+        for item in
+            items.into_iter().filter(|item| self.host_state.has(item) && !item.pending.is_empty())
+        {
+            let is_asked = !matches!(item.pending.first(), Some(PendingWrite::Folder { .. }));
             let urgency = Urgency::of(&item.state);
-            let held = self.seat.held(urgency).filter(|_| is_asked);
+            let held = self.host_state.held(urgency).filter(|_| is_asked);
             if let Some(Held::Budget(until)) = held {
                 budget_until =
                     Some(budget_until.map_or(until, |earlier: Instant| earlier.min(until)));
@@ -184,7 +186,7 @@ impl Performer {
                 due.push((urgency, item.id));
             }
         }
-        self.seat.note_budget(budget_until);
+        self.host_state.note_budget(budget_until);
         (due, next_at)
     }
 
@@ -192,14 +194,14 @@ impl Performer {
     /// Returns when to check the item again if no wake-up will tell.
     async fn serve(&self, id: ItemId) -> (ItemId, Option<Instant>) {
         loop {
-            let item = match self.seat.service.forge_items.get(&id).await {
+            let item = match self.host_state.service.forge_items.get(&id).await {
                 Ok(item) => item,
                 Err(error) => {
                     tracing::warn!(error = %ErrorChain(&error), "could not read a forge item; will try again");
                     return (id, Some(clock::now() + RETRY));
                 }
             };
-            let now = self.seat.service.time();
+            let now = self.host_state.service.time();
             match item.filter(|item| item.due(now).is_some()) {
                 Some(item) => {
                     if let Some(again_at) = self.do_next(&item).await {
@@ -215,17 +217,18 @@ impl Performer {
     /// check again if no wake-up will tell.
     async fn do_next(&self, item: &ForgeItem) -> Option<Option<Instant>> {
         let id = &item.id;
-        let Some(owed) = item.owed.first().cloned() else {
+        let Some(write) = item.pending.first().cloned() else {
             return Some(None);
         };
-        let noted = match self.perform(item, &owed).await {
+        let noted = match self.perform(item, &write).await {
             Ok(()) => {
-                crash_point::reach(CrashPoint::ItemOwedDone);
-                let noted = self.seat.service.forge_items.owed_is_done(id, &owed, None).await;
-                crash_point::reach(CrashPoint::ItemOwedNoted);
+                crash_point::reach(CrashPoint::ItemWriteDone);
+                let noted =
+                    self.host_state.service.forge_items.write_is_done(id, &write, None).await;
+                crash_point::reach(CrashPoint::ItemWriteNoted);
                 noted.map(|()| true)
             }
-            Err(undone) => self.note(item, &owed, &undone).await,
+            Err(failure) => self.note(item, &write, &failure).await,
         };
         match noted {
             // The next pending write follows at once, because the wake-up of this change may be
@@ -248,74 +251,78 @@ impl Performer {
     async fn note(
         &self,
         item: &ForgeItem,
-        owed: &Owed,
-        undone: &Undone,
+        write: &PendingWrite,
+        failure: &WriteError,
     ) -> Result<bool, ServiceError> {
-        let error = ErrorChain(undone).to_string();
-        let what = owed.to_string();
-        match next_after(undone, owed, item.n_refusals) {
+        let error = ErrorChain(failure).to_string();
+        let what = write.to_string();
+        match next_after(failure, write, item.n_refusals) {
             Next::Wait => {
                 tracing::debug!(item = %item.key, owed = what, reason = error, "a forge item waits for its host");
                 Ok(false)
             }
             Next::TryAgain => {
-                if matches!(undone, Undone::Folder(_)) {
+                if matches!(failure, WriteError::Folder(_)) {
                     tracing::error!(item = %item.key, owed = what, error, "the folder of a forge item could not be written");
                 } else {
                     tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "a forge item is not up to date; will try again");
                 }
-                self.seat
+                self.host_state
                     .service
                     .forge_items
-                    .owed_has_failed(&item.id, owed, undone.setback(), &error)
+                    .write_has_failed(&item.id, write, failure.setback(), &error)
                     .await?;
                 Ok(false)
             }
             Next::GiveUp => {
                 tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "given up for a forge item");
                 let given_up = format!("{what} given up: {error}");
-                self.seat.service.forge_items.owed_is_done(&item.id, owed, Some(&given_up)).await?;
+                self.host_state
+                    .service
+                    .forge_items
+                    .write_is_done(&item.id, write, Some(&given_up))
+                    .await?;
                 Ok(true)
             }
         }
     }
 
-    async fn perform(&self, item: &ForgeItem, owed: &Owed) -> Result<(), Undone> {
-        if let Owed::Folder { place } = owed {
+    async fn perform(&self, item: &ForgeItem, write: &PendingWrite) -> Result<(), WriteError> {
+        if let PendingWrite::Folder { place } = write {
             return self.put_folder(item, *place).await;
         }
-        if self.seat.is_dry_run {
+        if self.host_state.is_dry_run {
             if item.n_attempts == 0 {
-                tracing::info!(item = %item.key, host = item.key.host, %owed, "dry run: would write to a forge");
+                tracing::info!(item = %item.key, host = item.key.host, owed = %write, "dry run: would write to a forge");
             }
-            return Err(Undone::DryRun);
+            return Err(WriteError::DryRun);
         }
         let urgency = Urgency::of(&item.state);
-        self.seat.check_held(urgency)?;
-        let forge = self.seat.forge()?.with_urgency(urgency);
-        match owed {
-            Owed::Claim => self.claim(&*forge, item).await,
-            Owed::Withdraw => self.withdraw(&*forge, item).await,
-            Owed::Label { state } => self.label(&*forge, item, *state).await,
-            Owed::Comment { number, text } => {
+        self.host_state.check_held(urgency)?;
+        let forge = self.host_state.forge()?.with_urgency(urgency);
+        match write {
+            PendingWrite::Claim => self.claim(&*forge, item).await,
+            PendingWrite::Withdraw => self.withdraw(&*forge, item).await,
+            PendingWrite::Label { state } => self.label(&*forge, item, *state).await,
+            PendingWrite::Comment { number, text } => {
                 self.comment(&*forge, item, *number, text).await.map(drop)
             }
-            Owed::Folder { .. } => Ok(()),
+            PendingWrite::Folder { .. } => Ok(()),
         }
     }
 
     /// Claims an item with a comment, then checks the claim: the first claim since the item was
     /// free wins.
-    async fn claim(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), Undone> {
-        let service = &self.seat.service;
+    async fn claim(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), WriteError> {
+        let service = &self.host_state.service;
         let ItemState::Claiming { after_comment } = item.state else {
             return Ok(());
         };
         if service.are_starts_held() {
-            return Err(Undone::Held);
+            return Err(WriteError::Held);
         }
-        let rules = self.seat.rules().await.map_err(Undone::Refused)?;
-        let claimants = self.seat.claimants(&rules).await?;
+        let rules = self.host_state.rules().await.map_err(WriteError::Refused)?;
+        let claimants = self.host_state.claimants(&rules).await?;
         let comments = match self.comments(forge, item).await {
             // The state of the item decides. If the item exists, its comments do, too, at the next
             // attempt.
@@ -365,7 +372,7 @@ impl Performer {
         let text = self.texts().claimed(&item.agent, &item.project, item.created_at);
         let comments = match self.comment(forge, item, Marker::CLAIM, &text).await {
             // The label is the only possible claim.
-            Err(Undone::Locked) => {
+            Err(WriteError::Locked) => {
                 tracing::warn!(
                     item = %item.key, host = item.key.host,
                     "claimed a forge item by its label alone: its conversation is locked"
@@ -416,14 +423,16 @@ impl Performer {
         claims.is_of_another
     }
 
-    async fn withdraw(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), Undone> {
+    async fn withdraw(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), WriteError> {
         let comments = self.comments(forge, item).await?;
         let key = &item.key;
-        if let Some(ours) = find(&comments, item, Marker::CLAIM, self.seat.own().await?.as_ref()) {
+        if let Some(ours) =
+            find(&comments, item, Marker::CLAIM, self.host_state.own().await?.as_ref())
+        {
             let remove = |name: String| async move {
                 forge.remove_comment(&name, key.kind, key.number, ours).await
             };
-            self.seat.ask_in(forge, &key.repository, remove).await?;
+            self.host_state.ask_in(forge, &key.repository, remove).await?;
         }
         Ok(())
     }
@@ -433,7 +442,7 @@ impl Performer {
         forge: &dyn Forge,
         item: &ForgeItem,
         state: LabelState,
-    ) -> Result<(), Undone> {
+    ) -> Result<(), WriteError> {
         let facts = match self.facts(forge, item).await? {
             Ok(facts) => facts,
             Err(cause) => {
@@ -442,7 +451,7 @@ impl Performer {
                 return Err(Unanswered::Failed(ForgeError::NotFound { status, message }).into());
             }
         };
-        let delta = self.seat.config.labels.delta(state, Some(&facts.labels));
+        let delta = self.host_state.config.labels.delta(state, Some(&facts.labels));
         if !delta.is_empty() {
             self.change_labels(forge, item, &delta).await?;
         }
@@ -453,39 +462,39 @@ impl Performer {
     /// Posts a comment unless it exists, and returns all comments after that.
     ///
     /// # Errors
-    /// [`Undone::Locked`] if the conversation is locked for the bot.
+    /// [`WriteError::Locked`] if the conversation is locked for the bot.
     async fn comment(
         &self,
         forge: &dyn Forge,
         item: &ForgeItem,
         number: u32,
         text: &str,
-    ) -> Result<Vec<Comment>, Undone> {
+    ) -> Result<Vec<Comment>, WriteError> {
         let comments = self.comments(forge, item).await?;
-        if find(&comments, item, number, self.seat.own().await?.as_ref()).is_some() {
+        if find(&comments, item, number, self.host_state.own().await?.as_ref()).is_some() {
             return Ok(comments);
         }
         let key = &item.key;
         // The text is redacted again, because it may have been stored before a secret was known.
-        let text = self.seat.service.redacted(text);
+        let text = self.host_state.service.redacted(text);
         let body = Marker { item: item.id.clone(), number }.mark(&text);
         let body = body.as_str();
         let add = |name: String| async move {
             forge.add_comment(&name, key.kind, key.number, body).await
         };
-        let added = self.seat.ask_in(forge, &key.repository, add).await;
+        let added = self.host_state.ask_in(forge, &key.repository, add).await;
         if matches!(added, Err(Unanswered::Failed(ForgeError::Forbidden { .. })))
             && self.facts(forge, item).await?.is_ok_and(|facts| facts.is_locked)
         {
-            return Err(Undone::Locked);
+            return Err(WriteError::Locked);
         }
         added?;
         crash_point::reach(CrashPoint::ItemCommented);
         Ok(if number == Marker::CLAIM { self.comments(forge, item).await? } else { comments })
     }
 
-    async fn put_folder(&self, item: &ForgeItem, place: Place) -> Result<(), Undone> {
-        let service = &self.seat.service;
+    async fn put_folder(&self, item: &ForgeItem, place: FolderPlace) -> Result<(), WriteError> {
+        let service = &self.host_state.service;
         let executions = service.forge_items.executions_of(item).await?;
         let provider = service.catalog.agent(&item.agent).await.ok().map(|agent| agent.ai_type);
         let mut launches: Vec<_> =
@@ -493,7 +502,7 @@ impl Performer {
         launches.reverse();
         launches.dedup();
         // The item ends with this write.
-        let ended_at = item.ended_at.or((place == Place::Completed).then(|| service.time()));
+        let ended_at = item.ended_at.or((place == FolderPlace::Completed).then(|| service.time()));
         let context = Context {
             item: ForgeItem { ended_at, ..item.clone() },
             provider,
@@ -502,7 +511,7 @@ impl Performer {
         };
         let contexts = Arc::clone(&self.contexts);
         let put = tokio::task::spawn_blocking(move || contexts.put(place, &context)).await;
-        put.map_err(|error| Undone::Refused(error.to_string()))??;
+        put.map_err(|error| WriteError::Refused(error.to_string()))??;
         crash_point::reach(CrashPoint::ItemFolderMoved);
         Ok(())
     }
@@ -514,7 +523,7 @@ impl Performer {
     ) -> Result<Vec<Comment>, Unanswered> {
         let key = &item.key;
         let list = |name: String| async move { forge.comments(&name, key.kind, key.number).await };
-        self.seat.ask_in(forge, &key.repository, list).await
+        self.host_state.ask_in(forge, &key.repository, list).await
     }
 
     async fn change_labels(
@@ -527,7 +536,7 @@ impl Performer {
         let change = |name: String| async move {
             forge.change_labels(&name, key.kind, key.number, delta).await
         };
-        self.seat.ask_in(forge, &key.repository, change).await
+        self.host_state.ask_in(forge, &key.repository, change).await
     }
 
     /// Returns the item, or the reason why there is none.
@@ -536,7 +545,7 @@ impl Performer {
         forge: &dyn Forge,
         item: &ForgeItem,
     ) -> Result<Result<ItemFacts, StopCause>, Unanswered> {
-        Ok(match self.seat.find(forge, item).await? {
+        Ok(match self.host_state.find(forge, item).await? {
             FoundItem::Here(facts) => Ok(*facts),
             FoundItem::Moved(_) => Err(StopCause::Moved),
             FoundItem::Gone => Err(StopCause::Gone),
@@ -544,7 +553,7 @@ impl Performer {
     }
 
     fn texts(&self) -> Texts {
-        Texts::new(self.seat.service.settings().language)
+        Texts::new(self.host_state.service.settings().language)
     }
 }
 
@@ -576,14 +585,13 @@ fn find(
 
 /// Decides the next step after a failure. Failures that waiting cannot repair are given up. All
 /// others are tried until they succeed.
-fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
-    let Undone::Unanswered(Unanswered::Failed(error)) = undone else {
-        return match undone {
-            Undone::Held | Undone::Unanswered(Unanswered::Closed | Unanswered::OverBudget) => {
-                Next::Wait
-            }
+fn next_after(failure: &WriteError, write: &PendingWrite, n_refusals: u32) -> Next {
+    let WriteError::Unanswered(Unanswered::Failed(error)) = failure else {
+        return match failure {
+            WriteError::Held
+            | WriteError::Unanswered(Unanswered::Closed | Unanswered::OverBudget) => Next::Wait,
             // A person locked the item, and comments are not worth a wait.
-            Undone::Locked => Next::GiveUp,
+            WriteError::Locked => Next::GiveUp,
             _ => Next::TryAgain,
         };
     };
@@ -591,23 +599,24 @@ fn next_after(undone: &Undone, owed: &Owed, n_refusals: u32) -> Next {
     match error {
         // The object of the write is gone, confirmed twice.
         ForgeError::NotFound { .. } | ForgeError::Moved { status: 301 | 308, .. }
-            if n_refusals >= 1 && *owed != Owed::Claim =>
+            if n_refusals >= 1 && *write != PendingWrite::Claim =>
         {
             Next::GiveUp
         }
         // A right may be missing, and some comments are always rejected.
         ForgeError::Forbidden { .. }
-            if is_last && matches!(owed, Owed::Comment { .. } | Owed::Withdraw) =>
+            if is_last
+                && matches!(write, PendingWrite::Comment { .. } | PendingWrite::Withdraw) =>
         {
             Next::GiveUp
         }
         // A label is worth more attempts, but the writes after it are more important.
         ForgeError::Forbidden { .. }
-            if n_refusals >= MAX_FORBIDDEN && matches!(owed, Owed::Label { .. }) =>
+            if n_refusals >= MAX_FORBIDDEN && matches!(write, PendingWrite::Label { .. }) =>
         {
             Next::GiveUp
         }
-        ForgeError::Refused { .. } if is_last && *owed != Owed::Claim => Next::GiveUp,
+        ForgeError::Refused { .. } if is_last && *write != PendingWrite::Claim => Next::GiveUp,
         _ => Next::TryAgain,
     }
 }

@@ -1,5 +1,5 @@
 //! The connections of one listener, and the choice of the connection that closes when there is no
-//! place for another.
+//! slot for another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,34 +16,34 @@ use crate::locks::lock;
 /// give way.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// A limited number of places.
+/// A limited number of slots.
 #[derive(Debug, Clone)]
-pub struct Crowd(Arc<Shared>);
+pub struct ConnectionPool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     members: Mutex<Members>,
 }
 
 #[derive(Debug, Default)]
 struct Members {
     n_entered: u64,
-    present: BTreeMap<u64, Arc<Standing>>,
+    present: BTreeMap<u64, Arc<ConnectionState>>,
 }
 
-/// A taken place. Dropping it frees the place.
+/// A taken slot. Dropping it frees the slot.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionSlot {
     shared: Arc<Shared>,
     number: u64,
-    standing: Arc<Standing>,
+    connection_state: Arc<ConnectionState>,
     _permit: OwnedSemaphorePermit,
 }
 
 /// The state of a connection: it waits for its client, or works for it.
 #[derive(Debug, Default)]
-pub struct Standing {
+pub struct ConnectionState {
     wait: Mutex<Option<Wait>>,
     gives_way: CancellationToken,
 }
@@ -54,65 +54,68 @@ struct Wait {
     until: Instant,
 }
 
-impl Crowd {
-    /// Creates a crowd with `n_places` places.
-    pub fn new(n_places: usize) -> Self {
+impl ConnectionPool {
+    /// Creates a pool with `n_slots` slots.
+    pub fn new(n_slots: usize) -> Self {
         Self(Arc::new(Shared {
-            places: Arc::new(Semaphore::new(n_places)),
+            slots: Arc::new(Semaphore::new(n_slots)),
             members: Mutex::default(),
         }))
     }
 
-    /// Takes a place. If there is none, the connection that has waited longest for its client gives
+    /// Takes a slot. If there is none, the connection that has waited longest for its client gives
     /// way. Cancel-safe.
-    pub async fn enter(&self) -> Place {
+    pub async fn enter(&self) -> ConnectionSlot {
         let permit = loop {
-            if let Ok(permit) = Arc::clone(&self.0.places).try_acquire_owned() {
+            if let Ok(permit) = Arc::clone(&self.0.slots).try_acquire_owned() {
                 break permit;
             }
             self.make_room();
             if let Ok(permit) =
-                tokio::time::timeout(LOOK_AGAIN, Arc::clone(&self.0.places).acquire_owned()).await
+                tokio::time::timeout(LOOK_AGAIN, Arc::clone(&self.0.slots).acquire_owned()).await
             {
                 break permit.expect("the semaphore is never closed");
             }
         };
-        let standing = Arc::new(Standing::default());
+        let connection_state = Arc::new(ConnectionState::default());
         let mut members = lock(&self.0.members);
         members.n_entered += 1;
         let number = members.n_entered;
-        members.present.insert(number, Arc::clone(&standing));
+        members.present.insert(number, Arc::clone(&connection_state));
         drop(members);
-        Place { shared: Arc::clone(&self.0), number, standing, _permit: permit }
+        ConnectionSlot { shared: Arc::clone(&self.0), number, connection_state, _permit: permit }
     }
 
     /// Asks the connection that has waited longest to close, if any waits.
     pub fn make_room(&self) {
         let members = lock(&self.0.members);
-        let waiting =
-            members.present.values().filter(|standing| !standing.gives_way.is_cancelled());
-        let longest =
-            waiting.filter_map(|standing| Some((standing.lock().as_ref()?.since, standing)));
-        if let Some((_, standing)) = longest.min_by_key(|(since, _)| *since) {
-            standing.gives_way.cancel();
+        let waiting = members
+            .present
+            .values()
+            .filter(|connection_state| !connection_state.gives_way.is_cancelled());
+        let longest = waiting.filter_map(|connection_state| {
+            Some((connection_state.lock().as_ref()?.since, connection_state))
+        });
+        if let Some((_, connection_state)) = longest.min_by_key(|(since, _)| *since) {
+            connection_state.gives_way.cancel();
         }
     }
 }
 
-impl Place {
-    pub fn standing(&self) -> &Arc<Standing> {
-        &self.standing
+impl ConnectionSlot {
+    pub fn connection_state(&self) -> &Arc<ConnectionState> {
+        &self.connection_state
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut members = lock(&self.shared.members);
         members.present.remove(&self.number);
     }
 }
 
-impl Standing {
+impl ConnectionState {
     /// Notes that the connection waits for its client, at most for `limit`.
     pub fn waits(&self, limit: Duration) {
         let since = clock::now();
@@ -135,12 +138,12 @@ impl Standing {
         Some(self.lock().as_ref()?.until)
     }
 
-    /// Cancelled when another needs the place.
+    /// Cancelled when another needs the slot.
     pub fn gives_way(&self) -> &CancellationToken {
         &self.gives_way
     }
 
-    /// Returns when another connection needs the place, or when the client's time is up. It never
+    /// Returns when another connection needs the slot, or when the client's time is up. It never
     /// returns once the connection has begun to work. Cancel-safe.
     pub async fn overstays(&self) {
         let is_late = async {
@@ -169,27 +172,27 @@ mod tests {
 
     const LONG: Duration = Duration::from_hours(1);
 
-    fn enter(crowd: &Crowd) -> tokio::task::JoinHandle<Place> {
-        let crowd = crowd.clone();
-        tokio::spawn(async move { crowd.enter().await })
+    fn enter(pool: &ConnectionPool) -> tokio::task::JoinHandle<ConnectionSlot> {
+        let pool = pool.clone();
+        tokio::spawn(async move { pool.enter().await })
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waited_longest_gives_way() {
-        let crowd = Crowd::new(3);
-        let busy = crowd.enter().await;
-        let first = crowd.enter().await;
-        let second = crowd.enter().await;
-        busy.standing().works();
-        for place in [&first, &second] {
+        let pool = ConnectionPool::new(3);
+        let busy = pool.enter().await;
+        let first = pool.enter().await;
+        let second = pool.enter().await;
+        busy.connection_state().works();
+        for slot in [&first, &second] {
             tokio::time::advance(Duration::from_millis(1)).await;
-            place.standing().waits(LONG);
+            slot.connection_state().waits(LONG);
         }
-        let entering = enter(&crowd);
-        first.standing().gives_way().cancelled().await;
+        let entering = enter(&pool);
+        first.connection_state().gives_way().cancelled().await;
         assert!(
-            !second.standing().gives_way().is_cancelled()
-                && !busy.standing().gives_way().is_cancelled()
+            !second.connection_state().gives_way().is_cancelled()
+                && !busy.connection_state().gives_way().is_cancelled()
         );
         drop(first);
         entering.await.unwrap();
@@ -197,27 +200,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_begins_to_wait_while_others_queue_gives_way_soon() {
-        let crowd = Crowd::new(1);
-        let busy = crowd.enter().await;
-        busy.standing().works();
-        let entering = enter(&crowd);
+        let pool = ConnectionPool::new(1);
+        let busy = pool.enter().await;
+        busy.connection_state().works();
+        let entering = enter(&pool);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(!busy.standing().gives_way().is_cancelled());
-        busy.standing().waits(LONG);
-        busy.standing().gives_way().cancelled().await;
+        assert!(!busy.connection_state().gives_way().is_cancelled());
+        busy.connection_state().waits(LONG);
+        busy.connection_state().gives_way().cancelled().await;
         drop(busy);
         entering.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_works_may_take_its_time() {
-        let crowd = Crowd::new(2);
-        let waits = crowd.enter().await;
-        let works = crowd.enter().await;
-        waits.standing().waits(LONG);
-        works.standing().waits(LONG);
-        works.standing().works();
-        waits.standing().overstays().await;
-        assert!(tokio::time::timeout(LONG * 9, works.standing().overstays()).await.is_err());
+        let pool = ConnectionPool::new(2);
+        let waits = pool.enter().await;
+        let works = pool.enter().await;
+        waits.connection_state().waits(LONG);
+        works.connection_state().waits(LONG);
+        works.connection_state().works();
+        waits.connection_state().overstays().await;
+        assert!(
+            tokio::time::timeout(LONG * 9, works.connection_state().overstays()).await.is_err()
+        );
     }
 }

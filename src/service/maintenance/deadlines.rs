@@ -9,14 +9,14 @@ use crate::domain::StopReason;
 use crate::domain::stopwatch::AtFirst;
 use crate::rows::{launches, notices};
 
-use super::Upkeep;
+use super::Maintenance;
 use crate::service::ServiceError;
 use crate::service::chats::silence;
 use crate::service::clocks::{Look, Subject};
 use crate::service::launches::change::want_stop;
 use crate::service::sessions::next_action::PAUSE_BETWEEN_POLLS;
 
-impl Upkeep {
+impl Maintenance {
     /// Asks for a stop of every launch that is overdue, and returns the time until the next can be.
     /// `None` means that only a new deadline can make one overdue.
     pub async fn end_overdue(&self) -> Result<Option<Duration>, ServiceError> {

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::FoundItem;
-use super::seat::Seat;
+use super::host_state::HostState;
 use crate::config::TaskStop;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemState, Owed, Rules, StopCause};
+use crate::domain::forge::{
+    Eligibility, ForgeItem, ItemFacts, ItemState, PendingWrite, Rules, StopCause,
+};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
 
-/// The polling habits for a repository.
+/// The poll settings of a repository.
 #[derive(Debug, Clone)]
-pub(super) struct Habits {
+pub(super) struct PollSettings {
     pub(super) poll_interval: Duration,
     pub(super) task_stop: TaskStop,
     pub(super) paused_task_expiry: Duration,
@@ -21,7 +23,7 @@ pub(super) struct Habits {
 
 /// The effect of an answer about an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Judged {
+pub(super) enum Reconciled {
     /// The answer was acted upon.
     Finally,
     /// There was no answer, or it is too early. The next poll asks again.
@@ -30,31 +32,31 @@ pub(super) enum Judged {
 
 /// Judges items.
 #[derive(Clone)]
-pub(super) struct Judge {
-    pub(super) seat: Arc<Seat>,
-    pub(super) habits: Habits,
+pub(super) struct Reconciler {
+    pub(super) host_state: Arc<HostState>,
+    pub(super) poll_settings: PollSettings,
 }
 
-impl Judge {
+impl Reconciler {
     /// Reads an item and acts on the answer. If the item has changed meanwhile, it is read again.
     /// Stops need a poll that is a check (`task_stop.check_interval`).
-    pub(super) async fn judge(
+    pub(super) async fn reconcile(
         &self,
         rules: &Rules,
         item: ForgeItem,
         is_checked: bool,
-    ) -> Result<Judged, String> {
-        let Ok(forge) = self.seat.forge() else {
-            return Ok(Judged::AskAgain);
+    ) -> Result<Reconciled, String> {
+        let Ok(forge) = self.host_state.forge() else {
+            return Ok(Reconciled::AskAgain);
         };
         let revision = item.revision;
-        let answer = self.seat.find(&*forge, &item).await;
-        let service = &self.seat.service;
+        let answer = self.host_state.find(&*forge, &item).await;
+        let service = &self.host_state.service;
         // The item is read from the store again, because it may have changed during the question.
         let item = service.forge_items.get(&item.id).await.map_err(|error| said(&error))?;
         // The answer may be older or newer than the change. The next poll decides.
         let Some(item) = item.filter(|item| item.revision == revision) else {
-            return Ok(Judged::AskAgain);
+            return Ok(Reconciled::AskAgain);
         };
         let done = match answer {
             Ok(FoundItem::Here(facts)) => self.act(rules, &item, &facts, is_checked).await,
@@ -65,12 +67,12 @@ impl Judge {
             Ok(FoundItem::Gone) => match service.forge_items.note_missing(&item.id, true).await {
                 // A single answer may be a mistake of the forge, or of the token.
                 Ok(true) => self.stop(&item, StopCause::Gone, is_checked).await,
-                other => other.map(|_| Judged::AskAgain),
+                other => other.map(|_| Reconciled::AskAgain),
             },
             // The work on an item without an answer goes on.
             Err(error) => {
                 tracing::debug!(item = %item.key, %error, "a forge item could not be looked at; its work goes on");
-                Ok(Judged::AskAgain)
+                Ok(Reconciled::AskAgain)
             }
         };
         done.map_err(|error| said(&error))
@@ -82,30 +84,30 @@ impl Judge {
         item: &ForgeItem,
         facts: &ItemFacts,
         is_checked: bool,
-    ) -> Result<Judged, ServiceError> {
-        let service = &self.seat.service;
+    ) -> Result<Reconciled, ServiceError> {
+        let service = &self.host_state.service;
         if item.is_missing {
             service.forge_items.note_missing(&item.id, false).await?;
         }
         match rules.judge(facts, Some(&item.state)) {
             Eligibility::Eligible => {
                 // Nothing begins while the pause file exists, nor in a dry run.
-                if service.are_starts_held() || self.seat.is_dry_run {
-                    return Ok(Judged::AskAgain);
+                if service.are_starts_held() || self.host_state.is_dry_run {
+                    return Ok(Reconciled::AskAgain);
                 }
                 if matches!(item.state, ItemState::Paused { .. }) {
                     service.forge_items.resume(&item.id, Eligibility::Eligible).await?;
                     crash_point::reach(CrashPoint::ItemResumed);
-                } else if rules.is_asked_again(facts, &item.state) && item.owed.is_empty() {
+                } else if rules.is_asked_again(facts, &item.state) && item.pending.is_empty() {
                     service.forge_items.retry(&item.id).await?;
                 }
-                Ok(Judged::Finally)
+                Ok(Reconciled::Finally)
             }
             // Labels with a pending write of ours are not decisions of people.
             Eligibility::Not(StopCause::Unlabelled)
-                if item.owed.iter().any(|owed| matches!(owed, Owed::Label { .. })) =>
+                if item.pending.iter().any(|write| matches!(write, PendingWrite::Label { .. })) =>
             {
-                Ok(Judged::Finally)
+                Ok(Reconciled::Finally)
             }
             Eligibility::Not(cause) => self.stop(item, cause, is_checked).await,
         }
@@ -116,21 +118,21 @@ impl Judge {
         item: &ForgeItem,
         cause: StopCause,
         is_checked: bool,
-    ) -> Result<Judged, ServiceError> {
-        if !self.habits.task_stop.enabled {
-            return Ok(Judged::Finally);
+    ) -> Result<Reconciled, ServiceError> {
+        if !self.poll_settings.task_stop.enabled {
+            return Ok(Reconciled::Finally);
         }
         if !is_checked {
-            return Ok(Judged::AskAgain);
+            return Ok(Reconciled::AskAgain);
         }
-        self.seat.service.forge_items.stop(&item.id, cause).await?;
+        self.host_state.service.forge_items.stop(&item.id, cause).await?;
         crash_point::reach(CrashPoint::ItemStopWanted);
-        Ok(Judged::Finally)
+        Ok(Reconciled::Finally)
     }
 }
 
-/// Returns whether the forge decides about the item. Claims are checked by the performer, and ended
-/// items are not checked.
+/// Returns whether the forge decides about the item. Claims are checked by the outbox worker, and
+/// ended items are not checked.
 pub(super) const fn is_watched(item: &ForgeItem) -> bool {
     matches!(item.state, ItemState::Active(_) | ItemState::Pausing | ItemState::Paused { .. })
 }

@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use crate::domain::plan::Limits;
+use crate::domain::plan::StartLimits;
 use crate::domain::plan::gates::{Closed, Resources};
 use crate::sys;
 
 /// Returns the free resources that the limits ask for.
-pub(super) fn free(limits: &Limits, state_dir: &Path) -> Resources {
+pub(super) fn free(limits: &StartLimits, state_dir: &Path) -> Resources {
     Resources {
         disk: limits.min_free_disk.and_then(|_| free_disk(state_dir)),
         memory: limits.min_free_memory.and_then(|_| sys::machine::free_memory()),
@@ -23,9 +23,9 @@ fn free_disk(path: &Path) -> Option<u64> {
 
 /// Logs once when a gate closes, and once when it opens.
 #[derive(Debug, Default)]
-pub(super) struct Gatekeeper(Option<Closed>);
+pub(super) struct ResourceGate(Option<Closed>);
 
-impl Gatekeeper {
+impl ResourceGate {
     pub(super) fn note(&mut self, closed: Option<Closed>) {
         match (&self.0, &closed) {
             (before, Some(closed))
@@ -46,15 +46,15 @@ mod tests {
 
     #[test]
     fn this_machine_has_figures() {
-        let limits = Limits {
+        let limits = StartLimits {
             min_free_disk: Some(1),
             min_free_memory: Some(1),
-            ..Limits::of(1, std::time::Duration::ZERO)
+            ..StartLimits::of(1, std::time::Duration::ZERO)
         };
         let free = free(&limits, Path::new("/"));
         assert!(free.disk.is_some() && free.memory.is_some(), "{free:?}");
         assert_eq!(
-            super::free(&Limits::of(1, std::time::Duration::ZERO), Path::new("/")),
+            super::free(&StartLimits::of(1, std::time::Duration::ZERO), Path::new("/")),
             Resources::default()
         );
     }

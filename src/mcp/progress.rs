@@ -21,7 +21,7 @@ const PROGRESS: Duration = Duration::from_secs(15);
 const SENDING: Duration = Duration::from_secs(1);
 
 /// The client that waits for the answer to one call.
-pub(super) struct Patience {
+pub(super) struct CallProgress {
     /// Cancelled by the library when the client cancels the call or is gone.
     cancelled: CancellationToken,
     /// Cancelled by the transport in the same cases.
@@ -29,7 +29,7 @@ pub(super) struct Patience {
     progress: Option<(ProgressToken, Peer<RoleServer>)>,
 }
 
-impl Patience {
+impl CallProgress {
     pub(super) fn of(context: &RequestContext<RoleServer>, sender: &Sender) -> Self {
         let token = context.meta.get_progress_token().filter(|_| sender.hears_progress);
         Self {
@@ -41,7 +41,7 @@ impl Patience {
 
     /// Carries out a call, and reports its progress. A call that `waits` is dropped, and `None`
     /// returned, when its client does not wait for the answer any more.
-    pub(super) async fn spend<T>(&self, waits: bool, call: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn run<T>(&self, waits: bool, call: impl Future<Output = T>) -> Option<T> {
         let told = self.tell(call);
         if !waits {
             return Some(told.await);

@@ -32,7 +32,7 @@ const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
 /// The longest time from TERM to KILL for an agent that never authenticated, for any
 /// `stop.timeout`. Together with the leak grace it must be well below the half minute after which a
 /// server frees such a claim.
-const PATIENCE_WITH_STRANGERS: Duration = Duration::from_secs(10);
+const UNAUTHENTICATED_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
 /// The number of attempts to write the record of an end, and the pause between them.
 const N_LAST_ATTEMPTS: u32 = 120;
@@ -40,24 +40,24 @@ const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
 /// The time after the first KILL from which living processes are reported as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// The signals that a keeper handles. The daemon spawned this process with all signals blocked
+/// The signals that a shim handles. The daemon spawned this process with all signals blocked
 /// except faults, so that none was lost or deadly before these are listened to.
 const SIGNALS: [NixSignal; 4] =
     [NixSignal::SIGCHLD, NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP];
 
 /// The times and sizes of an order, which stay when its secrets are erased.
-pub struct Limits {
-    fuse: BootInstant,
+pub struct OrderLimits {
+    start_deadline: BootInstant,
     stop_timeout: Duration,
     leak_grace: Duration,
     max_file: u64,
     n_files: u32,
 }
 
-impl Limits {
+impl OrderLimits {
     pub fn of(order: &Order<'_>) -> Self {
         Self {
-            fuse: order.fuse_boottime_ms,
+            start_deadline: order.fuse_boottime_ms,
             stop_timeout: order.stop_timeout,
             leak_grace: order.leak_grace,
             max_file: order.max_file,
@@ -66,17 +66,17 @@ impl Limits {
     }
 }
 
-pub struct Keeper<'a> {
+pub struct EventLoop<'a> {
     dir: &'a Path,
     agent: Agent,
-    limits: Limits,
+    limits: OrderLimits,
     output: Output,
     events: Events,
     /// The record written when the leader was gone; `None` while it lives.
     exit: Option<Exit>,
     is_leader_reaped: bool,
     /// Armed until the launch is found marked as authenticated.
-    fuse: Option<BootInstant>,
+    start_deadline: Option<BootInstant>,
     /// TERM was sent to the whole tree.
     is_told: bool,
     first_kill_at: Option<BootInstant>,
@@ -89,12 +89,12 @@ pub struct Keeper<'a> {
     kill_pause: Duration,
 }
 
-impl<'a> Keeper<'a> {
+impl<'a> EventLoop<'a> {
     pub fn new(
         dir: &'a Path,
         agent: Agent,
         streams: Streams,
-        limits: Limits,
+        limits: OrderLimits,
         redactor: Redactor,
     ) -> io::Result<Self> {
         let started_monotonic_ms = Some(MonotonicInstant::now());
@@ -111,7 +111,7 @@ impl<'a> Keeper<'a> {
             events: Events::listen(&SIGNALS)?,
             exit: None,
             is_leader_reaped: false,
-            fuse: Some(limits.fuse),
+            start_deadline: Some(limits.start_deadline),
             is_told: false,
             first_kill_at: None,
             condition: Condition::default(),
@@ -162,7 +162,7 @@ impl<'a> Keeper<'a> {
     /// own.
     fn on_leader_gone(&mut self, status: ExitStatus, has_dumped_core: bool) {
         let exit = self.exited(status, has_dumped_core);
-        self.fuse = None;
+        self.start_deadline = None;
         if tree::has_living_child() {
             self.write(&exit);
             self.exit = Some(exit);
@@ -250,20 +250,22 @@ impl<'a> Keeper<'a> {
 
     fn meet_deadlines(&mut self) {
         let now = BootInstant::now();
-        if let Some(fuse) = self.fuse.filter(|fuse| now >= *fuse) {
-            self.fuse = None;
+        if let Some(start_deadline) =
+            self.start_deadline.filter(|start_deadline| now >= *start_deadline)
+        {
+            self.start_deadline = None;
             if !instance_dir::is_marked_authenticated(self.dir) {
                 // An agent that never authenticated gets less time: the server frees the claim some
                 // time after this.
-                let patience = self.limits.stop_timeout.min(PATIENCE_WITH_STRANGERS);
-                let stop = Stop::new(StopReason::StartTimeout, patience);
+                let timeout = self.limits.stop_timeout.min(UNAUTHENTICATED_STOP_TIMEOUT);
+                let stop = Stop::new(StopReason::StartTimeout, timeout);
                 complain_unless_written::<Stop>(
                     self.dir,
                     record::write_first(self.dir, &stop).map(drop),
                 );
-                // The time counts from the fuse: a machine that slept may wake long after it,
-                // beside another agent for the same key.
-                self.kill_by(fuse + patience);
+                // The time counts from the start deadline: a machine that slept may wake long after
+                // it, beside another agent for the same key.
+                self.kill_by(start_deadline + timeout);
                 self.begin_stop();
             }
         }
@@ -319,7 +321,7 @@ impl<'a> Keeper<'a> {
         let look_again = orphans::LOOK_AGAIN
             .filter(|_| self.is_leader_reaped)
             .map(|pause| BootInstant::now() + pause);
-        let deadline = self.fuse.into_iter().chain(self.kill_at).chain(look_again).min();
+        let deadline = self.start_deadline.into_iter().chain(self.kill_at).chain(look_again).min();
         self.events.wake_at(deadline.map(BootInstant::as_millis));
         let mut sources: Vec<PollFd<'_>> = self
             .events
@@ -345,7 +347,7 @@ impl<'a> Keeper<'a> {
 
     fn finish(mut self) {
         self.record_end();
-        // This comes after the record: the next daemon removes the group of a keeper that is killed
+        // This comes after the record: the next daemon removes the group of a shim that is killed
         // here.
         if let Some(group) = &self.agent.group {
             group.end();
@@ -382,7 +384,7 @@ impl<'a> Keeper<'a> {
 
     /// Writes the record of the end, which only this process can write. It tries again, because a
     /// folder that cannot be written now may be writable later.
-    #[allow(clippy::disallowed_methods, reason = "the keeper has one thread and no other work")]
+    #[allow(clippy::disallowed_methods, reason = "the shim has one thread and no other work")]
     fn write_insistently(&self, exit: &Exit) {
         for _ in 0..N_LAST_ATTEMPTS {
             if record::write(self.dir, exit).is_ok() || !self.dir.exists() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::service::CoordinatorStatus;
 
 /// Is called by the loop itself, so that a loop that hangs reports nothing.
-pub trait Overseer: Send + Sync + 'static {
+pub trait LoopObserver: Send + Sync + 'static {
     /// The loop calls this when a cycle is done and it waits for the next one. Returns the time
     /// after which the loop must call again, or `None` for not before the end of the next cycle.
     fn turned(&mut self) -> Option<Duration>;
@@ -15,8 +15,8 @@ pub trait Overseer: Send + Sync + 'static {
     fn changed(&mut self, status: &CoordinatorStatus);
 }
 
-/// An overseer that ignores all calls.
-impl Overseer for () {
+/// An observer that ignores all calls.
+impl LoopObserver for () {
     fn turned(&mut self) -> Option<Duration> {
         None
     }

@@ -1,9 +1,9 @@
-//! Keeps the mirrors of all chats up to date: `chat.jsonl`, if the working directory of the project
+//! Keeps the exports of all chats up to date: `chat.jsonl`, if the working directory of the project
 //! exists.
 //!
-//! One task writes all mirrors, in the order of the store, which is the truth. A mirror that cannot
-//! be written stays behind until it can, and messages do not fail because of it. An agent with one
-//! working directory in two projects has one mirror for both.
+//! One task writes all exports, in the order of the store, which is the truth. An export that
+//! cannot be written stays behind until it can, and messages do not fail because of it. An agent
+//! with one working directory in two projects has one export for both.
 //!
 //! The path of a working directory is resolved when the daemon starts or a project gets it. An
 //! agent of the project cannot have put a link in its place before. It is not resolved again until
@@ -32,16 +32,16 @@ use crate::service::ServiceError;
 const PAGE: usize = 500;
 
 /// The place of a file: the resolved working directory, and the agent.
-type Place = (PathBuf, AgentId);
+type ExportKey = (PathBuf, AgentId);
 /// The number of the last message of each project that is in a file.
 type Written = BTreeMap<ProjectId, i64>;
-/// The reason why a mirror is behind.
+/// The reason why an export is behind.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 /// The state of all files.
 #[derive(Debug, Default)]
-struct Mirrors {
-    of_places: HashMap<Place, Mirror>,
+struct ChatExports {
+    of_places: HashMap<ExportKey, ChatExport>,
     /// Configured working directories with their resolved paths.
     directories: HashMap<PathBuf, PathBuf>,
     /// The number of the newest message at the last look; `None` before the first.
@@ -50,7 +50,7 @@ struct Mirrors {
 
 /// The state of a file.
 #[derive(Debug, Default)]
-struct Mirror {
+struct ChatExport {
     /// The number of the last message in it, for each project that shares it.
     written: Written,
     /// Its length after the last write; `None` until it was compared with the store.
@@ -60,13 +60,13 @@ struct Mirror {
 }
 
 impl Chats {
-    /// Mirrors messages until `cancel`, beginning with those that were not mirrored yet.
+    /// Exports messages until `cancel`, beginning with those that were not exported yet.
     pub async fn mirror_chats(&self, cancel: CancellationToken) {
-        let mut news = self.waiting.mirror.listen();
-        let mut mirrors = Mirrors::default();
+        let mut news = self.waiting.export.listen();
+        let mut exports = ChatExports::default();
         loop {
             let is_last = cancel.is_cancelled();
-            self.mirror_new_messages(&mut mirrors).await;
+            self.mirror_new_messages(&mut exports).await;
             if is_last {
                 return;
             }
@@ -74,9 +74,9 @@ impl Chats {
         }
     }
 
-    /// Mirrors the messages since the last look, and resolves the new working directories.
-    async fn mirror_new_messages(&self, mirrors: &mut Mirrors) {
-        let seen = mirrors.seen;
+    /// Exports the messages since the last look, and resolves the new working directories.
+    async fn mirror_new_messages(&self, exports: &mut ChatExports) {
+        let seen = exports.seen;
         let read = self.core.read(move |tx| {
             let chats = match seen {
                 Some(seen) => messages::list_chats_after(tx, seen)?,
@@ -87,35 +87,35 @@ impl Chats {
         let (projects, chats, newest) = match read.await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not look for new messages; their mirrors are behind");
+                tracing::warn!(error = %ErrorChain(&error), "could not look for new messages; their exports are behind");
                 return;
             }
         };
-        mirrors.seen = Some(newest);
+        exports.seen = Some(newest);
         let mut directories = HashMap::new();
         for Project { id, working_directory, .. } in projects {
-            directories.insert(id, mirrors.resolve(working_directory).await);
+            directories.insert(id, exports.resolve(working_directory).await);
         }
-        let mirrors = &mut mirrors.of_places;
+        let exports = &mut exports.of_places;
         let mut behind = BTreeSet::new();
         for Assignment { project, agent } in chats {
             if let Some(directory) = directories.get(&project) {
                 let place = (directory.clone(), agent);
-                share(mirrors, &place, project);
+                share(exports, &place, project);
                 behind.insert(place);
             }
         }
         for place in behind {
-            let mirror = mirrors.entry(place.clone()).or_default();
-            match self.catch_up(&place, mirror).await {
-                Ok(()) => mirror.is_troubled = false,
+            let export = exports.entry(place.clone()).or_default();
+            match self.catch_up(&place, export).await {
+                Ok(()) => export.is_troubled = false,
                 Err(error) => {
                     // The file is compared again, and an incomplete write is repaired.
-                    mirror.left = None;
-                    if !std::mem::replace(&mut mirror.is_troubled, true) {
+                    export.left = None;
+                    if !std::mem::replace(&mut export.is_troubled, true) {
                         tracing::warn!(
                             agent_id = %place.1, error = %ErrorChain(&*error),
-                            "could not mirror a chat; its messages are in the store"
+                            "could not export a chat; its messages are in the store"
                         );
                     }
                 }
@@ -125,36 +125,36 @@ impl Chats {
 
     async fn catch_up(
         &self,
-        (directory, agent): &Place,
-        mirror: &mut Mirror,
+        (directory, agent): &ExportKey,
+        export: &mut ChatExport,
     ) -> Result<(), Trouble> {
         let (of_directory, of_agent, owner) =
             (directory.clone(), agent.clone(), self.file_owner(agent).await?);
         let opened = blocking(move || ChatLog::open(&of_directory, &of_agent, &owner)).await?;
         let Some(mut log) = opened else {
-            mirror.left = None;
+            export.left = None;
             return Ok(());
         };
         // Otherwise another program wrote the file, a write was cut short, or this is the first
         // check.
-        let is_as_left = mirror.left == Some(log.length()?);
+        let is_as_left = export.left == Some(log.length()?);
         if !is_as_left {
-            mirror.written.values_mut().for_each(|written| *written = 0);
+            export.written.values_mut().for_each(|written| *written = 0);
         }
-        let messages = self.messages_after(agent, &mirror.written).await?;
+        let messages = self.messages_after(agent, &export.written).await?;
         let (left, messages) = blocking(move || {
             if is_as_left { log.append(&messages) } else { log.repair(&messages) }?;
             Ok((log.length()?, messages))
         })
         .await?;
-        mirror.left = Some(left);
+        export.left = Some(left);
         for message in messages {
-            mirror.written.insert(message.project, message.seq);
+            export.written.insert(message.project, message.seq);
         }
         Ok(())
     }
 
-    /// Returns the owner of the mirrors of `agent`.
+    /// Returns the owner of the exports of `agent`.
     async fn file_owner(&self, agent: &AgentId) -> Result<FileOwner, ServiceError> {
         let agent = agent.clone();
         let found = self.core.read(move |tx| Ok(agents::get(tx, &agent)?)).await?;
@@ -193,7 +193,7 @@ impl Chats {
     }
 }
 
-impl Mirrors {
+impl ChatExports {
     /// Returns the path to which a configured working directory was first resolved.
     async fn resolve(&mut self, configured: PathBuf) -> PathBuf {
         if let Some(resolved) = self.directories.get(&configured) {
@@ -207,17 +207,17 @@ impl Mirrors {
     }
 }
 
-/// Mirrors the chat of the project at `place`, and nowhere else.
-fn share(mirrors: &mut HashMap<Place, Mirror>, place: &Place, project: ProjectId) {
-    for (other, mirror) in mirrors.iter_mut() {
+/// Exports the chat of the project at `place`, and nowhere else.
+fn share(exports: &mut HashMap<ExportKey, ChatExport>, place: &ExportKey, project: ProjectId) {
+    for (other, export) in exports.iter_mut() {
         if other.1 == place.1 && other != place {
-            mirror.written.remove(&project);
+            export.written.remove(&project);
         }
     }
-    let mirror = mirrors.entry(place.clone()).or_default();
-    if let Entry::Vacant(new) = mirror.written.entry(project) {
+    let export = exports.entry(place.clone()).or_default();
+    if let Entry::Vacant(new) = export.written.entry(project) {
         new.insert(0);
-        mirror.left = None;
+        export.left = None;
     }
 }
 

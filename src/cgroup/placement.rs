@@ -19,7 +19,7 @@ pub enum NotDelegated {
 
 /// The place of the agents' groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Placement {
     /// The groups are in the daemon's own group.
     Below,
     /// The groups are beside the daemon's own group, in the one above (`DelegateSubgroup=`). Only
@@ -56,7 +56,7 @@ pub(super) fn own_path(membership: &str) -> Option<&str> {
 /// one, the root group of a container belongs to the container. A group that an ordinary user may
 /// write belongs to that user, unless its name shows that a service manager uses it. Write
 /// permission of root means nothing, because root may write everywhere.
-pub(super) fn decide(facts: &Facts<'_>) -> Result<Place, NotDelegated> {
+pub(super) fn decide(facts: &Facts<'_>) -> Result<Placement, NotDelegated> {
     let path = || facts.path.to_owned();
     if facts.is_machine_root {
         return Err(NotDelegated::MachineRoot);
@@ -70,11 +70,11 @@ pub(super) fn decide(facts: &Facts<'_>) -> Result<Place, NotDelegated> {
     // A unit directly below a delegated group has a marked parent, too. That parent belongs to the
     // unit's manager, for the groups of the manager.
     if facts.parent.is_marked && facts.parent.is_writable && !is_tended {
-        return Ok(Place::Beside);
+        return Ok(Placement::Beside);
     }
     let is_ours = facts.own.is_marked || facts.path == "/" || (!facts.is_superuser && !is_tended);
     match (is_ours, facts.own.is_writable) {
-        (true, true) => Ok(Place::Below),
+        (true, true) => Ok(Placement::Below),
         (true, false) => Err(NotDelegated::NotWritable { path: path() }),
         (false, _) => Err(NotDelegated::NotMarked { path: path() }),
     }
@@ -96,7 +96,7 @@ mod tests {
     const CLOSED: Seen = Seen { is_marked: false, is_writable: false };
 
     #[track_caller]
-    fn check(facts: Facts<'_>, expected: Result<Place, &str>) {
+    fn check(facts: Facts<'_>, expected: Result<Placement, &str>) {
         let decided = decide(&facts).map_err(|reason| reason.to_string());
         match expected {
             Ok(place) => assert_eq!(decided, Ok(place)),
@@ -109,9 +109,9 @@ mod tests {
     #[test]
     fn what_systemd_delegated_is_taken_and_nothing_else_of_it() {
         check(SERVICE, Err("did not delegate"));
-        check(Facts { own: MARKED, ..SERVICE }, Ok(Place::Below));
+        check(Facts { own: MARKED, ..SERVICE }, Ok(Placement::Below));
         let subgroup = Facts { path: "/system.slice/agent-coordinator.service/daemon", ..SERVICE };
-        check(Facts { parent: MARKED, ..subgroup }, Ok(Place::Beside));
+        check(Facts { parent: MARKED, ..subgroup }, Ok(Placement::Beside));
         check(Facts { parent: MARKED, ..SERVICE }, Err("did not delegate"));
         check(Facts { is_superuser: false, ..SERVICE }, Err("did not delegate"));
         check(Facts { own: Seen { is_writable: false, ..MARKED }, ..SERVICE }, Err("not writable"));
@@ -120,9 +120,9 @@ mod tests {
     #[test]
     fn a_users_own_group_and_the_root_of_a_container_are_taken() {
         let own = Facts { path: "/fleet", is_superuser: false, ..SERVICE };
-        check(own, Ok(Place::Below));
+        check(own, Ok(Placement::Below));
         check(Facts { is_superuser: true, ..own }, Err("did not delegate"));
-        check(Facts { path: "/", ..SERVICE }, Ok(Place::Below));
+        check(Facts { path: "/", ..SERVICE }, Ok(Placement::Below));
         check(Facts { path: "/", own: CLOSED, ..SERVICE }, Err("not writable"));
     }
 

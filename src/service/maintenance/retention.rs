@@ -5,11 +5,13 @@
 use crate::domain::event::EventSpan;
 use crate::domain::retention::{PastLaunch, Retention};
 use crate::domain::{Assignment, InstanceKey, Purpose, Timestamp};
-use crate::rows::{Transaction, events, forge_items, launches, messages, pairs, past, tasks};
+use crate::rows::{
+    Transaction, events, forge_items, launch_retention, launches, messages, start_histories, tasks,
+};
 use crate::store::{Read, StoreError};
 use crate::telemetry::counters;
 
-use super::Upkeep;
+use super::Maintenance;
 use crate::service::ServiceError;
 
 /// The number of launches that are checked together.
@@ -20,7 +22,7 @@ const MAX_LAUNCHES: u64 = 1_000;
 /// few.
 const MAX_EVENTS: i64 = 2_000;
 
-impl Upkeep {
+impl Maintenance {
     /// Deletes old rows that are not needed any more. Cancel-safe: each transaction is whole.
     pub(in crate::service) async fn forget_the_past(&self) -> Result<(), ServiceError> {
         let n_launches = self.forget_launches().await?;
@@ -40,8 +42,9 @@ impl Upkeep {
         let mut after = None::<PastLaunch>;
         loop {
             let before = retention.history_before(now);
-            let read =
-                self.core.read(move |tx| Ok(past::launches(tx, before, after.as_ref(), PAGE)?));
+            let read = self
+                .core
+                .read(move |tx| Ok(launch_retention::launches(tx, before, after.as_ref(), PAGE)?));
             let page = read.await?;
             for past in page.iter().filter(|past| retention.lets_go(past, now)) {
                 n_forgotten += u64::from(self.forget_launch(past.clone()).await?);
@@ -152,6 +155,6 @@ fn messages_up_to(
     let key = InstanceKey::new(chat.agent.clone(), chat.project.clone(), Purpose::Chat);
     let is_open = launches::is_open(tx, &key)?;
     let last_old = messages::last_before(tx, chat, before)?;
-    let record = pairs::get(tx, &key)?;
+    let record = start_histories::get(tx, &key)?;
     Ok(retention.messages_up_to(&record, is_open, last_old))
 }

@@ -66,19 +66,19 @@ impl Attendances {
 }
 
 /// An open panel. Dropping the value closes it.
-pub struct Attendance {
+pub struct Presence {
     attendances: Arc<Attendances>,
     chat: Assignment,
 }
 
 impl Chats {
     /// Counts a panel that is opened at a chat, until the value is dropped.
-    pub fn attend(&self, chat: Assignment) -> Attendance {
+    pub fn attend(&self, chat: Assignment) -> Presence {
         let mut tables = self.attendances.lock();
         let table = tables.entry(chat.clone()).or_default();
         table.n_open += 1;
         table.left_at = None;
-        Attendance { attendances: Arc::clone(&self.attendances), chat }
+        Presence { attendances: Arc::clone(&self.attendances), chat }
     }
 }
 
@@ -92,7 +92,7 @@ pub(in crate::service) async fn end_left(core: &Core, heard: &Heard, attendances
     }
 }
 
-impl Drop for Attendance {
+impl Drop for Presence {
     fn drop(&mut self) {
         let attendances = &self.attendances;
         if let Some(table) = attendances.lock().get_mut(&self.chat) {

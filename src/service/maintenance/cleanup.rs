@@ -15,7 +15,7 @@ use crate::domain::stopwatch::AtFirst;
 use crate::domain::{Launch, LaunchId, LaunchState, Session, SessionId, Timestamp};
 use crate::rows::{launches, sessions};
 
-use super::Upkeep;
+use super::Maintenance;
 use crate::service::clocks::{Look, Subject};
 use crate::service::credentials;
 use crate::service::launches::accounts;
@@ -45,7 +45,7 @@ impl Longest {
     }
 }
 
-impl Upkeep {
+impl Maintenance {
     /// Ends expired sessions and launches, and stores the time of the last call of each session.
     pub async fn cleanup(&self) -> Result<(), ServiceError> {
         let began = self.clocks.moment();
@@ -125,11 +125,11 @@ impl Upkeep {
         let claim = Subject::Claim(launch.id.clone());
         let claimed_for =
             self.clocks.lasted(Look::Cleanup, claim, launch.claimed_at, AtFirst::Begin);
-        let on_ladder_for = match launch.state {
-            LaunchState::Stopping { ladder_at, .. } => self.clocks.lasted(
+        let stopping_for = match launch.state {
+            LaunchState::Stopping { stop_at, .. } => self.clocks.lasted(
                 Look::Cleanup,
                 Subject::Ladder(launch.id.clone()),
-                ladder_at,
+                stop_at,
                 AtFirst::Begin,
             ),
             _ => Duration::ZERO,
@@ -137,7 +137,7 @@ impl Upkeep {
         launch.has_lapsed(
             LapseLimits { start, stop, margin: CLAIM_MARGIN },
             claimed_for,
-            on_ladder_for,
+            stopping_for,
         )
     }
 

@@ -1,7 +1,7 @@
 //! The memory of a key beyond its launches: holds, failures, wishes for a chat. A key without a row
 //! has nothing to remember.
 
-use crate::domain::{InstanceKey, PairRecord, Timestamp};
+use crate::domain::{InstanceKey, StartHistory, Timestamp};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
 use super::audit::{Audited, Fields, plain};
@@ -9,7 +9,7 @@ use super::{Transaction, Wake};
 
 use super::{key_values, read_key};
 
-impl Entity for PairRecord {
+impl Entity for StartHistory {
     const NAME: &'static str = "pair";
     const TABLE: &'static str = "pairs";
     const N_KEY: usize = 3;
@@ -43,7 +43,7 @@ impl Entity for PairRecord {
     }
 }
 
-impl Audited for PairRecord {
+impl Audited for StartHistory {
     fn shown(&self) -> Fields {
         Fields::from([
             ("held_since", plain(self.held_since)),
@@ -55,8 +55,11 @@ impl Audited for PairRecord {
 }
 
 /// Reads the columns from `held_since` to `read_up_to`.
-pub(super) fn read_memory(cells: &mut Cells<'_>, key: InstanceKey) -> Result<PairRecord, BoxError> {
-    Ok(PairRecord {
+pub(super) fn read_memory(
+    cells: &mut Cells<'_>,
+    key: InstanceKey,
+) -> Result<StartHistory, BoxError> {
+    Ok(StartHistory {
         key,
         held_since: cells.get()?,
         n_failures: cells.get()?,
@@ -71,14 +74,14 @@ pub(super) fn read_memory(cells: &mut Cells<'_>, key: InstanceKey) -> Result<Pai
 }
 
 /// Returns the record of a key; a fresh one if nothing is remembered.
-pub fn get(tx: &mut Read<'_>, key: &InstanceKey) -> Result<PairRecord, StoreError> {
+pub fn get(tx: &mut Read<'_>, key: &InstanceKey) -> Result<StartHistory, StoreError> {
     let found =
         tx.find("WHERE agent_id = ?1 AND project_id = ?2 AND purpose = ?3", &key_values(key));
-    Ok(found?.unwrap_or_else(|| PairRecord::new(key.clone())))
+    Ok(found?.unwrap_or_else(|| StartHistory::new(key.clone())))
 }
 
 /// Returns the held keys, by key.
-pub fn list_held(tx: &mut Read<'_>) -> Result<Vec<PairRecord>, StoreError> {
+pub fn list_held(tx: &mut Read<'_>) -> Result<Vec<StartHistory>, StoreError> {
     // This is the order of the purposes, which is not the order of their words.
     let rest = "WHERE held_since IS NOT NULL ORDER BY agent_id, project_id, purpose = 'chat'";
     tx.list(rest, &[])
@@ -88,7 +91,7 @@ pub fn list_held(tx: &mut Read<'_>) -> Result<Vec<PairRecord>, StoreError> {
 pub fn change(
     tx: &mut Transaction<'_>,
     key: &InstanceKey,
-    change: impl FnOnce(PairRecord) -> PairRecord,
+    change: impl FnOnce(StartHistory) -> StartHistory,
 ) -> Result<bool, StoreError> {
     let before = get(tx, key)?;
     let after = change(before.clone());
@@ -99,8 +102,8 @@ pub fn change(
 /// it does not.
 pub fn write(
     tx: &mut Transaction<'_>,
-    before: &PairRecord,
-    after: &PairRecord,
+    before: &StartHistory,
+    after: &StartHistory,
 ) -> Result<bool, StoreError> {
     if after == before {
         return Ok(false);

@@ -18,7 +18,7 @@ pub(super) type Within = (ItemKind, u64);
 
 /// The state of one list.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(super) struct ListCursor {
     pages: BTreeMap<u32, KnownPage>,
     /// The next page, from 0.
     next: u32,
@@ -47,7 +47,7 @@ pub(super) struct Read {
     pub(super) whole: Option<BTreeSet<Within>>,
 }
 
-impl Look {
+impl ListCursor {
     /// Returns the page to ask for, and the tag that makes the question conditional.
     pub(super) fn question(&self) -> (u32, Option<&str>) {
         let page = self.next + 1;
@@ -80,7 +80,7 @@ impl Look {
         self.changes_etag = etag.map(|etag| (since.to_owned(), etag));
     }
 
-    /// Takes the answer to [`Look::question`].
+    /// Takes the answer to [`ListCursor::question`].
     pub(super) fn take(&mut self, answer: Conditional<Page>) -> Read {
         let number = self.next + 1;
         if let Conditional::Fresh(Page { mut items, etag, has_more }) = answer {
@@ -144,62 +144,62 @@ mod tests {
 
     #[test]
     fn a_short_list_is_read_as_a_whole_each_time() {
-        let mut look = Look::default();
-        assert_eq!(look.question(), (1, None));
-        let read = look.take(page(vec![item(7, "t1")], "e1", false));
+        let mut cursor = ListCursor::default();
+        assert_eq!(cursor.question(), (1, None));
+        let read = cursor.take(page(vec![item(7, "t1")], "e1", false));
         assert_eq!(read.whole, Some(BTreeSet::from([(ItemKind::Issue, 7)])));
-        assert_eq!(look.question(), (1, Some("e1")));
-        assert_eq!(look.changes_since(), None);
-        let again = look.take(Conditional::NotModified);
+        assert_eq!(cursor.question(), (1, Some("e1")));
+        assert_eq!(cursor.changes_since(), None);
+        let again = cursor.take(Conditional::NotModified);
         assert_eq!((again.items.len(), again.whole.map(|whole| whole.len())), (1, Some(1)));
     }
 
     #[test]
     fn a_long_list_is_read_page_by_page_with_the_changes_beside_it() {
-        let mut look = Look::default();
-        assert!(look.take(page(vec![item(1, "t5")], "e1", true)).whole.is_none());
-        assert!(look.goes_on());
-        assert_eq!(look.question(), (2, None));
+        let mut cursor = ListCursor::default();
+        assert!(cursor.take(page(vec![item(1, "t5")], "e1", true)).whole.is_none());
+        assert!(cursor.goes_on());
+        assert_eq!(cursor.question(), (2, None));
         assert_eq!(
-            look.take(page(vec![item(2, "t3")], "e2", false)).whole.map(|whole| whole.len()),
+            cursor.take(page(vec![item(2, "t3")], "e2", false)).whole.map(|whole| whole.len()),
             Some(2)
         );
-        assert!(!look.goes_on());
-        assert_eq!((look.question(), look.changes_since()), ((1, Some("e1")), Some("t5")));
-        look.note_changes(&[item(2, "t9"), item(3, "t8")]);
-        assert_eq!(look.changes_since(), Some("t9"));
-        assert!(look.take(Conditional::NotModified).whole.is_none());
-        assert_eq!(look.items().map(|item| item.number).collect::<Vec<_>>(), [1, 2]);
+        assert!(!cursor.goes_on());
+        assert_eq!((cursor.question(), cursor.changes_since()), ((1, Some("e1")), Some("t5")));
+        cursor.note_changes(&[item(2, "t9"), item(3, "t8")]);
+        assert_eq!(cursor.changes_since(), Some("t9"));
+        assert!(cursor.take(Conditional::NotModified).whole.is_none());
+        assert_eq!(cursor.items().map(|item| item.number).collect::<Vec<_>>(), [1, 2]);
         // The list has become shorter.
         assert_eq!(
-            look.take(page(Vec::new(), "e3", false)).whole.map(|whole| whole.len()),
+            cursor.take(page(Vec::new(), "e3", false)).whole.map(|whole| whole.len()),
             Some(1)
         );
     }
 
     #[test]
     fn a_list_that_was_shortened_to_a_page_is_short() {
-        let mut look = Look::default();
-        look.take(page(vec![item(1, "t")], "e1", true));
-        look.take(page(vec![item(2, "t")], "e2", false));
-        look.take(page(vec![item(1, "t")], "e4", false));
-        assert_eq!(look.changes_since(), None);
-        assert_eq!(look.question(), (1, Some("e4")));
+        let mut cursor = ListCursor::default();
+        cursor.take(page(vec![item(1, "t")], "e1", true));
+        cursor.take(page(vec![item(2, "t")], "e2", false));
+        cursor.take(page(vec![item(1, "t")], "e4", false));
+        assert_eq!(cursor.changes_since(), None);
+        assert_eq!(cursor.question(), (1, Some("e4")));
     }
 
     #[test]
     fn changes_are_asked_for_from_the_first_item_on_and_conditionally() {
-        let mut look = Look::default();
-        look.take(page(Vec::new(), "e1", false));
-        look.take(page(vec![item(1, "t4")], "e2", false));
-        look.take(page(vec![item(1, "t4")], "e3", true));
-        look.take(page(vec![item(2, "t2")], "e4", false));
-        assert_eq!(look.changes_question(), Some(("t4".to_owned(), None)));
-        look.note_answer("t4", Some("c1".to_owned()));
-        assert_eq!(look.changes_question(), Some(("t4".to_owned(), Some("c1".to_owned()))));
-        look.note_changes(&[item(2, "t5")]);
+        let mut cursor = ListCursor::default();
+        cursor.take(page(Vec::new(), "e1", false));
+        cursor.take(page(vec![item(1, "t4")], "e2", false));
+        cursor.take(page(vec![item(1, "t4")], "e3", true));
+        cursor.take(page(vec![item(2, "t2")], "e4", false));
+        assert_eq!(cursor.changes_question(), Some(("t4".to_owned(), None)));
+        cursor.note_answer("t4", Some("c1".to_owned()));
+        assert_eq!(cursor.changes_question(), Some(("t4".to_owned(), Some("c1".to_owned()))));
+        cursor.note_changes(&[item(2, "t5")]);
         assert_eq!(
-            look.changes_question(),
+            cursor.changes_question(),
             Some(("t5".to_owned(), None)),
             "another question has another answer"
         );
@@ -207,17 +207,17 @@ mod tests {
 
     #[test]
     fn a_full_page_that_is_unchanged_may_have_one_after_it() {
-        let mut look = Look::default();
+        let mut cursor = ListCursor::default();
         let full: Vec<ItemFacts> = (0..100).map(|number| item(number, "t")).collect();
-        assert!(look.take(page(full, "e1", false)).whole.is_none());
-        assert_eq!(look.question(), (2, None));
+        assert!(cursor.take(page(full, "e1", false)).whole.is_none());
+        assert_eq!(cursor.question(), (2, None));
         assert_eq!(
-            look.take(page(Vec::new(), "e2", false)).whole.map(|whole| whole.len()),
+            cursor.take(page(Vec::new(), "e2", false)).whole.map(|whole| whole.len()),
             Some(100)
         );
-        assert!(look.take(Conditional::NotModified).whole.is_none());
+        assert!(cursor.take(Conditional::NotModified).whole.is_none());
         assert_eq!(
-            look.take(page(vec![item(100, "t")], "e3", false)).whole.map(|whole| whole.len()),
+            cursor.take(page(vec![item(100, "t")], "e3", false)).whole.map(|whole| whole.len()),
             Some(101)
         );
     }

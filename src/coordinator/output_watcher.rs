@@ -41,34 +41,34 @@ const MAX_LOOK: usize = 8 * 1024 * 1024;
 /// The number of questions that can wait.
 const INBOX: usize = 64;
 
-/// The launches to follow, and the server that is told.
+/// The launches to follow, and the server that gets the reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Wanted {
     launches: BTreeSet<LaunchId>,
-    /// The run of the server: a new run was told nothing yet.
+    /// The run of the server: a new run has no report yet.
     run: String,
 }
 
-/// The handle of the listener. Dropping it ends the listener's task.
-pub(super) struct Ears {
+/// The handle of the watcher. Dropping it ends the watcher's task.
+pub(super) struct OutputWatcher {
     wanted: watch::Sender<Wanted>,
     questions: mpsc::Sender<Question>,
-    heard: Arc<Shared>,
+    last_output: Arc<Shared>,
     /// Aborted with the handle.
     _task: JoinSet<()>,
 }
 
-/// The state that the handle reads from the listener.
+/// The state that the handle reads from the watcher.
 #[derive(Default)]
 struct Shared {
     /// An entry for each launch that is followed.
-    heard: Mutex<BTreeMap<LaunchId, Heard>>,
+    last_output: Mutex<BTreeMap<LaunchId, LastOutput>>,
     /// Notified when another login was refused.
     refusal: Notify,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Heard {
+struct LastOutput {
     /// The time of the last output other than its failure; at first, the time since when it is
     /// followed.
     at: Instant,
@@ -81,35 +81,35 @@ struct Question {
     answer: oneshot::Sender<Option<Activity>>,
 }
 
-impl Ears {
-    /// Starts the listener. Must be called within a tokio runtime.
+impl OutputWatcher {
+    /// Starts the watcher. Must be called within a tokio runtime.
     pub(super) fn new<C: ControlPlane>(state_dir: PathBuf, control: Arc<C>) -> Self {
         let (wanted, wanted_seen) = watch::channel(Wanted::default());
         let (questions, asked) = mpsc::channel(INBOX);
-        let heard = Arc::<Shared>::default();
+        let last_output = Arc::<Shared>::default();
         let mut task = JoinSet::new();
         match Folders::new() {
             Ok(folders) => {
-                let listener = Listener {
+                let watcher = Watcher {
                     state_dir,
                     control,
                     folders,
-                    ears: BTreeMap::new(),
+                    outputs: BTreeMap::new(),
                     watched: HashMap::new(),
                     stirred: BTreeSet::new(),
                     run: String::new(),
                     look_at: clock::now(),
                     retry_at: None,
-                    telling: JoinSet::new(),
-                    heard: Arc::clone(&heard),
+                    reporting: JoinSet::new(),
+                    last_output: Arc::clone(&last_output),
                 };
-                task.spawn(listener.run(wanted_seen, asked));
+                task.spawn(watcher.run(wanted_seen, asked));
             }
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "could not watch the agents' output; usage is not known");
             }
         }
-        Self { wanted, questions, heard, _task: task }
+        Self { wanted, questions, last_output, _task: task }
     }
 
     /// Follows these instances and no others. Instances that have no folder yet are not followed.
@@ -128,31 +128,31 @@ impl Ears {
     /// of `now`. It gives `None` for a launch that is not followed. Output since the last round is
     /// not known yet.
     pub(super) fn quiet_for(&self, now: Instant) -> impl Fn(&LaunchId) -> Option<Duration> {
-        let heard = self.heard.lock().clone();
+        let last_output = self.last_output.lock().clone();
         move |launch| {
-            let heard_at = heard.get(launch)?.at;
-            Some(now.saturating_duration_since(heard_at).saturating_sub(2 * PAUSE))
+            let printed_at = last_output.get(launch)?.at;
+            Some(now.saturating_duration_since(printed_at).saturating_sub(2 * PAUSE))
         }
     }
 
     /// Returns the launches whose login is refused for good, as far as their output was read.
     pub(super) fn refused(&self) -> BTreeSet<LaunchId> {
-        let heard = self.heard.lock();
-        heard
+        let last_output = self.last_output.lock();
+        last_output
             .iter()
-            .filter(|(_, heard)| heard.is_login_refused)
+            .filter(|(_, last_output)| last_output.is_login_refused)
             .map(|(launch, _)| launch.clone())
             .collect()
     }
 
     /// Returns when another login was refused since the last return. Cancel-safe.
     pub(super) async fn login_refused(&self) {
-        self.heard.refusal.notified().await;
+        self.last_output.refusal.notified().await;
     }
 
     /// Returns the activity that the whole output of `launch` shows; `None` if there is none.
     /// Cancel-safe.
-    pub(super) async fn hear_out(&self, launch: &LaunchId) -> Option<Activity> {
+    pub(super) async fn read_to_end(&self, launch: &LaunchId) -> Option<Activity> {
         let (answer, answered) = oneshot::channel();
         self.questions.send(Question { launch: launch.clone(), answer }).await.ok()?;
         answered.await.ok().flatten()
@@ -160,24 +160,24 @@ impl Ears {
 }
 
 /// The state of one agent's output.
-struct Ear {
+struct WatchedOutput {
     reader: OutputReader,
     watch: WatchId,
     lines: Lines,
     tally: Tally,
     /// The activity that was last reported to the server.
-    told: Activity,
+    reported: Activity,
     /// A report is on its way.
-    is_telling: bool,
+    is_reporting: bool,
     /// The total number of bytes that were read.
     n_read: u64,
 }
 
-struct Listener<C> {
+struct Watcher<C> {
     state_dir: PathBuf,
     control: Arc<C>,
     folders: Folders,
-    ears: BTreeMap<LaunchId, Ear>,
+    outputs: BTreeMap<LaunchId, WatchedOutput>,
     watched: HashMap<WatchId, LaunchId>,
     /// The launches that may have printed something.
     stirred: BTreeSet<LaunchId>,
@@ -186,17 +186,17 @@ struct Listener<C> {
     look_at: Instant,
     /// The time when refused reports are sent again.
     retry_at: Option<Instant>,
-    telling: JoinSet<(LaunchId, bool)>,
-    heard: Arc<Shared>,
+    reporting: JoinSet<(LaunchId, bool)>,
+    last_output: Arc<Shared>,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<LaunchId, Heard>> {
-        lock(&self.heard)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<LaunchId, LastOutput>> {
+        lock(&self.last_output)
     }
 }
 
-impl<C: ControlPlane> Listener<C> {
+impl<C: ControlPlane> Watcher<C> {
     async fn run(
         mut self,
         mut wanted: watch::Receiver<Wanted>,
@@ -208,7 +208,7 @@ impl<C: ControlPlane> Listener<C> {
             tokio::select! {
                 biased;
                 Some(question) = questions.recv() => {
-                    let activity = self.hear_out(&question.launch).await;
+                    let activity = self.read_to_end(&question.launch).await;
                     let _ = question.answer.send(activity);
                 }
                 changed = wanted.changed() => {
@@ -218,12 +218,12 @@ impl<C: ControlPlane> Listener<C> {
                     let wanted = wanted.borrow_and_update().clone();
                     self.follow(wanted);
                 }
-                Some(Ok((launch, is_told))) = self.telling.join_next() => self.on_told(launch, is_told),
+                Some(Ok((launch, is_told))) = self.reporting.join_next() => self.on_told(launch, is_told),
                 // Meanwhile the kernel collects the events, however many there are.
                 () = tokio::time::sleep_until(self.look_at), if has_stirred => self.look().await,
                 seen = heard(&self.folders, self.look_at), if !has_stirred => match seen {
                     Ok(Seen::Folders(ids)) => self.stirred.extend(ids.iter().filter_map(|id| self.watched.get(id).cloned())),
-                    Ok(Seen::Anything) => self.stirred.extend(self.ears.keys().cloned()),
+                    Ok(Seen::Anything) => self.stirred.extend(self.outputs.keys().cloned()),
                     Err(error) => {
                         tracing::warn!(error = %ErrorChain(&error), "could not listen to the agents' output");
                         self.look_at = clock::now() + RETRY_AFTER;
@@ -231,30 +231,34 @@ impl<C: ControlPlane> Listener<C> {
                 },
                 () = tokio::time::sleep_until(self.retry_at.unwrap_or(self.look_at)), if self.retry_at.is_some() => {
                     self.retry_at = None;
-                    self.stirred.extend(self.ears.keys().cloned());
+                    self.stirred.extend(self.outputs.keys().cloned());
                 }
             }
         }
     }
 
     fn follow(&mut self, wanted: Wanted) {
-        let gone: Vec<LaunchId> =
-            self.ears.keys().filter(|launch| !wanted.launches.contains(*launch)).cloned().collect();
+        let gone: Vec<LaunchId> = self
+            .outputs
+            .keys()
+            .filter(|launch| !wanted.launches.contains(*launch))
+            .cloned()
+            .collect();
         for launch in gone {
             self.stirred.remove(&launch);
-            self.heard.lock().remove(&launch);
-            if let Some(ear) = self.ears.remove(&launch) {
-                self.folders.unwatch(ear.watch);
-                self.watched.remove(&ear.watch);
+            self.last_output.lock().remove(&launch);
+            if let Some(output) = self.outputs.remove(&launch) {
+                self.folders.unwatch(output.watch);
+                self.watched.remove(&output.watch);
             }
         }
         if wanted.run != self.run {
             self.run = wanted.run;
-            self.ears.values_mut().for_each(|ear| ear.told = Activity::default());
-            self.stirred.extend(self.ears.keys().cloned());
+            self.outputs.values_mut().for_each(|output| output.reported = Activity::default());
+            self.stirred.extend(self.outputs.keys().cloned());
         }
         for launch in wanted.launches {
-            if !self.ears.contains_key(&launch) {
+            if !self.outputs.contains_key(&launch) {
                 self.begin(launch);
             }
         }
@@ -271,18 +275,18 @@ impl<C: ControlPlane> Listener<C> {
             (Ok(watch), Ok(reader)) => {
                 self.watched.insert(watch, launch.clone());
                 self.stirred.insert(launch.clone());
-                let heard = Heard { at: clock::now(), is_login_refused: false };
-                self.heard.lock().insert(launch.clone(), heard);
-                let ear = Ear {
+                let last_output = LastOutput { at: clock::now(), is_login_refused: false };
+                self.last_output.lock().insert(launch.clone(), last_output);
+                let output = WatchedOutput {
                     reader,
                     watch,
                     lines: Lines::default(),
                     tally: Tally::default(),
-                    told: Activity::default(),
-                    is_telling: false,
+                    reported: Activity::default(),
+                    is_reporting: false,
                     n_read: 0,
                 };
-                self.ears.insert(launch, ear);
+                self.outputs.insert(launch, output);
             }
             (Err(error), _) | (_, Err(error)) => {
                 tracing::debug!(launch_id = %launch, error = %ErrorChain(&error), "could not follow the output");
@@ -293,24 +297,24 @@ impl<C: ControlPlane> Listener<C> {
     /// Reads the new output of the stirred launches and reports it.
     async fn look(&mut self) {
         for launch in std::mem::take(&mut self.stirred) {
-            let Some(ear) = self.ears.get_mut(&launch) else {
+            let Some(output) = self.outputs.get_mut(&launch) else {
                 continue;
             };
-            let n_before = ear.n_read;
-            let read = ear.read(MAX_LOOK).await;
-            if let Some(heard) =
-                self.heard.lock().get_mut(&launch).filter(|_| ear.n_read > n_before)
+            let n_before = output.n_read;
+            let read = output.read(MAX_LOOK).await;
+            if let Some(last_output) =
+                self.last_output.lock().get_mut(&launch).filter(|_| output.n_read > n_before)
             {
                 // An agent that only repeats its failure does not count as active.
-                if ear.tally.activity().failure.is_none() {
-                    heard.at = clock::now();
+                if output.tally.activity().failure.is_none() {
+                    last_output.at = clock::now();
                 }
-                let is_login_refused = ear.tally.is_login_refused();
-                if is_login_refused && !heard.is_login_refused {
+                let is_login_refused = output.tally.is_login_refused();
+                if is_login_refused && !last_output.is_login_refused {
                     tracing::info!(launch_id = %launch, "the model's service refuses the login of the agent");
-                    self.heard.refusal.notify_one();
+                    self.last_output.refusal.notify_one();
                 }
-                heard.is_login_refused = is_login_refused;
+                last_output.is_login_refused = is_login_refused;
             }
             match read {
                 Ok(Read::All) => {}
@@ -327,52 +331,53 @@ impl<C: ControlPlane> Listener<C> {
     /// Reports the activity of a launch. Only one report of a launch is on its way; the next one
     /// waits for the next round.
     fn tell(&mut self, launch: &LaunchId) {
-        let Some(ear) = self.ears.get_mut(launch).filter(|ear| !ear.is_telling) else {
+        let Some(output) = self.outputs.get_mut(launch).filter(|output| !output.is_reporting)
+        else {
             return;
         };
-        let activity = ear.tally.activity();
-        if activity == ear.told {
+        let activity = output.tally.activity();
+        if activity == output.reported {
             return;
         }
-        (ear.told, ear.is_telling) = (activity.clone(), true);
+        (output.reported, output.is_reporting) = (activity.clone(), true);
         let control = Arc::clone(&self.control);
         let launch = launch.clone();
-        self.telling.spawn(async move {
-            let told = control.report_activity(&launch, &activity).await;
-            if let Err(error) = &told {
+        self.reporting.spawn(async move {
+            let reported = control.report_activity(&launch, &activity).await;
+            if let Err(error) = &reported {
                 tracing::debug!(launch_id = %launch, error = %ErrorChain(error), "the activity was not taken");
             }
-            (launch, told.is_ok())
+            (launch, reported.is_ok())
         });
     }
 
     fn on_told(&mut self, launch: LaunchId, is_told: bool) {
-        let Some(ear) = self.ears.get_mut(&launch) else {
+        let Some(output) = self.outputs.get_mut(&launch) else {
             return;
         };
-        ear.is_telling = false;
+        output.is_reporting = false;
         if is_told {
-            if ear.tally.activity() != ear.told {
+            if output.tally.activity() != output.reported {
                 self.stirred.insert(launch);
             }
         } else {
-            ear.told = Activity::default();
+            output.reported = Activity::default();
             self.retry_at.get_or_insert_with(|| clock::now() + RETRY_AFTER);
         }
     }
 
-    async fn hear_out(&mut self, launch: &LaunchId) -> Option<Activity> {
-        if !self.ears.contains_key(launch) {
+    async fn read_to_end(&mut self, launch: &LaunchId) -> Option<Activity> {
+        if !self.outputs.contains_key(launch) {
             self.begin(launch.clone());
         }
-        let ear = self.ears.get_mut(launch)?;
-        if let Err(error) = ear.read(usize::MAX).await {
+        let output = self.outputs.get_mut(launch)?;
+        if let Err(error) = output.read(usize::MAX).await {
             tracing::debug!(launch_id = %launch, error = %ErrorChain(&error), "could not read the output to its end");
         }
-        ear.lines.finish(|line| hear(&mut ear.tally, line));
-        let activity = ear.tally.activity();
+        output.lines.finish(|line| hear(&mut output.tally, line));
+        let activity = output.tally.activity();
         // The asker reports it.
-        ear.told = activity.clone();
+        output.reported = activity.clone();
         (activity != Activity::default()).then_some(activity)
     }
 }
@@ -383,7 +388,7 @@ enum Read {
     Part,
 }
 
-impl Ear {
+impl WatchedOutput {
     /// Reads further: `most` bytes or a little more.
     async fn read(&mut self, most: usize) -> io::Result<Read> {
         let mut chunk = vec![0; CHUNK];

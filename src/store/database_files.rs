@@ -17,7 +17,7 @@ type FileId = (u64, u64);
 
 /// A database file and its log, with their identities from the time when they were opened.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DatabaseFiles {
     database: File,
     log: File,
     /// The error about files that are not in their place was logged.
@@ -69,7 +69,7 @@ impl File {
     }
 }
 
-impl Place {
+impl DatabaseFiles {
     /// Returns the place of the open database at `path`.
     pub(super) fn of(path: &Path) -> Self {
         let mut log = path.as_os_str().to_owned();

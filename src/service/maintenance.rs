@@ -1,8 +1,8 @@
-//! The schedule of expiry: the cleanup runs in its interval, and the deadlines of patience are
-//! checked when they are due.
+//! The schedule of expiry: the cleanup runs in its interval, and the deadlines of notices and chats
+//! are checked when they are due.
 
 mod cleanup;
-mod overdue;
+mod deadlines;
 mod retention;
 
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::chats::attendance::{Attendances, end_left};
+use super::chats::presence::{Attendances, end_left};
 use super::clocks::Clocks;
 use super::core::Core;
 use super::launches::shims::Shims;
@@ -23,7 +23,7 @@ use crate::telemetry::ErrorChain;
 use cleanup::Longest;
 
 /// The background work that depends on time.
-pub struct Upkeep {
+pub struct Maintenance {
     core: Arc<Core>,
     heard: Heard,
     waiting: Waiting,
@@ -33,7 +33,7 @@ pub struct Upkeep {
     longest: Longest,
 }
 
-impl Upkeep {
+impl Maintenance {
     pub(super) fn new(shared: Shared) -> Self {
         let Shared { core, heard, waiting, clocks, shims, attendances, .. } = shared;
         Self { core, heard, waiting, clocks, shims, attendances, longest: Longest::default() }
