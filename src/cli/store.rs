@@ -122,7 +122,8 @@ fn print(
             rows: n_rows,
             checksum,
         });
-        let (from, to) = (from.to_string(), to.to_string());
+        let from = from.to_string();
+        let to = to.to_string();
         return output::print_json(&Answer { from, to, tables: tables.collect() });
     }
     let mut table = output::table(&["TABLE", "ROWS", "CHECKSUM"]);

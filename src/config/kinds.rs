@@ -116,7 +116,8 @@ impl<T: 'static> Kind<T> {
     pub fn checked(self, check: impl Fn(&T) -> Result<(), String> + 'static) -> Self {
         let read = self.read;
         let read = move |field: Field<'_, '_>, what: &str| {
-            let (reader, span) = (field.reader(), field.span());
+            let reader = field.reader();
+            let span = field.span();
             let value = read(field, what)?;
             match check(&value) {
                 Ok(()) => Some(value),
@@ -162,7 +163,8 @@ impl<T: 'static> Kind<T> {
 
     /// Makes the value optional. The default is `None`.
     pub fn if_set(self) -> Kind<Option<T>> {
-        let (read, show) = (self.read, self.show);
+        let read = self.read;
+        let show = self.show;
         Kind {
             examples: self.examples,
             is_secret: self.is_secret,
@@ -321,7 +323,8 @@ where
     C: FromIterator<T> + 'static,
     for<'c> &'c C: IntoIterator<Item = &'c T>,
 {
-    let (read, show) = (item.read, item.show);
+    let read = item.read;
+    let show = item.show;
     let what = format!("{}{}", item.expected, item.examples);
     let kind = Kind::new(
         format!("a list; each item is {}", item.expected),

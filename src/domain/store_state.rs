@@ -166,7 +166,8 @@ impl fmt::Display for StoreProblem<'_> {
                 write!(f, ": no agent starts, and running agents go on ({error}).")
             }
             Self::Stuck(step, lasts) => {
-                let (lasts, waits) = (span(*lasts), "no agent starts until then");
+                let lasts = span(*lasts);
+                let waits = "no agent starts until then";
                 match step {
                     Step::Lock => write!(
                         f,

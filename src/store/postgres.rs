@@ -200,7 +200,8 @@ impl Postgres {
                 format!("NOTIFY {CHANNEL}, {text}; ")
             }
         };
-        let (number, id) = (self.number, quoted(&self.server.id));
+        let number = self.number;
+        let id = quoted(&self.server.id);
         format!("UPDATE servers SET last_number = {number} WHERE id = {id}; {notify}COMMIT")
     }
 

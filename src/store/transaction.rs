@@ -69,7 +69,8 @@ impl<'a> Read<'a> {
         args: &[Value<'_>],
         mut read: impl FnMut(&mut Cells<'_>) -> Result<T, BoxError>,
     ) -> Result<Vec<T>, StoreError> {
-        let (mut found, mut bad) = (Vec::new(), None);
+        let mut found = Vec::new();
+        let mut bad = None;
         let ran = self.db.query(sql, args, &mut |cells| match read(cells) {
             Ok(row) => {
                 found.push(row);

@@ -60,7 +60,8 @@ pub async fn copy_store(
 fn is_same(one: &StoreUrl, other: &StoreUrl) -> bool {
     match (one, other) {
         (StoreUrl::Sqlite(one), StoreUrl::Sqlite(other)) => {
-            let (one, other) = (one.canonicalize(), other.canonicalize());
+            let one = one.canonicalize();
+            let other = other.canonicalize();
             one.is_ok_and(|one| other.is_ok_and(|other| one == other))
         }
         (StoreUrl::Postgres(one), StoreUrl::Postgres(other)) => {

@@ -299,7 +299,8 @@ fn read_agents(section: &mut Section<'_, '_>) -> Option<Vec<AgentId>> {
             return None;
         }
     };
-    let (span, is_list) = (list.span(), list.is_list());
+    let span = list.span();
+    let is_list = list.is_list();
     let fields = list.list();
     if fields.is_empty() && is_list {
         let problem = Problem::new(format!("`{path}.agents` is empty"), span);

@@ -53,7 +53,8 @@ pub(super) async fn as_pages(request: Request, next: Next) -> Response {
     };
     problem.detail = frame.w.of_problem(&problem.code, problem.detail);
     if wants_page {
-        let (detail, hint) = (problem.detail, problem.hint.map(Cow::into_owned));
+        let detail = problem.detail;
+        let hint = problem.hint.map(Cow::into_owned);
         let page = ErrorPage { frame, status: parts.status.as_u16(), detail, hint };
         return (parts.status, rendered(&page)).into_response();
     }

@@ -63,7 +63,8 @@ impl Writer {
 
     pub(super) fn serve(&mut self, waiting: &mpsc::Receiver<Box<dyn WriteJob>>) {
         let mut look_at = Instant::now() + CARE_INTERVAL;
-        let (mut has_worked, mut is_resting) = (false, false);
+        let mut has_worked = false;
+        let mut is_resting = false;
         loop {
             match waiting.recv_timeout(look_at.saturating_duration_since(Instant::now())) {
                 Ok(first) => {

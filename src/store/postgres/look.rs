@@ -74,7 +74,8 @@ fn look_at(url: &PostgresUrl) -> Result<Found, Problem> {
     let mut tx = client.build_transaction().read_only(true).start()?;
     let schema = if is_ours(&mut tx)? {
         let applied = applied(&mut tx)?;
-        let (version, next) = (newest(&applied), schema::newest_version());
+        let version = newest(&applied);
+        let next = schema::newest_version();
         let is_current = schema::missing(&applied)?.next().is_none();
         if is_current { Schema::Current { version } } else { Schema::Older { version, next } }
     } else {

@@ -282,7 +282,8 @@ pub(in crate::store) fn to_fill<E: From<OpenError>>(
 
 /// Connects for a copy, and takes the lock that only one server has.
 fn copier(url: &PostgresUrl) -> Result<Postgres, Problem> {
-    let (id, name) = (String::new(), "store copy".to_owned());
+    let id = String::new();
+    let name = "store copy".to_owned();
     let server = Server { url: url.clone(), id, name, sharing: Sharing::OneServer };
     let mut client = reach(&server, Role::Copier)?;
     let session = server.take(&mut client, None)?;
@@ -435,7 +436,8 @@ pub(super) fn applied(client: &mut impl GenericClient) -> Result<Vec<schema::App
             checksum: row.get(2),
         })
         .collect();
-    let (found, known) = (newest(&applied), schema::newest_version());
+    let found = newest(&applied);
+    let known = schema::newest_version();
     if found > known {
         return Err(Problem::new(OpenErrorKind::Newer { found, known }));
     }
