@@ -17,7 +17,7 @@ keys! {
         /// The address and the port to listen on, or `off`. Port 0 takes a free port at the first
         /// start and keeps it. If the key is not set and port 7420 is in use, another port is
         /// chosen and kept; the log, `status` and `check` show it. An address of other machines
-        /// (any but a loopback one) needs `coordinator_token`, and 0.0.0.0 and [::] also need
+        /// (any but a loopback one) needs `coordinator_token`, and `0.0.0.0` and `[::]` also need
         /// `allowed_hosts` or `public_url`. Others on the way can read what is sent, so put a proxy
         /// with HTTPS before it.
         pub listen: Listen = Listen::default(), listen(), AfterRestart;

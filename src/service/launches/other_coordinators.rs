@@ -91,7 +91,8 @@ impl Launches {
     /// Returns the launch that a report about a process means, for clients that do not send its id.
     ///
     /// # Errors
-    /// [`Refusal::NoOpenLaunch`] and [`Refusal::AmbiguousLaunch`].
+    /// [`NoOpenLaunch`](crate::domain::Refusal::NoOpenLaunch) and
+    /// [`AmbiguousLaunch`](crate::domain::Refusal::AmbiguousLaunch).
     pub async fn find_to_report(
         &self,
         agent: &AgentId,

@@ -39,7 +39,7 @@ impl Tasks {
     /// Returns `Invalid` for no tasks, for more than `MAX_BATCH`, and for a local id that is
     /// duplicate or unknown. Returns the refusals of [`limits`] and of [`change`]. Returns
     /// `AgentNotFound` and `NotAssigned` for an assignee, and `TooManyTasks` and `TooManySubtasks`.
-    /// If a draft has a local id, [`Refusal::InBatch`] names the draft.
+    /// If a draft has a local id, [`InBatch`](crate::domain::Refusal::InBatch) names the draft.
     pub async fn create(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
         let ids: Vec<TaskId> =
             drafts.iter().map(|_| self.core.world.new_id(TaskId::PREFIX)).collect();
