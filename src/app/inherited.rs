@@ -66,8 +66,11 @@ pub enum InheritedError {
         .expected.map_or_else(|| "off".to_owned(), |address| address.to_string())
     )]
     HttpElsewhere { bound: SocketAddr, expected: Option<SocketAddr> },
-    #[error("`{}` opens no listener, and inherited a socket for one", .role.as_str())]
-    NoDoors { role: Role },
+    #[error(
+        "`{}` does not listen, but the service manager passed it a socket; remove the socket unit",
+        .role.as_str()
+    )]
+    NoListener { role: Role },
 }
 
 impl Inherited {
@@ -136,7 +139,7 @@ impl Inherited {
     /// configuration.
     pub(super) fn check(&self, role: Role, config: &Config) -> Result<(), InheritedError> {
         if role == Role::Supervise && (self.mcp.is_some() || self.http.is_some()) {
-            return Err(InheritedError::NoDoors { role });
+            return Err(InheritedError::NoListener { role });
         }
         if let Some(http) = &self.http {
             let bound = http
@@ -216,7 +219,10 @@ mod tests {
                 && inherited.check(Role::Serve, &config).is_ok()
         );
         let refused = inherited.check(Role::Supervise, &config).unwrap_err().to_string();
-        assert_eq!(refused, "`supervise` opens no listener, and inherited a socket for one");
+        assert_eq!(
+            refused,
+            "`supervise` does not listen, but the service manager passed it a socket; remove the socket unit"
+        );
         std::fs::remove_file(folder.path().join("mcp.sock")).unwrap();
         let refused = inherited.check(Role::Run, &config).unwrap_err().to_string();
         assert!(refused.contains("restart the socket unit if its file is gone"), "{refused}");

@@ -159,7 +159,7 @@ impl OutboxWorker {
         let items = match self.host_state.service.forge_items.open().await {
             Ok(items) => items,
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not read what is write to forges; will try again");
+                tracing::warn!(error = %ErrorChain(&error), "could not read the pending writes to forges; will try again");
                 return (Vec::new(), Some(clock::now() + RETRY));
             }
         };

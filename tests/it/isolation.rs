@@ -174,7 +174,7 @@ fn the_chat_file_is_its_agents_users_and_root_makes_nothing_for_it() {
     chown(daemon.work(), Some(0), Some(0)).unwrap();
     say("two");
     until("it is told", || {
-        !daemon.logged("could not mirror a chat; its messages are in the store").is_empty()
+        !daemon.logged("could not export a chat; its messages are in the store").is_empty()
     });
     assert!(
         daemon.log().contains(&format!("user `{user}`, whom the agent runs as, may not use")),

@@ -166,7 +166,7 @@ fn what_no_door_can_use_is_refused_by_name() {
         unix(),
         1,
         Some("web"),
-        "no endpoint is called `web`, as an inherited socket is: expected `mcp` or `http`",
+        "no listener is called `web`, as an inherited socket is: expected `mcp` or `http`",
     );
     check_refused(
         tcp(),
@@ -197,7 +197,7 @@ fn what_no_door_can_use_is_refused_by_name() {
         unix(),
         2,
         Some("mcp:mcp"),
-        "two sockets were inherited for `mcp`, which is one endpoint",
+        "two sockets were inherited for `mcp`, which is one listener",
     );
     check_refused(unix(), 2, Some("mcp"), "LISTEN_FDNAMES has 1 names for 2 sockets");
     check_refused(unix(), 1, Some("mcp"), "the inherited socket `mcp` has no path");

@@ -96,7 +96,7 @@ fn no_link_leads_it_out_of_the_working_directory() {
     fs::create_dir(&elsewhere).unwrap();
     symlink(&elsewhere, daemon.work().join(".ai-pm")).unwrap();
     say(&daemon, "one");
-    let warning = "could not mirror a chat; its messages are in the store";
+    let warning = "could not export a chat; its messages are in the store";
     until("it is told", || !daemon.logged(warning).is_empty());
     say(&daemon, "two");
     // Each replaces the one before in one step, because the mirror may look at any time.
@@ -153,7 +153,7 @@ fn a_link_in_the_place_of_the_working_directory_is_not_followed() {
     fs::rename(daemon.work(), &moved).unwrap();
     symlink(&elsewhere, daemon.work()).unwrap();
     say(&daemon, "two");
-    let warning = "could not mirror a chat; its messages are in the store";
+    let warning = "could not export a chat; its messages are in the store";
     until("it is told", || !daemon.logged(warning).is_empty());
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     fs::remove_file(daemon.work()).unwrap();
@@ -186,7 +186,7 @@ fn a_mirror_that_can_not_be_written_fails_no_message() {
     let daemon = quiet("");
     fs::set_permissions(daemon.work(), Permissions::from_mode(0o500)).unwrap();
     say(&daemon, "one");
-    until("it is told", || daemon.log().contains("could not mirror a chat"));
+    until("it is told", || daemon.log().contains("could not export a chat"));
     fs::set_permissions(daemon.work(), Permissions::from_mode(0o700)).unwrap();
     say(&daemon, "two");
     until_mirrored(&daemon, &["one", "two"]);
