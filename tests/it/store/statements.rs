@@ -170,7 +170,7 @@ fn entities(bed: &Bed) {
     bed.entity::<ForgeItem>("forge_items");
     bed.entity::<Launch>("launches");
     bed.entity::<Notice>("notices");
-    bed.entity::<StartHistory>("pairs");
+    bed.entity::<StartHistory>("start_histories");
     bed.entity::<Project>("projects");
     bed.entity::<Session>("sessions");
     bed.entity::<Task>("tasks");
@@ -252,10 +252,10 @@ fn questions(bed: &Bed) {
         Ok((notices::list_of_launch(tx, &id("l1"))?, notices::list_open(tx)?))
     });
     bed.read("output_tails", |tx| output_tails::get(tx, &id("l1")));
-    bed.read("pairs", |tx| {
+    bed.read("start_histories", |tx| {
         Ok((start_histories::get(tx, &task_key("a", "p"))?, start_histories::list_held(tx)?))
     });
-    bed.read("past", |tx| {
+    bed.read("launch_retention", |tx| {
         let all = launch_retention::launches(tx, at(1_000), None, 9)?;
         assert!(all.iter().any(|launch| !launch.newest_of.is_empty()));
         launch_retention::launches(tx, at(1_000), all.first(), 9)
