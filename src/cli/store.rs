@@ -133,7 +133,7 @@ fn print(
     output::print_table(&table, "there are no tables")
 }
 
-/// What standard error shows of the progress. A terminal has one line that changes. Otherwise each
+/// Shows the progress on standard error. A terminal has one line that changes. Otherwise each
 /// table that was copied gets a line.
 struct Shown {
     is_terminal: bool,

@@ -1,4 +1,4 @@
-//! How the database of the store answers, and what an operator has to know about that.
+//! The health of the database: its latencies, its failures, and the one remark for an operator.
 
 use std::fmt;
 use std::time::Duration;
