@@ -123,7 +123,7 @@ struct BareTable {
 
 impl BareTable {
     fn create(database: &Database<'_>) -> Result<Self> {
-        let config = ::postgres::Config::from(database.parsed_url().config().clone());
+        let config = ::postgres::Config::from(database.parsed_url().hosts()[0].clone());
         let mut client = config.connect(NoTls)?;
         client.batch_execute("CREATE TABLE bare (id TEXT PRIMARY KEY, content TEXT NOT NULL)")?;
         let insert = client.prepare("INSERT INTO bare (id, content) VALUES ($1, $2)")?;

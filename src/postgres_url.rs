@@ -7,19 +7,21 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::domain::Secret;
 
-/// The time after which one attempt to reach one host has failed.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time after which one attempt to reach one address has failed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time after which a connection ends whose packets are not acknowledged.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
 /// A database and how to log in.
 #[derive(Clone)]
 pub struct PostgresUrl {
-    config: tokio_postgres::Config,
+    /// The settings of a connection to each host. There is at least one.
+    hosts: Vec<Config>,
     tls: Tls,
     /// The URL. It has no password.
     url: String,
@@ -68,7 +70,7 @@ impl fmt::Display for PostgresUrl {
 
 impl PartialEq for PostgresUrl {
     fn eq(&self, other: &Self) -> bool {
-        self.url == other.url && self.config.get_password() == other.config.get_password()
+        self.url == other.url && self.hosts[0].get_password() == other.hosts[0].get_password()
     }
 }
 
@@ -94,9 +96,11 @@ impl FromStr for PostgresUrl {
                 _ => rest.push(pair),
             }
         }
-        let plain = format!("{base}?{}", rest.join("&"));
-        let mut config: tokio_postgres::Config =
-            plain.parse().map_err(|error| UrlError::Invalid(error_text(&error)))?;
+        let parsed = |base: &str, rest: &[&str]| -> Result<Config, UrlError> {
+            let plain = format!("{base}?{}", rest.join("&"));
+            plain.parse().map_err(|error| UrlError::Invalid(error_text(&error)))
+        };
+        let config = parsed(base, &rest)?;
         if config.get_password().is_some() {
             return Err(UrlError::HasPassword);
         }
@@ -116,17 +120,57 @@ impl FromStr for PostgresUrl {
             None if config.get_hosts().iter().all(is_this_machine) => Tls::Off,
             None => Tls::Verified { root_certificate },
         };
-        config.ssl_mode(if tls == Tls::Off { SslMode::Disable } else { SslMode::Require });
+        rest.retain(|pair| {
+            !["host=", "hostaddr=", "port="].iter().any(|key| pair.starts_with(key))
+        });
+        let mut one = parsed(&without_hosts(base), &rest)?;
+        one.ssl_mode(if tls == Tls::Off { SslMode::Disable } else { SslMode::Require });
         if config.get_hosts().len() > 1 {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+            one.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
-        config.connect_timeout(CONNECT_TIMEOUT);
-        config.tcp_user_timeout(LONGEST_SILENCE);
-        config.keepalives_idle(Duration::from_secs(10));
-        config.keepalives_interval(Duration::from_secs(5));
-        config.keepalives_retries(3);
-        Ok(Self { config, tls, url: url.to_owned() })
+        one.connect_timeout(CONNECT_TIMEOUT);
+        one.tcp_user_timeout(LONGEST_SILENCE);
+        one.keepalives_idle(Duration::from_secs(10));
+        one.keepalives_interval(Duration::from_secs(5));
+        one.keepalives_retries(3);
+        let hosts = each_host(&config, &one)?;
+        Ok(Self { hosts, tls, url: url.to_owned() })
     }
+}
+
+/// Returns the part of a URL before `?` without its hosts and ports.
+fn without_hosts(base: &str) -> String {
+    let (scheme, rest) = base.split_once("://").unwrap_or_default();
+    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    format!("{scheme}://{user}@/{database}")
+}
+
+/// Returns a copy of `one`, which names no host, for each host of `all`. The driver would wait for
+/// one host without an end before it tries the next.
+fn each_host(all: &Config, one: &Config) -> Result<Vec<Config>, UrlError> {
+    let (hosts, addresses, ports) = (all.get_hosts(), all.get_hostaddrs(), all.get_ports());
+    let n_hosts = hosts.len().max(addresses.len());
+    let counts = [(hosts.len(), "names"), (addresses.len(), "addresses"), (ports.len(), "ports")];
+    for (n_given, what) in counts {
+        // One port may be that of all hosts.
+        let is_enough = n_given == n_hosts || n_given == 0 || (what == "ports" && n_given == 1);
+        if !is_enough {
+            return Err(UrlError::Invalid(format!("it has {n_given} {what} for {n_hosts} hosts")));
+        }
+    }
+    let host = |n: usize| {
+        let mut config = one.clone();
+        match hosts.get(n) {
+            Some(Host::Tcp(name)) => drop(config.host(name)),
+            Some(Host::Unix(folder)) => drop(config.host_path(folder)),
+            None => {}
+        }
+        addresses.get(n).map(|address| config.hostaddr(*address));
+        ports.get(n).or(ports.first()).map(|port| config.port(*port));
+        config
+    };
+    Ok((0..n_hosts).map(host).collect())
 }
 
 /// Returns the causes of an error of the driver, whose own text is only its kind.
@@ -150,7 +194,9 @@ impl PostgresUrl {
     /// Returns the URL with the password of its user.
     #[must_use]
     pub fn with_password(mut self, password: &Secret) -> Self {
-        self.config.password(password.reveal());
+        for host in &mut self.hosts {
+            host.password(password.reveal());
+        }
         self
     }
 
@@ -170,22 +216,22 @@ impl PostgresUrl {
 
     /// Returns whether the connection crosses a network in clear text.
     pub fn is_exposed(&self) -> bool {
-        self.tls == Tls::Off && !self.config.get_hosts().iter().all(is_this_machine)
+        self.tls == Tls::Off && !self.hosts.iter().flat_map(Config::get_hosts).all(is_this_machine)
     }
 
     /// Returns the name of the user who logs in.
     pub fn user(&self) -> &str {
-        self.config.get_user().unwrap_or_default()
+        self.hosts[0].get_user().unwrap_or_default()
     }
 
     /// Returns the name of the database.
     pub fn database(&self) -> &str {
-        self.config.get_dbname().unwrap_or_default()
+        self.hosts[0].get_dbname().unwrap_or_default()
     }
 
-    /// Returns the settings of a connection. They include the password.
-    pub const fn config(&self) -> &tokio_postgres::Config {
-        &self.config
+    /// Returns the settings of a connection to each host. They include the password.
+    pub fn hosts(&self) -> &[Config] {
+        &self.hosts
     }
 }
 
@@ -231,6 +277,34 @@ mod tests {
             let error = parsed(url).unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains("hunter2"), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn each_host_has_settings_of_its_own() {
+        let hosts = |url: &str| -> Vec<(Vec<Host>, Vec<u16>)> {
+            let url = parsed(url).unwrap().with_password(&Secret::new("hunter2"));
+            let hosts = url.hosts().iter().inspect(|host| {
+                assert_eq!((host.get_user(), host.get_dbname()), (Some("u@v"), Some("d")), "{url}");
+                assert_eq!(host.get_password(), Some("hunter2".as_bytes()), "{url}");
+                assert_eq!(host.get_options(), Some("-c a=b"), "{url}");
+            });
+            hosts.map(|host| (host.get_hosts().to_vec(), host.get_ports().to_vec())).collect()
+        };
+        let tcp = |name: &str| vec![Host::Tcp(name.to_owned())];
+        assert_eq!(
+            hosts("postgres://u%40v@one:1,[::1]:2/d?options=-c%20a%3Db"),
+            [(tcp("one"), vec![1]), (tcp("::1"), vec![2])]
+        );
+        assert_eq!(
+            hosts("postgres://u%40v@/d?host=%2Frun,one&port=7&options=-c%20a%3Db"),
+            [(vec![Host::Unix("/run".into())], vec![7]), (tcp("one"), vec![7])]
+        );
+        assert_eq!(
+            hosts("postgres://u%40v@/d?host=one&options=-c%20a%3Db"),
+            [(tcp("one"), Vec::new())]
+        );
+        let error = parsed("postgres://u@/d?host=one,two,three&port=1,2").unwrap_err().to_string();
+        assert!(error.contains("2 ports for 3 hosts"), "{error}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! writes its number into the server's row of the table `servers`. The next connection takes the
 //! lock, which waits for the end of the former transaction, and reads the number.
 
+mod client;
 mod connect;
 mod copy;
 mod failure;
@@ -21,17 +22,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use postgres::{Client, Row, Statement};
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{Column, Row, Statement};
 
 use crate::domain::store_state::{Database, DatabaseKind};
-use crate::postgres_url::PostgresUrl;
 
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
 use super::engine::Connection;
 
 pub use look::{Found, Schema, look};
 
+use client::{Client, Connector};
 use failure::failed;
 use listener::Listener;
 
@@ -78,8 +79,6 @@ pub(super) struct Postgres {
     role: Role,
     /// The version of the PostgreSQL server. Only the writer asks for it.
     version: String,
-    /// The session of a writer or a copy.
-    session: Option<Session>,
     statements: HashMap<String, Statement>,
     /// The number of the last transaction that wrote.
     number: i64,
@@ -95,17 +94,10 @@ pub(super) struct Postgres {
     listener: Option<Listener>,
 }
 
-/// A session of PostgreSQL. Its start tells it from a later one with the same pid.
-#[derive(Debug)]
-struct Session {
-    pid: i32,
-    began_at: String,
-}
-
 /// This server as a user of the database.
 #[derive(Debug)]
 struct Server {
-    url: PostgresUrl,
+    connector: Connector,
     /// The key of its row in `servers`, which no other start of a server has.
     id: String,
     /// The name that other servers tell people, such as `host (pid 7)`.
@@ -137,7 +129,6 @@ impl Postgres {
             server,
             role,
             version: String::new(),
-            session: None,
             statements: HashMap::new(),
             number: 0,
             is_in_doubt: false,
@@ -151,7 +142,7 @@ impl Postgres {
     fn replace_client(&mut self) -> Result<(), DbError> {
         let mut client = self.server.connect(self.role)?;
         if matches!(self.role, Role::Writer | Role::Copier) {
-            self.session = Some(self.server.take(&mut client, self.session.as_ref())?);
+            self.server.take(&mut client, Some(self.client.session()))?;
         }
         if self.role == Role::Writer {
             self.server.register(&mut client)?;
@@ -261,7 +252,7 @@ impl Columns for Row {
     }
 
     fn name(&self, column: usize) -> Option<&str> {
-        self.columns().get(column).map(postgres::Column::name)
+        self.columns().get(column).map(Column::name)
     }
 }
 
@@ -360,7 +351,7 @@ impl Connection for Postgres {
         Database {
             kind: DatabaseKind::Postgres,
             version: self.version.clone(),
-            url: self.server.url.to_string(),
+            url: self.server.connector.url.to_string(),
         }
     }
 

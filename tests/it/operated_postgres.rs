@@ -147,7 +147,7 @@ fn status_says_what_a_transaction_waits_for() {
     let Some(mut bed) = Bed::configured() else { return };
     bed.daemon.start();
     let url: PostgresUrl = bed.cluster.url(USER, "coordinator").parse().unwrap();
-    let config = postgres::Config::from(url.config().clone());
+    let config = postgres::Config::from(url.hosts()[0].clone());
     let mut other = config.connect(postgres::NoTls).unwrap();
     other.batch_execute("BEGIN; LOCK TABLE writer IN EXCLUSIVE MODE").unwrap();
     std::thread::scope(|scope| {

@@ -1,6 +1,7 @@
 //! Connects to PostgreSQL, with TLS if the URL asks for it.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,53 +10,53 @@ use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use tokio_postgres::AsyncMessage;
+use tokio::time::timeout;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::postgres_url::{PostgresUrl, Tls};
+use crate::postgres_url::Tls;
 
 use super::super::db::BoxError;
+use super::client::Connector;
 
 /// Returns the next message of a connection, and makes its progress.
 pub(super) type Messages = Box<
     dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, tokio_postgres::Error>>> + Send,
 >;
 
-/// Connects as `name` with `options` of the session, in addition to those of the URL.
+/// Connects to the first host that accepts a session with `options`, in addition to those of the
+/// URL.
 ///
 /// # Errors
-/// A host that does not answer, a server that refuses, or certificates that cannot be read.
-pub(super) fn connect(
-    url: &PostgresUrl,
-    name: &str,
+/// A host that does not answer, a server that refuses, or certificates that cannot be read. If all
+/// hosts fail, the error is that of the last one.
+pub(super) async fn connect(
+    Connector { url, name, longest_silence }: &Connector,
     options: &str,
-) -> Result<postgres::Client, BoxError> {
-    let config = postgres::Config::from(session(url, name, options));
-    Ok(match url.tls() {
-        Tls::Off => config.connect(postgres::NoTls)?,
-        Tls::Verified { root_certificate } => {
-            config.connect(MakeRustlsConnect::new(tls(root_certificate.as_deref())?))?
+) -> Result<(Client, Messages), BoxError> {
+    let mut failed = None;
+    for host in url.hosts() {
+        let connecting = connect_to(session(host, name, options), url.tls());
+        match timeout(*longest_silence, connecting).await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(error)) => failed = Some(error),
+            Err(_) => {
+                let text = format!("timeout: it has not answered for {longest_silence:?}");
+                failed = Some(io::Error::new(io::ErrorKind::TimedOut, text).into());
+            }
         }
-    })
+    }
+    Err(failed.unwrap_or_else(|| "the URL names no host".into()))
 }
 
-/// Does what [`connect`] does for a session that receives messages.
-///
-/// # Errors
-/// The errors of [`connect`].
-pub(super) async fn connect_for_messages(
-    url: &PostgresUrl,
-    name: &str,
-    options: &str,
-) -> Result<(tokio_postgres::Client, Messages), BoxError> {
-    let config = session(url, name, options);
-    Ok(match url.tls() {
+async fn connect_to(config: Config, tls: &Tls) -> Result<(Client, Messages), BoxError> {
+    Ok(match tls {
         Tls::Off => {
-            let (client, mut connection) = config.connect(tokio_postgres::NoTls).await?;
+            let (client, mut connection) = config.connect(NoTls).await?;
             (client, Box::new(move |cx| connection.poll_message(cx)))
         }
         Tls::Verified { root_certificate } => {
-            let tls = MakeRustlsConnect::new(tls(root_certificate.as_deref())?);
+            let tls = MakeRustlsConnect::new(client_config(root_certificate.as_deref())?);
             let (client, mut connection) = config.connect(tls).await?;
             (client, Box::new(move |cx| connection.poll_message(cx)))
         }
@@ -63,8 +64,8 @@ pub(super) async fn connect_for_messages(
 }
 
 /// Returns the settings of a session.
-fn session(url: &PostgresUrl, name: &str, options: &str) -> tokio_postgres::Config {
-    let mut config = url.config().clone();
+fn session(host: &Config, name: &str, options: &str) -> Config {
+    let mut config = host.clone();
     let options = match config.get_options() {
         Some(given) => format!("{given} {options}"),
         None => options.to_owned(),
@@ -73,7 +74,7 @@ fn session(url: &PostgresUrl, name: &str, options: &str) -> tokio_postgres::Conf
     config
 }
 
-fn tls(root_certificate: Option<&Path>) -> Result<ClientConfig, BoxError> {
+fn client_config(root_certificate: Option<&Path>) -> Result<ClientConfig, BoxError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

@@ -1,9 +1,6 @@
 //! A PostgreSQL database at one end of a copy.
 
-use std::iter;
 use std::ops::ControlFlow;
-
-use postgres::fallible_iterator::FallibleIterator as _;
 
 use super::super::StoreError;
 use super::super::copy::End;
@@ -27,15 +24,10 @@ impl End for Postgres {
         each: &mut dyn FnMut(&mut Cells<'_>) -> ControlFlow<()>,
     ) -> Result<(), DbError> {
         let statement = self.statement(sql)?;
-        let failed = |error: postgres::Error| failed(&error, sql);
         // `Client::query` would keep all rows in memory.
-        let mut rows = self.client.query_raw(&statement, iter::empty::<i64>()).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            if each(&mut Cells::new(&row)).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        self.client
+            .scan(&statement, &mut |row| each(&mut Cells::new(row)))
+            .map_err(|error| failed(&error, sql))
     }
 
     fn next_number(&mut self, table: &str, column: &str) -> Result<i64, StoreError> {

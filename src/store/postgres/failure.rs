@@ -2,13 +2,13 @@
 
 use std::io;
 
-use postgres::error::SqlState;
+use tokio_postgres::error::SqlState;
 
 use super::super::db::DbError;
 use super::chain;
 
 /// Classifies the error of a statement. The text names the statement if that is at fault.
-pub(super) fn failed(error: &postgres::Error, sql: &str) -> DbError {
+pub(super) fn failed(error: &tokio_postgres::Error, sql: &str) -> DbError {
     let Some(reported) = error.as_db_error() else {
         let is_lost = error.is_closed()
             || std::iter::successors(std::error::Error::source(error), |error| error.source())

@@ -16,7 +16,9 @@ use tokio_postgres::{AsyncMessage, Notification};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::db::BoxError;
-use super::{CHANNEL, EVERYTHING, EventUpdate, Hear, Server, chain};
+use super::connect::connect;
+use super::open::options;
+use super::{CHANNEL, EVERYTHING, EventUpdate, Hear, Role, Server, chain};
 
 /// The pause between two attempts to connect.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
@@ -77,7 +79,7 @@ async fn listen_once(
     hear: &Hear,
     is_reported: &mut bool,
 ) -> Result<Infallible, BoxError> {
-    let (client, mut messages) = server.connect_listener().await?;
+    let (client, mut messages) = connect(&server.connector, &options(Role::Listener)).await?;
     let sql = format!("LISTEN {CHANNEL}");
     let mut asked = pin!(client.batch_execute(&sql));
     let mut is_listening = false;

@@ -8,10 +8,10 @@ use crate::postgres_url::PostgresUrl;
 
 use super::super::schema;
 use super::Role;
-use super::connect::connect;
+use super::client::{Client, Connector};
 use super::open::{
-    OpenError, OpenErrorKind, Problem, SERVER_LOCK, applied, check_server, is_ours, newest,
-    options, refused,
+    LONGEST_SILENCE, OpenError, OpenErrorKind, Problem, SERVER_LOCK, applied, check_server,
+    is_ours, newest, options, refused,
 };
 
 /// The number of statements by which a look measures the time of one.
@@ -61,7 +61,12 @@ pub fn look(url: &PostgresUrl) -> Result<Found, OpenError> {
 }
 
 fn look_at(url: &PostgresUrl) -> Result<Found, Problem> {
-    let mut client = connect(url, "agent-coordinator check", &options(Role::Writer))
+    let connector = Connector {
+        url: url.clone(),
+        name: "agent-coordinator check".to_owned(),
+        longest_silence: LONGEST_SILENCE,
+    };
+    let mut client = Client::connect(connector, &options(Role::Writer))
         .map_err(|error| refused(error, url.tls()))?;
     let version = check_server(&mut client)?;
     let mut round_trips = Vec::new();
@@ -71,9 +76,9 @@ fn look_at(url: &PostgresUrl) -> Result<Found, Problem> {
         round_trips.push(began_at.elapsed());
     }
     let round_trip = Spread::of(round_trips).map_or(Duration::ZERO, |spread| spread.median);
-    let mut tx = client.build_transaction().read_only(true).start()?;
-    let schema = if is_ours(&mut tx)? {
-        let applied = applied(&mut tx)?;
+    client.batch_execute("BEGIN READ ONLY")?;
+    let schema = if is_ours(&mut client)? {
+        let applied = applied(&mut client)?;
         let version = newest(&applied);
         let next = schema::newest_version();
         let is_current = schema::missing(&applied)?.next().is_none();
@@ -82,13 +87,15 @@ fn look_at(url: &PostgresUrl) -> Result<Found, Problem> {
         Schema::Missing
     };
     let sql = "SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'), FALSE)";
-    let may_create: bool = tx.query_one(sql, &[])?.get(0);
+    let may_create: bool = client.query_one(sql, &[])?.get(0);
     if !may_create && !matches!(schema, Schema::Current { .. }) {
         return Err(Problem::new(OpenErrorKind::NotAllowed));
     }
     let used_by = match schema {
         Schema::Missing => None,
-        Schema::Older { .. } | Schema::Current { .. } => tx.query_opt(USED_BY, &[&SERVER_LOCK])?,
+        Schema::Older { .. } | Schema::Current { .. } => {
+            client.query_opt(USED_BY, &[&SERVER_LOCK])?
+        }
     };
     Ok(Found { version, round_trip, schema, used_by: used_by.map(|row| row.get(0)) })
 }

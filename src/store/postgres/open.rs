@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use postgres::error::SqlState;
-use postgres::types::ToSql;
-use postgres::{Client, GenericClient};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
 
 use crate::clock;
 use crate::postgres_url::{PostgresUrl, Tls};
@@ -15,10 +14,10 @@ use crate::postgres_url::{PostgresUrl, Tls};
 use super::super::db::{BoxError, DbError};
 use super::super::engine::Engine;
 use super::super::schema;
-use super::connect::{Messages, connect, connect_for_messages};
+use super::client::{Client, Connector, Session};
 use super::failure::failed;
 use super::listener::Listener;
-use super::{Hear, Postgres, Role, Server, Session, Sharing, chain};
+use super::{Hear, Postgres, Role, Server, Sharing, chain};
 
 /// The oldest version of PostgreSQL that this program is tested with.
 const OLDEST_VERSION: u32 = 13;
@@ -31,6 +30,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_LOCK: Duration = Duration::from_secs(15);
 const _: () = assert!(LONGEST_PAUSE.as_millis() < LONGEST_LOCK.as_millis());
 
+/// A host that does not answer for this long is given up. A write then has time for a new
+/// connection before its caller gets an error.
+pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 /// The time to wait for the end of a server that is gone. PostgreSQL notices the end of its session
 /// only after the statement that runs.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -49,6 +51,8 @@ pub struct Options {
     /// A caller gets an error after this time if PostgreSQL stands still. It is longer than the
     /// time for which a write waits for a new connection, whose error says more.
     pub longest_wait: Duration,
+    /// A host that does not answer for this long is given up.
+    pub longest_silence: Duration,
 }
 
 /// One server without a name.
@@ -60,6 +64,7 @@ impl Default for Options {
             sharing: Sharing::OneServer,
             longest_read: Duration::from_secs(10),
             longest_wait: Duration::from_secs(25),
+            longest_silence: LONGEST_SILENCE,
         }
     }
 }
@@ -222,8 +227,9 @@ pub fn database_with_listener(
 }
 
 fn open(url: &PostgresUrl, options: Options, hear: Option<Hear>) -> Result<Engine, OpenError> {
-    let Options { name, id, sharing, longest_read, longest_wait } = options;
-    let server = Arc::new(Server { url: url.clone(), id, name, sharing });
+    let Options { name, id, sharing, longest_read, longest_wait, longest_silence } = options;
+    let connector = Connector { url: url.clone(), name: session_name(&name), longest_silence };
+    let server = Arc::new(Server { connector, id, name, sharing });
     let open = || -> Result<Engine, Problem> {
         let mut writer = first_writer(Arc::clone(&server))?;
         if let Some(hear) = hear {
@@ -284,11 +290,12 @@ pub(in crate::store) fn to_fill<E: From<OpenError>>(
 fn copier(url: &PostgresUrl) -> Result<Postgres, Problem> {
     let id = String::new();
     let name = "store copy".to_owned();
-    let server = Server { url: url.clone(), id, name, sharing: Sharing::OneServer };
+    let connector =
+        Connector { url: url.clone(), name: session_name(&name), longest_silence: LONGEST_SILENCE };
+    let server = Server { connector, id, name, sharing: Sharing::OneServer };
     let mut client = reach(&server, Role::Copier)?;
-    let session = server.take(&mut client, None)?;
-    let end = Postgres::new(client, Arc::new(server), Role::Copier);
-    Ok(Postgres { session: Some(session), ..end })
+    server.take(&mut client, None)?;
+    Ok(Postgres::new(client, Arc::new(server), Role::Copier))
 }
 
 pub(super) struct Problem {
@@ -330,8 +337,8 @@ impl From<DbError> for Problem {
     }
 }
 
-impl From<postgres::Error> for Problem {
-    fn from(error: postgres::Error) -> Self {
+impl From<tokio_postgres::Error> for Problem {
+    fn from(error: tokio_postgres::Error) -> Self {
         let kind = match error.code() {
             Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => OpenErrorKind::NotAllowed,
             _ => OpenErrorKind::Other,
@@ -342,8 +349,8 @@ impl From<postgres::Error> for Problem {
 
 /// Connects, and checks the server and the database.
 fn reach(server: &Server, role: Role) -> Result<Client, Problem> {
-    let mut client = connect(&server.url, &server.session_name(), &options(role))
-        .map_err(|error| refused(error, server.url.tls()))?;
+    let mut client = Client::connect(server.connector.clone(), &options(role))
+        .map_err(|error| refused(error, server.connector.url.tls()))?;
     check_server(&mut client)?;
     Ok(client)
 }
@@ -354,18 +361,17 @@ fn reach(server: &Server, role: Role) -> Result<Client, Problem> {
 fn first_writer(server: Arc<Server>) -> Result<Postgres, Problem> {
     let mut client = reach(&server, Role::Writer)?;
     let give_up_at = clock::unpaused() + TIMEOUT;
-    let session = loop {
+    loop {
         match server.take(&mut client, None) {
             Err(error) if is_in_use(&error) && clock::unpaused() < give_up_at => {
                 thread::sleep(LOOK_AGAIN);
             }
             taken => break taken?,
         }
-    };
+    }
     migrate(&mut client)?;
     server.register(&mut client)?;
-    let mut writer =
-        Postgres { session: Some(session), ..Postgres::new(client, server, Role::Writer) };
+    let mut writer = Postgres::new(client, server, Role::Writer);
     writer.find_version()?;
     Ok(writer)
 }
@@ -409,7 +415,7 @@ fn is_too_old(number: &str) -> bool {
 ///
 /// # Errors
 /// The tables of another program.
-pub(super) fn is_ours(client: &mut impl GenericClient) -> Result<bool, Problem> {
+pub(super) fn is_ours(client: &mut Client) -> Result<bool, Problem> {
     let exists = "SELECT to_regclass('_sqlx_migrations') IS NOT NULL";
     if client.query_one(exists, &[])?.get(0) {
         return Ok(true);
@@ -425,7 +431,7 @@ pub(super) fn is_ours(client: &mut impl GenericClient) -> Result<bool, Problem> 
 ///
 /// # Errors
 /// A migration of a newer version of this program.
-pub(super) fn applied(client: &mut impl GenericClient) -> Result<Vec<schema::Applied>, Problem> {
+pub(super) fn applied(client: &mut Client) -> Result<Vec<schema::Applied>, Problem> {
     let sql = "SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version";
     let applied: Vec<schema::Applied> = client
         .query(sql, &[])?
@@ -449,28 +455,31 @@ pub(super) fn newest(applied: &[schema::Applied]) -> i64 {
 }
 
 fn migrate(client: &mut Client) -> Result<(), Problem> {
-    let mut tx = client.transaction()?;
+    client.batch_execute("BEGIN")?;
     // Two servers that start at once apply the migrations one after the other.
-    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&(SERVER_LOCK + 1)])?;
-    if !is_ours(&mut tx)? {
-        tx.batch_execute(&schema::for_postgres(schema::APPLIED))?;
-        tx.batch_execute(&schema::for_postgres(include_str!("../migrations/postgres.sql")))?;
+    client.execute("SELECT pg_advisory_xact_lock($1)", &[&(SERVER_LOCK + 1)])?;
+    if !is_ours(client)? {
+        client.batch_execute(&schema::for_postgres(schema::APPLIED))?;
+        client.batch_execute(&schema::for_postgres(include_str!("../migrations/postgres.sql")))?;
     }
-    for migration in schema::missing(&applied(&mut tx)?)? {
-        tx.batch_execute(&schema::for_postgres(migration.sql))?;
+    for migration in schema::missing(&applied(client)?)? {
+        client.batch_execute(&schema::for_postgres(migration.sql))?;
         let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
             VALUES ($1, $2, TRUE, $3, -1)";
         let checksum = migration.checksum();
         let args: [&(dyn ToSql + Sync); 3] =
             [&migration.version, &migration.description, &checksum];
-        tx.execute(sql, &args)?;
+        client.execute(sql, &args)?;
     }
-    Ok(tx.commit()?)
+    Ok(client.batch_execute("COMMIT")?)
 }
 
 /// Finds the reason why a server does not accept a connection.
 pub(super) fn refused(error: BoxError, tls: &Tls) -> Problem {
-    let Some(error) = error.downcast_ref::<postgres::Error>() else {
+    if error.is::<std::io::Error>() {
+        return Problem { kind: OpenErrorKind::Unreachable, source: Some(error) };
+    }
+    let Some(error) = error.downcast_ref::<tokio_postgres::Error>() else {
         return Problem { kind: OpenErrorKind::Tls, source: Some(error) };
     };
     let text = chain(error);
@@ -495,6 +504,11 @@ pub(super) fn refused(error: BoxError, tls: &Tls) -> Problem {
         None => OpenErrorKind::Unreachable,
     };
     Problem { kind, source: Some(text.into()) }
+}
+
+/// Returns the name of the sessions of a server, which PostgreSQL shows.
+fn session_name(server: &str) -> String {
+    format!("agent-coordinator {server}")
 }
 
 /// Returns the options of a session.
@@ -522,20 +536,8 @@ pub(super) fn options(role: Role) -> String {
 impl Server {
     /// Connects a session.
     pub(super) fn connect(&self, role: Role) -> Result<Client, DbError> {
-        connect(&self.url, &self.session_name(), &options(role))
+        Client::connect(self.connector.clone(), &options(role))
             .map_err(|error| DbError::Lost(chain(error.as_ref()).into()))
-    }
-
-    /// Connects a session that receives messages.
-    pub(super) async fn connect_listener(
-        &self,
-    ) -> Result<(tokio_postgres::Client, Messages), BoxError> {
-        connect_for_messages(&self.url, &self.session_name(), &options(Role::Listener)).await
-    }
-
-    /// Returns the name of its sessions, which PostgreSQL shows.
-    fn session_name(&self) -> String {
-        format!("agent-coordinator {}", self.name)
     }
 
     /// Makes the session that of the only server.
@@ -546,28 +548,25 @@ impl Server {
         &self,
         client: &mut Client,
         former: Option<&Session>,
-    ) -> Result<Session, DbError> {
-        let failed = |error: postgres::Error| failed(&error, "taking the lock of the server");
-        let sql = "SELECT pid, backend_start::TEXT, $1 OR pg_try_advisory_lock($2) \
-            FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+    ) -> Result<(), DbError> {
+        let failed = |error: tokio_postgres::Error| failed(&error, "taking the lock of the server");
+        let sql = "SELECT $1 OR pg_try_advisory_lock($2)";
         let needs_no_lock = self.sharing == Sharing::Several;
         let row = client.query_one(sql, &[&needs_no_lock, &SERVER_LOCK]).map_err(failed)?;
-        if row.get(2) {
-            return Ok(Session { pid: row.get(0), began_at: row.get(1) });
+        if row.get(0) {
+            return Ok(());
         }
-        if let Some(Session { pid, began_at }) = former {
-            let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                WHERE pid = $1 AND backend_start::TEXT = $2";
-            if client.query_opt(sql, &[pid, began_at]).map_err(failed)?.is_some() {
-                return Err(DbError::Lost("the former session of this server ends".into()));
-            }
+        if let Some(session) = former
+            && session.end(client).map_err(failed)?
+        {
+            return Err(DbError::Lost("the former session of this server ends".into()));
         }
         Err(DbError::Lost(InUse(self.other(client).map_err(failed)?).into()))
     }
 
     /// Gives the server its row. The only server removes those of earlier ones.
     pub(super) fn register(&self, client: &mut Client) -> Result<(), DbError> {
-        let failed = |error: postgres::Error| failed(&error, "giving the server its row");
+        let failed = |error: tokio_postgres::Error| failed(&error, "giving the server its row");
         if self.sharing == Sharing::OneServer {
             let sql = "DELETE FROM servers WHERE id <> $1";
             client.execute(sql, &[&self.id]).map_err(failed)?;
@@ -580,7 +579,7 @@ impl Server {
 
     /// Returns the name of the server that has the lock. One that starts has no row yet, and a copy
     /// never has one.
-    fn other(&self, client: &mut Client) -> Result<String, postgres::Error> {
+    fn other(&self, client: &mut Client) -> Result<String, tokio_postgres::Error> {
         let sql = "SELECT name FROM servers WHERE id <> $1 LIMIT 1";
         let row = match client.query_opt(sql, &[&self.id]) {
             Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => None,

@@ -187,7 +187,7 @@ fn a_copy_that_is_killed_in_the_middle_leaves_the_target_empty_and_free() {
     );
 
     // The table of tasks is the last one.
-    let config = ::postgres::Config::from(database.parsed_url().config().clone());
+    let config = ::postgres::Config::from(database.parsed_url().hosts()[0].clone());
     let mut other = config.connect(NoTls).unwrap();
     other.batch_execute("BEGIN; LOCK TABLE tasks IN SHARE MODE").unwrap();
     let mut command = daemon.command();

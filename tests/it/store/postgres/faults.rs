@@ -10,8 +10,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use agent_coordinator::domain::Task;
+use agent_coordinator::postgres_url::PostgresUrl;
 use agent_coordinator::rows::tasks;
-use agent_coordinator::store::postgres::open::{self, Options};
+use agent_coordinator::store::postgres::open::{self, OpenErrorKind, Options};
 use agent_coordinator::store::{Engine, StoreError, TaskFilter, Value, Write};
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
@@ -400,5 +401,97 @@ async fn a_transaction_that_a_promoted_standby_has_lost_is_made_again() {
     let mut found = names(&engine).await;
     found.sort();
     assert_eq!(found, ["doubtful", "kept"]);
+    engine.close().await;
+}
+
+/// Stops all processes of a server. They keep their sockets, and answer nothing.
+fn freeze(cluster: &Cluster) -> Vec<Stopped> {
+    let pid = cluster.pid();
+    let postmaster = Stopped::stop(pid);
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let children = children.split_whitespace().map(|pid| Stopped::stop(pid.parse().unwrap()));
+    std::iter::once(postmaster).chain(children).collect()
+}
+
+fn impatient() -> Options {
+    Options { longest_silence: Duration::from_millis(300), ..options("the only server") }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promoted_standby_is_used_while_the_primary_stands_still() {
+    let Some(primary) = blocking(own).await else { return };
+    let name = primary.create_database("");
+    let mut standby = primary.standby();
+    standby.run(&[]);
+    let urls: PostgresUrl =
+        url(&[primary.folder(), standby.folder()], USER, &name).parse().unwrap();
+    let engine = blocking(move || open::database(&urls, impatient()).unwrap()).await;
+    add(&engine, "before".to_owned()).await.unwrap();
+    assert_eq!(names(&engine).await, ["before"]);
+    until("the standby has it", || {
+        let sql = "SELECT COUNT(*) FROM pg_tables WHERE tablename = 'tasks'";
+        standby.run_sql(&name, sql) == "1" && count(&standby, &name) == 1
+    });
+
+    let frozen = freeze(&primary);
+    standby.promote();
+    add(&engine, "after".to_owned()).await.unwrap();
+    let mut found = names(&engine).await;
+    found.sort();
+    assert_eq!(found, ["after", "before"]);
+    drop(frozen);
+    engine.close().await;
+    assert_eq!((count(&primary, &name), count(&standby, &name)), (1, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_waits_for_a_standby_is_not_given_up() {
+    let Some(cluster) = blocking(own).await else { return };
+    let name = cluster.create_database("");
+    let url: PostgresUrl = cluster.url(USER, &name).parse().unwrap();
+    let engine = blocking(move || open::database(&url, impatient()).unwrap()).await;
+    add(&engine, "before".to_owned()).await.unwrap();
+    let set = |names: &str| {
+        cluster.run_sql(&name, &format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
+        cluster.run_sql(&name, "SELECT pg_reload_conf()");
+    };
+    set("absent");
+    let n_effects = Arc::new(AtomicUsize::new(0));
+    let (writing, effects) = (engine.clone(), Arc::clone(&n_effects));
+    let waiting =
+        tokio::spawn(async move { add_and_count(&writing, "waits".to_owned(), effects).await });
+    let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' \
+        AND NOW() - query_start > '1 s'";
+    let session = until_some("the commit has waited for several looks at its session", || {
+        Some(cluster.run_sql(&name, waits)).filter(|pid| !pid.is_empty())
+    });
+    assert_eq!(cluster.run_sql(&name, waits), session, "it is still the same session");
+    set("");
+    waiting.await.unwrap().unwrap();
+    assert_eq!(n_effects.load(Ordering::Relaxed), 1);
+    assert_eq!(names(&engine).await.len(), 2);
+    engine.close().await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_ends_while_postgresql_stands_still() {
+    let Some(cluster) = blocking(own).await else { return };
+    let url: PostgresUrl = cluster.url(USER, &cluster.create_database("")).parse().unwrap();
+    let again = url.clone();
+    let engine = blocking(move || open::database(&url, impatient()).unwrap()).await;
+    add(&engine, "before".to_owned()).await.unwrap();
+    let frozen = freeze(&cluster);
+    engine.close().await;
+    let refused = {
+        let url = again.clone();
+        blocking(move || open::database(&url, impatient()).map(drop).unwrap_err()).await
+    };
+    assert_eq!(refused.kind, OpenErrorKind::Unreachable, "{refused:?}");
+    assert!(format!("{refused:?}").contains("it has not answered for 300ms"), "{refused:?}");
+    drop(frozen);
+    let engine = blocking(move || open::database(&again, impatient()).unwrap()).await;
+    assert_eq!(names(&engine).await, ["before"]);
     engine.close().await;
 }
