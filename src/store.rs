@@ -16,7 +16,7 @@ mod sqlite;
 mod transaction;
 
 pub use db::{BoxError, Cell, Cells, Db, DbError, FromCell, Value, cell, word};
-pub use engine::{Connection, Engine};
+pub use engine::{Connection, Engine, Locked};
 pub use open::{OpenError, OpenErrorKind, Settings};
 pub use transaction::{Entity, Read, Write};
 

@@ -17,7 +17,7 @@ const LONG_STEP: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreState {
     pub database: Database,
-    /// The time of one statement without work, which begins a read. `None` without a recent one, as
+    /// The time of one statement without work, which ends a read. `None` without a recent one, as
     /// with the two others.
     pub round_trip: Option<Spread>,
     /// The time until a transaction that writes may begin. It includes one round trip.

@@ -220,7 +220,9 @@ fn copy_all(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Vec<CopiedTable>, CopyError> {
     source.begin_read().map_err(|error| CopyError::failed("read the source", error.to_string()))?;
-    target.begin().map_err(|error| CopyError::failed("write the target", error.to_string()))?;
+    target
+        .begin(Box::new(|| ()))
+        .map_err(|error| CopyError::failed("write the target", error.to_string()))?;
     let all = tables(source).map_err(|error| CopyError::failed("read the source", error))?;
     let known = tables(target).map_err(|error| CopyError::failed("read the target", error))?;
     let differs = |table: &&Table| !known.contains(table);

@@ -46,10 +46,14 @@ const MAX_WAITING: usize = 4096;
 /// The number of threads that read.
 const N_READERS: usize = 2;
 
+/// Hears that a transaction has the lock of the writer.
+pub type Locked = Box<dyn FnOnce() + Send>;
+
 /// One connection to a database.
 pub trait Connection: Db {
-    /// Begins a transaction as the only writer.
-    fn begin(&mut self) -> Result<(), DbError>;
+    /// Begins a transaction as the only writer. `locked` is called when it is the only one, which
+    /// may be with its first statement.
+    fn begin(&mut self, locked: Locked) -> Result<(), DbError>;
     /// Begins a transaction that sees one snapshot.
     fn begin_read(&mut self) -> Result<(), DbError>;
     fn savepoint(&mut self) -> Result<(), DbError>;
@@ -212,7 +216,7 @@ where
     F: FnOnce(&mut Read<'_>) -> Result<T, E> + Send,
 {
     fn run(self: Box<Self>, connection: &mut dyn Connection, meter: &Meter) {
-        let _ = self.answer.send(read_once(connection, meter, self.body));
+        read_once(connection, meter, self.body, self.answer);
     }
 
     fn fail(self: Box<Self>, failure: StoreError) {
@@ -220,28 +224,37 @@ where
     }
 }
 
-fn read_once<T, E, F>(connection: &mut dyn Connection, meter: &Meter, body: F) -> Answer<T, E>
-where
+/// Runs a closure and answers its caller, who does not wait for the end of the transaction.
+fn read_once<T, E, F>(
+    connection: &mut dyn Connection,
+    meter: &Meter,
+    body: F,
+    answer: oneshot::Sender<Answer<T, E>>,
+) where
     F: FnOnce(&mut Read<'_>) -> Result<T, E>,
 {
-    let began_at = clock::unpaused();
     if let Err(error) = connection.begin_read() {
         meter.fails(Access::Read, &error);
-        return Answer::Failed(unreadable(error));
+        let _ = answer.send(Answer::Failed(unreadable(error)));
+        return;
     }
-    meter.round_trip(began_at.elapsed());
     let mut tx = Read::new(connection);
     let made = catch_unwind(AssertUnwindSafe(|| body(&mut tx)));
     let failure = tx.into_failure();
-    connection.rollback();
     match &failure {
         Some(error) => meter.fails(Access::Read, error),
         None => meter.works(Access::Read),
     }
-    match (made, failure) {
+    let has_failed = failure.is_some();
+    let _ = answer.send(match (made, failure) {
         (Err(payload), _) => Answer::Panicked(payload),
         (Ok(Ok(_)), Some(error)) => Answer::Failed(unreadable(error)),
         (Ok(result), _) => Answer::Done(result),
+    });
+    let began_at = clock::unpaused();
+    connection.rollback();
+    if !has_failed {
+        meter.round_trip(began_at.elapsed());
     }
 }
 
@@ -402,25 +415,23 @@ impl Engine {
     {
         let engine = self.clone();
         async move {
-            match &*engine.0 {
+            let (answer, answered) = oneshot::channel();
+            let longest_wait = match &*engine.0 {
                 Kind::Threads(threads) => {
-                    let (answer, answered) = oneshot::channel();
                     let waiting = place_of(&threads.read_places).await?;
                     let sender = lock(&threads.reads).clone().ok_or(StoreError::Closed)?;
                     let job = Box::new(Reading { body, answer, _waiting: waiting });
                     sender.send(job).map_err(|_| StoreError::Closed)?;
-                    drop(sender);
-                    answer_within(threads.longest_wait, answered, "read").await?.into_result()
+                    threads.longest_wait
                 }
                 Kind::Inline(writer) => {
-                    let answer = {
-                        let mut writer = lock(writer);
-                        let writer = writer.as_mut().ok_or(StoreError::Closed)?;
-                        read_once(&mut *writer.connection, &writer.meter, body)
-                    };
-                    answer.into_result()
+                    let mut writer = lock(writer);
+                    let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+                    read_once(&mut *writer.connection, &writer.meter, body, answer);
+                    None
                 }
-            }
+            };
+            answer_within(longest_wait, answered, "read").await?.into_result()
         }
     }
 

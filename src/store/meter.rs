@@ -92,6 +92,12 @@ impl Meter {
         }
     }
 
+    /// Returns for how long the writer's transaction has been at its step.
+    pub(super) fn step_lasts(&self) -> Duration {
+        let step = lock(&self.measured).step;
+        step.map_or(Duration::ZERO, |(_, at)| clock::unpaused().saturating_duration_since(at))
+    }
+
     /// Counts a commit.
     pub(super) fn count(&self) {
         self.n_transactions.fetch_add(1, Ordering::Relaxed);

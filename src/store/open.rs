@@ -546,7 +546,7 @@ mod tests {
     }
 
     fn write(writer: &mut Sqlite, name: usize, text: &str) {
-        writer.begin().unwrap();
+        writer.begin(Box::new(|| ())).unwrap();
         let sql = "INSERT INTO output_tails (launch_id, tail) VALUES (?1, ?2)";
         writer.execute(sql, &[name.to_string().into(), text.into()]).unwrap();
         writer.commit().unwrap();

@@ -28,7 +28,7 @@ use tokio_postgres::{Column, Row, Statement};
 use crate::domain::store_state::{Database, DatabaseKind};
 
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
-use super::engine::Connection;
+use super::engine::{Connection, Locked};
 
 pub use look::{Found, Schema, look};
 
@@ -178,6 +178,12 @@ impl Postgres {
         Ok(statement)
     }
 
+    fn ask(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Vec<Row>, DbError> {
+        let statement = self.statement(sql)?;
+        let args: Vec<&(dyn ToSql + Sync)> = args.iter().map(|arg| arg as _).collect();
+        self.client.query(&statement, &args).map_err(|error| failed(&error, sql))
+    }
+
     /// Returns the statements that end a transaction that has written.
     fn ending(&self) -> String {
         // The transactions of a group often announce the same.
@@ -274,9 +280,16 @@ impl Db for Postgres {
         args: &[Value<'_>],
         each: &mut dyn FnMut(&mut Cells<'_>) -> ControlFlow<()>,
     ) -> Result<(), DbError> {
-        let statement = self.statement(sql)?;
-        let args: Vec<&(dyn ToSql + Sync)> = args.iter().map(|arg| arg as _).collect();
-        let rows = self.client.query(&statement, &args).map_err(|error| failed(&error, sql))?;
+        let is_first = self.client.has_before();
+        let rows = match self.ask(sql, args) {
+            // The server was started again since the last read.
+            Err(DbError::Lost(_)) if is_first && matches!(self.role, Role::Reader { .. }) => {
+                self.replace_client()?;
+                self.client.before_next(BEGIN_READ, Box::new(|| ()));
+                self.ask(sql, args)?
+            }
+            rows => rows?,
+        };
         for row in &rows {
             if each(&mut Cells::new(row)).is_break() {
                 break;
@@ -291,22 +304,17 @@ impl Db for Postgres {
 }
 
 impl Connection for Postgres {
-    fn begin(&mut self) -> Result<(), DbError> {
+    fn begin(&mut self, locked: Locked) -> Result<(), DbError> {
         self.has_written = false;
         self.messages.clear();
         self.n_kept = 0;
-        self.run(BEGIN_WRITE)
+        self.client.before_next(BEGIN_WRITE, locked);
+        Ok(())
     }
 
     fn begin_read(&mut self) -> Result<(), DbError> {
-        match self.run(BEGIN_READ) {
-            // The server was started again since the last read.
-            Err(DbError::Lost(_)) => {
-                self.replace_client()?;
-                self.run(BEGIN_READ)
-            }
-            begun => begun,
-        }
+        self.client.before_next(BEGIN_READ, Box::new(|| ()));
+        Ok(())
     }
 
     fn savepoint(&mut self) -> Result<(), DbError> {
@@ -320,6 +328,9 @@ impl Connection for Postgres {
     }
 
     fn commit(&mut self) -> Result<(), DbError> {
+        if self.client.take_back() {
+            return Ok(());
+        }
         if !self.has_written {
             // If the answer is lost, nothing else is.
             return self.run("COMMIT");
@@ -331,7 +342,7 @@ impl Connection for Postgres {
     }
 
     fn rollback(&mut self) {
-        if !self.client.is_closed() {
+        if !self.client.take_back() && !self.client.is_closed() {
             // The next `begin` finds a connection that failed here.
             let _ = self.run("ROLLBACK");
         }

@@ -17,7 +17,7 @@ use crate::domain::store_state::{Database, DatabaseKind};
 
 use super::database_files::DatabaseFiles;
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
-use super::engine::Connection;
+use super::engine::{Connection, Locked};
 use super::open::Settings;
 
 /// The number of instructions of SQLite's virtual machine between two checks of the deadline.
@@ -290,9 +290,11 @@ impl Columns for Row<'_> {
 }
 
 impl Connection for Sqlite {
-    fn begin(&mut self) -> Result<(), DbError> {
+    fn begin(&mut self, locked: Locked) -> Result<(), DbError> {
         self.check_place()?;
-        self.run("BEGIN IMMEDIATE")
+        self.run("BEGIN IMMEDIATE")?;
+        locked();
+        Ok(())
     }
 
     fn begin_read(&mut self) -> Result<(), DbError> {

@@ -218,16 +218,18 @@ impl Writer {
         failures.clear();
         let mut all_effects = Vec::new();
         self.meter.step(Step::Lock);
-        self.connection.begin()?;
-        self.meter.step(Step::Statements);
+        let meter = Arc::clone(&self.meter);
+        self.connection.begin(Box::new(move || meter.step(Step::Statements)))?;
         for job in group {
             if guard == Guard::On {
                 self.connection.savepoint()?;
             }
             let began_at = Instant::now();
             let Ran { is_kept, has_written, effects, failure } = job.run(&mut *self.connection);
-            if began_at.elapsed() > SLOW {
-                let took_ms = began_at.elapsed().as_millis();
+            // The first closure may have waited for the lock.
+            let took = began_at.elapsed().min(self.meter.step_lasts());
+            if took > SLOW {
+                let took_ms = took.as_millis();
                 tracing::warn!(place = %job.place(), took_ms, "a transaction held up all others");
             }
             if let Some(error @ (DbError::Database(_) | DbError::Lost(_))) = failure {

@@ -25,6 +25,9 @@ use super::connect::{Messages, connect};
 /// Parameters of a statement.
 type Args<'a> = &'a [&'a (dyn ToSql + Sync)];
 
+/// Hears that statements were made.
+type Made = Box<dyn FnOnce() + Send>;
+
 /// How sessions are made.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
@@ -51,6 +54,8 @@ pub(super) struct Client {
     messages: Option<Messages>,
     session: Session,
     connector: Connector,
+    /// The statements that go with the next call, and who hears that they were made.
+    before_next: Option<(&'static str, Made)>,
 }
 
 impl Client {
@@ -74,6 +79,7 @@ impl Client {
             messages: Some(messages),
             session: Session::default(),
             connector,
+            before_next: None,
         };
         let sql = "SELECT pid, backend_start::TEXT FROM pg_stat_activity \
             WHERE pid = pg_backend_pid()";
@@ -89,6 +95,22 @@ impl Client {
     /// Returns whether the connection has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.messages.is_none() || self.client.is_closed()
+    }
+
+    /// Sends `sql` together with the next call, which then fails if `sql` does. `made` is called
+    /// when PostgreSQL has made it.
+    pub(super) fn before_next(&mut self, sql: &'static str, made: Made) {
+        self.before_next = Some((sql, made));
+    }
+
+    /// Returns whether statements wait for the next call.
+    pub(super) const fn has_before(&self) -> bool {
+        self.before_next.is_some()
+    }
+
+    /// Takes back what [`Client::before_next`] has not sent yet. Returns whether there was any.
+    pub(super) fn take_back(&mut self) -> bool {
+        self.before_next.take().is_some()
     }
 
     pub(super) fn batch_execute(&mut self, sql: &str) -> Result<(), Error> {
@@ -145,9 +167,16 @@ impl Client {
         &mut self,
         work: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let Self { runtime, client, messages, session, connector } = self;
+        let Self { runtime, client, messages, session, connector, before_next } = self;
+        let before = before_next.take();
+        let work = async {
+            let Some((sql, made)) = before else { return work(client).await };
+            let before = async { client.batch_execute(sql).await.map(|()| made()) };
+            let (before, done) = tokio::join!(biased; before, work(client));
+            before.and(done)
+        };
         runtime.block_on(async {
-            let mut work = pin!(work(client));
+            let mut work = pin!(work);
             loop {
                 let answer = drive(messages, work.as_mut());
                 if let Ok(answer) = tokio::time::timeout(connector.longest_silence, answer).await {

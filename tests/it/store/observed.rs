@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use agent_coordinator::domain::store_state::Database;
-use agent_coordinator::store::{Cells, Connection, Db, DbError, Value};
+use agent_coordinator::store::{Cells, Connection, Db, DbError, Locked, Value};
 
 /// Observes each call. An error that it returns replaces the answer of the database.
 pub trait Observer: Send + 'static {
@@ -56,8 +56,8 @@ impl<O: Observer> Db for Observed<O> {
 }
 
 impl<O: Observer> Connection for Observed<O> {
-    fn begin(&mut self) -> Result<(), DbError> {
-        self.0.begin()
+    fn begin(&mut self, locked: Locked) -> Result<(), DbError> {
+        self.0.begin(locked)
     }
 
     fn begin_read(&mut self) -> Result<(), DbError> {
