@@ -19,6 +19,8 @@ use super::{Connection, Ran, WriteJob};
 const MAX_GROUP: usize = 128;
 /// A closure that takes longer than this holds up all others, and is logged.
 const SLOW: Duration = Duration::from_millis(20);
+/// The time between two log lines about slow closures. On a slow database, each of them is slow.
+const SLOW_LOG_INTERVAL: Duration = Duration::from_mins(1);
 /// The time without a connection after which callers get an error instead of waiting for it.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(20);
 /// The pause between two attempts to connect.
@@ -37,7 +39,29 @@ pub(super) struct Writer {
     in_doubt: Option<(u64, Vec<Effect>)>,
     /// The time of the first failure since the last commit, if the connection was lost.
     lost_since: Option<Instant>,
+    slow_log: SlowLog,
     pub(super) meter: Arc<Meter>,
+}
+
+/// Limits the log lines about slow closures.
+#[derive(Debug, Default)]
+struct SlowLog {
+    logged_at: Option<Instant>,
+    /// The number of slow closures since the last line.
+    n_more: u64,
+}
+
+impl SlowLog {
+    /// Notes a slow closure. If it is to be logged, it returns how many were not since the last
+    /// line.
+    fn note(&mut self, now: Instant) -> Option<u64> {
+        if self.logged_at.is_some_and(|at| now < at + SLOW_LOG_INTERVAL) {
+            self.n_more += 1;
+            return None;
+        }
+        self.logged_at = Some(now);
+        Some(std::mem::take(&mut self.n_more))
+    }
 }
 
 /// The result of one pass over a group.
@@ -58,7 +82,15 @@ enum Guard {
 impl Writer {
     pub(super) fn new(connection: Box<dyn Connection>, meter: Arc<Meter>) -> Self {
         meter.connected_to(connection.database());
-        Self { connection, is_suspect: false, group: 0, in_doubt: None, lost_since: None, meter }
+        Self {
+            connection,
+            is_suspect: false,
+            group: 0,
+            in_doubt: None,
+            lost_since: None,
+            slow_log: SlowLog::default(),
+            meter,
+        }
     }
 
     pub(super) fn serve(&mut self, waiting: &mpsc::Receiver<Box<dyn WriteJob>>) {
@@ -228,9 +260,13 @@ impl Writer {
             let Ran { is_kept, has_written, effects, failure } = job.run(&mut *self.connection);
             // The first closure may have waited for the lock.
             let took = began_at.elapsed().min(self.meter.step_lasts());
-            if took > SLOW {
-                let took_ms = took.as_millis();
-                tracing::warn!(place = %job.place(), took_ms, "a transaction held up all others");
+            if took > SLOW
+                && let Some(n_more) = self.slow_log.note(Instant::now())
+            {
+                let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                tracing::warn!(
+                    place = %job.place(), duration_ms, n_more, "a transaction held up all others"
+                );
             }
             if let Some(error @ (DbError::Database(_) | DbError::Lost(_))) = failure {
                 return Err(error);
@@ -270,6 +306,18 @@ mod tests {
     fn attempts(lost_for: Duration) -> Vec<Duration> {
         let next = |at: &Duration| pause_before_retry(*at).map(|pause| *at + pause);
         std::iter::successors(Some(lost_for), next).collect()
+    }
+
+    #[test]
+    fn slow_closures_have_one_line_a_minute() {
+        let mut log = SlowLog::default();
+        let start = Instant::now();
+        let mut lines = Vec::new();
+        for second in 0..150 {
+            let n_more = log.note(start + Duration::from_secs(second));
+            lines.extend(n_more.map(|n_more| (second, n_more)));
+        }
+        assert_eq!(lines, [(0, 0), (60, 59), (120, 59)]);
     }
 
     #[test]
