@@ -10,8 +10,8 @@ use super::super::schema;
 use super::Role;
 use super::client::{Client, Connector};
 use super::open::{
-    LONGEST_SILENCE, OpenError, OpenErrorKind, Problem, SERVER_LOCK, applied, check_server,
-    is_ours, newest, options, refused,
+    LONGEST_SILENCE, OpenError, OpenErrorKind, Problem, applied, check_server, holder, is_ours,
+    newest, options, refused,
 };
 
 /// The number of statements by which a look measures the time of one.
@@ -43,14 +43,6 @@ pub enum Schema {
         version: i64,
     },
 }
-
-/// Finds the name of the server that has the lock of the database.
-const USED_BY: &str = "SELECT s.name FROM servers AS s WHERE EXISTS ( \
-    SELECT 1 FROM pg_catalog.pg_locks AS l \
-    JOIN pg_catalog.pg_database AS d ON d.oid = l.database \
-    WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.granted \
-    AND l.objsubid = 1 AND l.classid = 0 AND CAST(l.objid AS BIGINT) = $1) \
-    ORDER BY s.id DESC LIMIT 1";
 
 /// Checks all that a server checks when it opens the database, and changes nothing. Blocks.
 ///
@@ -91,11 +83,6 @@ fn look_at(url: &PostgresUrl) -> Result<Found, Problem> {
     if !may_create && !matches!(schema, Schema::Current { .. }) {
         return Err(Problem::new(OpenErrorKind::NotAllowed));
     }
-    let used_by = match schema {
-        Schema::Missing => None,
-        Schema::Older { .. } | Schema::Current { .. } => {
-            client.query_opt(USED_BY, &[&SERVER_LOCK])?
-        }
-    };
-    Ok(Found { version, round_trip, schema, used_by: used_by.map(|row| row.get(0)) })
+    let used_by = holder(&mut client)?;
+    Ok(Found { version, round_trip, schema, used_by })
 }

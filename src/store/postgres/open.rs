@@ -22,7 +22,9 @@ use super::{Hear, Postgres, Role, Server, Sharing, chain};
 /// The oldest version of PostgreSQL that this program is tested with.
 const OLDEST_VERSION: u32 = 13;
 /// The key of the lock that only one server has: "acor".
-pub(super) const SERVER_LOCK: i64 = 0x6163_6f72;
+const SERVER_LOCK: i64 = 0x6163_6f72;
+/// What the name of each session begins with.
+const SESSION_PREFIX: &str = "agent-coordinator ";
 /// A transaction that does nothing for this long is ended, because it holds the writer's lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A transaction that waits for the lock of `writer` for this long fails. It is longer than
@@ -289,7 +291,7 @@ pub(in crate::store) fn to_fill<E: From<OpenError>>(
 /// Connects for a copy, and takes the lock that only one server has.
 fn copier(url: &PostgresUrl) -> Result<Postgres, Problem> {
     let id = String::new();
-    let name = "store copy".to_owned();
+    let name = format!("store copy (pid {})", std::process::id());
     let connector =
         Connector { url: url.clone(), name: session_name(&name), longest_silence: LONGEST_SILENCE };
     let server = Server { connector, id, name, sharing: Sharing::OneServer };
@@ -508,7 +510,7 @@ pub(super) fn refused(error: BoxError, tls: &Tls) -> Problem {
 
 /// Returns the name of the sessions of a server, which PostgreSQL shows.
 fn session_name(server: &str) -> String {
-    format!("agent-coordinator {server}")
+    format!("{SESSION_PREFIX}{server}")
 }
 
 /// Returns the options of a session.
@@ -561,7 +563,9 @@ impl Server {
         {
             return Err(DbError::Lost("the former session of this server ends".into()));
         }
-        Err(DbError::Lost(InUse(self.other(client).map_err(failed)?).into()))
+        let holder = holder(client).map_err(failed)?;
+        let holder = holder.map_or_else(|| "one that ends".to_owned(), |name| format!("`{name}`"));
+        Err(DbError::Lost(InUse(holder).into()))
     }
 
     /// Gives the server its row. The only server removes those of earlier ones.
@@ -576,20 +580,21 @@ impl Server {
         client.execute(sql, &[&self.id, &self.name]).map_err(failed)?;
         Ok(())
     }
+}
 
-    /// Returns the name of the server that has the lock. One that starts has no row yet, and a copy
-    /// never has one.
-    fn other(&self, client: &mut Client) -> Result<String, tokio_postgres::Error> {
-        let sql = "SELECT name FROM servers WHERE id <> $1 LIMIT 1";
-        let row = match client.query_opt(sql, &[&self.id]) {
-            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => None,
-            found => found?,
-        };
-        Ok(row.map_or_else(
-            || "one that starts, or a copy".to_owned(),
-            |row| format!("`{}`", row.get::<_, String>(0)),
-        ))
-    }
+/// Returns the name of the server or the copy that has the lock of the database. Its session has the
+/// name: a server that starts has no row yet, and a copy never has one.
+pub(super) fn holder(client: &mut Client) -> Result<Option<String>, tokio_postgres::Error> {
+    let sql = "SELECT a.application_name FROM pg_catalog.pg_locks AS l \
+        JOIN pg_catalog.pg_database AS d ON d.oid = l.database \
+        JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
+        WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.granted \
+        AND l.objsubid = 1 AND l.classid = 0 AND CAST(l.objid AS BIGINT) = $1";
+    let row = client.query_opt(sql, &[&SERVER_LOCK])?;
+    Ok(row.map(|row| {
+        let session: &str = row.get(0);
+        session.strip_prefix(SESSION_PREFIX).unwrap_or(session).to_owned()
+    }))
 }
 
 /// Another server has the lock.

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 
 use agent_coordinator::domain::Secret;
 use agent_coordinator::postgres_url::PostgresUrl;
-use agent_coordinator::store::postgres::Sharing;
 use agent_coordinator::store::postgres::open::{self, OpenError, OpenErrorKind, Options};
+use agent_coordinator::store::postgres::{Sharing, look};
 
 use crate::postgres::{Database, GUARDED, USER, database, own, shared};
 use crate::postgres_pooler::Pooler;
+use crate::support::until;
 
 use super::statements;
 
@@ -132,6 +133,27 @@ async fn a_second_server_is_refused_with_the_name_of_the_first() {
     let url = database.parsed_url();
     let third = move || open::database(&url, options("a third server")).map(drop);
     tokio::task::spawn_blocking(third).await.unwrap().unwrap();
+}
+
+#[test]
+fn a_copy_that_uses_the_database_is_named_also_beside_the_row_of_a_former_server() {
+    let Some(database) = database() else { return };
+    drop(open::database(&database.parsed_url(), options("a former server")).unwrap());
+    let there = "INSERT INTO servers (id, name, last_number) VALUES ('f', 'a former server', 1)";
+    until("the former server has ended", || {
+        database.run_sql("SELECT COUNT(*) FROM servers") == "0"
+    });
+    database.run_sql(there);
+    let config = database.parsed_url().hosts()[0].clone();
+    let config =
+        ::postgres::Config::from(config).application_name("agent-coordinator a copy").clone();
+    let mut copy = config.connect(::postgres::NoTls).unwrap();
+    // The lock that only one server has.
+    copy.execute("SELECT pg_advisory_lock($1)", &[&0x6163_6f72_i64]).unwrap();
+    let refused = refused(&database.url());
+    assert_eq!(refused.kind, OpenErrorKind::InUse { by: "`a copy`".to_owned() });
+    let found = look(&database.parsed_url()).unwrap();
+    assert_eq!(found.used_by.as_deref(), Some("a copy"));
 }
 
 #[test]
