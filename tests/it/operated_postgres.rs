@@ -2,13 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 use agent_coordinator::postgres_url::PostgresUrl;
 use serde_json::Value;
 
 use crate::daemon::{Daemon, PROGRAM};
 use crate::postgres::{Cluster, Data, USER};
-use crate::support::{is_gone, until, until_some};
+use crate::support::{DEADLINE, is_gone, until, until_some};
 
 const PASSWORD: &str = "correct-horse-battery";
 
@@ -31,7 +33,8 @@ impl Bed {
         cluster.run_sql("postgres", "SELECT pg_reload_conf()");
         let url = cluster.url("coordinator", "coordinator");
         let daemon = Daemon::configured(&format!(
-            "store: {{ url: '{url}', password_file: database_password }}"
+            "http: {{ listen: '127.0.0.1:0' }}\n\
+             store: {{ url: '{url}', password_file: database_password }}"
         ));
         daemon.write("database_password", format!("{PASSWORD}\n"));
         Some(Self { daemon, cluster })
@@ -45,6 +48,22 @@ impl Bed {
         self.cluster
             .run_sql("coordinator", "SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'")
     }
+}
+
+/// Returns the answer over HTTP to a script with this token.
+fn asked(daemon: &Daemon, token: &str, path: &str) -> String {
+    let status = daemon.status();
+    let mut stream = TcpStream::connect(status["http"]["address"].as_str().unwrap()).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+         Connection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 fn has_line(metrics: &str, line: &str) -> bool {
@@ -115,6 +134,11 @@ fn status_says_that_the_database_is_away_and_agents_go_on() {
     bed.daemon.with_one_task(&["authenticate", "write:working", "wait-for:go", "report:success"]);
     bed.daemon.until_in_state("agt", "running");
     let agent = bed.daemon.written_pid("working");
+    let token = bed.daemon.done(&["token", "create"]);
+    let asked = |path: &str| asked(&bed.daemon, token.trim_end(), path);
+    for path in ["/api/status", "/metrics", "/health/ready"] {
+        assert!(asked(path).starts_with("HTTP/1.1 200 "), "{path}: {}", asked(path));
+    }
 
     bed.cluster.stop(Data::Kept);
     let away = until_some("status says so", || {
@@ -130,6 +154,13 @@ fn status_says_that_the_database_is_away_and_agents_go_on() {
         bed.daemon.done(&["status"]).contains("The store has not answered for ")
     });
     assert!(has_line(&bed.daemon.done(&["metrics"]), "agent_coordinator_store_up 0"));
+    // The token of a script is in the store.
+    for path in ["/api/status", "/metrics", "/health/ready"] {
+        let answer = asked(path);
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{path}: {answer}");
+        assert!(answer.contains("could not read the store: "), "{path}: {answer}");
+    }
+    assert!(asked("/health/live").starts_with("HTTP/1.1 200 "));
     assert!(!is_gone(agent));
 
     bed.cluster.start_again(&[]);
