@@ -117,7 +117,7 @@ impl FromStr for PostgresUrl {
             Some("verify-full" | "require") => Tls::Verified { root_certificate },
             Some("disable") => Tls::Off,
             Some(other) => return Err(UrlError::SslMode(other.to_owned())),
-            None if config.get_hosts().iter().all(is_this_machine) => Tls::Off,
+            None if is_on_this_machine(&config) => Tls::Off,
             None => Tls::Verified { root_certificate },
         };
         rest.retain(|pair| {
@@ -179,15 +179,17 @@ fn error_text(error: &tokio_postgres::Error) -> String {
     cause.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Returns whether no packet to this host leaves the machine.
-fn is_this_machine(host: &Host) -> bool {
-    match host {
+/// Returns whether no packet to these hosts leaves the machine.
+fn is_on_this_machine(config: &Config) -> bool {
+    let is_here = |host: &Host| match host {
         Host::Unix(_) => true,
         Host::Tcp(name) => {
             name == "localhost"
                 || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
         }
-    }
+    };
+    config.get_hosts().iter().all(is_here)
+        && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
 }
 
 impl PostgresUrl {
@@ -216,7 +218,7 @@ impl PostgresUrl {
 
     /// Returns whether the connection crosses a network in clear text.
     pub fn is_exposed(&self) -> bool {
-        self.tls == Tls::Off && !self.hosts.iter().flat_map(Config::get_hosts).all(is_this_machine)
+        self.tls == Tls::Off && !self.hosts.iter().all(is_on_this_machine)
     }
 
     /// Returns the name of the user who logs in.
@@ -256,6 +258,11 @@ mod tests {
             ("postgres://u@localhost,db.example/d", system),
             ("postgres://u@db.example/d?sslrootcert=/etc/ca.pem&sslmode=verify-full", root),
             ("postgres://u@db.example/d?sslmode=disable", Tls::Off),
+            ("postgres://u@/d?hostaddr=127.0.0.1", Tls::Off),
+            (
+                "postgres://u@localhost/d?hostaddr=192.0.2.1",
+                Tls::Verified { root_certificate: None },
+            ),
         ] {
             assert_eq!(*parsed(url).unwrap().tls(), expected, "{url}");
         }
@@ -296,15 +303,15 @@ mod tests {
             [(tcp("one"), vec![1]), (tcp("::1"), vec![2])]
         );
         assert_eq!(
-            hosts("postgres://u%40v@/d?host=%2Frun,one&port=7&options=-c%20a%3Db"),
-            [(vec![Host::Unix("/run".into())], vec![7]), (tcp("one"), vec![7])]
+            hosts("postgres://u%40v@/d?host=one&port=7&options=-c%20a%3Db"),
+            [(tcp("one"), vec![7])]
         );
         assert_eq!(
-            hosts("postgres://u%40v@/d?host=one&options=-c%20a%3Db"),
-            [(tcp("one"), Vec::new())]
+            hosts("postgres://u%40v@/d?host=%2Frun&options=-c%20a%3Db"),
+            [(vec![Host::Unix("/run".into())], Vec::new())]
         );
-        let error = parsed("postgres://u@/d?host=one,two,three&port=1,2").unwrap_err().to_string();
-        assert!(error.contains("2 ports for 3 hosts"), "{error}");
+        let error = parsed("postgres://u@one,two/d?port=7").unwrap_err().to_string();
+        assert!(error.contains("3 ports for 2 hosts"), "{error}");
     }
 
     #[test]
