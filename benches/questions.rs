@@ -166,17 +166,21 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
         changes.push(Row::Project(Project {
             id: id.parse()?,
             name: "a project".to_owned(),
+            key: format!("P{project}").parse()?,
+            is_key_edited: false,
             working_directory: directory.to_owned(),
             status: ProjectStatus::Active,
             created_at: at,
             revision: 0,
         }));
         for agent in 0..N_AGENTS {
+            let short_id = format!("P{project}-{}", agent + 1);
             let (agent, project) = (format!("agt_{agent}"), id.as_str());
             changes
                 .push(Row::Assign(Assignment { project: project.parse()?, agent: agent.parse()? }));
             changes.push(Row::Task(Task {
                 id: format!("tsk_{project}_{agent}").parse()?,
+                short_id: short_id.parse()?,
                 project: project.parse()?,
                 parent: None,
                 title: "a task".to_owned(),

@@ -137,6 +137,8 @@ async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
         changes.push(Row::Project(Project {
             id: project_id(project).parse()?,
             name: "a project".to_owned(),
+            key: format!("P{project:02}").parse()?,
+            is_key_edited: false,
             working_directory: folder.to_owned(),
             status: ProjectStatus::Active,
             created_at: at,
@@ -168,6 +170,7 @@ fn task(project: usize, agent: usize, n: usize, at: Timestamp) -> Result<Task> {
     };
     Ok(Task {
         id: id(n)?,
+        short_id: format!("P{project:02}-{}", agent * 100_000 + n + 1).parse()?,
         project: project_id(project).parse()?,
         parent: if (1..10).contains(&n) { Some(id(0)?) } else { None },
         title: "a task".to_owned(),

@@ -22,6 +22,7 @@ mod http_bridge;
 mod login;
 mod logs;
 mod metrics;
+mod named;
 mod notice;
 mod output;
 mod project;
@@ -50,6 +51,7 @@ use crate::domain::{AgentId, ProjectId, ServerAddress};
 use crate::sys::sockets::ONLY_HANG_UP;
 use client::Client;
 use error::CliError;
+use named::Named;
 
 /// Runs fleets of AI coding agents the way an init system runs services.
 #[derive(Debug, Parser)]
@@ -181,10 +183,10 @@ enum Question {
 /// An agent in a project.
 #[derive(Debug, clap::Args)]
 struct Pair {
-    /// Agent id
-    agent: AgentId,
-    /// Project id
-    project: ProjectId,
+    /// Agent: its id, its name, or the beginning of its id
+    agent: Named<AgentId>,
+    /// Project: its id, its key, its name, or the beginning of its id
+    project: Named<ProjectId>,
     /// Select one purpose: task or chat
     #[arg(long)]
     purpose: Option<Purpose>,

@@ -20,6 +20,7 @@ pub mod messages;
 pub mod notices;
 pub mod output_tails;
 pub mod pauses;
+pub mod project_keys;
 pub mod projects;
 #[cfg(test)]
 mod query_plan;

@@ -16,6 +16,7 @@ mod events;
 mod forge_items;
 mod forges;
 mod launches;
+mod lookup;
 mod maintenance;
 mod pause_file;
 mod revision;

@@ -11,6 +11,7 @@ mod engine;
 mod meter;
 pub mod open;
 pub mod postgres;
+mod project_keys;
 mod schema;
 mod sqlite;
 mod transaction;

@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 use super::client::Client;
 use super::error::CliError;
+use super::named::Named;
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use crate::domain::AgentId;
 use crate::domain::agent::AgentStatus;
@@ -20,8 +21,8 @@ pub(super) enum AgentCommand {
     },
     /// Show an agent
     Show {
-        /// Agent id
-        agent: AgentId,
+        /// Agent: its id, its name, or the beginning of its id
+        agent: Named<AgentId>,
         #[command(flatten)]
         form: Form,
     },
@@ -34,8 +35,8 @@ pub(super) enum AgentCommand {
     },
     /// Change an agent
     Set {
-        /// Agent id
-        agent: AgentId,
+        /// Agent: its id, its name, or the beginning of its id
+        agent: Named<AgentId>,
         #[command(flatten)]
         edit: AgentEditArguments,
     },
@@ -73,6 +74,7 @@ impl AgentCommand {
                 if form.json { print_json(&agents) } else { print_agents(&agents) }
             }
             Self::Show { agent, form } => {
+                let agent = agent.id(client).await?;
                 let agent: AgentBody = client.get(&format!("/agents/{agent}")).await?;
                 if form.json { print_json(&agent) } else { print_agent(&agent) }
             }
@@ -86,6 +88,7 @@ impl AgentCommand {
                 print_passkey(&agent)
             }
             Self::Set { agent, edit } => {
+                let agent = agent.id(client).await?;
                 let form = edit.form;
                 let agent: AgentBody =
                     client.patch(&format!("/agents/{agent}"), &edit.request(None)?).await?;

@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::client::Client;
 use super::error::CliError;
+use super::named::Named;
 use super::output::{Form, print_json, print_json_line, print_line};
 use crate::domain::printable::is_unprintable;
 use crate::domain::{AgentId, MessageId, ProjectId};
@@ -19,16 +20,30 @@ pub(super) struct ChatArguments {
     #[command(subcommand)]
     command: Option<ChatCommand>,
     #[command(flatten)]
-    chat: Option<Chat>,
+    chat: Option<NamedChat>,
+}
+
+/// The arguments that name a chat.
+#[derive(Debug, Clone, clap::Args)]
+struct NamedChat {
+    /// Agent: its id, its name, or the beginning of its id
+    agent: Named<AgentId>,
+    /// Project: its id, its key, its name, or the beginning of its id
+    project: Named<ProjectId>,
 }
 
 /// The two sides of a chat.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone)]
 struct Chat {
-    /// Agent id
     agent: AgentId,
-    /// Project id
     project: ProjectId,
+}
+
+impl NamedChat {
+    async fn find(&self, client: &Client) -> Result<Chat, CliError> {
+        let agent = self.agent.id(client).await?;
+        Ok(Chat { agent, project: self.project.id(client).await? })
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -36,21 +51,21 @@ enum ChatCommand {
     /// Open a chat, and start its agent if it does not run
     Start {
         #[command(flatten)]
-        chat: Chat,
+        chat: NamedChat,
         #[command(flatten)]
         form: Form,
     },
     /// End a chat together with its agent
     End {
         #[command(flatten)]
-        chat: Chat,
+        chat: NamedChat,
         #[command(flatten)]
         form: Form,
     },
     /// Send a message, and start the agent if it does not run
     Send {
         #[command(flatten)]
-        chat: Chat,
+        chat: NamedChat,
         /// The message; `-` reads it from standard input
         #[arg(allow_hyphen_values = true)]
         content: String,
@@ -60,7 +75,7 @@ enum ChatCommand {
     /// Print the messages
     Show {
         #[command(flatten)]
-        chat: Chat,
+        chat: NamedChat,
         /// Print only messages after this one
         #[arg(long, value_name = "ID")]
         after: Option<MessageId>,
@@ -73,7 +88,7 @@ enum ChatCommand {
     /// Print messages as they arrive, until interrupted; with --json, one line for each message
     Follow {
         #[command(flatten)]
-        chat: Chat,
+        chat: NamedChat,
         /// Begin after this message instead of after the newest
         #[arg(long, value_name = "ID")]
         after: Option<MessageId>,
@@ -91,7 +106,7 @@ impl ChatArguments {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         match (self.command, self.chat) {
             (Some(command), _) => command.run(client).await,
-            (None, Some(chat)) => chat.talk(client).await,
+            (None, Some(chat)) => chat.find(client).await?.talk(client).await,
             (None, None) => {
                 Err(CliError::Usage("expected AGENT and PROJECT, or a command".to_owned()))
             }
@@ -103,6 +118,7 @@ impl ChatCommand {
     async fn run(self, client: &Client) -> Result<(), CliError> {
         match self {
             Self::Start { chat, form } => {
+                let chat = chat.find(client).await?;
                 let opened: ChatBody = client.post(&chat.path("start"), &()).await?;
                 if form.json {
                     print_json(&opened)
@@ -111,6 +127,7 @@ impl ChatCommand {
                 }
             }
             Self::End { chat, form } => {
+                let chat = chat.find(client).await?;
                 let closed: ChatBody = client.post(&chat.path("end"), &()).await?;
                 if form.json {
                     print_json(&closed)
@@ -122,12 +139,14 @@ impl ChatCommand {
                 }
             }
             Self::Send { chat, content, form } => {
+                let chat = chat.find(client).await?;
                 let content =
                     if content == "-" { io::read_to_string(io::stdin())? } else { content };
                 let said = chat.say(client, new_id(), content).await?;
                 if form.json { print_json(&said) } else { print_line(said.id.as_str()) }
             }
             Self::Show { chat, after, limit, form } => {
+                let chat = chat.find(client).await?;
                 let found = chat.read(client, after.as_ref(), limit, 0).await?;
                 if form.json {
                     return print_json(&found);
@@ -135,6 +154,7 @@ impl ChatCommand {
                 found.messages.iter().try_for_each(print_message)
             }
             Self::Follow { chat, after, form } => {
+                let chat = chat.find(client).await?;
                 let after = match after {
                     Some(after) => Some(after),
                     None => chat

@@ -146,6 +146,16 @@ impl Client {
     }
 }
 
+/// Returns a text in the form that a query string can contain.
+pub(super) fn encoded(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let bytes = text.bytes().map(|byte| match byte {
+        plain if is_plain(plain) => char::from(plain).to_string(),
+        other => format!("%{other:02X}"),
+    });
+    bytes.collect()
+}
+
 fn to_bytes(body: &impl Serialize) -> Result<Bytes, CliError> {
     serde_json::to_vec(body).map(Bytes::from).map_err(|error| CliError::Usage(error.to_string()))
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use super::client::Client;
 use super::error::CliError;
+use super::named::{Named, id_of};
 use super::output::{Form, print_json_line, print_line};
 use crate::domain::{AgentId, LaunchId, ProjectId};
 use crate::rest::routes::events::EventBody;
@@ -21,10 +22,10 @@ pub(super) struct EventsArguments {
     after: Option<i64>,
     /// Select this agent
     #[arg(long)]
-    agent: Option<AgentId>,
+    agent: Option<Named<AgentId>>,
     /// Select this project
     #[arg(long)]
-    project: Option<ProjectId>,
+    project: Option<Named<ProjectId>>,
     /// Select this launch
     #[arg(long)]
     launch: Option<LaunchId>,
@@ -34,10 +35,12 @@ pub(super) struct EventsArguments {
 
 impl EventsArguments {
     pub(super) async fn print(self, client: &Client) -> Result<(), CliError> {
+        let agent = id_of(self.agent.as_ref(), client).await?;
+        let project = id_of(self.project.as_ref(), client).await?;
         let query = [
             self.after.map(|after| format!("after={after}")),
-            self.agent.map(|agent| format!("agent={agent}")),
-            self.project.map(|project| format!("project={project}")),
+            agent.map(|agent| format!("agent={agent}")),
+            project.map(|project| format!("project={project}")),
             self.launch.map(|launch| format!("launch={launch}")),
         ];
         let path = format!("/events?{}", query.into_iter().flatten().collect::<Vec<_>>().join("&"));
@@ -89,10 +92,12 @@ fn print(block: &str, json: bool) -> Result<(), CliError> {
 }
 
 pub(super) fn line_of(event: &EventBody) -> String {
+    let short_id = event.task_short_id.as_ref().map(ToString::to_string);
+    let task = short_id.or_else(|| event.task_id.as_ref().map(ToString::to_string));
     let named = [
         event.agent_id.as_ref().map(ToString::to_string),
         event.project_id.as_ref().map(ToString::to_string),
-        event.task_id.as_ref().map(ToString::to_string),
+        task,
         event.launch_id.as_ref().map(ToString::to_string),
         event.detail.as_deref().map(super::output::plain),
     ];

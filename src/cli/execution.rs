@@ -6,6 +6,7 @@ use super::activity::{trouble, used};
 use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
+use super::named::{Named, id_of};
 use super::output::{Form, ago, print_json, print_table, table};
 use crate::domain::{TaskId, Timestamp};
 use crate::rest::routes::executions::ExecutionItem;
@@ -19,7 +20,7 @@ pub(super) enum ExecutionCommand {
         whose: Whose,
         /// Select this task
         #[arg(long)]
-        task: Option<TaskId>,
+        task: Option<Named<TaskId>>,
         /// Select work that has not ended
         #[arg(long)]
         open: bool,
@@ -31,8 +32,9 @@ pub(super) enum ExecutionCommand {
 impl ExecutionCommand {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         let Self::List { whose, task, open, form } = self;
+        let task = id_of(task.as_ref(), client).await?;
         let more = [task.map(|task| format!("task={task}")), open.then(|| "open=true".to_owned())];
-        let query = whose.query(more.into_iter().flatten());
+        let query = whose.query(client, more.into_iter().flatten()).await?;
         let executions: Vec<ExecutionItem> =
             parts(client, "/executions", query, whose.limit).await?;
         if form.json { print_json(&executions) } else { print_executions(&executions) }

@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 
 use super::client::Client;
 use super::error::CliError;
+use super::named::{Named, id_of};
 use crate::domain::{AgentId, LaunchId, ProjectId};
 
 /// The selection of a history.
@@ -11,10 +12,10 @@ use crate::domain::{AgentId, LaunchId, ProjectId};
 pub(super) struct Whose {
     /// Select this agent
     #[arg(long)]
-    pub(super) agent: Option<AgentId>,
+    pub(super) agent: Option<Named<AgentId>>,
     /// Select this project
     #[arg(long)]
-    pub(super) project: Option<ProjectId>,
+    pub(super) project: Option<Named<ProjectId>>,
     /// Select this launch
     #[arg(long)]
     pub(super) launch: Option<LaunchId>,
@@ -25,14 +26,23 @@ pub(super) struct Whose {
 
 impl Whose {
     /// Returns the filter as a query, with the further conditions `more`.
-    pub(super) fn query(&self, more: impl IntoIterator<Item = String>) -> String {
+    ///
+    /// # Errors
+    /// The errors of [`Named::id`].
+    pub(super) async fn query(
+        &self,
+        client: &Client,
+        more: impl IntoIterator<Item = String>,
+    ) -> Result<String, CliError> {
         let Self { agent, project, launch, limit: _ } = self;
+        let agent = id_of(agent.as_ref(), client).await?;
+        let project = id_of(project.as_ref(), client).await?;
         let own = [
             agent.as_ref().map(|agent| format!("agent={agent}")),
             project.as_ref().map(|project| format!("project={project}")),
             launch.as_ref().map(|launch| format!("launch={launch}")),
         ];
-        own.into_iter().flatten().chain(more).collect::<Vec<_>>().join("&")
+        Ok(own.into_iter().flatten().chain(more).collect::<Vec<_>>().join("&"))
     }
 }
 

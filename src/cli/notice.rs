@@ -5,6 +5,7 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
+use super::named::{Named, id_of};
 use super::output::{Form, ago, print_json, print_table, table};
 use crate::domain::{TaskId, Timestamp};
 use crate::rest::routes::notices::NoticeBody;
@@ -18,7 +19,7 @@ pub(super) enum NoticeCommand {
         whose: Whose,
         /// Select this task
         #[arg(long)]
-        task: Option<TaskId>,
+        task: Option<Named<TaskId>>,
         /// Select notices that are not settled
         #[arg(long)]
         open: bool,
@@ -30,8 +31,9 @@ pub(super) enum NoticeCommand {
 impl NoticeCommand {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         let Self::List { whose, task, open, form } = self;
+        let task = id_of(task.as_ref(), client).await?;
         let more = [task.map(|task| format!("task={task}")), open.then(|| "open=true".to_owned())];
-        let query = whose.query(more.into_iter().flatten());
+        let query = whose.query(client, more.into_iter().flatten()).await?;
         let notices: Vec<NoticeBody> = parts(client, "/notices", query, whose.limit).await?;
         if form.json { print_json(&notices) } else { print_notices(&notices) }
     }

@@ -7,10 +7,11 @@ use clap::Subcommand;
 
 use super::client::Client;
 use super::error::CliError;
+use super::named::{Named, ids};
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use crate::config::Environment;
 use crate::domain::agent::ProjectStatus;
-use crate::domain::{AgentId, ProjectId};
+use crate::domain::{AgentId, ProjectId, ProjectKey};
 use crate::rest::routes::projects::{ProjectBody, ProjectRequest};
 
 #[derive(Debug, Subcommand)]
@@ -22,8 +23,8 @@ pub(super) enum ProjectCommand {
     },
     /// Show a project and its agents
     Show {
-        /// Project id
-        project: ProjectId,
+        /// Project: its id, its key, its name, or the beginning of its id
+        project: Named<ProjectId>,
         #[command(flatten)]
         form: Form,
     },
@@ -36,13 +37,13 @@ pub(super) enum ProjectCommand {
     },
     /// Change a project
     Set {
-        /// Project id
-        project: ProjectId,
+        /// Project: its id, its key, its name, or the beginning of its id
+        project: Named<ProjectId>,
         #[command(flatten)]
         edit: ProjectEditArguments,
         /// An agent to remove from the project; may be given several times
         #[arg(long, value_name = "AGENT")]
-        unassign: Vec<AgentId>,
+        unassign: Vec<Named<AgentId>>,
     },
 }
 
@@ -51,6 +52,10 @@ pub(super) struct ProjectEditArguments {
     /// Its display name [default: its id]
     #[arg(long)]
     name: Option<String>,
+    /// The first part of the short ids of its tasks, 2 to 8 letters and digits; it can be changed
+    /// once [default: made from its name]
+    #[arg(long)]
+    key: Option<ProjectKey>,
     /// The folder in which its agents work; it must exist
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
@@ -59,7 +64,7 @@ pub(super) struct ProjectEditArguments {
     status: Option<ProjectStatus>,
     /// An agent that may work in it; may be given several times
     #[arg(long, value_name = "AGENT")]
-    assign: Vec<AgentId>,
+    assign: Vec<Named<AgentId>>,
     #[command(flatten)]
     form: Form,
 }
@@ -76,6 +81,7 @@ impl ProjectCommand {
                 if form.json { print_json(&projects) } else { print_projects(&projects) }
             }
             Self::Show { project, form } => {
+                let project = project.id(client).await?;
                 let project: ProjectBody = client.get(&format!("/projects/{project}")).await?;
                 if form.json { print_json(&project) } else { print_project(&project) }
             }
@@ -84,13 +90,17 @@ impl ProjectCommand {
                     return Err(CliError::Usage("a project needs --directory DIR".to_owned()));
                 }
                 let form = edit.form;
-                let request = edit.request(project, Vec::new(), environment);
+                let assign = ids(&edit.assign, client).await?;
+                let request = ProjectRequest { id: project, assign, ..edit.request(environment) };
                 let project: ProjectBody = client.post("/projects", &request).await?;
                 if form.json { print_json(&project) } else { print_line(project.id.as_str()) }
             }
             Self::Set { project, edit, unassign } => {
                 let form = edit.form;
-                let request = edit.request(None, unassign, environment);
+                let project = project.id(client).await?;
+                let assign = ids(&edit.assign, client).await?;
+                let unassign = ids(&unassign, client).await?;
+                let request = ProjectRequest { assign, unassign, ..edit.request(environment) };
                 let project: ProjectBody =
                     client.patch(&format!("/projects/{project}"), &request).await?;
                 if form.json { print_json(&project) } else { print_project(&project) }
@@ -100,12 +110,8 @@ impl ProjectCommand {
 }
 
 impl ProjectEditArguments {
-    fn request(
-        self,
-        id: Option<ProjectId>,
-        unassign: Vec<AgentId>,
-        environment: &Environment,
-    ) -> ProjectRequest {
+    /// Returns the request without the agents.
+    fn request(self, environment: &Environment) -> ProjectRequest {
         let directory =
             self.directory.map(|directory| environment.working_directory().join(directory));
         if let Some(missing) = directory.as_ref().filter(|directory| !directory.is_dir()) {
@@ -116,21 +122,21 @@ impl ProjectEditArguments {
             let _ = writeln!(std::io::stderr(), "{warning}");
         }
         ProjectRequest {
-            id,
             name: self.name,
+            key: self.key,
             working_directory: directory,
             status: self.status,
-            assign: self.assign,
-            unassign,
+            ..ProjectRequest::default()
         }
     }
 }
 
 fn print_projects(projects: &[ProjectBody]) -> Result<(), CliError> {
-    let mut rows = table(&["PROJECT", "NAME", "STATUS", "AGENTS", "DIRECTORY"]);
+    let mut rows = table(&["PROJECT", "KEY", "NAME", "STATUS", "AGENTS", "DIRECTORY"]);
     for project in projects {
         rows.add_row([
             project.id.to_string(),
+            project.key.to_string(),
             plain(&project.name),
             project.status.to_string(),
             project.agents.len().to_string(),
@@ -143,8 +149,9 @@ fn print_projects(projects: &[ProjectBody]) -> Result<(), CliError> {
 fn print_project(project: &ProjectBody) -> Result<(), CliError> {
     print_line(&format!("{}  {}", project.id, plain(&project.name)))?;
     print_line(&format!(
-        "{}, in {}",
+        "{}, key {}, in {}",
         project.status,
+        project.key,
         plain(&project.working_directory.to_string_lossy())
     ))?;
     let agents: Vec<&str> = project.agents.iter().map(AgentId::as_str).collect();

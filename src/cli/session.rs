@@ -36,8 +36,9 @@ impl SessionCommand {
         match self {
             Self::List { whose, all, form } => {
                 let open = (!all).then(|| "open=true".to_owned());
+                let query = whose.query(client, open).await?;
                 let sessions: Vec<SessionBody> =
-                    parts(client, "/sessions", whose.query(open), whose.limit).await?;
+                    parts(client, "/sessions", query, whose.limit).await?;
                 if form.json { print_json(&sessions) } else { print_sessions(&sessions) }
             }
             Self::End { session, form } => {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::error::CliError;
+use super::named::{Named, id_of};
 use super::output::print_line;
 use super::status::{parked_line, pause_file_line};
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
@@ -13,11 +14,11 @@ use crate::rest::routes::status::StatusBody;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StopArguments {
-    /// Agent id
+    /// Agent: its id, its name, or the beginning of its id
     #[arg(requires = "project", required_unless_present = "all")]
-    agent: Option<AgentId>,
-    /// Project id
-    project: Option<ProjectId>,
+    agent: Option<Named<AgentId>>,
+    /// Project: its id, its key, its name, or the beginning of its id
+    project: Option<Named<ProjectId>>,
     /// Select one purpose: task or chat
     #[arg(long)]
     purpose: Option<Purpose>,
@@ -35,11 +36,11 @@ pub(super) struct StopArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ResumeArguments {
-    /// Agent id
+    /// Agent: its id, its name, or the beginning of its id
     #[arg(requires = "project")]
-    agent: Option<AgentId>,
-    /// Project id
-    project: Option<ProjectId>,
+    agent: Option<Named<AgentId>>,
+    /// Project: its id, its key, its name, or the beginning of its id
+    project: Option<Named<ProjectId>>,
     /// Select one purpose: task or chat
     #[arg(long, requires = "agent")]
     purpose: Option<Purpose>,
@@ -58,8 +59,8 @@ impl StopArguments {
     pub(super) async fn stop(self, client: &Client) -> Result<(), CliError> {
         let target = TargetRequest {
             all: self.all,
-            agent_id: self.agent,
-            project_id: self.project,
+            agent_id: id_of(self.agent.as_ref(), client).await?,
+            project_id: id_of(self.project.as_ref(), client).await?,
             purpose: self.purpose,
             force: self.force,
             provider: None,
@@ -125,7 +126,9 @@ async fn wait_until_ended(
 impl ResumeArguments {
     pub(super) async fn resume(self, client: &Client) -> Result<(), CliError> {
         let all = self.agent.is_none() && self.provider.is_none();
-        let Self { agent: agent_id, project: project_id, purpose, provider } = self;
+        let Self { agent, project, purpose, provider } = self;
+        let agent_id = id_of(agent.as_ref(), client).await?;
+        let project_id = id_of(project.as_ref(), client).await?;
         let target = TargetRequest { all, agent_id, project_id, purpose, force: false, provider };
         client.post_only("/resume", &target).await?;
         print_line("resumed")?;

@@ -8,6 +8,7 @@ use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
 use super::events::line_of;
+use super::named::{Named, id_of, ids};
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
 use crate::rest::routes::events::EventBody;
@@ -21,27 +22,30 @@ pub(super) enum TaskCommand {
     List {
         /// Select this project
         #[arg(long)]
-        project: Option<ProjectId>,
+        project: Option<Named<ProjectId>>,
         /// Select tasks that are assigned to this agent
         #[arg(long)]
-        assignee: Option<AgentId>,
+        assignee: Option<Named<AgentId>>,
         /// Select a status: backlog, todo, in_progress, blocked, done or cancelled
         #[arg(long)]
         status: Option<TaskStatus>,
+        /// Print the full ids, too
+        #[arg(long, conflicts_with = "json")]
+        wide: bool,
         #[command(flatten)]
         form: Form,
     },
     /// Show a task, its dependencies, its subtasks, and the work on it
     Show {
-        /// Task id
-        task: TaskId,
+        /// Task: its id, its short id such as SHOP-12, or the beginning of its id
+        task: Named<TaskId>,
         #[command(flatten)]
         form: Form,
     },
     /// Print the kept events of a task
     History {
-        /// Task id
-        task: TaskId,
+        /// Task: its id, its short id such as SHOP-12, or the beginning of its id
+        task: Named<TaskId>,
         #[command(flatten)]
         form: Form,
     },
@@ -58,7 +62,7 @@ pub(super) struct AddTask {
     id: Option<TaskId>,
     /// The project it belongs to
     #[arg(long)]
-    project: ProjectId,
+    project: Named<ProjectId>,
     /// The title, one line
     #[arg(long)]
     title: String,
@@ -67,7 +71,7 @@ pub(super) struct AddTask {
     description: String,
     /// The agent that it is assigned to
     #[arg(long)]
-    assignee: Option<AgentId>,
+    assignee: Option<Named<AgentId>>,
     /// The status: backlog, todo or in_progress
     #[arg(long, default_value_t = TaskStatus::Todo)]
     status: TaskStatus,
@@ -76,18 +80,18 @@ pub(super) struct AddTask {
     priority: Priority,
     /// The task that it is part of
     #[arg(long)]
-    parent: Option<TaskId>,
+    parent: Option<Named<TaskId>>,
     /// A task that must be done first; may be given several times
     #[arg(long = "depends-on", value_name = "TASK")]
-    dependencies: Vec<TaskId>,
+    dependencies: Vec<Named<TaskId>>,
     #[command(flatten)]
     form: Form,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SetTask {
-    /// Task id
-    task: TaskId,
+    /// Task: its id, its short id such as SHOP-12, or the beginning of its id
+    task: Named<TaskId>,
     /// The status: backlog, todo, in_progress, blocked, done or cancelled
     #[arg(long)]
     status: Option<TaskStatus>,
@@ -105,19 +109,19 @@ pub(super) struct SetTask {
     priority: Option<Priority>,
     /// The agent that it is assigned to
     #[arg(long)]
-    assignee: Option<AgentId>,
+    assignee: Option<Named<AgentId>>,
     /// Remove the assignee
     #[arg(long, conflicts_with = "assignee")]
     no_assignee: bool,
     /// The task that it becomes a part of
     #[arg(long)]
-    parent: Option<TaskId>,
+    parent: Option<Named<TaskId>>,
     /// Make it a top-level task
     #[arg(long, conflicts_with = "parent")]
     no_parent: bool,
     /// A task that must be done first; may be given several times, and replaces all earlier ones
     #[arg(long = "depends-on", value_name = "TASK")]
-    dependencies: Vec<TaskId>,
+    dependencies: Vec<Named<TaskId>>,
     /// Remove all dependencies
     #[arg(long, conflicts_with = "dependencies")]
     no_dependencies: bool,
@@ -128,7 +132,9 @@ pub(super) struct SetTask {
 impl TaskCommand {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         match self {
-            Self::List { project, assignee, status, form } => {
+            Self::List { project, assignee, status, wide, form } => {
+                let project = id_of(project.as_ref(), client).await?;
+                let assignee = id_of(assignee.as_ref(), client).await?;
                 let mut query = Vec::new();
                 query.extend(project.map(|project| format!("project={project}")));
                 query.extend(assignee.map(|assignee| format!("assignee={assignee}")));
@@ -136,13 +142,15 @@ impl TaskCommand {
                 let tasks: Vec<TaskBody> =
                     client.get(&format!("/tasks?{}", query.join("&"))).await?;
                 let when_empty = if query.is_empty() { NO_TASKS } else { "No task fits." };
-                if form.json { print_json(&tasks) } else { print_tasks(&tasks, when_empty) }
+                if form.json { print_json(&tasks) } else { print_tasks(&tasks, wide, when_empty) }
             }
             Self::Show { task, form } => {
+                let task = task.id(client).await?;
                 let task: TaskDetail = client.get(&format!("/tasks/{task}")).await?;
                 if form.json { print_json(&task) } else { print_detail(&task) }
             }
             Self::History { task, form } => {
+                let task = task.id(client).await?;
                 let history: Vec<EventBody> =
                     client.get(&format!("/tasks/{task}/history?limit=1000")).await?;
                 if form.json {
@@ -160,14 +168,14 @@ impl AddTask {
     async fn run(self, client: &Client) -> Result<(), CliError> {
         let request = NewTaskRequest {
             id: self.id,
-            project_id: self.project,
+            project_id: self.project.id(client).await?,
             title: self.title,
             description: text_or_stdin(self.description)?,
             status: Some(self.status),
             priority: Some(self.priority),
-            assignee_id: self.assignee,
-            parent_id: self.parent,
-            dependencies: self.dependencies,
+            assignee_id: id_of(self.assignee.as_ref(), client).await?,
+            parent_id: id_of(self.parent.as_ref(), client).await?,
+            dependencies: ids(&self.dependencies, client).await?,
         };
         let task: TaskDetail = client.post("/tasks", &request).await?;
         if self.form.json { print_json(&task) } else { print_line(task.task.id.as_str()) }
@@ -176,24 +184,28 @@ impl AddTask {
 
 impl SetTask {
     async fn run(self, client: &Client) -> Result<(), CliError> {
-        let assignee = if self.no_assignee { Some(None) } else { self.assignee.map(Some) };
-        let parent = if self.no_parent { Some(None) } else { self.parent.map(Some) };
-        let is_about_dependencies = self.no_dependencies || !self.dependencies.is_empty();
+        let id = self.task.id(client).await?;
+        let assignee = id_of(self.assignee.as_ref(), client).await?;
+        let assignee = if self.no_assignee { Some(None) } else { assignee.map(Some) };
+        let parent = id_of(self.parent.as_ref(), client).await?;
+        let parent = if self.no_parent { Some(None) } else { parent.map(Some) };
+        let dependencies = ids(&self.dependencies, client).await?;
+        let is_about_dependencies = self.no_dependencies || !dependencies.is_empty();
         let request = TaskRequest {
             title: self.title,
             description: self.description.map(text_or_stdin).transpose()?,
             priority: self.priority,
             assignee_id: assignee,
             parent_id: parent,
-            dependencies: is_about_dependencies.then_some(self.dependencies),
+            dependencies: is_about_dependencies.then_some(dependencies),
             status: self.status,
             blocked_reason: self.reason,
         };
-        let task: TaskDetail = client.patch(&format!("/tasks/{}", self.task), &request).await?;
+        let task: TaskDetail = client.patch(&format!("/tasks/{id}"), &request).await?;
         if self.form.json {
             print_json(&task)
         } else {
-            print_line(&format!("{} is {}", task.task.id, task.task.status))
+            print_line(&format!("{} is {}", task.task.short_id, task.task.status))
         }
     }
 }
@@ -211,10 +223,15 @@ const NO_TASKS: &str = "No tasks. Add one with `agent-coordinator task add`.";
 
 const COLUMNS: [&str; 6] = ["TASK", "PROJECT", "STATUS", "PRIORITY", "ASSIGNEE", "TITLE"];
 
-fn print_tasks(tasks: &[TaskBody], when_empty: &str) -> Result<(), CliError> {
-    let mut rows = table(&COLUMNS);
+fn print_tasks(tasks: &[TaskBody], is_wide: bool, when_empty: &str) -> Result<(), CliError> {
+    let with_id = |id: &str, row: [String; 6]| {
+        let id = is_wide.then(|| id.to_owned());
+        row.into_iter().chain(id).collect::<Vec<String>>()
+    };
+    let header = with_id("ID", COLUMNS.map(str::to_owned));
+    let mut rows = table(&header.iter().map(String::as_str).collect::<Vec<_>>());
     for task in tasks {
-        rows.add_row(row(task, 0));
+        rows.add_row(with_id(task.id.as_str(), row(task, 0)));
     }
     print_table(&rows, when_empty)
 }
@@ -228,7 +245,7 @@ fn outcome_of(execution: &ExecutionBody) -> String {
 /// Returns the row of a task that is `depth` levels below the first ones.
 fn row(task: &TaskBody, depth: usize) -> [String; 6] {
     [
-        format!("{:indent$}{}", "", task.id, indent = 2 * depth),
+        format!("{:indent$}{}", "", task.short_id, indent = 2 * depth),
         task.project_id.to_string(),
         task.status.to_string(),
         task.priority.to_string(),
@@ -255,7 +272,8 @@ fn print_tree(parent: &TaskId, below: &[TaskBody]) -> Result<(), CliError> {
 
 fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
     let task = &detail.task;
-    print_line(&format!("{}  {}", task.id, plain(&task.title)))?;
+    print_line(&format!("{}  {}", task.short_id, plain(&task.title)))?;
+    print_line(&format!("id {}", task.id))?;
     print_line(&format!(
         "project {}, {}, priority {}",
         task.project_id, task.status, task.priority
@@ -299,9 +317,10 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
 }
 
 fn with_status(id: &TaskId, tasks: &[TaskBody]) -> String {
-    let status =
-        tasks.iter().find(|task| task.id == *id).map_or("missing", |task| task.status.as_str());
-    format!("{id} ({status})")
+    match tasks.iter().find(|task| task.id == *id) {
+        Some(task) => format!("{} ({})", task.short_id, task.status),
+        None => format!("{id} (missing)"),
+    }
 }
 
 fn print_indented(text: &str) -> Result<(), CliError> {

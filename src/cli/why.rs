@@ -2,6 +2,7 @@
 
 use super::client::Client;
 use super::error::CliError;
+use super::named::Named;
 use super::output::{Form, ago, lines, print_json, print_line, table};
 use super::status::{abandoned_line, parked_line};
 use crate::domain::start_history::StartReason;
@@ -10,10 +11,10 @@ use crate::rest::routes::why::{RuleBody, WhyBody};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WhyArguments {
-    /// Agent id
-    agent: AgentId,
-    /// Project id
-    project: ProjectId,
+    /// Agent: its id, its name, or the beginning of its id
+    agent: Named<AgentId>,
+    /// Project: its id, its key, its name, or the beginning of its id
+    project: Named<ProjectId>,
     /// Select one purpose: task or chat
     #[arg(long)]
     purpose: Option<Purpose>,
@@ -24,6 +25,7 @@ pub(super) struct WhyArguments {
 impl WhyArguments {
     pub(super) async fn print(self, client: &Client) -> Result<(), CliError> {
         let Self { agent, project, purpose, form } = self;
+        let (agent, project) = (agent.id(client).await?, project.id(client).await?);
         let mut all: Vec<WhyBody> =
             client.get(&format!("/projects/{project}/agents/{agent}/why")).await?;
         all.retain(|why| purpose.is_none_or(|purpose| purpose == why.purpose));

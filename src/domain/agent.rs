@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{AgentId, ProjectId};
 use super::secret::PasskeyHash;
+use super::short_id::ProjectKey;
 use super::time::Timestamp;
 use super::words::words;
 
@@ -55,6 +56,10 @@ pub struct Agent {
 pub struct Project {
     pub id: ProjectId,
     pub name: String,
+    /// The first part of the short ids of its tasks. No other project has it.
+    pub key: ProjectKey,
+    /// People have changed the key. They may do that once.
+    pub is_key_edited: bool,
     /// An absolute path. This program never creates the directory.
     pub working_directory: PathBuf,
     pub status: ProjectStatus,

@@ -2,6 +2,7 @@
 
 use super::id::{AgentId, LaunchId, ProjectId, TaskId};
 use super::key::InstanceKey;
+use super::short_id::ShortId;
 use super::time::Timestamp;
 
 /// An event that is about to be committed with the change that it describes.
@@ -44,6 +45,8 @@ pub struct Event {
     pub project: Option<ProjectId>,
     pub launch: Option<LaunchId>,
     pub task: Option<TaskId>,
+    /// The short id of the task as it is now.
+    pub task_short_id: Option<ShortId>,
     pub detail: Option<String>,
 }
 

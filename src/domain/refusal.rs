@@ -9,6 +9,7 @@ use super::id::{
     TaskId,
 };
 use super::key::Purpose;
+use super::short_id::ProjectKey;
 use super::task::TaskStatus;
 
 /// The reason for a refusal. `Display` is the text that people and agents read. Clients of the
@@ -134,6 +135,11 @@ pub enum Refusal {
     CredentialNotFound { credential: CredentialId },
     #[error("this login link {0}")]
     LinkNotValid(LinkFault),
+    #[error("Project {project} keeps the key {key}: a key is changed only once")]
+    KeyEdited { project: ProjectId, key: ProjectKey },
+    /// The project has the key, or had it once. It may be deleted.
+    #[error("Key {key} belongs to project {project}, and a key is never given to another one")]
+    KeyTaken { key: ProjectKey, project: ProjectId },
     #[error("{0} exists already")]
     AlreadyExists(String),
     #[error("{0}")]
@@ -196,6 +202,8 @@ impl Refusal {
             Self::TooManySessions { .. } => "too_many_sessions",
             Self::CredentialNotFound { .. } => "credential_not_found",
             Self::LinkNotValid(_) => "link_not_valid",
+            Self::KeyEdited { .. } => "key_edited",
+            Self::KeyTaken { .. } => "key_taken",
             Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
         }
@@ -276,6 +284,7 @@ impl Refusal {
                 Some("those that are good are listed by: agent-coordinator token list")
             }
             Self::LinkNotValid(_) => Some("a new one is printed by: agent-coordinator login"),
+            Self::KeyTaken { .. } => Some("choose another key"),
             Self::NoSuchTask { .. }
             | Self::StaysInProject { .. }
             | Self::PartOfItself { .. }
@@ -294,6 +303,7 @@ impl Refusal {
             | Self::ImpossibleStatus { .. }
             | Self::PeopleOnly { .. }
             | Self::NotOneLine { .. }
+            | Self::KeyEdited { .. }
             | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,
         }

@@ -24,6 +24,7 @@ pub use graph::TaskGraph;
 use super::id::{AgentId, ProjectId, TaskId};
 use super::limits;
 use super::refusal::Refusal;
+use super::short_id::ShortId;
 use super::time::Timestamp;
 use super::words::words;
 
@@ -81,6 +82,8 @@ impl TaskStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     pub id: TaskId,
+    /// The id that people read and write. Its key is that of the project.
+    pub short_id: ShortId,
     pub project: ProjectId,
     pub parent: Option<TaskId>,
     pub title: String,

@@ -10,7 +10,9 @@ use axum::http::request::Parts;
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 use serde::{Deserialize as _, Deserializer};
 
+use super::RestState;
 use super::problem::{FieldProblem, Problem};
+use crate::domain::TaskId;
 
 /// The parameters of the path.
 pub(super) struct InPath<T>(pub(super) T);
@@ -25,6 +27,18 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<
                 Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_path", rejection.body_text()))
             }
         }
+    }
+}
+
+/// The task that the path names by its full id or its short id.
+pub(super) struct InTask(pub(super) TaskId);
+
+impl FromRequestParts<RestState> for InTask {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &RestState) -> Result<Self, Problem> {
+        let InPath(id) = InPath::<TaskId>::from_request_parts(parts, state).await?;
+        Ok(Self(state.service.tasks.full_id(id).await?))
     }
 }
 

@@ -82,6 +82,8 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::OtherTaskBegun { .. }
         | Refusal::WrongPurpose { .. }
         | Refusal::Superseded { .. }
+        | Refusal::KeyEdited { .. }
+        | Refusal::KeyTaken { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }
 }

@@ -13,6 +13,7 @@ pub mod executions;
 pub mod forge;
 mod history;
 pub mod launches;
+pub mod lookup;
 pub mod manifest;
 mod metrics;
 pub mod notices;
@@ -59,6 +60,7 @@ pub(super) fn api() -> Api {
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())
+        .merge(lookup::routes())
         .merge(settings::routes())
         .merge(credentials::routes())
         .merge(configuration::described_routes())

@@ -11,7 +11,7 @@ use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::session::SessionEndReason;
 use crate::domain::{
     AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId,
-    Priority, ProjectId, Purpose, SessionId, TaskId, TaskStatus,
+    Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId, TaskStatus,
 };
 use crate::store::{BoxError, Cell, FromCell, Value, word};
 
@@ -42,6 +42,7 @@ ids!(
     MessageId,
     NoticeId,
     ProjectId,
+    ProjectKey,
     SessionId,
     TaskId,
 );

@@ -1,16 +1,19 @@
 //! Events in the order of the commits. The store numbers them.
 
-use crate::domain::Timestamp;
 use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::TaskId;
+use crate::domain::{ShortId, Timestamp};
 use crate::store::{BoxError, Cells, Read, StoreError};
 
 use super::Transaction;
 
-const COLUMNS: &str = "seq, at, kind, agent_id, project_id, launch_id, task_id, detail";
+/// The columns and the tables. The store may not have a task that an event names.
+const SELECT: &str = "SELECT e.seq, e.at, e.kind, e.agent_id, e.project_id, e.launch_id, \
+    e.task_id, e.detail, t.project_key, t.number \
+    FROM events AS e LEFT JOIN tasks AS t ON t.id = e.task_id";
 
 fn read(cells: &mut Cells<'_>) -> Result<Event, BoxError> {
-    Ok(Event {
+    let event = Event {
         seq: cells.get()?,
         at: cells.get()?,
         kind: cells.get()?,
@@ -18,13 +21,18 @@ fn read(cells: &mut Cells<'_>) -> Result<Event, BoxError> {
         project: cells.get()?,
         launch: cells.get()?,
         task: cells.get()?,
+        task_short_id: None,
         detail: cells.get()?,
-    })
+    };
+    let key = cells.get::<Option<_>>()?;
+    let number = cells.get::<Option<_>>()?;
+    let task_short_id = key.zip(number).map(|(key, number)| ShortId { key, number });
+    Ok(Event { task_short_id, ..event })
 }
 
 /// Returns the events after `seq` in their order, at most `limit`.
 pub fn list(tx: &mut Read<'_>, after: i64, limit: usize) -> Result<Vec<Event>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2");
+    let sql = format!("{SELECT} WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2");
     tx.rows("event", &sql, &[after.into(), limit.into()], read)
 }
 
@@ -35,9 +43,7 @@ pub fn list_of_task(
     after: i64,
     limit: usize,
 ) -> Result<Vec<Event>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM events WHERE task_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
-    );
+    let sql = format!("{SELECT} WHERE e.task_id = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3");
     tx.rows("event", &sql, &[task.into(), after.into(), limit.into()], read)
 }
 

@@ -12,12 +12,15 @@ use super::{Transaction, Wake};
 impl Entity for Project {
     const NAME: &'static str = "project";
     const TABLE: &'static str = "projects";
-    const COLUMNS: &'static str = "id, name, working_directory, status, created_at";
+    const COLUMNS: &'static str =
+        "id, name, project_key, is_key_edited, working_directory, status, created_at";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
             id: cells.get()?,
             name: cells.get()?,
+            key: cells.get()?,
+            is_key_edited: cells.get()?,
             working_directory: PathBuf::from(cells.get::<String>()?),
             status: cells.get()?,
             created_at: cells.get()?,
@@ -29,6 +32,8 @@ impl Entity for Project {
         vec![
             (&self.id).into(),
             (&self.name).into(),
+            (&self.key).into(),
+            self.is_key_edited.into(),
             // A path that is not UTF-8 becomes NULL, which the column refuses.
             self.working_directory.to_str().into(),
             self.status.into(),
@@ -45,6 +50,7 @@ impl Audited for Project {
     fn shown(&self) -> Fields {
         Fields::from([
             ("name", plain(&self.name)),
+            ("key", plain(&self.key)),
             ("working_directory", plain(self.working_directory.to_string_lossy())),
             ("status", plain(self.status)),
         ])

@@ -2,7 +2,7 @@
 
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
-use crate::domain::{Task, TaskId, TaskStatus};
+use crate::domain::{ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value};
 
 use super::audit::{Audited, Fields, Shown, plain};
@@ -13,12 +13,13 @@ use super::filter::Filter;
 impl Entity for Task {
     const NAME: &'static str = "task";
     const TABLE: &'static str = "tasks";
-    const COLUMNS: &'static str = "id, project_id, parent_id, title, description, status, priority, \
+    const COLUMNS: &'static str = "id, project_key, number, project_id, parent_id, title, description, status, priority, \
         assignee_id, dependencies, blocked_reason, created_at, status_since";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
             id: cells.get()?,
+            short_id: ShortId { key: cells.get()?, number: cells.get()? },
             project: cells.get()?,
             parent: cells.get()?,
             title: cells.get()?,
@@ -37,6 +38,8 @@ impl Entity for Task {
     fn values(&self) -> Vec<Value<'_>> {
         vec![
             (&self.id).into(),
+            (&self.short_id.key).into(),
+            self.short_id.number.into(),
             (&self.project).into(),
             (&self.parent).into(),
             (&self.title).into(),
@@ -59,6 +62,7 @@ impl Entity for Task {
 impl Audited for Task {
     fn shown(&self) -> Fields {
         Fields::from([
+            ("short_id", plain(&self.short_id)),
             ("project_id", plain(&self.project)),
             ("parent_id", plain(&self.parent)),
             ("title", plain(&self.title)),
@@ -74,6 +78,36 @@ impl Audited for Task {
 
 pub fn get(tx: &mut Read<'_>, id: &TaskId) -> Result<Option<Task>, StoreError> {
     tx.find("WHERE id = ?1", &[id.into()])
+}
+
+/// Returns the task with a short id. A key that its project had once leads to the same tasks.
+pub fn find_short(tx: &mut Read<'_>, id: &ShortId) -> Result<Option<Task>, StoreError> {
+    tx.find(
+        "WHERE project_id = (SELECT project_id FROM project_keys WHERE key = ?1) AND number = ?2",
+        &[(&id.key).into(), id.number.into()],
+    )
+}
+
+/// Returns the first tasks by id whose ids begin with a text.
+pub fn list_with_prefix(
+    tx: &mut Read<'_>,
+    prefix: &str,
+    limit: usize,
+) -> Result<Vec<Task>, StoreError> {
+    // Ids are ASCII, and no character of an id is after `~`.
+    let end = format!("{prefix}~");
+    let rest = "WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3";
+    tx.list(rest, &[prefix.into(), (&end).into(), limit.into()])
+}
+
+/// Gives the tasks of a project another key.
+pub fn set_key(
+    tx: &mut Transaction<'_>,
+    project: &ProjectId,
+    key: &ProjectKey,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE tasks SET project_key = ?1, revision = revision + 1 WHERE project_id = ?2";
+    tx.execute(sql, &[key.into(), project.into()]).map(drop)
 }
 
 /// Returns the tasks of a filter by creation, then id.

@@ -1,6 +1,7 @@
 //! Agents, projects and assignments, as people edit them. Each call is one transaction.
 
 pub(super) mod active_projects;
+mod keys;
 pub(super) mod manifest;
 
 use std::sync::Arc;
@@ -137,10 +138,10 @@ impl Catalog {
         self.core.read(move |tx| Ok(with_members(project(tx, &id)?, &assignments::list(tx)?))).await
     }
 
-    /// Creates a project.
+    /// Creates a project. Without a key in `edit`, its name suggests one.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute;
+    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute; `KeyTaken`;
     /// `AgentNotFound`.
     pub async fn add_project(
         &self,
@@ -155,15 +156,19 @@ impl Catalog {
                     return Err(Refusal::AlreadyExists(format!("project {id}")).into());
                 }
                 let project = edit.apply(Project::new(id.clone(), tx.now()))?;
-                write_project(tx, None, &project)?;
+                let key = keys::claim_first(tx, &project, edit.key.as_ref())?;
+                write_project(tx, None, &Project { key, ..project })?;
                 assign(tx, &edit, &id)?;
                 Ok(id.clone())
             })
             .await
     }
 
+    /// Changes a project. A new key changes the short ids of its tasks; the old ones stay valid.
+    ///
     /// # Errors
-    /// `ProjectNotFound`, `AgentNotFound`, `Invalid` for a working directory that is not absolute.
+    /// `ProjectNotFound`, `AgentNotFound`, `Invalid` for a working directory that is not absolute;
+    /// `KeyEdited`, `KeyTaken`.
     pub async fn set_project(
         &self,
         id: &ProjectId,
@@ -177,6 +182,7 @@ impl Catalog {
                 let before = project(tx, &id)?;
                 check_seen("Project", &id, edit.seen, before.revision)?;
                 let after = edit.apply(before.clone())?;
+                keys::change(tx, &before, &after)?;
                 let mut news = assign(tx, &edit, &id)?;
                 news.extend(write_project(tx, Some(&before), &after)?);
                 Ok(inputs.tell_agents(tx, &news, None)?)

@@ -22,6 +22,7 @@ use crate::store::{Read, StoreError};
 use super::catalog::active_projects::active_projects;
 use super::sessions::authenticate::proof;
 use super::sessions::caller::fence;
+use super::tasks::ids::full_id_in;
 use super::tasks::mine::{bind, in_progress};
 use super::{AskedBy, Authenticated, Caller, Report, Service, ServiceError, ShouldStart};
 
@@ -142,6 +143,7 @@ impl Service {
             .write(move |tx| {
                 let launch = fence(tx, &caller)?;
                 let key = &caller.session.key;
+                let id = full_id_in(tx, &key.project, &id)?;
                 let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
                 let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
                 if task.assignee.as_ref() != Some(&key.agent) {

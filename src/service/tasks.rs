@@ -2,6 +2,7 @@
 
 pub(super) mod context;
 pub(super) mod create;
+pub(super) mod ids;
 pub(super) mod mine;
 pub(super) mod progress;
 pub(super) mod rules;
@@ -12,8 +13,10 @@ use std::sync::Arc;
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
 use crate::domain::task::{Actor, NewTask, TaskEdit};
-use crate::domain::{Execution, InstanceKey, Purpose, Refusal, StartHistory, Task, TaskStatus};
-use crate::rows::{Transaction, events, executions, start_histories, tasks};
+use crate::domain::{
+    Execution, InstanceKey, ProjectId, Purpose, Refusal, ShortId, StartHistory, Task, TaskStatus,
+};
+use crate::rows::{Transaction, events, executions, project_keys, start_histories, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::catalog::{check_assignable, project};
@@ -151,6 +154,15 @@ pub(super) fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<Task, ServiceError>
     Ok(task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?)
 }
 
+/// Takes the short id of a new task. A use case that is refused gives it back.
+///
+/// # Errors
+/// `ProjectNotFound`.
+fn new_short_id(tx: &mut Transaction<'_>, project: &ProjectId) -> Result<ShortId, ServiceError> {
+    let short_id = project_keys::take_short_id(tx, project)?;
+    Ok(short_id.ok_or_else(|| Refusal::ProjectNotFound { project: project.clone() })?)
+}
+
 /// Ends the hold and the back-off of the pair of a task that a person set in progress, for each
 /// purpose.
 pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
@@ -177,7 +189,8 @@ pub(super) fn create_task(
 ) -> Result<Task, ServiceError> {
     project(tx, &new.project)?;
     check_assignable(tx, new.assignee.as_ref(), &new.project)?;
-    let task = new.to_task(id, tx.now())?;
+    let short_id = new_short_id(tx, &new.project)?;
+    let task = new.to_task(id, short_id, tx.now())?;
     let task = change_task(tx, None, &task, Actor::Person)?.task;
     release_for(tx, &task)?;
     Ok(task)

@@ -3,8 +3,10 @@
 //! The table `_sqlx_migrations` keeps the format of the library that wrote it first, so a program
 //! of any version knows which migrations a database has.
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params_from_iter};
 use sha2::{Digest as _, Sha384};
+
+use super::project_keys::{self, Migrating};
 
 /// One change of the schema. A released migration is never edited, because databases have its
 /// checksum.
@@ -43,6 +45,9 @@ pub(super) enum MigrationError {
     Unknown { version: i64 },
 }
 
+/// The migration whose columns the program fills in.
+const SHORT_IDS: i64 = 12;
+
 /// All migrations, the oldest first.
 pub(super) const MIGRATIONS: &[Migration] = &[
     migration(1, "coordination", include_str!("migrations/0001_coordination.sql")),
@@ -56,6 +61,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(9, "forge_items", include_str!("migrations/0009_forge_items.sql")),
     migration(10, "ended chats", include_str!("migrations/0010_ended_chats.sql")),
     migration(11, "creations", include_str!("migrations/0011_creations.sql")),
+    migration(SHORT_IDS, "short ids", include_str!("migrations/0012_short_ids.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {
@@ -65,6 +71,14 @@ const fn migration(version: i64, description: &'static str, sql: &'static str) -
 impl Migration {
     pub(super) fn checksum(&self) -> Vec<u8> {
         Sha384::digest(self.sql.as_bytes()).to_vec()
+    }
+
+    /// Does what the SQL of the migration cannot do, after it.
+    ///
+    /// # Errors
+    /// A failed statement.
+    pub(super) fn fill<D: Migrating>(&self, db: &mut D) -> Result<(), D::Error> {
+        if self.version == SHORT_IDS { project_keys::fill(db) } else { Ok(()) }
     }
 }
 
@@ -139,12 +153,26 @@ pub(super) fn apply_from(connection: &mut Connection, first: i64) -> Result<(), 
     for migration in MIGRATIONS.iter().filter(|migration| migration.version >= first) {
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         tx.execute_batch(migration.sql)?;
+        migration.fill(&mut &tx)?;
         let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
             VALUES (?1, ?2, TRUE, ?3, -1)";
         tx.execute(sql, (migration.version, migration.description, migration.checksum()))?;
         tx.commit()?;
     }
     Ok(())
+}
+
+impl Migrating for &Transaction<'_> {
+    type Error = rusqlite::Error;
+
+    fn pairs(&mut self, sql: &str) -> Result<Vec<(String, String)>, rusqlite::Error> {
+        let mut statement = self.prepare(sql)?;
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    }
+
+    fn run(&mut self, sql: &str, args: &[&str]) -> Result<(), rusqlite::Error> {
+        self.execute(sql, params_from_iter(args)).map(drop)
+    }
 }
 
 /// Returns statements of the schema as PostgreSQL knows them. Texts are in the order of their bytes,

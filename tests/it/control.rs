@@ -294,7 +294,7 @@ fn a_task_is_changed_under_api_and_without() {
     let daemon = quiet();
     let expected = |status: &str, title: &str| {
         json!({
-            "id": "tsk", "projectId": "prj", "title": title, "description": "", "status": status, "priority": "medium",
+            "id": "tsk", "shortId": "PRJ-1", "projectId": "prj", "title": title, "description": "", "status": status, "priority": "medium",
             "assigneeId": "agt_a", "dependencies": [], "createdAt": "[createdAt]", "statusSince": "[statusSince]",
             "subtasks": [], "executions": [],
         })

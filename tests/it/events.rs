@@ -138,7 +138,8 @@ fn what_people_change_is_told_at_once_and_in_order() {
     assert!(told["at"].as_str().unwrap().ends_with('Z'));
     told.as_object_mut().unwrap().remove("at");
     let expected = json!({
-        "seq": id, "kind": "task.status", "agentId": "agt", "projectId": "prj", "taskId": "tsk", "detail": "cancelled",
+        "seq": id, "kind": "task.status", "agentId": "agt", "projectId": "prj", "taskId": "tsk",
+        "taskShortId": "PRJ-1", "detail": "cancelled",
     });
     assert_eq!(told, expected);
 

@@ -44,6 +44,7 @@ mod seen;
 mod service;
 mod service_manager;
 mod shim;
+mod short_ids;
 mod sim;
 mod sockets;
 mod store;

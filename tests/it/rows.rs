@@ -8,6 +8,7 @@ use agent_coordinator::domain::{
     Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchId, Message, Notice, Project,
     Session, StartHistory, Task, Timestamp,
 };
+use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
     Context, Store, Transaction, assignments, events, launches, messages, output_tails, pauses,
 };
@@ -63,7 +64,12 @@ impl Row {
             Self::OutputTail(launch, tail) => output_tails::put(tx, launch, tail),
             Self::Pair(row) => put(tx, row, &row.key),
             Self::Pause(since) => pauses::set(tx, *since),
-            Self::Project(row) => put(tx, row, &row.id),
+            Self::Project(row) => {
+                let (key, project) = (row.key.clone(), row.id.clone());
+                // A test writes tasks with small numbers of its own.
+                project_keys::put(tx, &KeyRecord { key, project, next_number: 10_000_000 })?;
+                put(tx, row, &row.id)
+            }
             Self::Session(row) => put(tx, row, &row.id),
             Self::Task(row) => put(tx, row, &row.id),
             Self::Unassign(row) => assignments::remove(tx, row),

@@ -73,6 +73,8 @@ async fn one_pair_with_work() -> Arc<Store> {
         Row::Project(Project {
             id: project.clone(),
             name: String::new(),
+            key: "PRJ".parse().unwrap(),
+            is_key_edited: false,
             working_directory: PathBuf::from("/"),
             status: ProjectStatus::Active,
             created_at: NOW,
@@ -91,6 +93,7 @@ async fn one_pair_with_work() -> Arc<Store> {
         Row::Assign(Assignment { project: project.clone(), agent: agent.clone() }),
         Row::Task(Task {
             id: "tsk".parse().unwrap(),
+            short_id: "PRJ-1".parse().unwrap(),
             project,
             parent: None,
             title: "a title".to_owned(),

@@ -8,6 +8,7 @@ use crate::domain::limits;
 use crate::domain::printable::excerpt;
 use crate::domain::refusal::Refusal;
 use crate::domain::secret::{PasskeyHash, Secret};
+use crate::domain::short_id::ProjectKey;
 use crate::domain::time::Timestamp;
 
 /// The changes of an agent. A field that is `None` stays as it is.
@@ -26,6 +27,8 @@ pub struct AgentEdit {
 #[derive(Debug, Clone, Default)]
 pub struct ProjectEdit {
     pub name: Option<String>,
+    /// A new project without a key gets one that its name suggests.
+    pub key: Option<ProjectKey>,
     pub working_directory: Option<PathBuf>,
     pub status: Option<ProjectStatus>,
     pub assign: Vec<AgentId>,
@@ -77,10 +80,14 @@ impl AgentEdit {
 }
 
 impl Project {
-    /// Returns a project with the defaults. It has no working directory yet.
+    /// Returns a project with the defaults. It has no working directory yet, and its key is the
+    /// best one for its id.
     pub fn new(id: ProjectId, now: Timestamp) -> Self {
+        let key = ProjectKey::candidates(id.as_str(), &id).next();
         Self {
             name: id.to_string(),
+            key: key.expect("the candidates do not end"),
+            is_key_edited: false,
             id,
             working_directory: PathBuf::new(),
             status: ProjectStatus::Active,
@@ -91,10 +98,12 @@ impl Project {
 }
 
 impl ProjectEdit {
-    /// Returns the project with the changes of this edit, except for its assignments.
+    /// Returns the project with the changes of this edit, except for its assignments. The caller
+    /// makes sure that no other project has had a new key.
     ///
     /// # Errors
-    /// `Invalid` if the working directory is missing or not absolute; the refusals of [`limits`].
+    /// `Invalid` if the working directory is missing or not absolute; `KeyEdited` for a second
+    /// change of the key; the refusals of [`limits`].
     pub fn apply(&self, project: Project) -> Result<Project, Refusal> {
         let working_directory = self.working_directory.clone().unwrap_or(project.working_directory);
         if !working_directory.is_absolute() {
@@ -105,8 +114,15 @@ impl ProjectEdit {
             )));
         }
         limits::WORKING_DIRECTORY.take(&working_directory.to_string_lossy())?;
+        let key = self.key.clone().unwrap_or_else(|| project.key.clone());
+        let is_other_key = project.revision > 0 && key != project.key;
+        if is_other_key && project.is_key_edited {
+            return Err(Refusal::KeyEdited { project: project.id, key: project.key });
+        }
         Ok(Project {
             name: limits::NAME.edit(self.name.as_deref(), project.name)?,
+            is_key_edited: project.is_key_edited || is_other_key,
+            key,
             working_directory,
             status: self.status.unwrap_or(project.status),
             ..project
@@ -157,5 +173,24 @@ mod tests {
         assert!(matches!(ProjectEdit::default().apply(project.clone()), Err(Refusal::Invalid(_))));
         assert!(matches!(apply("a/b"), Err(Refusal::Invalid(_))));
         assert_eq!(apply("/a/b").unwrap().working_directory, PathBuf::from("/a/b"));
+    }
+
+    #[test]
+    fn the_key_of_a_project_is_changed_once() {
+        let edit = |key: &str| ProjectEdit {
+            key: Some(key.parse().unwrap()),
+            working_directory: Some(PathBuf::from("/a")),
+            ..ProjectEdit::default()
+        };
+        let new = edit("SHOP").apply(Project::new("prj".parse().unwrap(), NOW)).unwrap();
+        assert_eq!((new.key.as_str(), new.is_key_edited), ("SHOP", false));
+        let stored = Project { revision: 1, ..new };
+        let same = edit("shop").apply(stored.clone()).unwrap();
+        assert_eq!((same.key.as_str(), same.is_key_edited), ("SHOP", false));
+        let edited = edit("STORE").apply(stored).unwrap();
+        assert_eq!((edited.key.as_str(), edited.is_key_edited), ("STORE", true));
+        assert_eq!(edit("STORE").apply(edited.clone()), Ok(edited.clone()));
+        let refusal = edit("SHOP").apply(edited).unwrap_err();
+        assert_eq!(refusal.code(), "key_edited");
     }
 }

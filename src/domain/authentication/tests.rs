@@ -24,6 +24,8 @@ fn project() -> Project {
     Project {
         id: "prj".parse().expect("an id"),
         name: String::new(),
+        key: "PRJ".parse().expect("a key"),
+        is_key_edited: false,
         working_directory: PathBuf::from("dir"),
         status: ProjectStatus::Active,
         created_at: NOW,

@@ -23,6 +23,7 @@ fn running(task: Option<&str>) -> Launch {
 fn task(name: &str, status: TaskStatus, assignee: Option<&str>) -> Task {
     Task {
         id: id(name),
+        short_id: "PRJ-1".parse().expect("a short id"),
         project: id("prj"),
         parent: (name != "tsk").then(|| id("tsk")),
         title: String::new(),

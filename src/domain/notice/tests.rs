@@ -50,6 +50,7 @@ fn launch(purpose: Purpose) -> Launch {
 fn task(name: &str, status: TaskStatus, assignee: &str) -> Task {
     Task {
         id: id(name),
+        short_id: "PRJ-1".parse().expect("a short id"),
         project: id("prj"),
         parent: (name == "sub").then(|| id("tsk")),
         title: String::new(),

@@ -6,6 +6,7 @@ use super::{Priority, Task, TaskStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::refusal::Refusal;
+use crate::domain::short_id::ShortId;
 use crate::domain::time::Timestamp;
 
 /// A new task.
@@ -46,9 +47,10 @@ impl NewTask {
     ///
     /// # Errors
     /// The refusals of [`limits`].
-    pub fn to_task(&self, id: TaskId, now: Timestamp) -> Result<Task, Refusal> {
+    pub fn to_task(&self, id: TaskId, short_id: ShortId, now: Timestamp) -> Result<Task, Refusal> {
         Ok(Task {
             id,
+            short_id,
             project: self.project.clone(),
             parent: self.parent.clone(),
             title: limits::TITLE.take(&self.title)?.into_owned(),
@@ -123,7 +125,7 @@ mod tests {
             parent: Some(id("tsk_0")),
             dependencies: vec![id("b"), id("a"), id("b")],
         };
-        new.to_task(id("tsk"), NOW).unwrap()
+        new.to_task(id("tsk"), "PRJ-1".parse().unwrap(), NOW).unwrap()
     }
 
     #[test]

@@ -10,6 +10,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_000);
 fn task(id: &str, status: TaskStatus) -> Task {
     Task {
         id: id.parse().expect("an id"),
+        short_id: "PRJ-1".parse().expect("a short id"),
         project: "prj".parse().expect("an id"),
         parent: None,
         title: "a title".to_owned(),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Deprecated;
 use crate::domain::id::{ProjectId, TaskId};
-use crate::domain::{Priority, TaskStatus};
+use crate::domain::{Priority, ShortId, TaskStatus};
 use crate::mcp::envelope::TaskSession;
 use crate::mcp::tools::{Effect, NoInput, ToolSpec};
 use crate::service::{Service, ServiceError};
@@ -22,6 +22,7 @@ pub(super) struct Output {
 #[derive(Serialize)]
 struct Pending {
     task_id: TaskId,
+    short_id: ShortId,
     project_id: ProjectId,
     title: String,
     description: String,
@@ -48,6 +49,7 @@ impl ToolSpec for GetPendingTasks {
         let (working_directory, tasks) = service.pending_tasks(&caller).await?;
         let tasks = tasks.into_iter().map(|task| Pending {
             task_id: task.id,
+            short_id: task.short_id,
             project_id: task.project,
             title: task.title,
             description: task.description,

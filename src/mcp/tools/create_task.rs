@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
-use crate::domain::{Priority, Task, TaskStatus};
+use crate::domain::{Priority, ShortId, Task, TaskStatus};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Draft, Service, ServiceError};
 
@@ -50,6 +50,7 @@ pub(in crate::mcp) struct Output {
 #[derive(Serialize)]
 pub(super) struct NewTask {
     id: TaskId,
+    short_id: ShortId,
     title: String,
     status: TaskStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,6 +63,7 @@ impl From<Task> for NewTask {
     fn from(task: Task) -> Self {
         Self {
             id: task.id,
+            short_id: task.short_id,
             title: task.title,
             status: task.status,
             parent_task_id: task.parent,

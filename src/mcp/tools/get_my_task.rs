@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::launch::ReportResult;
-use crate::domain::{Execution, Timestamp};
+use crate::domain::{Execution, ShortId, Timestamp};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
 
@@ -23,6 +23,7 @@ pub(in crate::mcp) struct Output {
 #[derive(Serialize)]
 struct Task {
     task_id: TaskId,
+    short_id: ShortId,
     title: String,
     description: String,
     working_directory: std::path::PathBuf,
@@ -91,6 +92,7 @@ impl ToolSpec for GetMyTask {
             instruction: service.tasks.instruction(mine.is_some()),
             task: mine.map(|mine| Task {
                 task_id: mine.task.id,
+                short_id: mine.task.short_id,
                 title: mine.task.title,
                 description: mine.task.description,
                 working_directory: mine.working_directory,

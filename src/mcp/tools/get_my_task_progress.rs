@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
-use crate::domain::TaskStatus;
 use crate::domain::id::TaskId;
+use crate::domain::{ShortId, Task, TaskStatus};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError, TaskProgress};
 
@@ -19,6 +19,7 @@ pub(in crate::mcp) struct Output {
 #[derive(Serialize)]
 struct Top {
     id: TaskId,
+    short_id: ShortId,
     title: String,
     status: TaskStatus,
     subtasks: Vec<Part>,
@@ -27,6 +28,7 @@ struct Top {
 #[derive(Serialize)]
 struct Part {
     id: TaskId,
+    short_id: ShortId,
     title: String,
     status: TaskStatus,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -36,14 +38,16 @@ struct Part {
 impl From<TaskProgress> for Top {
     fn from(TaskProgress { task, subtasks }: TaskProgress) -> Self {
         let subtasks = subtasks.into_iter().map(Part::from).collect();
-        Self { id: task.id, title: task.title, status: task.status, subtasks }
+        let Task { id, short_id, title, status, .. } = task;
+        Self { id, short_id, title, status, subtasks }
     }
 }
 
 impl From<TaskProgress> for Part {
     fn from(TaskProgress { task, subtasks }: TaskProgress) -> Self {
         let subtasks = subtasks.into_iter().map(Self::from).collect();
-        Self { id: task.id, title: task.title, status: task.status, subtasks }
+        let Task { id, short_id, title, status, .. } = task;
+        Self { id, short_id, title, status, subtasks }
     }
 }
 

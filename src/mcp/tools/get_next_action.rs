@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::chat_message::ChatMessage;
 use super::{Effect, ToolSpec};
-use crate::domain::TaskStatus;
 use crate::domain::id::TaskId;
+use crate::domain::{ShortId, TaskStatus};
 use crate::mcp::envelope::Asker;
 use crate::service::{Service, ServiceError};
 
@@ -50,6 +50,7 @@ pub(in crate::mcp) struct Output {
 #[derive(Serialize)]
 struct Task {
     task_id: TaskId,
+    short_id: ShortId,
     title: String,
     description: String,
     status: TaskStatus,
@@ -78,6 +79,7 @@ impl ToolSpec for GetNextAction {
         };
         let task = next.task.map(|task| Task {
             task_id: task.id,
+            short_id: task.short_id,
             title: task.title,
             description: task.description,
             status: task.status,

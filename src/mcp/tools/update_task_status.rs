@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::TaskStatus;
 use crate::domain::id::TaskId;
+use crate::domain::{ShortId, TaskStatus};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
 
@@ -35,6 +35,7 @@ pub(in crate::mcp) struct Output {
 #[derive(Serialize)]
 struct Task {
     id: TaskId,
+    short_id: ShortId,
     title: String,
     previous_status: TaskStatus,
     new_status: TaskStatus,
@@ -63,6 +64,7 @@ impl ToolSpec for UpdateTaskStatus {
             success: true,
             task: Task {
                 id: change.task.id,
+                short_id: change.task.short_id,
                 title: change.task.title,
                 previous_status: change.previous,
                 new_status: change.task.status,

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::event::Event;
-use crate::domain::{AgentId, LaunchId, ProjectId, TaskId, Timestamp};
+use crate::domain::{AgentId, LaunchId, ProjectId, ShortId, TaskId, Timestamp};
 use crate::http::share_of_descriptors;
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
@@ -45,6 +45,8 @@ pub struct EventBody {
     pub launch_id: Option<LaunchId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_short_id: Option<ShortId>,
     /// A status, an outcome, a purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -98,6 +100,7 @@ impl From<Event> for EventBody {
             project_id: event.project,
             launch_id: event.launch,
             task_id: event.task,
+            task_short_id: event.task_short_id,
             detail: event.detail,
         }
     }

@@ -50,7 +50,7 @@ async fn list(
     InQuery(query): InQuery<ExecutionQuery>,
     raw: RawQuery,
 ) -> Result<Page<ExecutionItem>, Problem> {
-    let (filter, limit) = query.into_filter()?;
+    let (filter, limit) = query.into_filter(&state).await?;
     let executions = state.service.launches.executions(&filter).await?;
     Ok(Page::of(executions, limit, raw, |execution| execution.id.to_string())
         .map(ExecutionItem::from))

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{AgentId, LaunchId, ProjectId, TaskId};
-use crate::rest::Problem;
 use crate::rest::page::{MAX_LIMIT, limit_of};
+use crate::rest::{Problem, RestState};
 use crate::service::HistoryFilter;
 
 /// Which rows to list, the newest first; `Id` is that of a row.
@@ -48,13 +48,20 @@ impl<Id> Default for HistoryQuery<Id> {
 impl<Id> HistoryQuery<Id> {
     /// Returns the filter, with a limit of one row more than is shown, and the number of rows to
     /// show.
-    pub(super) fn into_filter(self) -> Result<(HistoryFilter<Id>, usize), Problem> {
+    pub(super) async fn into_filter(
+        self,
+        state: &RestState,
+    ) -> Result<(HistoryFilter<Id>, usize), Problem> {
         let limit = limit_of(self.limit)?;
+        let task = match self.task {
+            Some(task) => Some(state.service.tasks.full_id(task).await?),
+            None => None,
+        };
         let filter = HistoryFilter {
             agent: self.agent,
             project: self.project,
             launch: self.launch,
-            task: self.task,
+            task,
             only_open: self.open,
             after: self.cursor,
             limit: limit + 1,

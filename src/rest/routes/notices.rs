@@ -58,7 +58,7 @@ async fn list(
     InQuery(query): InQuery<NoticeQuery>,
     raw: RawQuery,
 ) -> Result<Page<NoticeBody>, Problem> {
-    let (filter, limit) = query.into_filter()?;
+    let (filter, limit) = query.into_filter(&state).await?;
     let notices = state.service.launches.notices(&filter).await?;
     Ok(Page::of(notices, limit, raw, |notice| notice.id.to_string()).map(NoticeBody::from))
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::domain::agent::ProjectStatus;
-use crate::domain::{AgentId, Project, ProjectId, Timestamp, limits};
+use crate::domain::{AgentId, Project, ProjectId, ProjectKey, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath};
@@ -23,6 +23,8 @@ use crate::service::ProjectEdit;
 pub struct ProjectBody {
     pub id: ProjectId,
     pub name: String,
+    /// The first part of the short ids of its tasks.
+    pub key: ProjectKey,
     pub working_directory: PathBuf,
     pub status: ProjectStatus,
     /// Assigned agents, by id.
@@ -40,6 +42,10 @@ pub struct ProjectRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,
+    /// The first part of the short ids of its tasks; made from the name without it. It can be
+    /// changed once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<ProjectKey>,
     /// Absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = limits::WORKING_DIRECTORY.described_as_absolute())]
@@ -73,6 +79,7 @@ impl From<(Project, Vec<AgentId>)> for ProjectBody {
         Self {
             id: project.id,
             name: project.name,
+            key: project.key,
             working_directory: project.working_directory,
             status: project.status,
             agents,
@@ -85,6 +92,7 @@ impl From<ProjectRequest> for ProjectEdit {
     fn from(request: ProjectRequest) -> Self {
         Self {
             name: request.name,
+            key: request.key,
             working_directory: request.working_directory,
             status: request.status,
             assign: request.assign,

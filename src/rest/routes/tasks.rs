@@ -9,11 +9,12 @@ use super::activity::{FailureBody, UsageBody};
 use super::events::EventBody;
 use crate::domain::launch::ReportResult;
 use crate::domain::{
-    AgentId, Execution, LaunchId, Priority, ProjectId, Task, TaskId, TaskStatus, Timestamp, limits,
+    AgentId, Execution, LaunchId, Priority, ProjectId, ShortId, Task, TaskId, TaskStatus,
+    Timestamp, limits,
 };
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
-use crate::rest::extract::{InBody, InPath, InQuery};
+use crate::rest::extract::{InBody, InQuery, InTask};
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{NewTask, TaskEdit, TaskFilter, TaskView};
@@ -23,6 +24,9 @@ use crate::service::{NewTask, TaskEdit, TaskFilter, TaskView};
 #[serde(rename_all = "camelCase")]
 pub struct TaskBody {
     pub id: TaskId,
+    /// The key of the project and a number. Each place that takes the id of a task takes this form,
+    /// too, in any case.
+    pub short_id: ShortId,
     pub project_id: ProjectId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<TaskId>,
@@ -188,6 +192,7 @@ impl From<Task> for TaskBody {
     fn from(task: Task) -> Self {
         Self {
             id: task.id,
+            short_id: task.short_id,
             project_id: task.project,
             parent_id: task.parent,
             title: task.title,
@@ -259,24 +264,31 @@ async fn list(
     InQuery(query): InQuery<TaskQuery>,
     raw: RawQuery,
 ) -> Result<Page<TaskBody>, Problem> {
+    let parent = match query.parent {
+        Some(parent) => Some(state.service.tasks.full_id(parent).await?),
+        None => None,
+    };
+    let cursor = match query.cursor {
+        Some(cursor) => Some(state.service.tasks.full_id(cursor).await?),
+        None => None,
+    };
     let filter = TaskFilter {
         project: query.project,
         assignee: query.assignee,
         status: query.status,
-        parent: query.parent,
+        parent,
         only_open: false,
     };
     let tasks = state.service.tasks.list(&filter).await?;
-    let page =
-        Page::cut(tasks, query.limit, query.cursor.as_ref().map(TaskId::as_str), raw, |task| {
-            task.id.to_string()
-        })?;
+    let page = Page::cut(tasks, query.limit, cursor.as_ref().map(TaskId::as_str), raw, |task| {
+        task.id.to_string()
+    })?;
     Ok(page.map(TaskBody::from))
 }
 
 async fn show(
     State(state): State<RestState>,
-    InPath(id): InPath<TaskId>,
+    InTask(id): InTask,
 ) -> Result<(Extension<Revision>, Json<TaskDetail>), Problem> {
     let view = state.service.tasks.view(&id).await?;
     Ok((Extension(Revision(view.task.revision)), Json(view.into())))
@@ -284,7 +296,7 @@ async fn show(
 
 async fn history(
     State(state): State<RestState>,
-    InPath(id): InPath<TaskId>,
+    InTask(id): InTask,
     InQuery(query): InQuery<HistoryQuery>,
     raw: RawQuery,
 ) -> Result<Page<EventBody>, Problem> {
@@ -297,6 +309,11 @@ async fn add(
     State(state): State<RestState>,
     InBody(request): InBody<NewTaskRequest>,
 ) -> Result<(StatusCode, Json<TaskDetail>), Problem> {
+    let parent = match request.parent_id {
+        Some(parent) => Some(state.service.tasks.full_id(parent).await?),
+        None => None,
+    };
+    let dependencies = state.service.tasks.full_ids(request.dependencies).await?;
     let view = state
         .service
         .tasks
@@ -308,8 +325,8 @@ async fn add(
             status: request.status.unwrap_or(TaskStatus::Todo),
             priority: request.priority.unwrap_or(Priority::Medium),
             assignee: request.assignee_id,
-            parent: request.parent_id,
-            dependencies: request.dependencies,
+            parent,
+            dependencies,
         })
         .await?;
     tracing::info!(task_id = %view.task.id, project_id = %view.task.project, status = %view.task.status, "task added");
@@ -318,17 +335,25 @@ async fn add(
 
 async fn set(
     State(state): State<RestState>,
-    InPath(id): InPath<TaskId>,
+    InTask(id): InTask,
     Seen(seen): Seen,
     InBody(request): InBody<TaskRequest>,
 ) -> Result<Json<TaskDetail>, Problem> {
+    let parent = match request.parent_id {
+        Some(Some(parent)) => Some(Some(state.service.tasks.full_id(parent).await?)),
+        same => same,
+    };
+    let dependencies = match request.dependencies {
+        Some(ids) => Some(state.service.tasks.full_ids(ids).await?),
+        None => None,
+    };
     let edit = TaskEdit {
         title: request.title,
         description: request.description,
         priority: request.priority,
         assignee: request.assignee_id,
-        parent: request.parent_id,
-        dependencies: request.dependencies,
+        parent,
+        dependencies,
         status: request.status,
         reason: request.blocked_reason,
         seen,

@@ -125,7 +125,10 @@ async fn page(
     let projects =
         projects.filter(|other| other.id == id || other.status.as_str() == "active").collect();
     let open = match query {
-        PanelQuery { task: Some(task), .. } => Some(format!("/ui/parts/tasks/{task}")),
+        PanelQuery { task: Some(task), .. } => {
+            let task = state.service.tasks.full_id(task).await?;
+            Some(format!("/ui/parts/tasks/{task}"))
+        }
         PanelQuery { chat: Some(agent), .. } => {
             Some(format!("/ui/parts/projects/{id}/agents/{agent}/chat"))
         }
@@ -287,6 +290,7 @@ impl Board {
         let parent = task.parent.as_ref().and_then(|parent| self.statuses.get(parent));
         Card {
             id: task.id.clone(),
+            short_id: task.short_id.clone(),
             title: task.title.clone(),
             status: task.status,
             priority: task.priority,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::domain::{
-    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, Task, TaskId,
+    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task, TaskId,
     TaskStatus, Timestamp, Usage,
 };
 
@@ -105,6 +105,7 @@ impl Faces {
 /// A task on the board.
 pub(super) struct Card {
     pub(super) id: TaskId,
+    pub(super) short_id: ShortId,
     pub(super) title: String,
     pub(super) status: TaskStatus,
     pub(super) priority: Priority,

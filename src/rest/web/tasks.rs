@@ -11,9 +11,9 @@ use serde::Deserialize;
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces, When, cost_of, leads_to};
 use crate::domain::{
-    AgentId, Execution, LaunchId, Outcome, Priority, ProjectId, Task, TaskId, TaskStatus,
+    AgentId, Execution, LaunchId, Outcome, Priority, ProjectId, ShortId, Task, TaskId, TaskStatus,
 };
-use crate::rest::extract::{InForm, InPath, InQuery, given, parsed};
+use crate::rest::extract::{InForm, InPath, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
 use crate::service::{NewTask, TaskEdit};
@@ -49,6 +49,7 @@ impl NewTaskPart {
 
 struct ShownTask {
     id: TaskId,
+    short_id: ShortId,
     project: ProjectId,
     title: String,
     description: String,
@@ -154,10 +155,7 @@ pub(super) fn routes() -> Router<RestState> {
 }
 
 /// Redirects to the board of the task, with the task in the panel.
-async fn page(
-    State(state): State<RestState>,
-    InPath(id): InPath<TaskId>,
-) -> Result<Redirect, Problem> {
+async fn page(State(state): State<RestState>, InTask(id): InTask) -> Result<Redirect, Problem> {
     let task = state.service.tasks.view(&id).await?.task;
     Ok(Redirect::to(&format!("/ui/projects/{}?task={id}", task.project)))
 }
@@ -165,7 +163,7 @@ async fn page(
 async fn part(
     frame: Frame,
     State(state): State<RestState>,
-    InPath(id): InPath<TaskId>,
+    InTask(id): InTask,
 ) -> Result<Response, Problem> {
     let view = state.service.tasks.view(&id).await?;
     let (_, members) = state.service.catalog.project(&view.task.project).await?;
@@ -191,6 +189,7 @@ async fn part(
         may_be_blocked: leads_to.contains(&TaskStatus::Blocked),
         leads_to,
         id: task.id,
+        short_id: task.short_id,
         project: task.project,
         title: task.title,
         description: task.description,
@@ -213,6 +212,7 @@ async fn new(
     let faces = Faces::new(state.service.catalog.agents().await?, &[]);
     let parent = match query.parent {
         Some(parent) => {
+            let parent = state.service.tasks.full_id(parent).await?;
             let title = state.service.tasks.view(&parent).await?.task.title;
             Some((parent, title))
         }
@@ -226,6 +226,10 @@ async fn make(
     InPath(project): InPath<ProjectId>,
     InForm(fields): InForm<NewTaskFields>,
 ) -> Result<Response, Problem> {
+    let parent = match given("parent", &fields.parent)? {
+        Some(parent) => Some(state.service.tasks.full_id(parent).await?),
+        None => None,
+    };
     let new = NewTask {
         id: None,
         project,
@@ -234,7 +238,7 @@ async fn make(
         status: fields.status,
         priority: fields.priority,
         assignee: given("assignee", &fields.assignee)?,
-        parent: given("parent", &fields.parent)?,
+        parent,
         dependencies: Vec::new(),
     };
     let task = state.service.tasks.add(&new).await?.task;
@@ -244,12 +248,13 @@ async fn make(
 
 async fn change(
     State(state): State<RestState>,
-    InPath(id): InPath<TaskId>,
+    InTask(id): InTask,
     InForm(fields): InForm<TaskFields>,
 ) -> Result<Response, Problem> {
     let dependencies = fields.dependencies.split([' ', ',']).filter(|id| !id.is_empty());
-    let dependencies =
+    let dependencies: Vec<TaskId> =
         dependencies.map(|id| parsed("dependencies", id)).collect::<Result<_, _>>()?;
+    let dependencies = state.service.tasks.full_ids(dependencies).await?;
     let edit = TaskEdit {
         title: Some(fields.title),
         description: Some(fields.description),
@@ -266,7 +271,7 @@ async fn change(
 
 async fn set_status(
     State(state): State<RestState>,
-    InPath(id): InPath<TaskId>,
+    InTask(id): InTask,
     InForm(fields): InForm<StatusFields>,
 ) -> Result<Response, Problem> {
     let reason = Some(fields.reason).filter(|reason| !reason.trim().is_empty());

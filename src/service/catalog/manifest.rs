@@ -13,12 +13,13 @@ use crate::domain::limits;
 use crate::domain::notice::WorkChange;
 use crate::domain::task::{Actor, NewTask, change};
 use crate::domain::{
-    Agent, Assignment, Priority, Project, Refusal, Secret, Task, TaskGraph, TaskStatus, Timestamp,
+    Agent, Assignment, Priority, Project, Refusal, Secret, ShortId, Task, TaskGraph, TaskStatus,
+    Timestamp,
 };
-use crate::rows::{Transaction, agents, assignments, projects, tasks};
+use crate::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
 use crate::store::{Read, StoreError};
 
-use super::{Catalog, write_agent, write_project};
+use super::{Catalog, keys, write_agent, write_project};
 use crate::service::ServiceError;
 use crate::service::tasks::release_for;
 use crate::service::tasks::rules::{Wish, graph_around, write_changed};
@@ -190,7 +191,12 @@ impl From<StoreError> for ApplyError {
 
 impl WantedTask {
     /// Returns the task as it will be. The manifest decides about the status of new tasks only.
-    fn to_task(&self, before: Option<&Task>, now: Timestamp) -> Result<Task, Refusal> {
+    fn to_task(
+        &self,
+        before: Option<&Task>,
+        short_id: ShortId,
+        now: Timestamp,
+    ) -> Result<Task, Refusal> {
         let new = NewTask {
             id: None,
             project: self.project.clone(),
@@ -202,7 +208,7 @@ impl WantedTask {
             parent: self.parent.clone(),
             dependencies: self.dependencies.clone(),
         };
-        let task = new.to_task(self.id.clone(), now)?;
+        let task = new.to_task(self.id.clone(), short_id, now)?;
         Ok(match before.cloned() {
             None => task,
             Some(Task { status, blocked_reason, created_at, status_since, revision, .. }) => {
@@ -326,6 +332,10 @@ impl Applying {
                     continue;
                 }
             };
+            let after = match &before {
+                Some(_) => after,
+                None => Project { key: keys::claim_suggested(tx, &after)?, ..after },
+            };
             self.news.extend(write_project(tx, before.as_ref(), &after)?);
             let is_assigned = self.assign(tx, entry)?;
             let what = match applied_as(before.as_ref(), &after) {
@@ -372,7 +382,12 @@ impl Applying {
                 continue;
             }
             let before = tasks::get(tx, &entry.id)?;
-            let after = match entry.to_task(before.as_ref(), tx.now()) {
+            let short_id = match &before {
+                Some(task) => task.short_id.clone(),
+                None => project_keys::take_short_id(tx, &entry.project)?
+                    .unwrap_or_else(ShortId::of_no_project),
+            };
+            let after = match entry.to_task(before.as_ref(), short_id, tx.now()) {
                 Ok(after) => after,
                 Err(refusal) => {
                     self.complain("tasks", id, field_of(&refusal), refusal.to_string());

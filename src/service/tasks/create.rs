@@ -10,15 +10,16 @@ use crate::domain::guidance::NewPlace;
 use crate::domain::id::TaskId;
 use crate::domain::limits;
 use crate::domain::task::batch::{Batch, Draft};
-use crate::domain::task::{Actor, change};
+use crate::domain::task::{Actor, NewTask, change};
 use crate::rows::{Transaction, launches, tasks};
 use crate::store::Read;
 
 use crate::service::catalog::check_assignable;
 use crate::service::sessions::caller::fence;
 
-use super::Tasks;
+use super::ids::full_id_in;
 use super::rules::{Wish, graph_around, parts_of, write_task};
+use super::{Tasks, new_short_id};
 use crate::service::{Caller, ServiceError};
 
 /// The tasks of a successful call.
@@ -85,9 +86,22 @@ fn create(
     let mut tasks = Vec::with_capacity(drafts.len());
     for (draft, id) in drafts.iter().zip(ids) {
         let new = batch.new_task(draft, key)?;
+        let new = NewTask {
+            parent: match &new.parent {
+                Some(parent) => Some(full_id_in(tx, &key.project, parent)?),
+                None => None,
+            },
+            dependencies: new
+                .dependencies
+                .iter()
+                .map(|id| full_id_in(tx, &key.project, id))
+                .collect::<Result<_, _>>()?,
+            ..new
+        };
         check_assignable(tx, new.assignee.as_ref(), &key.project)
             .map_err(|error| in_batch(batch, draft, error))?;
-        let task = new.to_task(id.clone(), tx.now());
+        let short_id = new_short_id(tx, &key.project)?;
+        let task = new.to_task(id.clone(), short_id, tx.now());
         tasks.push(task.map_err(|refusal| batch.refusal_of(draft, refusal))?);
     }
     let wishes: Vec<Wish<'_>> = tasks.iter().map(|task| (None, task)).collect();

@@ -9,6 +9,7 @@ use crate::domain::{Refusal, Task, TaskStatus};
 use crate::rows::tasks;
 
 use super::Tasks;
+use super::ids::full_id_in;
 use super::rules::move_task;
 use crate::service::sessions::caller::fence;
 use crate::service::sessions::next_action::task_step_of;
@@ -45,6 +46,7 @@ impl Tasks {
             .core
             .write(move |tx| {
                 let key = &by.session.key;
+                let id = full_id_in(tx, &key.project, &id)?;
                 let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
                 let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
                 fence(tx, &by)?;

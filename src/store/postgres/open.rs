@@ -13,6 +13,7 @@ use crate::postgres_url::{PostgresUrl, Tls};
 
 use super::super::db::{BoxError, DbError};
 use super::super::engine::Engine;
+use super::super::project_keys::Migrating;
 use super::super::schema;
 use super::client::{Client, Connector, Session};
 use super::failure::failed;
@@ -466,6 +467,7 @@ fn migrate(client: &mut Client) -> Result<(), Problem> {
     }
     for migration in schema::missing(&applied(client)?)? {
         client.batch_execute(&schema::for_postgres(migration.sql))?;
+        migration.fill(client)?;
         let sql = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
             VALUES ($1, $2, TRUE, $3, -1)";
         let checksum = migration.checksum();
@@ -474,6 +476,21 @@ fn migrate(client: &mut Client) -> Result<(), Problem> {
         client.execute(sql, &args)?;
     }
     Ok(client.batch_execute("COMMIT")?)
+}
+
+impl Migrating for Client {
+    type Error = tokio_postgres::Error;
+
+    fn pairs(&mut self, sql: &str) -> Result<Vec<(String, String)>, tokio_postgres::Error> {
+        let rows = self.query(sql, &[])?;
+        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    }
+
+    fn run(&mut self, sql: &str, args: &[&str]) -> Result<(), tokio_postgres::Error> {
+        let args: Vec<&(dyn ToSql + Sync)> =
+            args.iter().map(|arg| arg as &(dyn ToSql + Sync)).collect();
+        self.execute(sql, &args).map(drop)
+    }
 }
 
 /// Finds the reason why a server does not accept a connection.

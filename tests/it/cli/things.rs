@@ -33,6 +33,7 @@ fn things_are_shown_as_tables() {
         "task list --project prj --assignee agt_a",
         "task list --project prj_2",
         "task show tsk_1",
+        "task list --wide",
         "task show tsk_2",
         "project list",
         "project show prj",
@@ -57,16 +58,16 @@ fn things_are_shown_as_json_with_keys_in_snake_case() {
         "has_passkey": true, "status": "active", "created_at": "[created_at]",
     });
     let project = json!({
-        "id": "prj", "name": "Project", "working_directory": "[working_directory]", "status": "active",
+        "id": "prj", "name": "Project", "key": "PROJECT", "working_directory": "[working_directory]", "status": "active",
         "agents": ["agt_a", "agt_b"], "created_at": "[created_at]",
     });
     let subtask = json!({
-        "id": "tsk_2", "project_id": "prj", "parent_id": "tsk_1", "title": "Form red and bell\u{200f}",
+        "id": "tsk_2", "short_id": "PROJECT-2", "project_id": "prj", "parent_id": "tsk_1", "title": "Form red and bell\u{200f}",
         "description": "", "status": "todo", "priority": "urgent", "dependencies": ["tsk_3"],
         "created_at": "[created_at]", "status_since": "[status_since]",
     });
     let task = json!({
-        "id": "tsk_1", "project_id": "prj", "title": "Login page", "description": "Build the form.\nAnd the rest.",
+        "id": "tsk_1", "short_id": "PROJECT-1", "project_id": "prj", "title": "Login page", "description": "Build the form.\nAnd the rest.",
         "status": "todo", "priority": "medium", "assignee_id": "agt_a", "dependencies": [],
         "created_at": "[created_at]", "status_since": "[status_since]",
     });
@@ -162,9 +163,9 @@ fn things_are_added_and_changed() {
 
     assert_eq!(
         done(&["task", "set", "tsk", "--status", "backlog", "--priority", "low"]),
-        "tsk is backlog\n"
+        "PRJ-1 is backlog\n"
     );
-    let expected = format!("prj  renamed\nactive, in {work}\nagents: none\n");
+    let expected = format!("prj  renamed\nactive, key PRJ, in {work}\nagents: none\n");
     assert_eq!(
         done(&["project", "set", "prj", "--name", "renamed", "--unassign", "agt_a"]),
         expected

@@ -43,7 +43,7 @@ pub fn an_agent_does_its_task(bed: &Bed) {
     let mut agent = bed.agent_with("agt_a", &ticket);
     let answer = agent.done("get_my_task", json!({}));
     let task = json!({
-        "task_id": "tsk", "title": "Login page", "description": "Build the form.",
+        "task_id": "tsk", "short_id": "PROJECT-1", "title": "Login page", "description": "Build the form.",
         "working_directory": "[working_directory]",
     });
     let instruction = "When the task is finished, call report_completed.";
@@ -52,7 +52,12 @@ pub fn an_agent_does_its_task(bed: &Bed) {
     assert_eq!(redacted(&answer), expected);
     assert_eq!(redacted(&agent.done("get_my_task", json!({}))), expected);
 
-    let moved = |before: &str, after: &str| json!({ "id": "tsk", "title": "Login page", "previous_status": before, "new_status": after });
+    let moved = |before: &str, after: &str| {
+        json!({
+            "id": "tsk", "short_id": "PROJECT-1", "title": "Login page", "previous_status": before,
+            "new_status": after,
+        })
+    };
     let mut set = |status: &str| {
         agent.done("update_task_status", json!({ "task_id": "tsk", "status": status }))
     };

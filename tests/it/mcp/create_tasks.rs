@@ -18,7 +18,7 @@ fn a_subtask_is_for_now_and_a_top_task_for_later() {
         answer,
         json!({
             "success": true,
-            "task": { "id": id, "title": "Form", "status": "todo", "parent_task_id": "tsk", "assignee_id": "agt_a" },
+            "task": { "id": id, "short_id": "PROJECT-2", "title": "Form", "status": "todo", "parent_task_id": "tsk", "assignee_id": "agt_a" },
             "instruction": "The subtasks are recorded. Call get_next_action: it says which comes first.",
         })
     );
@@ -33,7 +33,10 @@ fn a_subtask_is_for_now_and_a_top_task_for_later() {
         "create_task",
         json!({ "title": "Tidy up", "dependencies": ["tsk"], "assignee_id": "agt_b" }),
     );
-    let task = json!({ "id": later["task"]["id"], "title": "Tidy up", "status": "backlog", "assignee_id": "agt_b" });
+    let task = json!({
+        "id": later["task"]["id"], "short_id": "PROJECT-3", "title": "Tidy up", "status": "backlog",
+        "assignee_id": "agt_b",
+    });
     assert_eq!(later["task"], task);
     let later = later["task"]["id"].as_str().unwrap();
     let not_yours = format!("Task {later} is not assigned to you");
@@ -125,7 +128,7 @@ fn a_parent_of_the_whole_batch_is_that_of_the_tasks_without_one() {
     let tasks = [entry("branch", "", &[]), entry("leaf", "branch", &[])];
     let answer = ann.call("create_tasks_batch", json!({ "parent_task_id": "tsk", "tasks": tasks }));
     let branch = json!({
-        "id": answer["local_id_to_real_id"]["branch"], "title": "branch", "status": "todo", "parent_task_id": "tsk",
+        "id": answer["local_id_to_real_id"]["branch"], "short_id": "PROJECT-2", "title": "branch", "status": "todo", "parent_task_id": "tsk",
         "assignee_id": "agt_a",
     });
     assert_eq!(answer["tasks"][0], branch, "{answer}");

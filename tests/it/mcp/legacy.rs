@@ -89,7 +89,7 @@ fn an_older_coordinator_and_its_agent_get_through() {
 
     let pending = agent.call("get_pending_tasks", json!({}));
     let task = json!({
-        "task_id": "tsk", "project_id": "prj", "title": "Login page", "description": "Build the form.",
+        "task_id": "tsk", "short_id": "PROJECT-1", "project_id": "prj", "title": "Login page", "description": "Build the form.",
         "status": "in_progress", "priority": "medium", "working_directory": "[working_directory]",
     });
     assert_eq!(redacted(&pending), json!({ "success": true, "tasks": [task] }));

@@ -22,10 +22,10 @@ const ALL_DONE: &str = "担当タスクが全て完了しました。report_comp
 /// subtasks.
 fn progress(main: &str, second: &str, third: &str) -> Value {
     json!({ "success": true, "tasks": [{
-        "id": "tsk_main", "title": "ショッピングカートのテスト", "status": main, "subtasks": [
-            { "id": "tsk_sub1", "title": "商品追加テスト", "status": "done" },
-            { "id": "tsk_sub2", "title": "合計計算テスト", "status": second },
-            { "id": "tsk_sub3", "title": "レポート作成", "status": third },
+        "id": "tsk_main", "short_id": "PROJECT-1", "title": "ショッピングカートのテスト", "status": main, "subtasks": [
+            { "id": "tsk_sub1", "short_id": "PROJECT-2", "title": "商品追加テスト", "status": "done" },
+            { "id": "tsk_sub2", "short_id": "PROJECT-3", "title": "合計計算テスト", "status": second },
+            { "id": "tsk_sub3", "short_id": "PROJECT-4", "title": "レポート作成", "status": third },
         ],
     }] })
 }
@@ -136,11 +136,16 @@ fn what_was_delegated_is_listed_for_both_and_at_every_depth() {
 ",
         ),
     );
-    let part = json!({ "id": "tsk_part", "title": "part", "status": "todo" });
-    let given =
-        json!({ "id": "tsk_given", "title": "given", "status": "in_progress", "subtasks": [part] });
-    let top =
-        json!({ "id": "tsk_top", "title": "top", "status": "in_progress", "subtasks": [given] });
+    let part =
+        json!({ "id": "tsk_part", "short_id": "PROJECT-3", "title": "part", "status": "todo" });
+    let given = json!({
+        "id": "tsk_given", "short_id": "PROJECT-2", "title": "given", "status": "in_progress",
+        "subtasks": [part],
+    });
+    let top = json!({
+        "id": "tsk_top", "short_id": "PROJECT-1", "title": "top", "status": "in_progress",
+        "subtasks": [given],
+    });
     let ask =
         |agent: &str| ByHand::authenticate(&daemon, agent).call("get_my_task_progress", json!({}));
     assert_eq!(ask("agt_a"), json!({ "success": true, "tasks": [top] }));
@@ -311,6 +316,6 @@ fn people_move_tasks_and_say_what_they_wait_for() {
     ]);
     let text = daemon.done(&["task", "show", "tsk_a"]);
     let tree: Vec<&str> =
-        text.lines().filter(|line| line.contains("tsk_") && line.contains("agt_b")).collect();
-    assert!(tree[0].starts_with("tsk_b ") && tree[1].starts_with("  tsk_c "), "{text}");
+        text.lines().filter(|line| line.contains("PROJECT-") && line.contains("agt_b")).collect();
+    assert!(tree[0].starts_with("PROJECT-2 ") && tree[1].starts_with("  PROJECT-3 "), "{text}");
 }

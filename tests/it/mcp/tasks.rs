@@ -112,7 +112,7 @@ fn after_done_it_is_said_what_comes_next() {
         ann.set("tsk", "done"),
         json!({
             "success": true,
-            "task": { "id": "tsk", "title": "Login page", "previous_status": "in_progress", "new_status": "done" },
+            "task": { "id": "tsk", "short_id": "PROJECT-1", "title": "Login page", "previous_status": "in_progress", "new_status": "done" },
             "instruction": "All tasks assigned to you are finished. Call report_completed.",
         })
     );
@@ -120,7 +120,7 @@ fn after_done_it_is_said_what_comes_next() {
         ann.set("tsk_next", "in_progress"),
         json!({
             "success": true,
-            "task": { "id": "tsk_next", "title": "t", "previous_status": "backlog", "new_status": "in_progress" },
+            "task": { "id": "tsk_next", "short_id": "PROJECT-2", "title": "t", "previous_status": "backlog", "new_status": "in_progress" },
         })
     );
     let all_done = "All tasks assigned to you are finished. Call report_completed.";

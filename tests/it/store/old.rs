@@ -130,10 +130,47 @@ async fn a_database_is_copied_before_its_first_migration() {
     assert_eq!(columns(&copy, "launches"), of_launches);
     assert_eq!(dump(&copy, "launches", &of_launches), before);
     let n_migrations = |path: &Path| texts(path, "SELECT description FROM _sqlx_migrations").len();
-    assert_eq!((n_migrations(&copy), n_migrations(&path)), (10, 11));
+    assert_eq!((n_migrations(&copy), n_migrations(&path)), (10, 12));
     let is_new = |name: &String| !of_launches.contains(name);
     let new: Vec<String> = columns(&path, "launches").into_iter().filter(is_new).collect();
     assert_eq!(new, ["n_tasks_created", "n_messages_created"]);
+}
+
+/// Projects and tasks for the migration that gives them short ids.
+pub(super) const WITHOUT_KEYS: &str = "
+    INSERT INTO projects (id, name, working_directory, status, created_at, revision) VALUES
+        ('prj_1', 'Shop', '/', 'active', 30, 1), ('prj_2', 'shop', '/', 'active', 20, 1),
+        ('prj_3', '店', '/', 'active', 40, 1), ('shop2', '店', '/', 'archived', 10, 1);
+    INSERT INTO tasks (id, project_id, title, description, status, priority, dependencies, \
+            created_at, status_since, revision) VALUES
+        ('a', 'prj_1', '', '', 'done', 'low', '[]', 3, 3, 1),
+        ('b', 'prj_1', '', '', 'todo', 'low', '[]', 1, 3, 1),
+        ('c', 'prj_1', '', '', 'todo', 'low', '[]', 3, 3, 1),
+        ('d', 'prj_2', '', '', 'todo', 'low', '[]', 9, 9, 1),
+        ('e', 'prj_gone', '', '', 'todo', 'low', '[]', 9, 9, 1);
+";
+
+/// The keys of these projects. The oldest project chooses first.
+pub(super) const KEYS: [&str; 4] =
+    ["prj_1 SHOP3 4", "prj_2 SHOP 2", "prj_3 PRJ3 1", "shop2 SHOP2 1"];
+/// The short ids of these tasks, in the order of their creation.
+pub(super) const SHORT_IDS: [&str; 5] =
+    ["a SHOP3-2", "b SHOP3-1", "c SHOP3-3", "d SHOP-1", "e PRJ-1"];
+
+#[tokio::test]
+async fn an_older_database_gets_keys_and_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    write(&path, WRITTEN);
+    write(&path, WITHOUT_KEYS);
+    open::file(&path, Settings::default()).unwrap().close().await;
+    let keys = "SELECT p.id || ' ' || p.project_key || ' ' || k.next_number FROM projects AS p \
+        JOIN project_keys AS k ON k.key = p.project_key AND k.project_id = p.id ORDER BY p.id";
+    let old = ["p PRJ 3", "q PRJ2 2"];
+    assert_eq!(texts(&path, keys), [&old[..1], &KEYS[..3], &old[1..], &KEYS[3..]].concat());
+    let short_ids = "SELECT id || ' ' || project_key || '-' || number FROM tasks ORDER BY id";
+    let old = ["t PRJ2-1", "u PRJ-1", "v PRJ-2"];
+    assert_eq!(texts(&path, short_ids), [&SHORT_IDS[..], &old].concat());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::TokenHash;
 use agent_coordinator::domain::{
     Agent, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project,
-    Purpose, Secret, Session, Task, TaskStatus, Timestamp, Usage,
+    ProjectKey, Purpose, Secret, Session, ShortId, Task, TaskStatus, Timestamp, Usage,
 };
 
 #[track_caller]
@@ -44,11 +44,23 @@ pub(super) fn project(name: &str) -> Project {
     Project {
         id: id(name),
         name: name.to_owned(),
+        key: project_key(name),
+        is_key_edited: false,
         working_directory: PathBuf::from("/projects").join(name),
         status: ProjectStatus::Active,
         created_at: at(1),
         revision: 0,
     }
+}
+
+/// Returns a key for a project. Different names have different keys.
+fn project_key(name: &str) -> ProjectKey {
+    format!("P{}", number_of(name)).parse().unwrap()
+}
+
+/// Returns a number for a name. Different names have different numbers.
+fn number_of(name: &str) -> u32 {
+    name.bytes().fold(7, |number, byte| (number * 31 + u32::from(byte)) % 9_999_991)
 }
 
 pub(super) fn assignment(project: &str, agent: &str) -> Assignment {
@@ -58,6 +70,7 @@ pub(super) fn assignment(project: &str, agent: &str) -> Assignment {
 pub(super) fn task(name: &str, project: &str, assignee: Option<&str>) -> Task {
     Task {
         id: id(name),
+        short_id: ShortId { key: project_key(project), number: number_of(name) },
         project: id(project),
         parent: None,
         title: name.to_owned(),

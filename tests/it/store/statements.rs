@@ -19,6 +19,7 @@ use agent_coordinator::domain::{
     Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchState, Notice, Project,
     Purpose, Session, StartHistory, Task, TaskStatus,
 };
+use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
     Context, Transaction, accounts, agents, assignments, credentials, events, executions,
     forge_items, launch_retention, launches, messages, notices, output_tails, pauses, projects,
@@ -32,7 +33,9 @@ use futures::FutureExt as _;
 
 use super::observed::{Observed, Observer};
 use super::old::WRITTEN;
-use super::rows::{assignment, at, execution, id, launch, message, task, task_key, ticket};
+use super::rows::{
+    assignment, at, execution, id, launch, message, project, task, task_key, ticket,
+};
 
 /// A statement that was prepared, with the kinds of its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -198,6 +201,16 @@ fn changes(bed: &Bed) {
     bed.write("messages", |tx| messages::add(tx, &message("m", "a", "p")));
     bed.write("output_tails", |tx| output_tails::put(tx, &id("l1"), "tail"));
     bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
+    bed.write("project_keys", |tx| {
+        let project = project("numbered");
+        let (key, id) = (project.key.clone(), project.id.clone());
+        tx.put(&project)?;
+        project_keys::put(tx, &KeyRecord { key, project: id, next_number: 7 })?;
+        let taken = project_keys::take_short_id(tx, &project.id)?;
+        assert_eq!(taken.map(|taken| taken.number), Some(7));
+        Ok(())
+    });
+    bed.write("tasks", |tx| tasks::set_key(tx, &id("p"), &"OTHER".parse().unwrap()));
 }
 
 fn questions(bed: &Bed) {
@@ -261,6 +274,10 @@ fn questions(bed: &Bed) {
         launch_retention::launches(tx, at(1_000), all.first(), 9)
     });
     bed.read("pauses", pauses::since);
+    bed.read("project_keys", |tx| {
+        project_keys::get(tx, &"SHOP".parse().unwrap())?;
+        project_keys::list_of_project(tx, &id("p"))
+    });
     bed.read("projects", |tx| {
         Ok((projects::get(tx, &id("p"))?, projects::list(tx)?, projects::count(tx)?))
     });
@@ -272,7 +289,11 @@ fn questions(bed: &Bed) {
     bed.read("startable", |tx| {
         Ok((startable::of_key(tx, &task_key("a", "p"))?, startable::list(tx)?))
     });
-    bed.read("tasks", |tx| tasks::get(tx, &id("t")));
+    bed.read("tasks", |tx| {
+        tasks::get(tx, &id("t"))?;
+        tasks::find_short(tx, &"SHOP-1".parse().unwrap())?;
+        tasks::list_with_prefix(tx, "t", 9)
+    });
 }
 
 /// Returns a change of each kind of work.

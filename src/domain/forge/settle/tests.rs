@@ -27,6 +27,7 @@ fn item(state: ItemState) -> ForgeItem {
 fn task(status: TaskStatus) -> Task {
     Task {
         id: "tsk".parse().expect("an id"),
+        short_id: "PRJ-1".parse().expect("a short id"),
         project: "prj".parse().expect("an id"),
         parent: None,
         title: "Login".to_owned(),
