@@ -42,6 +42,8 @@ pub enum LaunchState {
     /// The launch is to be ended. Its shim is told at `stop_at`.
     Stopping {
         reason: StopReason,
+        /// Servers and coordinators of other versions know it by this name.
+        #[serde(rename = "ladder_at")]
         stop_at: Timestamp,
     },
     /// The leader has ended, and other processes of its tree may live.

@@ -354,6 +354,22 @@ mod tests {
         assert_eq!(read::<Exit>(dir.path()).unwrap(), Some(exit));
     }
 
+    /// A shim and the daemon that adopts it may be of different versions.
+    #[test]
+    fn an_end_has_the_same_form_in_all_versions() {
+        let exited = ExitStatus { exit_code: Some(3), signal: None };
+        let forms = [
+            (ProcessEnd::Exited(exited), r#"{"exited":{"exit_code":3}}"#),
+            (ProcessEnd::StartFailed("no file".to_owned()), r#"{"start_failed":"no file"}"#),
+            (ProcessEnd::StartDeadlinePassed, r#""fuse_burnt""#),
+            (ProcessEnd::Lost, r#""lost""#),
+        ];
+        for (end, form) in forms {
+            assert_eq!(serde_json::to_string(&end).unwrap(), form);
+            assert_eq!(serde_json::from_str::<ProcessEnd>(form).unwrap(), end);
+        }
+    }
+
     /// Checks the hints for an end with so many kills for want of memory, with its killer, and with
     /// or without a core dump.
     #[track_caller]

@@ -211,7 +211,9 @@ pub enum ProcessEnd {
     Exited(ExitStatus),
     /// No agent process was started. The text says which object failed and how.
     StartFailed(String),
-    /// The shim did not execute the agent, because the start deadline had passed.
+    /// The shim did not execute the agent, because the start deadline had passed. Shims and daemons
+    /// of other versions know it by this name.
+    #[serde(rename = "fuse_burnt")]
     StartDeadlinePassed,
     /// The end was not observed.
     Lost,

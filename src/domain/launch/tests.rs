@@ -21,6 +21,33 @@ fn launch(is_kept: bool) -> Launch {
     }
 }
 
+/// A server and its coordinators may be of different versions.
+#[test]
+fn a_state_has_the_same_form_in_all_versions() {
+    let session = "ses_1".parse().expect("an id");
+    let forms = [
+        (LaunchState::Starting { deadline: NOW }, "starting deadline"),
+        (LaunchState::Running { session }, "running session"),
+        (
+            LaunchState::Stopping { reason: StopReason::Person, stop_at: NOW },
+            "stopping reason ladder_at",
+        ),
+        (LaunchState::Ending, "ending"),
+        (LaunchState::Ended { outcome: Outcome::Completed, at: NOW }, "ended outcome at"),
+    ];
+    for (state, form) in forms {
+        let json = serde_json::to_value(&state).expect("a JSON form");
+        let mut names = form.split(' ');
+        assert_eq!(json["state"].as_str(), names.next());
+        let mut names: Vec<&str> = names.chain(["state"]).collect();
+        names.sort_unstable();
+        let mut keys: Vec<&String> = json.as_object().expect("an object").keys().collect();
+        keys.sort_unstable();
+        assert_eq!(keys, names, "{json}");
+        assert_eq!(serde_json::from_value::<LaunchState>(json).expect("the same state"), state);
+    }
+}
+
 fn authenticated() -> LaunchEvent {
     LaunchEvent::Authenticated { session: "ses_1".parse().expect("an id"), at: NOW }
 }
