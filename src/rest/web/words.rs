@@ -204,7 +204,7 @@ texts! {
     leaked: "leftover processes ended", "残存プロセスの終了";
     cycles: "cycles", "周期";
     by_poll: "found by poll only", "ポーリングのみで検出";
-    recent_ends: "Lru ends", "最近の終了";
+    recent_ends: "Recent ends", "最近の終了";
     configuration: "Configuration", "設定ファイル";
     configuration_rejected: "The file on disk is not in use:", "ディスク上のファイルは使われていません:";
     configuration_waiting: "Waits for a restart:", "再起動待ち:";
