@@ -25,9 +25,9 @@ pub(super) struct Meter {
 #[derive(Debug, Default)]
 struct Measured {
     database: Database,
-    round_trips: Lru,
-    lock_waits: Lru,
-    transactions: Lru,
+    round_trips: RecentDurations,
+    lock_waits: RecentDurations,
+    transactions: RecentDurations,
     reads_fail: Option<Failing>,
     writes_fail: Option<Failing>,
     step: Option<(Step, Instant)>,
@@ -35,7 +35,7 @@ struct Measured {
 
 /// The last durations, in a ring.
 #[derive(Debug, Default)]
-struct Lru {
+struct RecentDurations {
     kept: Vec<(Instant, Duration)>,
     next: usize,
 }
@@ -46,7 +46,7 @@ struct Failing {
     error: String,
 }
 
-impl Lru {
+impl RecentDurations {
     fn add(&mut self, at: Instant, duration: Duration) {
         if self.kept.len() < N_KEPT {
             self.kept.push((at, duration));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn only_the_last_durations_count() {
-        let mut recent = Lru::default();
+        let mut recent = RecentDurations::default();
         let now = Instant::now();
         recent.add(now, Duration::from_secs(9));
         for _ in 0..N_KEPT {
