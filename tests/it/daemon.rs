@@ -37,6 +37,8 @@ pub struct Daemon {
     user: Option<u32>,
     /// The command that starts it.
     pub role: &'static str,
+    /// The program that it and its commands run.
+    pub program: PathBuf,
 }
 
 /// The output of a command of the command line.
@@ -68,6 +70,7 @@ impl Daemon {
             n_starts: 0,
             user: None,
             role: "run",
+            program: PROGRAM.into(),
         };
         daemon.configure(settings);
         daemon
@@ -175,7 +178,7 @@ impl Daemon {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(&self.program);
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())

@@ -19,6 +19,7 @@ mod terminal;
 mod time_limits;
 mod trees;
 mod unstartable;
+mod versions;
 
 use std::fs::File;
 use std::path::PathBuf;

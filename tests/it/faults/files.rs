@@ -1,5 +1,4 @@
-//! F-3, F-4, F-38, F-40: files that are damaged, missing, of another version or of another program,
-//! and a program that was replaced.
+//! F-3, F-4, F-40: files that are damaged, missing, of another version or of another program.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Gate, folder, shim_of};
-use crate::daemon::{Daemon, IN_A_FILE, PROGRAM};
+use crate::daemon::{Daemon, IN_A_FILE};
 use crate::support::{is_gone, kill, until};
 
 /// A process outside of the daemon, which any signal would end.
@@ -327,48 +326,4 @@ fn a_lost_store_ends_the_agents_that_it_does_not_know_and_starts_anew() {
     );
     assert_eq!(daemon.ended("agt").len(), 1, "the store knows nothing of it");
     assert_eq!(fs::read_dir(instance_dir::ended(&daemon.state())).unwrap().count(), 2);
-}
-
-/// Installs the daemon's program in the way in which a package manager replaces a running one.
-fn install(daemon: &Daemon) -> PathBuf {
-    let (new, program) = (daemon.folder().join("new"), daemon.folder().join("program"));
-    fs::copy(PROGRAM, &new).unwrap();
-    fs::rename(new, &program).unwrap();
-    program
-}
-
-fn start_installed(daemon: &mut Daemon, program: &Path) {
-    let plain = daemon.command();
-    let mut command = Command::new(program);
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
-    command.args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
-    daemon.spawn_as(command);
-    daemon.until_ready();
-}
-
-#[test]
-fn a_replaced_program_adopts_what_the_one_before_it_started() {
-    let mut daemon = prepared(&["early"]);
-    let program = install(&daemon);
-    let gate = Gate::closed(&daemon);
-    start_installed(&mut daemon, &program);
-    let early = daemon.written_pid("early.ready");
-    install(&daemon);
-    // The old daemon starts its agent with the new program.
-    let steps = steps("late");
-    daemon.agent("late", "prj", &steps.iter().map(String::as_str).collect::<Vec<_>>());
-    daemon.task("tsk_late", "prj", "late");
-    let late = daemon.written_pid("late.ready");
-    daemon.kill();
-    start_installed(&mut daemon, &program);
-    assert_eq!(daemon.logged("instance adopted").len(), 2);
-    for (agent, pid) in [("early", early), ("late", late)] {
-        assert_eq!(daemon.until_in_state(agent, "running")["pid"], pid);
-    }
-    drop(gate);
-    for agent in ["early", "late"] {
-        check_done(&daemon, agent, 1);
-        assert_eq!(daemon.until_ended(agent)["outcome"], "completed");
-    }
-    daemon.until_nothing_is_left();
 }
