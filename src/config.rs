@@ -68,8 +68,8 @@ pub use chat::Chat;
 pub use diff::{Applies, Change, Setting, diff, settings};
 pub use environment::Environment;
 pub use forge::{
-    ForgeAccess, ForgeHost, ForgeToken, Forges, PauseResume, TaskStop, WatchedRepository, Webhook,
-    repositories_path,
+    ForgeAccess, ForgeAccount, ForgeHost, Forges, PauseResume, TaskStop, WatchedRepository,
+    Webhook, repositories_path,
 };
 pub use general::General;
 pub use http::{Http, Listen};

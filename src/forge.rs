@@ -42,7 +42,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::{ForgeToken, Forges};
+use crate::config::Forges;
 use crate::nudge::{Nudges, Wakeups};
 use crate::service::Service;
 
@@ -323,7 +323,7 @@ fn parts_of(
         let host_state =
             host_state::HostState::new(place, host.clone(), config, Arc::clone(service), gates);
         let host_state = Arc::new(host_state);
-        if let ForgeToken::File(file) = &host.token {
+        if let Some(file) = &host.account.token_file {
             parts.spawn(tokens::follow(Arc::clone(&host_state), file.clone()));
         }
         let outbox_worker =

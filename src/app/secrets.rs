@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{identity, store};
 use crate::config::manifest::Manifest;
-use crate::config::{Config, ForgeToken, Secrets};
+use crate::config::{Config, Secrets};
 use crate::forge;
 
 /// Returns the secrets of `config` and of the manifest that it names. Blocks while it reads a few
@@ -26,7 +26,7 @@ pub fn secrets(config: &Config, manifest: Option<&Manifest>) -> Secrets {
         }
     };
     for host in &config.forges.hosts {
-        if let ForgeToken::File(path) = &host.token {
+        if let Some(path) = &host.account.token_file {
             add(path);
         }
     }

@@ -16,7 +16,7 @@ use super::error::CliError;
 use super::forge_items;
 use super::output::{self, Form};
 use crate::clock;
-use crate::config::{Environment, ForgeHost, ForgeToken, Forges};
+use crate::config::{Environment, ForgeHost, Forges};
 use crate::domain::printable;
 use crate::forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, check};
 use crate::forge::{connect, is_open_to_others};
@@ -121,7 +121,7 @@ async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
             _ = reminder.tick() => {
                 let is_awaited = |i: &usize| !reports.iter().any(|(done, _)| done == i);
                 let awaited: BTreeSet<&str> =
-                    (0..hosts.len()).filter(is_awaited).map(|i| hosts[i].host.as_str()).collect();
+                    (0..hosts.len()).filter(is_awaited).map(|i| hosts[i].host()).collect();
                 let awaited = Vec::from_iter(awaited).join(", ");
                 // Standard error may be closed.
                 let _ = writeln!(std::io::stderr(), "waiting for {}", printable::lines(&awaited));
@@ -145,7 +145,7 @@ async fn check_one(
             HostReport::of(host, vec![finding])
         }
     };
-    if let ForgeToken::File(path) = &host.token
+    if let Some(path) = &host.account.token_file
         && is_open_to_others(path)
     {
         let found = format!("all users of this machine can read `{}`", path.display());

@@ -38,6 +38,9 @@ pub(super) trait Keys: Default {
         self.compare_at(Self::SECTION, new, changes);
     }
 
+    /// Returns each key with its value as people see it; `None` for a secret.
+    fn values(&self) -> Vec<(&'static str, Option<String>)>;
+
     /// Returns the keys for a daemon that was started with `started`: those that count only after
     /// a restart keep their old values.
     fn until_restart(self, started: &Self) -> Self;
@@ -137,6 +140,10 @@ macro_rules! keys {
                         &$kind,
                         (&self.$key, &new.$key),
                     );)+
+                }
+
+                fn values(&self) -> Vec<(&'static str, Option<String>)> {
+                    vec![$((stringify!($key), $kind.show(&self.$key))),+]
                 }
 
                 fn until_restart(self, started: &Self) -> Self {

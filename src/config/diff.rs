@@ -4,11 +4,8 @@
 //! Each section compares its own keys ([`Keys::compare`]). A section that is added and not compared
 //! here is a compile error, and a test compares the list with the keys of the reader.
 
-mod forges;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::Path;
 
 use super::declaration::Keys;
 use super::kinds::Kind;
@@ -130,17 +127,6 @@ impl Changes {
             });
         }
     }
-
-    fn hidden<T: PartialEq>(
-        &mut self,
-        applies: Applies,
-        setting: impl Into<String>,
-        (old, new): (&T, &T),
-    ) {
-        if old != new || self.with_same {
-            self.all.push(Change { setting: setting.into(), values: None, applies });
-        }
-    }
 }
 
 /// Returns the settings that are different in `new`, in the order of the sections.
@@ -217,7 +203,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     log.compare(&new.log, &mut changes);
     output.compare(&new.output, &mut changes);
     retention.compare(&new.retention, &mut changes);
-    forges::compare(&mut changes, (forges, &paths.state_dir), (&new.forges, &new.paths.state_dir));
+    forges.compare(&paths.state_dir, (&new.forges, &new.paths.state_dir), &mut changes);
     changes.all
 }
 
@@ -289,8 +275,4 @@ fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {
             }
         }
     }
-}
-
-fn optional_path(file: Option<&Path>) -> String {
-    file.map_or_else(|| "none".to_owned(), |file| file.display().to_string())
 }

@@ -1,7 +1,7 @@
 //! `forge`, `github`, `gitlab`, `task_stop`, `pause_resume`: the forges whose items become work,
 //! and the conditions that end that work.
 //!
-//! docs/forges.md describes the keys. [`host`] reads the section of a host.
+//! docs/forges.md describes the keys. [`host`] has the keys of a host.
 
 mod host;
 
@@ -10,15 +10,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::domain::Secret;
+use crate::domain::forge::ForgeKind;
 
-use super::declaration::{Keys, keys};
+use super::declaration::{Changes, Keys, keys};
 use super::http::Http;
 use super::kinds::{DAY, Kind, MINUTE, SECOND, durations, list, numbers, secret, truth};
 use super::reader::Section;
 use super::report::Problem;
 
-pub use host::{ForgeHost, ForgeToken, WatchedRepository, repositories_path};
-pub(super) use host::{LABEL_KEYS, default_base_url, file_key, repositories_key};
+pub use host::{ForgeAccount, ForgeHost, WatchedRepository, repositories_path};
+#[cfg(test)]
+pub(super) use host::{RepositoryKeys, default_base_url};
 
 /// The paths of the HTTP listener that have another use, by their first part.
 const TAKEN_PATHS: [&str; 7] = ["api", "health", "login", "logout", "mcp", "metrics", "ui"];
@@ -42,8 +44,8 @@ keys! {
     /// these settings.
     pub struct ForgeAccess in "forge" {
         /// The time between two polls of a host. A shorter time sees new work, and the end of work,
-        /// sooner. A longer one spares the host's limits on requests. What did not change costs
-        /// next to nothing.
+        /// sooner. A longer one spares the host's limits on requests. Unchanged lists hardly
+        /// count against them.
         pub poll_interval: Duration = 30 * SECOND, durations(SECOND / 10..=DAY), Now;
 
         /// The shortest time between two labels or comments that are written to a host. Forges ask
@@ -63,7 +65,7 @@ keys! {
         /// The logins of the accounts of other coordinators that watch the same repositories. The
         /// first account that claims an item has it. The claims of other accounts do not count,
         /// except those of `bot_name` and of the token's account. An example: `[other-coder]`.
-        pub claims_from: BTreeSet<String> = BTreeSet::new(), list(login()).or_empty(), Now;
+        pub claims_from: BTreeSet<String> = BTreeSet::new(), list(host::login()).or_empty(), Now;
     }
 }
 
@@ -84,7 +86,7 @@ keys! {
 keys! {
     /// Ends the work on items that the bot was taken off.
     pub struct TaskStop in "task_stop" {
-        /// `false` leaves tasks alone, whatever happens to their items.
+        /// `false` changes no task, also if its item is closed or unassigned.
         pub enabled: bool = true, truth(), Now;
 
         /// The number of polls after which the items that are worked on are checked. A greater
@@ -131,6 +133,34 @@ impl Forges {
         self
     }
 
+    /// Compares the forges of two configurations, each with its `state_dir`.
+    pub(super) fn compare(
+        &self,
+        state_dir: &Path,
+        (new, new_dir): (&Self, &Path),
+        changes: &mut Changes,
+    ) {
+        self.access.compare(&new.access, changes);
+        let webhook = |forges: &Self| forges.webhook.clone().unwrap_or_default();
+        webhook(self).compare(&webhook(new), changes);
+        host::compare(&self.hosts, &new.hosts, changes);
+        self.task_stop.compare(&new.task_stop, changes);
+        // The file is compared as it is written. It moves with `state_dir`, which is a change of
+        // its own.
+        let written = new.pause_resume.as_written(new_dir);
+        self.pause_resume.as_written(state_dir).compare(&written, changes);
+    }
+
+    /// Returns the hosts, each with the path of its section in the file.
+    pub(super) fn sections(&self) -> impl Iterator<Item = (String, &ForgeHost)> {
+        ForgeKind::ALL.iter().flat_map(|kind| {
+            let hosts = host::of_kind(&self.hosts, *kind);
+            let n_hosts = hosts.len();
+            let named = hosts.into_iter().enumerate();
+            named.map(move |(i, host)| (host::section_of(*kind, i, n_hosts), host))
+        })
+    }
+
     pub(super) fn read(top: &mut Section<'_, '_>, state_dir: &Path, http: &Http) -> Self {
         let mut forge = top.section(ForgeAccess::SECTION);
         let access = ForgeAccess::read(&mut forge);
@@ -138,10 +168,8 @@ impl Forges {
             let webhook = Webhook::read(&mut section);
             if http.listen.address.is_none() {
                 let message = "`forge.webhook` is set, and `http.listen` is `off`";
-                let problem = Problem::new(message, section.span());
-                section
-                    .reader()
-                    .note(problem.help("webhooks come over HTTP: let `http.listen` be an address"));
+                let help = "webhooks come over HTTP: let `http.listen` be an address";
+                section.reader().note(Problem::new(message, section.span()).help(help));
             }
             webhook
         });
@@ -164,7 +192,7 @@ impl PauseResume {
     }
 
     /// Returns the settings with the path of the file as it is written, relative to `state_dir`.
-    pub(super) fn as_written(&self, state_dir: &Path) -> Self {
+    fn as_written(&self, state_dir: &Path) -> Self {
         let file = self.signal_file.strip_prefix(state_dir).unwrap_or(&self.signal_file);
         Self { signal_file: file.to_owned(), ..self.clone() }
     }
@@ -191,10 +219,6 @@ fn state_path() -> Kind<PathBuf> {
         |field, _| field.word().map(PathBuf::from),
         |path: &PathBuf| path.display().to_string(),
     )
-}
-
-fn login() -> Kind<String> {
-    Kind::new(host::LOGIN, |field, _| host::read_login(&field), Clone::clone)
 }
 
 fn is_path(text: &str) -> bool {

@@ -8,7 +8,6 @@ use crate::domain::host::{HostName, Origin};
 use super::declaration::keys;
 use super::kinds::{Kind, list, switch};
 use super::reader::Section;
-use super::report::Problem;
 
 keys! {
     /// The HTTP listener of the server: MCP at `/mcp`, pages and `/api` for people who log in
@@ -84,8 +83,7 @@ impl Http {
         let note = |fault: &str, help: &str| {
             let message =
                 format!("`http.listen` lets other machines reach this one at `{address}`, {fault}");
-            let problem = Problem::new(message, section.span_of("listen"));
-            section.reader().note(problem.help(help));
+            section.refuse("listen", message, help);
         };
         if token == Token::Missing {
             note(

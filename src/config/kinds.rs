@@ -27,6 +27,9 @@ pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 pub(super) const TIB: u64 = 1 << 40;
 
+/// The valid ids, as messages name them.
+pub(super) const AN_ID: &str = "an id (1 to 64 of letters, digits, `.`, `_`, `-`)";
+
 /// The presence of a key with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
@@ -112,20 +115,17 @@ impl<T: 'static> Kind<T> {
         Self { example: Some(text), ..self }
     }
 
-    /// Adds a check of valid values. It returns the message about a wrong one.
+    /// Adds a check of valid values. It returns the reason why one is not valid.
     pub fn checked(self, check: impl Fn(&T) -> Result<(), String> + 'static) -> Self {
         let read = self.read;
         let read = move |field: Field<'_, '_>, what: &str| {
-            let reader = field.reader();
-            let span = field.span();
+            let (reader, span, path) = (field.reader(), field.span(), field.path_in_file());
             let value = read(field, what)?;
-            match check(&value) {
-                Ok(()) => Some(value),
-                Err(message) => {
-                    reader.note(Problem::new(message, span).label("here"));
-                    None
-                }
-            }
+            let checked = check(&value).map_err(|problem| {
+                let message = format!("`{path}` is not valid: {problem}");
+                reader.note(Problem::new(message, span).label("here"));
+            });
+            checked.ok().map(|()| value)
         };
         Self { read: Box::new(read), ..self }
     }
@@ -306,6 +306,11 @@ pub(super) fn text() -> Kind<String> {
     Kind::new("a text", |field, _| field.word(), Clone::clone)
 }
 
+/// The id of an agent, a project or a task.
+pub(super) fn id<T: FromStr + Display + 'static>() -> Kind<T> {
+    Kind::parsed(AN_ID, |text| text.parse().ok(), T::to_string)
+}
+
 /// A path. A relative one starts at the folder of the file.
 pub(super) fn path() -> Kind<PathBuf> {
     Kind::new("a path", |field, _| field.path(), |path| path.display().to_string())
@@ -329,7 +334,9 @@ where
     let kind = Kind::new(
         format!("a list; each item is {}", item.expected),
         move |field, _| {
-            Some(field.list().into_iter().filter_map(|item| read(item, &what)).collect())
+            // All items are read, so that every mistake is noted.
+            let items: Vec<_> = field.list()?.into_iter().map(|item| read(item, &what)).collect();
+            items.into_iter().collect()
         },
         move |values: &C| {
             let values: Vec<_> = values.into_iter().map(&show).collect();

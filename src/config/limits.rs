@@ -5,7 +5,6 @@
 use super::declaration::keys;
 use super::kinds::{GIB, MIB, TIB, numbers, sizes};
 use super::reader::Section;
-use super::report::Problem;
 use crate::domain::creation::CreationLimits;
 
 keys! {
@@ -76,9 +75,8 @@ impl Limits {
     pub(super) fn check(&self, section: &Section<'_, '_>, max_concurrent: usize) {
         if self.chat_reserve >= max_concurrent && self.chat_reserve > 0 {
             let message = "`limits.chat_reserve` leaves no slot of `max_concurrent` for tasks";
-            let problem = Problem::new(message, section.span_of("chat_reserve"));
             let help = "raise `max_concurrent` or lower `limits.chat_reserve`";
-            section.reader().note(problem.help(help));
+            section.refuse("chat_reserve", message, help);
         }
     }
 }

@@ -294,7 +294,7 @@ fn located<T: FromStr>(field: &Field<'_, '_>) -> Option<Located<T>> {
 }
 
 fn located_list<T: FromStr>(field: Field<'_, '_>) -> Vec<Located<T>> {
-    field.list().iter().filter_map(located).collect()
+    field.list().unwrap_or_default().iter().filter_map(located).collect()
 }
 
 /// Notes tasks that wait for themselves, each circle once. References to tasks outside the file

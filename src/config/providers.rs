@@ -137,7 +137,7 @@ keys! {
         /// takes by itself.
         pub model: Option<String> = None, text().if_set().for_example("opus"), ToNewStarts;
 
-        /// What the agent may do without asking. `project` lets it edit files and run commands in
+        /// The actions that the agent may take without asking. `project` lets it edit files and run commands in
         /// its project. `bypass` turns the CLI's own checks off, so that it may do anything; claude
         /// refuses that as root. Only with a preset.
         pub permissions: Option<Permissions> = None, permissions(), ToNewStarts;
@@ -148,7 +148,7 @@ keys! {
         /// a preset.
         pub telemetry: Option<Telemetry> = None, telemetry(), ToNewStarts;
 
-        /// How the prompt reaches the agent. `argument` (or `flag`) puts `-p PROMPT` behind
+        /// The way of the prompt to the agent. `argument` (or `flag`) puts `-p PROMPT` behind
         /// `cli_args`, unless they contain {prompt}. `stdin` writes it to standard input. Not with
         /// a preset.
         pub prompt: Option<PromptVia> = None, prompt(), ToNewStarts;
@@ -288,10 +288,9 @@ impl ProviderConfig {
             ]
         };
         for (key, help) in useless {
-            if let Some(span) = section.span_of(key) {
+            if section.span_of(key).is_some() {
                 let place = if is_preset { "beside" } else { "without" };
-                let message = format!("`{key}` has no meaning {place} `preset`");
-                section.reader().note(Problem::new(message, span).help(*help));
+                section.refuse(key, format!("`{key}` has no meaning {place} `preset`"), help);
             }
         }
         let command_line = if is_preset {
@@ -429,7 +428,8 @@ fn wrap() -> Kind<Vec<String>> {
         read_template(item)
     };
     let read = move |field: Field<'_, '_>, _: &str| {
-        Some(field.list().iter().enumerate().filter_map(read_one).collect())
+        let items: Vec<_> = field.list()?.iter().enumerate().map(read_one).collect();
+        items.into_iter().collect()
     };
     Kind::new("a list of a program and its arguments", read, |_| String::new())
         .hidden()

@@ -164,11 +164,6 @@ impl<'r, 'a> Section<'r, 'a> {
         self.span.clone()
     }
 
-    /// Returns whether the value is a mapping or is missing. Any other value is noted already.
-    pub const fn is_mapping(&self) -> bool {
-        self.is_mapping
-    }
-
     /// Returns the value of `key`, if it is there and not empty.
     pub fn field(&mut self, key: &'static str) -> Option<Field<'r, 'a>> {
         let path = join(&self.path, key);
@@ -190,6 +185,30 @@ impl<'r, 'a> Section<'r, 'a> {
     /// Returns the place of the value of a key that was read.
     pub fn span_of(&self, key: &str) -> Option<Span> {
         self.asked.get(key).cloned().flatten()
+    }
+
+    /// Notes that the value of a key does not fit the other settings.
+    pub fn refuse(&self, key: &str, message: impl Into<String>, help: &str) {
+        self.reader.note(Problem::new(message, self.span_of(key)).help(help));
+    }
+
+    /// Notes that the section has both of two keys that say the same.
+    pub fn check_only_one(&self, [first, second]: [&str; 2]) {
+        if self.span_of(first).is_some() && self.span_of(second).is_some() {
+            let message = format!("`{}` has both `{first}` and `{second}`", self.path);
+            self.refuse(first, message, "keep one of the two");
+        }
+    }
+
+    /// Notes that the section does not have exactly one of two keys.
+    pub fn check_exactly_one(&self, [first, second]: [&str; 2]) {
+        self.check_only_one([first, second]);
+        let has_none = self.span_of(first).is_none() && self.span_of(second).is_none();
+        if has_none && self.is_mapping {
+            let message = format!("`{}` has neither `{first}` nor `{second}`", self.path);
+            let problem = Problem::new(message, self.span.clone());
+            self.reader.note(problem.label("expected one of the two in here"));
+        }
     }
 
     /// Notes that the value of `high` is less than that of `low`.
@@ -238,7 +257,7 @@ impl<'r, 'a> Section<'r, 'a> {
         let Some(node) = node.filter(|node| matches!(node.value, Value::List(_))) else {
             return Vec::new();
         };
-        Field { reader: self.reader, path, node: node.clone() }.list()
+        Field { reader: self.reader, path, node: node.clone() }.list().unwrap_or_default()
     }
 
     /// Returns a section below this one. It is empty if it is missing or has no keys.
@@ -369,6 +388,10 @@ impl<'r, 'a> Field<'r, 'a> {
 
     pub fn reader(&self) -> &'r Reader<'a> {
         self.reader
+    }
+
+    pub fn path_in_file(&self) -> String {
+        self.path.clone()
     }
 
     pub fn note(&self, problem: Problem) {
@@ -505,7 +528,7 @@ impl<'r, 'a> Field<'r, 'a> {
 
     /// Returns the text as an id.
     pub fn id<T: FromStr>(&self) -> Option<T> {
-        self.parsed("an id (1 to 64 of letters, digits, `.`, `_`, `-`)", |text| text.parse().ok())
+        self.parsed(kinds::AN_ID, |text| text.parse().ok())
     }
 
     /// Returns a path. A relative one starts at the folder of the file.
@@ -514,22 +537,15 @@ impl<'r, 'a> Field<'r, 'a> {
         Some(self.reader.source.folder().join(self.word()?).components().collect())
     }
 
-    pub const fn is_list(&self) -> bool {
-        matches!(self.node.value, Value::List(_))
-    }
-
     /// Returns the items of a list, each as a field of its own.
-    pub fn list(self) -> Vec<Field<'r, 'a>> {
+    pub fn list(self) -> Option<Vec<Field<'r, 'a>>> {
         let Value::List(items) = self.node.value else {
             self.expected("a list");
-            return Vec::new();
+            return None;
         };
         let Self { reader, path, .. } = self;
-        items
-            .into_iter()
-            .enumerate()
-            .map(|(i, node)| Field { reader, path: format!("{path}[{i}]"), node })
-            .collect()
+        let items = items.into_iter().enumerate();
+        Some(items.map(|(i, node)| Field { reader, path: format!("{path}[{i}]"), node }).collect())
     }
 
     /// Returns the values of a mapping whose keys are names that people choose.

@@ -14,7 +14,7 @@ keys! {
         /// A shorter time frees its slot sooner. A longer one lets the agent clean up.
         pub linger: Duration = 30 * SECOND, durations(Duration::ZERO..=DAY), Now;
 
-        /// The longest run of an agent's process. A longer one is ended, whatever the agent does.
+        /// The longest run of an agent's process. A longer one is ended, also if the agent works.
         /// The time that the machine sleeps does not count. A shorter time stops runaways sooner. A
         /// longer one allows longer tasks.
         pub max_runtime: Option<Duration> = None, durations(SECOND..=YEAR).or_off(), Now;

@@ -3,11 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::forge::file_key;
+use super::Config;
 use super::manifest::Manifest;
-use super::{Config, ForgeToken};
 use crate::domain::Secret;
-use crate::domain::forge::ForgeKind;
 use crate::domain::redact::is_long_enough;
 
 /// The ends of the names of variables that hold a login.
@@ -42,20 +40,10 @@ impl Secrets {
         for (agent, credentials) in &config.agents {
             secrets.add(format!("agents.{agent}.passkey"), credentials.passkey.clone());
         }
-        for kind in ForgeKind::ALL {
-            let hosts: Vec<_> =
-                config.forges.hosts.iter().filter(|host| host.kind == *kind).collect();
-            for (i, host) in hosts.iter().enumerate() {
-                let key = file_key(*kind);
-                let section = if hosts.len() == 1 { key.to_owned() } else { format!("{key}[{i}]") };
-                match &host.token {
-                    ForgeToken::Given(token) => {
-                        secrets.add(format!("{section}.token"), token.clone());
-                    }
-                    ForgeToken::File(path) => {
-                        secrets.files.push(Secret::new(path.to_string_lossy()));
-                    }
-                }
+        for (section, host) in config.forges.sections() {
+            match &host.account.token_file {
+                Some(path) => secrets.files.push(Secret::new(path.to_string_lossy())),
+                None => secrets.add(format!("{section}.token"), host.account.token.clone()),
             }
         }
         if let Some(webhook) = &config.forges.webhook {

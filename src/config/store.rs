@@ -103,17 +103,12 @@ impl Store {
     pub(super) fn read_checked(top: &mut Section<'_, '_>, state_dir: &Path) -> Self {
         let mut section = top.section(Self::SECTION);
         let store = Self::read(&mut section);
-        let [password, file] = ["password", "password_file"].map(|key| section.span_of(key));
-        let note = |message: &str, span, help: &str| {
-            section.reader().note(Problem::new(message, span).label("here").help(help));
-        };
-        if let (Some(_), Some(file)) = (&password, &file) {
-            let message = "`store.password` and `store.password_file` are both set";
-            note(message, file.clone(), "keep one of the two");
-        }
-        if let (StoreUrl::Sqlite(_), Some(span)) = (&store.url, password.or(file)) {
-            let message = "`store.password` is set, and the store is an SQLite file";
-            note(message, span, "only `store.url: postgres://…` has a password");
+        let keys = ["password", "password_file"];
+        section.check_only_one(keys);
+        let given = keys.into_iter().find(|key| section.span_of(key).is_some());
+        if let (StoreUrl::Sqlite(_), Some(key)) = (&store.url, given) {
+            let message = format!("`store.{key}` is set, and the store is an SQLite file");
+            section.refuse(key, message, "only `store.url: postgres://…` has a password");
         }
         store.below(state_dir)
     }

@@ -26,6 +26,7 @@ fn environment() -> Environment {
             ("INFRA_PASSKEY", "infra-hunter2"),
             ("BAD_NUMBER", "hunter2"),
             ("GITHUB_TOKEN", "gh-hunter2"),
+            ("GITLAB_TOKEN", "gl-hunter2"),
             ("FORGE_WEBHOOK_SECRET", "hook-hunter2"),
         ],
     )

@@ -72,8 +72,8 @@ impl HostReport {
     pub fn of(host: &ForgeHost, findings: Vec<Finding>) -> Self {
         Self {
             forge: host.kind,
-            host: host.host.clone(),
-            bot_name: host.bot_name.clone(),
+            host: host.host().to_owned(),
+            bot_name: host.account.bot_name.clone(),
             token_of: None,
             scopes: None,
             findings,
@@ -97,7 +97,7 @@ pub async fn check(host: &ForgeHost, forge: &dyn Forge, missing: MissingLabels) 
             return HostReport::of(host, vec![of_error("the token was not checked", &error)]);
         }
     };
-    let bot = match forge.user(&host.bot_name).await {
+    let bot = match forge.user(&host.account.bot_name).await {
         Ok(bot) => Ok(bot),
         Err(error) => Err(of_error("the bot's account was not found", &error)),
     };
@@ -105,7 +105,7 @@ pub async fn check(host: &ForgeHost, forge: &dyn Forge, missing: MissingLabels) 
     let bot = match bot {
         Ok(Some(bot)) => Some(bot),
         Ok(None) => {
-            let found = format!("there is no account `{}`", host.bot_name);
+            let found = format!("there is no account `{}`", host.account.bot_name);
             findings.push(Finding::problem(
                 found,
                 "set `bot_name` to the login of the account that people assign",
@@ -248,7 +248,7 @@ fn of_identity(host: &ForgeHost, identity: &Identity, bot: Option<&ForgeUser>) -
             format!("the token is of `{}`: comments will be by that account", identity.user.login);
         findings.push(Finding::note(
             found,
-            format!("use a token of `{}` if that is not meant", host.bot_name),
+            format!("use a token of `{}` if that is not meant", host.account.bot_name),
         ));
     }
     findings
@@ -337,16 +337,18 @@ mod tests {
     use ForgeKind::{GitHub, GitLab};
 
     use super::*;
-    use crate::config::ForgeToken;
+    use crate::config::ForgeAccount;
     use crate::domain::Secret;
 
     fn host(kind: ForgeKind) -> ForgeHost {
         ForgeHost {
             kind,
-            base_url: "https://code.example".to_owned(),
-            host: "code.example".to_owned(),
-            token: ForgeToken::Given(Secret::new("x")),
-            bot_name: "coder".to_owned(),
+            account: ForgeAccount {
+                base_url: "https://code.example".to_owned(),
+                token: Secret::new("x"),
+                token_file: None,
+                bot_name: "coder".to_owned(),
+            },
             labels: LabelNames::default(),
             repositories: Vec::new(),
         }

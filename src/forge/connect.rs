@@ -11,7 +11,7 @@ use super::gate::Gate;
 use super::github::GitHub;
 use super::gitlab::GitLab;
 use super::{Forge, HostError};
-use crate::config::{ForgeHost, ForgeToken};
+use crate::config::ForgeHost;
 use crate::domain::Secret;
 use crate::domain::forge::ForgeKind;
 use crate::domain::forge::pacing::Pace;
@@ -47,9 +47,9 @@ pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn For
 
 /// Returns the token of a host, from the configuration or from its file.
 pub(super) fn token_of(host: &ForgeHost) -> Result<Secret, ConnectError> {
-    match &host.token {
-        ForgeToken::Given(token) => Ok(token.clone()),
-        ForgeToken::File(path) => read_token(path),
+    match &host.account.token_file {
+        Some(path) => read_token(path),
+        None => Ok(host.account.token.clone()),
     }
 }
 
@@ -59,14 +59,14 @@ pub(super) fn connect_through(
     token: Secret,
     gate: Arc<Gate>,
 ) -> Result<Arc<dyn Forge>, ConnectError> {
-    if let ForgeToken::File(path) = &host.token
+    if let Some(path) = &host.account.token_file
         && is_open_to_others(path)
     {
         tracing::warn!(path = %path.display(), "all users of this machine can read a token file");
     }
     Ok(match host.kind {
-        ForgeKind::GitHub => Arc::new(GitHub::new(&host.base_url, token)?.with_gate(gate)),
-        ForgeKind::GitLab => Arc::new(GitLab::new(&host.base_url, token)?.with_gate(gate)),
+        ForgeKind::GitHub => Arc::new(GitHub::new(&host.account.base_url, token)?.with_gate(gate)),
+        ForgeKind::GitLab => Arc::new(GitLab::new(&host.account.base_url, token)?.with_gate(gate)),
     })
 }
 
@@ -99,15 +99,18 @@ pub fn read_token(path: &Path) -> Result<Secret, ConnectError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ForgeAccount;
     use crate::domain::forge::LabelNames;
 
     fn host(path: PathBuf) -> ForgeHost {
         ForgeHost {
             kind: ForgeKind::GitLab,
-            base_url: "https://code.example/gitlab".to_owned(),
-            host: "code.example/gitlab".to_owned(),
-            token: ForgeToken::File(path),
-            bot_name: "coder".to_owned(),
+            account: ForgeAccount {
+                base_url: "https://code.example/gitlab".to_owned(),
+                token_file: Some(path),
+                bot_name: "coder".to_owned(),
+                ..ForgeAccount::default()
+            },
             labels: LabelNames::default(),
             repositories: Vec::new(),
         }

@@ -77,7 +77,8 @@ impl HostState {
             ref claims_from,
             ..
         } = &forges.access;
-        let is_twin = |other: &&ForgeHost| (other.kind, &other.host) == (config.kind, &config.host);
+        let is_twin =
+            |other: &&ForgeHost| (other.kind, other.host()) == (config.kind, config.host());
         let is_first = !forges.hosts[..place].iter().any(|other| is_twin(&other));
         let later =
             forges.hosts[place + 1..].iter().filter(is_twin).flat_map(|other| &other.repositories);
@@ -94,14 +95,14 @@ impl HostState {
         });
         let status = ForgeStatus {
             forge: config.kind,
-            host: config.host.clone(),
+            host: config.host().to_owned(),
             health: ForgeHealth::Unknown,
             last_error: None,
             is_dry_run,
             writes_held_until: None,
             repositories: repositories.collect(),
         };
-        let gate = gates.of(config.kind, &config.host, Pace { write_interval, writes_per_hour });
+        let gate = gates.of(config.kind, config.host(), Pace { write_interval, writes_per_hour });
         let host_state = Self {
             place,
             of_others,
@@ -140,7 +141,7 @@ impl HostState {
                 !others.iter().any(|name| name.eq_ignore_ascii_case(&key.repository))
             })
         };
-        let is_here = key.forge == self.config.kind && key.host == self.config.host;
+        let is_here = key.forge == self.config.kind && key.host == self.config.host();
         is_of(&self.config, item) || (is_here && is_left())
     }
 
@@ -237,10 +238,11 @@ impl HostState {
             return Ok(rules);
         }
         let forge = self.forge().map_err(|error| error.to_string())?;
-        let name = &self.config.bot_name;
+        let name = &self.config.account.bot_name;
         let user = self.ask(forge.user(name)).await.map_err(|error| error.to_string())?;
-        let bot = user
-            .ok_or_else(|| format!("`{}` has no account `{name}` (bot_name)", self.config.host))?;
+        let bot = user.ok_or_else(|| {
+            format!("`{}` has no account `{name}` (bot_name)", self.config.host())
+        })?;
         let rules = Arc::new(Rules { bot, labels: self.config.labels.clone() });
         *lock(&self.rules) = Some(Arc::clone(&rules));
         Ok(rules)
@@ -293,7 +295,7 @@ impl HostState {
             problem(&after).filter(|problem| differs(problem, problem_of(&before, name)))
         {
             tracing::warn!(
-                host = self.config.host,
+                host = self.config.host(),
                 repository = name,
                 problem,
                 "a repository of a forge has a problem"
@@ -341,7 +343,7 @@ impl HostState {
             && self.gate.is_budget_news()
         {
             tracing::warn!(
-                host = self.config.host, forge = self.config.kind.as_str(), %until,
+                host = self.config.host(), forge = self.config.kind.as_str(), %until,
                 advice = "forge.writes_per_hour is the budget; stops are written all the same",
                 "labels and comments of a forge wait: the writes of this hour are used up"
             );
@@ -374,7 +376,7 @@ impl HostState {
         }
         let after = status.clone();
         drop(status);
-        let host = &self.config.host;
+        let host = self.config.host();
         let forge = self.config.kind.as_str();
         if before.as_str() != health.as_str() {
             match health {
@@ -406,7 +408,7 @@ pub(super) fn is_of(host: &ForgeHost, item: &ForgeItem) -> bool {
     let key = &item.key;
     let is_its =
         |repository: &WatchedRepository| repository.name.eq_ignore_ascii_case(&key.repository);
-    key.forge == host.kind && key.host == host.host && host.repositories.iter().any(is_its)
+    key.forge == host.kind && key.host == host.host() && host.repositories.iter().any(is_its)
 }
 
 fn problem_of<'a>(status: &'a ForgeStatus, name: &str) -> Option<&'a str> {

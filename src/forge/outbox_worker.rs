@@ -363,7 +363,7 @@ impl OutboxWorker {
             }
         };
         crash_point::reach(CrashPoint::ItemLookedAt);
-        let processing = &rules.labels.processing;
+        let processing = &rules.labels.processing_label;
         if !facts.labels.iter().any(|label| is_same(label, processing)) {
             let delta = LabelDelta { add: vec![processing.clone()], remove: Vec::new() };
             self.change_labels(forge, item, &delta).await?;

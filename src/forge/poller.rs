@@ -72,7 +72,7 @@ impl Poller {
         let problems = BTreeMap::new();
         let repository = RepositoryKey {
             forge: host_state.config.kind,
-            host: host_state.config.host.clone(),
+            host: host_state.config.host().to_owned(),
             name: watched.name.clone(),
         };
         let project = watched.project.clone();
@@ -436,7 +436,7 @@ impl Poller {
     fn key(&self, kind: ItemKind, number: u64) -> ItemKey {
         ItemKey {
             forge: self.reconciler.host_state.config.kind,
-            host: self.reconciler.host_state.config.host.clone(),
+            host: self.reconciler.host_state.config.host().to_owned(),
             repository: self.watched.name.clone(),
             kind,
             number,

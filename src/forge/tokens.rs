@@ -22,7 +22,7 @@ pub(super) async fn follow(host_state: Arc<HostState>, file: std::path::PathBuf)
     loop {
         // The file is read before the first wait, too, because it may have changed.
         if matches!(host_state.read_token_again(), Ok(true)) {
-            tracing::info!(host = host_state.config.host, file = %file.display(), "a forge has a new token");
+            tracing::info!(host = host_state.config.host(), file = %file.display(), "a forge has a new token");
             host_state.service.forges.look();
         }
         let seen = match &folders {

@@ -1,11 +1,14 @@
-//! A host of `github` or `gitlab`: its address, the account of the bot, and the repositories that
-//! are watched there.
+//! `github` and `gitlab`: a host with its address, the account of the bot, the labels, and the
+//! repositories that are watched there. Both have the same keys, except for the name of the
+//! repositories.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use reqwest::Url;
 
+use crate::config::declaration::{Changes, Keys, keys};
+use crate::config::kinds::{Kind, id, list, path};
 use crate::config::reader::{Field, Name, Section};
 use crate::config::report::Problem;
 use crate::domain::forge::labels::is_same;
@@ -17,23 +20,74 @@ use crate::domain::{AgentId, ProjectId, Secret};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForgeHost {
     pub kind: ForgeKind,
-    /// The URL of the API at GitHub, or of the whole site at GitLab; without a slash at the end.
-    pub base_url: String,
-    /// The URL without its scheme. It identifies the host.
-    pub host: String,
-    pub token: ForgeToken,
-    /// The login of the account that people assign.
-    pub bot_name: String,
+    pub account: ForgeAccount,
     pub labels: LabelNames,
     pub repositories: Vec<WatchedRepository>,
 }
 
-/// The place of a host's token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ForgeToken {
-    Given(Secret),
-    /// The token is read from the file when it is needed.
-    File(PathBuf),
+keys! {
+    /// A host, or a list of hosts with these keys each. Without this section, no host of this kind
+    /// is watched.
+    pub struct ForgeAccount in "github" {
+        /// The URL of a host of your own. For GitHub Enterprise Server it is that of the API:
+        /// `https://HOST/api/v3`. For GitLab it is that of the site, which may have a path:
+        /// `https://code.example/gitlab`.
+        pub base_url: String = String::new(), base_url(), Now;
+
+        /// The token. Either this key or `token_file` is required. Take it from a variable rather
+        /// than writing it here. Agents do not get the variables that contain it.
+        pub token: Secret = Secret::new(""), token(), Now;
+
+        /// A file with the token.
+        pub token_file: Option<PathBuf> = None, path().or_none(), Now;
+
+        /// Required. The login of the account that people assign, without `@`. It is usually the
+        /// token's own.
+        pub bot_name: String = String::new(), login().required().for_example("acme-coder"), Now;
+    }
+}
+
+keys! {
+    /// The labels at a host. No two may be the same.
+    impl LabelNames in "github" {
+        /// The label with which people give an item to the bot.
+        bot_label = "coding agent".to_owned(), label(), Now;
+
+        /// Shows that an agent works on the item.
+        processing_label = "coding agent processing".to_owned(), label(), Now;
+
+        /// Shows that the work is done.
+        done_label = "coding agent done".to_owned(), label(), Now;
+
+        /// Shows that the work is paused and goes on by itself.
+        paused_label = "coding agent paused".to_owned(), label(), Now;
+
+        /// Shows that the work was stopped.
+        stopped_label = "coding agent stopped".to_owned(), label(), Now;
+
+        /// Shows that the agent reported failure.
+        failed_label = "coding agent failed".to_owned(), label(), Now;
+
+        /// Shows that the agent can't go on by itself.
+        blocked_label = "coding agent blocked".to_owned(), label(), Now;
+    }
+}
+
+keys! {
+    /// The watched repositories, by their names: `owner/name` at GitHub, the path of a project or
+    /// its number at GitLab.
+    pub struct RepositoryKeys in "github.repositories.*" {
+        /// Required. The project that gets the tasks.
+        pub project_id: Option<ProjectId> = None, id().if_set().required().for_example("prj_shop"), Now;
+
+        /// The agent of this project that gets the tasks. Either this key or `agents` is required.
+        /// One agent works on one item at a time; the others wait.
+        pub agent: Option<AgentId> = None, id().or_none().for_example("agt_developer"), Now;
+
+        /// Several agents in place of one. The next free one takes the next item. An example:
+        /// `[agt_developer, agt_reviewer]`.
+        pub agents: Vec<AgentId> = Vec::new(), agents(), Now;
+    }
 }
 
 /// A repository whose items become tasks.
@@ -48,281 +102,265 @@ pub struct WatchedRepository {
     pub agents: Vec<AgentId>,
 }
 
-/// Returns the key in the file, the default of `base_url`, the key of the repositories, and the
-/// form of a repository's name.
-const fn words(kind: ForgeKind) -> (&'static str, &'static str, &'static str, &'static str) {
-    match kind {
-        ForgeKind::GitHub => ("github", "https://api.github.com", "repositories", "`owner/name`"),
-        ForgeKind::GitLab => (
-            "gitlab",
-            "https://gitlab.com",
-            "projects",
-            "the path of a project, such as `group/name`, or its number",
-        ),
-    }
-}
-
-/// Returns the key of the hosts of this kind.
-pub const fn file_key(kind: ForgeKind) -> &'static str {
-    words(kind).0
-}
-
 /// Returns the key of a host's repositories.
-pub const fn repositories_key(kind: ForgeKind) -> &'static str {
-    words(kind).2
+pub(in crate::config) const fn repositories_key(kind: ForgeKind) -> &'static str {
+    match kind {
+        ForgeKind::GitHub => "repositories",
+        ForgeKind::GitLab => "projects",
+    }
 }
 
 /// Returns the path of the repositories in the file: `github.repositories`.
 pub fn repositories_path(kind: ForgeKind) -> String {
-    format!("{}.{}", file_key(kind), repositories_key(kind))
+    format!("{}.{}", kind.as_str(), repositories_key(kind))
 }
 
 /// Returns the address of a host without `base_url`.
-pub const fn default_base_url(kind: ForgeKind) -> &'static str {
-    words(kind).1
+pub(in crate::config) const fn default_base_url(kind: ForgeKind) -> &'static str {
+    match kind {
+        ForgeKind::GitHub => "https://api.github.com",
+        ForgeKind::GitLab => "https://gitlab.com",
+    }
 }
 
-/// The keys of the labels, in the order of [`LabelNames::all`].
-pub const LABEL_KEYS: [&str; 7] = [
-    "bot_label",
-    "processing_label",
-    "done_label",
-    "paused_label",
-    "stopped_label",
-    "failed_label",
-    "blocked_label",
-];
+/// Returns the path of the section of a host in a file with `n_hosts` hosts of its kind.
+pub(super) fn section_of(kind: ForgeKind, i: usize, n_hosts: usize) -> String {
+    if n_hosts == 1 { kind.as_str().to_owned() } else { format!("{}[{i}]", kind.as_str()) }
+}
+
+pub(super) fn of_kind(hosts: &[ForgeHost], kind: ForgeKind) -> Vec<&ForgeHost> {
+    hosts.iter().filter(|host| host.kind == kind).collect()
+}
+
+/// Compares the hosts of two configurations. A host that only one of them contains is compared with
+/// one that has all defaults.
+pub(super) fn compare(old: &[ForgeHost], new: &[ForgeHost], changes: &mut Changes) {
+    for kind in ForgeKind::ALL {
+        let [old, new] = [old, new].map(|hosts| of_kind(hosts, *kind));
+        let blank = ForgeHost::blank(*kind);
+        let n_hosts = old.len().max(new.len());
+        for i in 0..n_hosts {
+            let [old, new] = [&old, &new].map(|hosts| hosts.get(i).copied().unwrap_or(&blank));
+            old.compare(&section_of(*kind, i, n_hosts), new, changes);
+        }
+    }
+}
 
 /// The repositories of all hosts so far.
 type Watched = BTreeSet<(ForgeKind, String, String)>;
 
-pub fn read_all(top: &mut Section<'_, '_>) -> Vec<ForgeHost> {
+pub(super) fn read_all(top: &mut Section<'_, '_>) -> Vec<ForgeHost> {
     let mut watched = Watched::new();
     let mut hosts = Vec::new();
-    for kind in [ForgeKind::GitHub, ForgeKind::GitLab] {
-        for section in top.sections(file_key(kind)) {
-            hosts.extend(read(kind, section, &mut watched));
-        }
+    for (kind, key) in [(ForgeKind::GitHub, "github"), (ForgeKind::GitLab, "gitlab")] {
+        let sections = top.sections(key).into_iter();
+        hosts.extend(sections.map(|section| ForgeHost::read(kind, section, &mut watched)));
     }
     hosts
 }
 
-fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) -> Option<ForgeHost> {
-    if !section.is_mapping() {
-        return None;
+impl ForgeHost {
+    fn blank(kind: ForgeKind) -> Self {
+        Self {
+            kind,
+            account: ForgeAccount::default().completed(kind),
+            labels: LabelNames::default(),
+            repositories: Vec::new(),
+        }
     }
-    let base_url = match section.field("base_url") {
-        Some(field) => read_base_url(kind, section.path(), &field),
-        None => Some(default_base_url(kind).to_owned()),
-    };
-    let token = read_token(&mut section);
-    let bot_name = section.required("bot_name").and_then(|field| read_login(&field));
-    let labels = read_labels(kind, &mut section);
-    let host =
-        base_url.as_deref().and_then(|url| url.split_once("://")).map(|(_, host)| host.to_owned());
-    let repositories = section.named_sections(repositories_key(kind)).into_iter();
-    // The repositories are read for their own mistakes even if the address of the host is wrong.
-    let place = host.as_deref();
-    let repositories: Vec<_> = repositories
-        .map(|(name, section)| read_repository(kind, place, &name, section, watched))
-        .collect();
-    Some(ForgeHost {
-        kind,
-        host: host?,
-        base_url: base_url?,
-        token: token?,
-        bot_name: bot_name?,
-        labels,
-        repositories: repositories.into_iter().flatten().collect(),
-    })
+
+    /// Returns the URL without its scheme. It identifies the host.
+    pub fn host(&self) -> &str {
+        let url = &self.account.base_url;
+        url.split_once("://").map_or(url, |(_, host)| host)
+    }
+
+    fn read(kind: ForgeKind, mut section: Section<'_, '_>, watched: &mut Watched) -> Self {
+        let account = ForgeAccount::read(&mut section);
+        section.check_exactly_one(["token", "token_file"]);
+        let labels = LabelNames::read(&mut section);
+        check_labels(kind, &section, &labels);
+        // The repositories are read for their own mistakes even if the address is wrong.
+        let is_wrong = account.base_url.is_empty() && section.span_of("base_url").is_some();
+        let mut host = Self { account: account.completed(kind), labels, ..Self::blank(kind) };
+        for (name, section) in section.named_sections(repositories_key(kind)) {
+            let place = (!is_wrong).then(|| host.host());
+            let repository = WatchedRepository::read((kind, place), &name, section, watched);
+            host.repositories.extend(repository);
+        }
+        host
+    }
+
+    fn compare(&self, section: &str, new: &Self, changes: &mut Changes) {
+        self.account.compare_at(section, &new.account, changes);
+        self.labels.compare_at(section, &new.labels, changes);
+        let keys = |host: &Self| -> BTreeMap<_, _> {
+            host.repositories.iter().map(|watched| (watched.name.clone(), watched.keys())).collect()
+        };
+        let (old, new) = (keys(self), keys(new));
+        for name in old.keys().chain(new.keys()).collect::<BTreeSet<_>>() {
+            let section = format!("{section}.{}.{name}", repositories_key(self.kind));
+            let of = |keys: &BTreeMap<_, _>| keys.get(name).cloned().unwrap_or_default();
+            RepositoryKeys::compare_at(&of(&old), &section, &of(&new), changes);
+        }
+    }
 }
 
-/// The valid logins, as messages name them.
-pub(super) const LOGIN: &str = "the login of an account, without `@`";
-
-pub(super) fn read_login(field: &Field<'_, '_>) -> Option<String> {
-    let is_login =
-        |text: &str| !text.is_empty() && !text.starts_with('@') && !text.contains(is_space);
-    field.parsed(LOGIN, |text| is_login(text).then(|| text.to_owned()))
+impl ForgeAccount {
+    /// Returns the account with the default address of `kind`.
+    fn completed(mut self, kind: ForgeKind) -> Self {
+        if self.base_url.is_empty() {
+            default_base_url(kind).clone_into(&mut self.base_url);
+        }
+        self
+    }
 }
 
-fn read_base_url(kind: ForgeKind, section: &str, field: &Field<'_, '_>) -> Option<String> {
-    let what = "the URL of a host such as `https://code.example`, also with a path; nothing behind that, and no user";
-    let url = field.parsed(what, |text| {
+impl WatchedRepository {
+    /// Reads a repository of a host. The address of the host is `None` if it is not valid.
+    fn read(
+        (kind, host): (ForgeKind, Option<&str>),
+        name: &Name,
+        mut section: Section<'_, '_>,
+        watched: &mut Watched,
+    ) -> Option<Self> {
+        let keys = RepositoryKeys::read(&mut section);
+        section.check_exactly_one(["agent", "agents"]);
+        let note = |problem: &str| {
+            let message = format!("`{}` is {problem}", section.path());
+            section.reader().note(Problem::new(message, name.span.clone()).label("here"));
+        };
+        let key = |host: &str| (kind, host.to_owned(), name.text.to_lowercase());
+        match kind {
+            ForgeKind::GitHub if !is_repository(kind, &name.text) => {
+                note("not valid: expected `owner/name`");
+            }
+            ForgeKind::GitLab if !is_repository(kind, &name.text) => {
+                note(
+                    "not valid: expected the path of a project, such as `group/name`, or its number",
+                );
+            }
+            _ if host.is_some_and(|host| !watched.insert(key(host))) => {
+                note("watched twice: name it once, with all its agents in `agents`");
+            }
+            _ => {}
+        }
+        let agents = keys.agent.map_or(keys.agents, |agent| vec![agent]);
+        Some(Self { name: name.text.clone(), project: keys.project_id?, agents })
+    }
+
+    /// Returns the keys that say the same, for a comparison.
+    fn keys(&self) -> RepositoryKeys {
+        let project_id = Some(self.project.clone());
+        match &self.agents[..] {
+            [agent] => RepositoryKeys {
+                project_id,
+                agent: Some(agent.clone()),
+                ..RepositoryKeys::default()
+            },
+            agents => RepositoryKeys { project_id, agent: None, agents: agents.to_vec() },
+        }
+    }
+}
+
+/// Notes labels that the forge does not take, and two that are the same.
+fn check_labels(kind: ForgeKind, section: &Section<'_, '_>, labels: &LabelNames) {
+    let labels: Vec<(&str, String)> =
+        labels.values().into_iter().map(|(key, label)| (key, label.unwrap_or_default())).collect();
+    let path = section.path();
+    for (i, (key, label)) in labels.iter().enumerate() {
+        if section.span_of(key).is_some() {
+            if kind == ForgeKind::GitHub && label.chars().count() > 50 {
+                let message = format!("`{path}.{key}` is too long for GitHub");
+                section.refuse(key, message, "use at most 50 characters");
+            } else if kind == ForgeKind::GitLab && label.contains(',') {
+                let message = format!("`{path}.{key}` contains a comma");
+                section.refuse(key, message, "GitLab separates labels by commas");
+            }
+        }
+        let Some((twin, _)) = labels[..i].iter().find(|(_, other)| is_same(other, label)) else {
+            continue;
+        };
+        // A default can't be the mistake. Therefore the place is one that the file contains.
+        let place = if section.span_of(key).is_some() { key } else { twin };
+        let message = format!("`{path}` has the same label for `{twin}` and `{key}`");
+        section.refuse(place, message, "each label shows another state of an item");
+    }
+}
+
+fn base_url() -> Kind<String> {
+    let expected = "the URL of a host such as `https://code.example`, also with a path; nothing behind that, and no user";
+    let parse = |text: &str| {
         let url = Url::parse(text).ok()?;
         let is_plain = url.query().is_none() && url.fragment().is_none();
         let has_user = !url.username().is_empty() || url.password().is_some();
         let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
-        (is_http && is_plain && !has_user).then_some(url)
-    })?;
-    let text = url.as_str().trim_end_matches('/').to_owned();
-    let is_page = matches!(url.host_str(), Some("github.com" | "www.github.com"));
-    let help = match kind {
-        ForgeKind::GitHub if is_page => {
-            "leave it out for github.com: the API is at https://api.github.com"
+        if !is_http || !is_plain || has_user {
+            return None;
         }
-        // The client adds the `/api/v4`.
-        ForgeKind::GitLab => {
-            let root = text.strip_suffix("/api/v4").unwrap_or(&text);
-            return Some(root.trim_end_matches('/').to_owned());
-        }
-        ForgeKind::GitHub => return Some(text),
+        // GitLab's client adds the `/api/v4`.
+        let root = url.as_str().trim_end_matches('/');
+        let root = root.strip_suffix("/api/v4").unwrap_or(root);
+        Some(root.trim_end_matches('/').to_owned())
     };
-    let message = format!("`{section}.base_url` is not the one that is meant");
-    field.note(Problem::new(message, field.span()).label("here").help(help));
-    None
+    Kind::parsed(expected, parse, Clone::clone).checked(|url| {
+        let host = url.split_once("://").map_or("", |(_, host)| host);
+        let is_page = matches!(host.split('/').next(), Some("github.com" | "www.github.com"));
+        if is_page {
+            Err("it is the address of GitHub's pages; leave the key out for github.com".to_owned())
+        } else {
+            Ok(())
+        }
+    })
 }
 
-fn read_token(section: &mut Section<'_, '_>) -> Option<ForgeToken> {
-    let (given, file) = (section.optional("token"), section.optional("token_file"));
-    match (given, file) {
-        (Some(given), None) => {
-            given.note_secret_variables();
-            let is_token =
-                |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-            // A variable that was filled from a file often ends with a line feed.
-            let token = given.parsed("letters, digits and signs without spaces", |text| {
-                Some(text.trim()).filter(|text| is_token(text)).map(Secret::new)
-            });
-            token.map(ForgeToken::Given)
-        }
-        (None, Some(file)) => file.path().map(ForgeToken::File),
-        (None, None) => {
-            let problem =
-                Problem::new(format!("`{}` has no token", section.path()), section.span());
-            let problem = problem.label("expected `token` or `token_file` in here");
-            section.reader().note(
-                problem.help("better from a variable, `token: ${GITHUB_TOKEN}`, than written here"),
-            );
-            None
-        }
-        (Some(given), Some(_)) => {
-            let message = format!("`{}` has both `token` and `token_file`", section.path());
-            given.note(Problem::new(message, given.span()).label("one of them too many"));
-            None
-        }
-    }
+fn token() -> Kind<Secret> {
+    let read = |field: Field<'_, '_>, what: &str| {
+        field.note_secret_variables();
+        let is_token =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        // A variable that was filled from a file often ends with a line feed.
+        field.parsed(what, |text| Some(text.trim()).filter(|text| is_token(text)).map(Secret::new))
+    };
+    let kind = Kind::new("letters, digits and signs without spaces", read, |_| String::new());
+    kind.hidden().or_empty().written_as("null").for_example("${GITHUB_TOKEN}")
 }
 
-fn read_labels(kind: ForgeKind, section: &mut Section<'_, '_>) -> LabelNames {
-    let defaults = LabelNames::default();
-    let path = section.path().to_owned();
-    let what = match kind {
-        ForgeKind::GitHub => {
-            "the name of a label, of at most 50 characters, without line breaks and without spaces around it"
-        }
-        ForgeKind::GitLab => {
-            "the name of a label, of at most 255 characters, without commas, line breaks, and spaces around it"
-        }
-    };
-    let most = if kind == ForgeKind::GitHub { 50 } else { 255 };
+pub(super) fn login() -> Kind<String> {
+    let is_space = |c: char| c.is_whitespace() || is_unprintable(c);
+    let is_login =
+        move |text: &str| !text.is_empty() && !text.starts_with('@') && !text.contains(is_space);
+    let show = |login: &String| if login.is_empty() { "none" } else { login }.to_owned();
+    Kind::parsed(
+        "the login of an account, without `@`",
+        move |text| is_login(text).then(|| text.to_owned()),
+        show,
+    )
+}
+
+fn label() -> Kind<String> {
     let is_label = |text: &str| {
-        let is_clean = !text.contains(is_unprintable) && text.trim() == text && !text.is_empty();
-        let is_clean = is_clean && text.chars().count() <= most;
-        is_clean && (kind == ForgeKind::GitHub || !text.contains(','))
+        let is_clean = !text.contains(is_unprintable) && text.trim() == text;
+        is_clean && !text.is_empty() && text.chars().count() <= 255
     };
-    let mut read: Vec<(String, Option<Field<'_, '_>>)> = Vec::new();
-    for (key, default) in LABEL_KEYS.into_iter().zip(defaults.all()) {
-        let field = section.field(key);
-        let label = field
-            .as_ref()
-            .map(|field| field.parsed(what, |text| is_label(text).then(|| text.to_owned())));
-        read.push((label.flatten().unwrap_or_else(|| default.to_owned()), field));
-    }
-    for (i, (label, field)) in read.iter().enumerate() {
-        let twin = read[..i].iter().position(|(other, _)| is_same(other, label));
-        // The problem is noted at the later one of the two labels that the file contains, because a
-        // default can't be the mistake.
-        let place = field.as_ref().or_else(|| read[twin?].1.as_ref());
-        if let (Some(twin), Some(place)) = (twin, place) {
-            let message = format!(
-                "`{path}` has the same label for `{}` and `{}`",
-                LABEL_KEYS[twin], LABEL_KEYS[i]
-            );
-            place.note(
-                Problem::new(message, place.span())
-                    .label("here")
-                    .help("each says something else of an item"),
-            );
-        }
-    }
-    let [bot, processing, done, paused, stopped, failed, blocked] =
-        std::array::from_fn(|i| std::mem::take(&mut read[i].0));
-    LabelNames { bot, processing, done, paused, stopped, failed, blocked }
+    Kind::parsed(
+        "a label without spaces around it (GitHub: at most 50 characters; GitLab: 255, no commas)",
+        move |text| is_label(text).then(|| text.to_owned()),
+        Clone::clone,
+    )
 }
 
-fn read_repository(
-    kind: ForgeKind,
-    host: Option<&str>,
-    name: &Name,
-    mut section: Section<'_, '_>,
-    watched: &mut Watched,
-) -> Option<WatchedRepository> {
-    let project = section.required("project_id").and_then(|field| field.id());
-    let agents = read_agents(&mut section);
-    let problem = |message: String| {
-        section.reader().note(Problem::new(message, name.span.clone()).label("here"));
-        None
-    };
-    if !is_repository(kind, &name.text) {
-        return problem(format!("`{}` is not valid: expected {}", section.path(), words(kind).3));
-    }
-    let is_new =
-        host.is_none_or(|host| watched.insert((kind, host.to_owned(), name.text.to_lowercase())));
-    if !is_new {
-        return problem(format!(
-            "`{}` is watched twice: name it once, with all its agents in `agents`",
-            section.path()
-        ));
-    }
-    Some(WatchedRepository { name: name.text.clone(), project: project?, agents: agents? })
-}
-
-/// Returns the agents of a repository: `agents`, or `agent` if there is only one.
-fn read_agents(section: &mut Section<'_, '_>) -> Option<Vec<AgentId>> {
-    let path = section.path().to_owned();
-    let list = match (section.optional("agent"), section.optional("agents")) {
-        (Some(agent), None) => return agent.id().map(|agent| vec![agent]),
-        (None, Some(list)) => list,
-        (None, None) => {
-            if section.is_mapping() {
-                let problem = Problem::new(format!("`{path}` has no agent"), section.span());
-                section.reader().note(problem.label("expected `agent` or `agents` in here"));
+fn agents() -> Kind<Vec<AgentId>> {
+    list(id()).or_empty().written_as("null").checked(|agents: &Vec<AgentId>| {
+        let mut seen = BTreeSet::new();
+        match agents.iter().find(|agent| !seen.insert(*agent)) {
+            Some(agent) => {
+                Err(format!("it names `{agent}` twice, and an agent works on one item at a time"))
             }
-            return None;
+            None if agents.is_empty() => Err("it names no agent".to_owned()),
+            None => Ok(()),
         }
-        (Some(agent), Some(_)) => {
-            let message = format!("`{path}` has both `agent` and `agents`");
-            let help = "write all agents of the repository into `agents`, and remove `agent`";
-            let problem = Problem::new(message, agent.span()).label("one of them too many");
-            agent.note(problem.help(help));
-            return None;
-        }
-    };
-    let span = list.span();
-    let is_list = list.is_list();
-    let fields = list.list();
-    if fields.is_empty() && is_list {
-        let problem = Problem::new(format!("`{path}.agents` is empty"), span);
-        let help = "name at least one agent of the project, such as `agents: [agt_developer]`";
-        section.reader().note(problem.label("expected an agent in here").help(help));
-        return None;
-    }
-    let mut agents: Vec<AgentId> = Vec::with_capacity(fields.len());
-    let mut is_good = !fields.is_empty();
-    for field in fields {
-        match field.id::<AgentId>() {
-            Some(agent) if agents.contains(&agent) => {
-                let message = format!("`{path}.agents` names `{agent}` twice");
-                let help = "an agent works on one item at a time: name each agent once";
-                field.note(Problem::new(message, field.span()).label("again here").help(help));
-                is_good = false;
-            }
-            Some(agent) => agents.push(agent),
-            None => is_good = false,
-        }
-    }
-    is_good.then_some(agents)
+    })
 }
 
 fn is_repository(kind: ForgeKind, name: &str) -> bool {
@@ -342,8 +380,4 @@ fn is_repository(kind: ForgeKind, name: &str) -> bool {
         }
         ForgeKind::GitLab => n_parts >= 2 && name.split('/').all(is_part),
     }
-}
-
-fn is_space(c: char) -> bool {
-    c.is_whitespace() || is_unprintable(c)
 }

@@ -1,6 +1,5 @@
 //! The documents of the settings: `config/coordinator_config.yaml` and `docs/configuration.md`. The
-//! texts come from the declarations of the keys. `hosts.yaml` has the texts of the hosts of forges,
-//! whose reader is written by hand.
+//! texts come from the declarations of the keys.
 //!
 //! After a change of a declaration, write both files with
 //! `AGENT_COORDINATOR_WRITE_DOCUMENTS=1 cargo test --lib config::tests::documents`.
@@ -10,15 +9,14 @@ use std::fs;
 
 use super::*;
 use crate::config::declaration::{Description, KeyDescription};
+use crate::config::forge::{RepositoryKeys, default_base_url};
 use crate::config::providers::ProviderKeys;
+use crate::domain::forge::{ForgeKind, LabelNames};
 
 const WRITE: &str = "AGENT_COORDINATOR_WRITE_DOCUMENTS";
 
 /// The length of the longest comment line in the example.
 const WIDTH: usize = 100;
-
-/// The names in the texts that people choose. The tables call them `NAME`.
-const NAMES: [&str; 2] = ["acme/shop", "acme/web/shop"];
 
 const EXAMPLE_INTRODUCTION: &str = "\
 # Configuration of agent-coordinator: every setting, with its default.
@@ -68,17 +66,16 @@ enum Part {
     Keys(Description),
     /// Keys of entries, with the name of an entry in the example.
     Entry(&'static str, Description),
-    /// Lines of the example.
-    Text(&'static str),
 }
 
 fn chapters() -> Vec<(&'static str, Vec<Part>)> {
-    use Part::{Entry, Keys as K, Text};
+    use Part::{Entry, Keys as K};
     // No entry has all keys.
     let of_preset =
         |key: &KeyDescription| matches!(key.key, "preset" | "permissions" | "model" | "telemetry");
     let with_preset = only(ProviderKeys::describe(), of_preset);
     let with_command = only(ProviderKeys::describe(), |key| !of_preset(key));
+    let [github, gitlab] = [ForgeKind::GitHub, ForgeKind::GitLab].map(of_forge);
     vec![
         (
             "Limits and language",
@@ -100,13 +97,12 @@ fn chapters() -> Vec<(&'static str, Vec<Part>)> {
         ),
         (
             "Work from GitHub and GitLab",
-            vec![
-                K(ForgeAccess::describe()),
-                K(Webhook::describe()),
-                Text(include_str!("documents/hosts.yaml")),
-                K(TaskStop::describe()),
-                K(PauseResume::describe()),
-            ],
+            [K(ForgeAccess::describe()), K(Webhook::describe())]
+                .into_iter()
+                .chain(github)
+                .chain(gitlab)
+                .chain([K(TaskStop::describe()), K(PauseResume::describe())])
+                .collect(),
         ),
         (
             "Time limits",
@@ -133,6 +129,24 @@ fn chapters() -> Vec<(&'static str, Vec<Part>)> {
     ]
 }
 
+/// Returns the keys of a host of this kind.
+fn of_forge(kind: ForgeKind) -> [Part; 3] {
+    let mut account = ForgeAccount::describe();
+    let mut labels = LabelNames::describe();
+    let mut repositories = RepositoryKeys::describe();
+    default_base_url(kind).clone_into(&mut account.keys[0].default);
+    let mut name = "acme/shop";
+    if kind == ForgeKind::GitLab {
+        name = "acme/web/shop";
+        account.about = "The same keys for GitLab, with `projects` in place of `repositories`.";
+        account.keys[1].example = Some("${GITLAB_TOKEN}");
+        account.section = "gitlab";
+        labels.section = "gitlab";
+        repositories.section = "gitlab.projects.*";
+    }
+    [Part::Keys(account), Part::Keys(labels), Part::Entry(name, repositories)]
+}
+
 fn only(keys: Description, is_in: impl Fn(&KeyDescription) -> bool) -> Description {
     Description { keys: keys.keys.into_iter().filter(is_in).collect(), ..keys }
 }
@@ -147,10 +161,6 @@ fn example() -> String {
         let mut section = String::new();
         for part in parts {
             match part {
-                Part::Text(lines) => {
-                    section.clear();
-                    let _ = write!(text, "\n{lines}");
-                }
                 Part::Keys(keys) => {
                     write_section(&mut text, &keys, keys.section, &section);
                     keys.section.clone_into(&mut section);
@@ -234,7 +244,6 @@ fn tables() -> String {
         let mut section = None;
         for part in parts {
             match part {
-                Part::Text(lines) => write_table_of_text(&mut text, lines),
                 Part::Keys(keys) | Part::Entry(_, keys) => {
                     if section != Some(keys.section) {
                         write_header(&mut text, &keys);
@@ -271,35 +280,6 @@ fn write_row(text: &mut String, key: &KeyDescription) {
     };
     let (effect, values) = (sentences(key.effect), &key.values);
     let _ = writeln!(text, "| `{}` | {effect} | {values} | {default} | {counts} |", key.key);
-}
-
-/// Writes the keys of lines of the example, with their comments.
-fn write_table_of_text(text: &mut String, lines: &str) {
-    let mut comment = Vec::new();
-    let mut path: Vec<&str> = Vec::new();
-    for line in lines.lines() {
-        let setting = line.trim_start();
-        let depth = (line.len() - setting.len()) / 2;
-        if let Some(words) = setting.strip_prefix("# ") {
-            comment.push(words);
-        } else if let Some((key, value)) =
-            setting.strip_prefix('#').and_then(|it| it.split_once(':'))
-        {
-            path.truncate(depth);
-            path.push(if NAMES.contains(&key) { "NAME" } else { key });
-            let effect = comment.join(" ");
-            comment.clear();
-            if depth == 0 {
-                let _ = write!(
-                    text,
-                    "\n### `{key}`\n{effect}\n\n| Key | Effect | Default or example |\n|---|---|---|\n"
-                );
-            } else if !value.is_empty() {
-                let (key, value) = (path[1..].join("."), value.trim());
-                let _ = writeln!(text, "| `{key}` | {effect} | `{value}` |");
-            }
-        }
-    }
 }
 
 #[track_caller]

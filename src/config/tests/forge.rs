@@ -4,8 +4,24 @@ use super::*;
 use crate::domain::forge::{ForgeKind, LabelNames};
 
 fn labels(names: [&str; 7]) -> LabelNames {
-    let [bot, processing, done, paused, stopped, failed, blocked] = names.map(str::to_owned);
-    LabelNames { bot, processing, done, paused, stopped, failed, blocked }
+    let [
+        bot_label,
+        processing_label,
+        done_label,
+        paused_label,
+        stopped_label,
+        failed_label,
+        blocked_label,
+    ] = names.map(str::to_owned);
+    LabelNames {
+        bot_label,
+        processing_label,
+        done_label,
+        paused_label,
+        stopped_label,
+        failed_label,
+        blocked_label,
+    }
 }
 
 fn watched(name: &str, project: &str, agent: &str) -> WatchedRepository {
@@ -17,19 +33,23 @@ fn watched(name: &str, project: &str, agent: &str) -> WatchedRepository {
 pub(super) fn every_setting() -> Forges {
     let github = ForgeHost {
         kind: ForgeKind::GitHub,
-        base_url: "https://ghe.example/api/v3".to_owned(),
-        host: "ghe.example/api/v3".to_owned(),
-        token: ForgeToken::Given(Secret::new("gh-hunter2")),
-        bot_name: "coder".to_owned(),
+        account: ForgeAccount {
+            base_url: "https://ghe.example/api/v3".to_owned(),
+            token: Secret::new("gh-hunter2"),
+            token_file: None,
+            bot_name: "coder".to_owned(),
+        },
         labels: labels(["🤖", "b/p", "b/d", "b/z", "b/s", "b/f", "b/b"]),
         repositories: vec![watched("acme/shop", "prj_a", "agt_a")],
     };
     let gitlab = ForgeHost {
         kind: ForgeKind::GitLab,
-        base_url: "http://localhost:8080/gitlab".to_owned(),
-        host: "localhost:8080/gitlab".to_owned(),
-        token: ForgeToken::File(PathBuf::from("/etc/ac/gitlab_token")),
-        bot_name: "coder".to_owned(),
+        account: ForgeAccount {
+            base_url: "http://localhost:8080/gitlab".to_owned(),
+            token: Secret::new(""),
+            token_file: Some(PathBuf::from("/etc/ac/gitlab_token")),
+            bot_name: "coder".to_owned(),
+        },
         labels: labels(["a", "b", "c", "d", "e", "f", "g"]),
         repositories: vec![
             watched("a/b/c", "prj_b", "agt_b agt_a"),
@@ -58,29 +78,25 @@ pub(super) fn every_setting() -> Forges {
 
 /// The hosts that the example file shows, with all the defaults.
 pub(super) fn of_the_example() -> Forges {
-    let host = |kind, host: &str, token, repository| ForgeHost {
+    let host = |kind, base_url: &str, token, repository| ForgeHost {
         kind,
-        base_url: format!("https://{host}"),
-        host: host.to_owned(),
-        token,
-        bot_name: "acme-coder".to_owned(),
+        account: ForgeAccount {
+            base_url: base_url.to_owned(),
+            token: Secret::new(token),
+            token_file: None,
+            bot_name: "acme-coder".to_owned(),
+        },
         labels: LabelNames::default(),
         repositories: vec![watched(repository, "prj_shop", "agt_developer")],
     };
-    let file = PathBuf::from("/home/me/.config/agent-coordinator/gitlab_token");
     Forges {
         webhook: Some(Webhook {
             path: "/webhooks/forge".to_owned(),
             secret: Secret::new("hook-hunter2"),
         }),
         hosts: vec![
-            host(
-                ForgeKind::GitHub,
-                "api.github.com",
-                ForgeToken::Given(Secret::new("gh-hunter2")),
-                "acme/shop",
-            ),
-            host(ForgeKind::GitLab, "gitlab.com", ForgeToken::File(file), "acme/web/shop"),
+            host(ForgeKind::GitHub, "https://api.github.com", "gh-hunter2", "acme/shop"),
+            host(ForgeKind::GitLab, "https://gitlab.com", "gl-hunter2", "acme/web/shop"),
         ],
         ..defaults().forges
     }
@@ -93,7 +109,7 @@ fn a_list_is_several_hosts_and_nothing_is_none() {
                - { token: c, bot_name: z, repositories: { o/s: { project_id: p, agent: a } } }\n";
     let hosts = valid(two).forges.hosts;
     let places: Vec<_> =
-        hosts.iter().map(|host| (host.host.as_str(), host.bot_name.as_str())).collect();
+        hosts.iter().map(|host| (host.host(), host.account.bot_name.as_str())).collect();
     assert_eq!(
         places,
         [("api.github.com", "x"), ("ghe.example/api/v3", "y"), ("api.github.com", "z")]
@@ -108,7 +124,7 @@ fn a_list_is_several_hosts_and_nothing_is_none() {
 #[test]
 fn a_token_from_a_file_that_ends_with_its_line_is_a_token() {
     let config = valid("github: { token: \"abc\\n\", bot_name: x }");
-    assert_eq!(config.forges.hosts[0].token, ForgeToken::Given(Secret::new("abc")));
+    assert_eq!(config.forges.hosts[0].account.token, Secret::new("abc"));
 }
 
 #[test]
@@ -116,7 +132,7 @@ fn the_base_url_of_a_gitlab_may_end_with_its_api() {
     let host = |url: &str| {
         let config = valid(&format!("gitlab: {{ token: x, bot_name: x, base_url: '{url}' }}"));
         let host = &config.forges.hosts[0];
-        (host.base_url.clone(), host.host.clone())
+        (host.account.base_url.clone(), host.host().to_owned())
     };
     for end in ["", "/", "/api/v4", "/api/v4/"] {
         let plain = ("https://code.example".to_owned(), "code.example".to_owned());
@@ -131,8 +147,8 @@ fn the_base_url_of_an_own_github_keeps_its_api() {
     for end in ["", "/"] {
         let url = format!("https://ghe.example/api/v3{end}");
         let config = valid(&format!("github: {{ token: x, bot_name: x, base_url: '{url}' }}"));
-        assert_eq!(config.forges.hosts[0].base_url, "https://ghe.example/api/v3");
-        assert_eq!(config.forges.hosts[0].host, "ghe.example/api/v3");
+        assert_eq!(config.forges.hosts[0].account.base_url, "https://ghe.example/api/v3");
+        assert_eq!(config.forges.hosts[0].host(), "ghe.example/api/v3");
     }
 }
 
@@ -236,7 +252,7 @@ fn changes_of_hosts_are_told_without_their_secrets() {
             &format!("github: {host}"),
             &format!("github: {}", host.replace("agent: a", "agents: [b, a]"))
         ),
-        ["github.repositories.o/r.agents: a → b, a"]
+        ["github.repositories.o/r.agent: a → none", "github.repositories.o/r.agents: none → b, a"]
     );
     let changed = format!(
         "github:\n- {}\n- {{ token_file: /t, bot_name: y }}",

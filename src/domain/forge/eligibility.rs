@@ -75,8 +75,8 @@ impl Rules {
     /// it is not ours yet.
     pub fn judge(&self, item: &ItemFacts, state: Option<&ItemState>) -> Eligibility {
         let has = |label: &str| item.labels.iter().any(|other| is_same(other, label));
-        let is_told = has(&self.labels.bot)
-            || has(&self.labels.processing)
+        let is_told = has(&self.labels.bot_label)
+            || has(&self.labels.processing_label)
             || state.and_then(ItemState::label).is_some_and(|own| has(self.labels.of(own)));
         if !item.is_open {
             Eligibility::Not(StopCause::Closed)
@@ -94,10 +94,10 @@ impl Rules {
     /// with the coordinator that put it aside. The bot's label then asks that coordinator to
     /// continue.
     pub fn is_free(&self, item: &ItemFacts) -> bool {
-        let LabelNames { processing, paused, blocked, failed, .. } = &self.labels;
-        let is_held = |label: &String| {
-            [processing, paused, blocked, failed].iter().any(|held| is_same(label, held))
-        };
+        let LabelNames { processing_label, paused_label, blocked_label, failed_label, .. } =
+            &self.labels;
+        let held = [processing_label, paused_label, blocked_label, failed_label];
+        let is_held = |label: &String| held.iter().any(|held| is_same(label, held));
         self.judge(item, None) == Eligibility::Eligible && !item.labels.iter().any(is_held)
     }
 
@@ -105,7 +105,7 @@ impl Rules {
     /// item that is blocked or failed.
     pub fn is_asked_again(&self, item: &ItemFacts, state: &ItemState) -> bool {
         matches!(state.label(), Some(LabelState::Blocked | LabelState::Failed))
-            && item.labels.iter().any(|label| is_same(label, &self.labels.bot))
+            && item.labels.iter().any(|label| is_same(label, &self.labels.bot_label))
             && self.judge(item, Some(state)) == Eligibility::Eligible
     }
 }

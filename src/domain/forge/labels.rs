@@ -3,17 +3,17 @@
 
 use super::item::WorkState;
 
-/// The names of the labels at a host. No two are the same.
+/// The names of the labels at a host. No two are the same. `config` declares their defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelNames {
     /// Set by people: the bot shall work on the item.
-    pub bot: String,
-    pub processing: String,
-    pub done: String,
-    pub paused: String,
-    pub stopped: String,
-    pub failed: String,
-    pub blocked: String,
+    pub bot_label: String,
+    pub processing_label: String,
+    pub done_label: String,
+    pub paused_label: String,
+    pub stopped_label: String,
+    pub failed_label: String,
+    pub blocked_label: String,
 }
 
 /// The state of an item that one label shows.
@@ -54,21 +54,6 @@ impl LabelDelta {
     }
 }
 
-impl Default for LabelNames {
-    fn default() -> Self {
-        let named = |rest: &str| format!("coding agent{rest}");
-        Self {
-            bot: named(""),
-            processing: named(" processing"),
-            done: named(" done"),
-            paused: named(" paused"),
-            stopped: named(" stopped"),
-            failed: named(" failed"),
-            blocked: named(" blocked"),
-        }
-    }
-}
-
 impl From<WorkState> for LabelState {
     fn from(work_state: WorkState) -> Self {
         match work_state {
@@ -83,24 +68,24 @@ impl LabelNames {
     /// Returns all names, the bot's first.
     pub fn all(&self) -> [&str; 7] {
         [
-            &self.bot,
-            &self.processing,
-            &self.done,
-            &self.paused,
-            &self.stopped,
-            &self.failed,
-            &self.blocked,
+            &self.bot_label,
+            &self.processing_label,
+            &self.done_label,
+            &self.paused_label,
+            &self.stopped_label,
+            &self.failed_label,
+            &self.blocked_label,
         ]
     }
 
     pub fn of(&self, state: LabelState) -> &str {
         match state {
-            LabelState::Processing => &self.processing,
-            LabelState::Done => &self.done,
-            LabelState::Paused => &self.paused,
-            LabelState::Stopped => &self.stopped,
-            LabelState::Failed => &self.failed,
-            LabelState::Blocked => &self.blocked,
+            LabelState::Processing => &self.processing_label,
+            LabelState::Done => &self.done_label,
+            LabelState::Paused => &self.paused_label,
+            LabelState::Stopped => &self.stopped_label,
+            LabelState::Failed => &self.failed_label,
+            LabelState::Blocked => &self.blocked_label,
         }
     }
 
