@@ -51,14 +51,36 @@ The daemon reads one YAML file: the first of `--config FILE`, `$AGENT_COORDINATO
 [config/coordinator_config.yaml](../config/coordinator_config.yaml) is a file with all settings to start from.
 `agent-coordinator check` names every mistake in a file at once.
 
-A running daemon reads the file again when it changes, on SIGHUP, and for `agent-coordinator reload`. A file with
-mistakes changes nothing. The last column of the tables says when a change counts: for decisions from then on (at once),
-for agents that are started from then on (new starts), or after the next start of the daemon (restart). `status` lists
-the settings that wait for a restart.
-
 Durations are seconds (`10`, `2.5`) or have units (`250ms`, `10s`, `1h 30m`). Sizes are bytes (`65536`) or have units
 (`64 KiB`, `10 MiB`). Values may contain `${NAME}`, `${NAME:-default}` and `${NAME:?message}`; `$$` is a dollar; `~/` at
 the beginning is the home folder. Relative paths start at the folder of the file.
+
+## Changes while the daemon runs
+
+A running daemon reads its file again
+
+- when the file changes: it watches the folder, so a file that an editor puts in its place counts;
+- on SIGHUP;
+- for `agent-coordinator reload`, which waits and prints each changed setting with its old and new value. If the file is
+  wrong, it prints the mistakes and exits with 78.
+
+The log says the same. **A file with mistakes changes nothing**: the last good one stays in use, and `status` says since
+when and why until the file is repaired. The last column of the tables says when a change counts:
+
+- at once: for decisions from then on;
+- new starts: for agents that are started from then on. Running agents keep what they were given;
+- restart: after the next start of the daemon. `status` lists the settings that wait for it.
+
+A reload itself ends no agent. A lowered number of agents (`max_concurrent`, `limits`) ends none either: no more agents
+start until enough have ended. A lowered time limit (`run`, `session`) ends the agents that exceed it.
+
+- `agents.NAME.passkey`: the old passkey opens no session any more; open sessions go on. An agent that is created later
+  gets its passkey from the entry, unless it is created with one. Removing an entry leaves the agent its passkey.
+- `coordinator_token`: the server refuses the old token at once, so change it there first. Coordinators (`supervise`) ask
+  again until the server accepts theirs.
+- `manifest`: the daemon applies it if the setting or the content of the file changed. It removes nothing.
+- `${…}` are the variables that the daemon was started with. A new value of a variable needs a restart.
+- A daemon that was started without any file looks for one on SIGHUP and `reload` only.
 ";
 
 /// A part of a chapter.
