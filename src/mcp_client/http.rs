@@ -92,21 +92,20 @@ impl HttpEndpoint {
             .unwrap_or_default();
         let is_stream = kind.starts_with("text/event-stream");
         let mut body = response.bytes_stream();
-        let mut buffer = Vec::new();
+        let mut received = Received::default();
         while let Some(piece) = body.next().await {
             let piece = piece.map_err(|error| Lost::Answer(root_of(&error)))?;
-            buffer.extend_from_slice(&piece);
-            if buffer.len() > MAX_MESSAGE {
+            received.bytes.extend_from_slice(&piece);
+            if received.bytes.len() > MAX_MESSAGE {
                 return Err(Lost::Answer(format!("an answer of more than {MAX_MESSAGE} bytes")));
             }
-            while let (true, Some((event, length))) = (is_stream, next_event(&buffer)) {
+            while is_stream && let Some(event) = received.next_event() {
                 if !event.is_empty() {
                     take(event);
                 }
-                buffer.drain(..length);
             }
         }
-        let rest = buffer.trim_ascii();
+        let rest = received.bytes.trim_ascii();
         if !status.is_success() && !is_error_about(message, rest) {
             return Err(Lost::Answer(refusal(status, rest)));
         }
@@ -170,15 +169,38 @@ fn headers(message: &[u8], agreed: Option<&str>) -> Vec<(&'static str, String)> 
     headers
 }
 
-/// Returns the data of the first complete event of a stream, and the number of bytes that it took.
-fn next_event(buffer: &[u8]) -> Option<(Vec<u8>, usize)> {
-    let end_of =
-        |end: &[u8]| Some((buffer.windows(end.len()).position(|window| window == end)?, end.len()));
-    let (at, n_end) = [end_of(b"\n\n"), end_of(b"\r\n\r\n")].into_iter().flatten().min()?;
-    let lines =
-        buffer[..at].split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
-    let data: Vec<&[u8]> = lines.map(<[u8]>::trim_ascii).collect();
-    Some((data.join(&b'\n'), at + n_end))
+/// The part of a body that was received and not taken yet.
+#[derive(Default)]
+struct Received {
+    bytes: Vec<u8>,
+    /// The number of bytes in which no event ends. They are not searched again. Otherwise the time
+    /// for a long event would grow with the square of its length.
+    n_searched: usize,
+}
+
+impl Received {
+    /// Takes the first complete event of a stream, and returns its data.
+    fn next_event(&mut self) -> Option<Vec<u8>> {
+        let end_of = |line_feed: usize| match &self.bytes[..line_feed] {
+            [.., b'\r', b'\n', b'\r'] => Some((line_feed - 3, line_feed + 1)),
+            [.., b'\n'] => Some((line_feed - 1, line_feed + 1)),
+            _ => None,
+        };
+        let mut unsearched = self.n_searched..self.bytes.len();
+        let end = unsearched.find_map(|i| (self.bytes[i] == b'\n').then(|| end_of(i))?);
+        let Some((at, next)) = end else {
+            self.n_searched = self.bytes.len();
+            return None;
+        };
+        let lines = self.bytes[..at]
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| line.strip_prefix(b"data:"));
+        let data: Vec<&[u8]> = lines.map(<[u8]>::trim_ascii).collect();
+        let data = data.join(&b'\n');
+        self.bytes.drain(..next);
+        self.n_searched = 0;
+        Some(data)
+    }
 }
 
 /// Returns whether `body` is a JSON-RPC error about `message`. Such a body is the answer under each
@@ -206,14 +228,25 @@ mod tests {
 
     #[test]
     fn events_are_cut_out_whole() {
-        assert_eq!(next_event(b"data: {\"a\":1}\n"), None);
-        let two = b"id: 0\nretry: 3000\ndata:\n\ndata: {\"a\":1}\n\n";
-        let (first, length) = next_event(two).unwrap();
-        assert_eq!(first, b"");
-        assert_eq!(next_event(&two[length..]).unwrap().0, b"{\"a\":1}");
-        assert_eq!(next_event(b"data: x\r\ndata: y\r\n\r\nrest").unwrap(), (b"x\ny".to_vec(), 20));
+        // Each stream arrives as a whole and byte by byte.
+        let events_of = |stream: &[u8]| {
+            [stream.len(), 1].map(|length| {
+                let mut received = Received::default();
+                let events = stream.chunks(length).flat_map(|piece| {
+                    received.bytes.extend_from_slice(piece);
+                    std::iter::from_fn(|| received.next_event()).collect::<Vec<_>>()
+                });
+                events.collect::<Vec<_>>()
+            })
+        };
+        let check = |stream: &[u8], events: &[&[u8]]| {
+            assert_eq!(events_of(stream), [events, events]);
+        };
+        check(b"data: {\"a\":1}\n", &[]);
+        check(b"id: 0\nretry: 3000\ndata:\n\ndata: {\"a\":1}\n\n", &[b"", b"{\"a\":1}"]);
+        check(b"data: x\r\ndata: y\r\n\r\nrest", &[b"x\ny"]);
         // Data that is not valid UTF-8 passes unchanged.
-        assert_eq!(next_event(b"data: \xff\xff\n\n").unwrap(), (b"\xff\xff".to_vec(), 10));
+        check(b"data: \xff\xff\n\n", &[b"\xff\xff"]);
     }
 
     #[test]
@@ -239,6 +272,36 @@ mod tests {
         let new = br#"{"method":"tools/call","params":{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
         assert_eq!(headers(new, None).len(), 3);
         assert_eq!(headers(b"no json", None), []);
+    }
+
+    /// Answers one call with `head` and `body`, and returns what came of the call.
+    async fn post_to_a_server(head: &str, body: &[u8]) -> Result<(), Lost> {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let endpoint = HttpEndpoint::new(&url, None).unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            stream.write_all(head.as_bytes()).await.unwrap();
+            // The client may close the connection before the end.
+            let _ = stream.write_all(body).await;
+        };
+        tokio::join!(endpoint.post(b"{}", None, drop), server).0
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_an_end_is_dropped_at_once() {
+        let body = vec![b'x'; 4 * MAX_MESSAGE];
+        for kind in ["application/json", "text/event-stream"] {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n\r\ndata: ");
+            let began = std::time::Instant::now();
+            let posted = post_to_a_server(&head, &body).await;
+            assert!(matches!(posted, Err(Lost::Answer(_))), "{posted:?}");
+            // A call times out after ten seconds.
+            assert!(began.elapsed() < Duration::from_secs(10), "{kind}: {:?}", began.elapsed());
+        }
     }
 
     #[tokio::test]
