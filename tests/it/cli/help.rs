@@ -7,43 +7,6 @@ use std::process::{Command, Stdio};
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM};
 
-const COMMANDS: [&[&str]; 34] = [
-    &[],
-    &["run"],
-    &["check"],
-    &["forge"],
-    &["forge", "check"],
-    &["store"],
-    &["store", "copy"],
-    &["apply"],
-    &["status"],
-    &["logs"],
-    &["stop"],
-    &["resume"],
-    &["reload"],
-    &["task"],
-    &["task", "list"],
-    &["task", "show"],
-    &["task", "add"],
-    &["task", "set"],
-    &["project"],
-    &["project", "list"],
-    &["project", "show"],
-    &["project", "add"],
-    &["project", "set"],
-    &["agent"],
-    &["agent", "list"],
-    &["agent", "show"],
-    &["agent", "add"],
-    &["agent", "set"],
-    &["metrics"],
-    &["call"],
-    &["mcp"],
-    &["completions"],
-    &["man"],
-    &["help"],
-];
-
 /// Returns the program without a terminal, a configuration or a daemon.
 fn bare() -> Command {
     let mut command = Command::new(PROGRAM);
@@ -51,22 +14,28 @@ fn bare() -> Command {
     command
 }
 
+/// Appends the help of a command and of all its subcommands.
+fn append_help(command: &[&str], text: &mut String) {
+    let output = bare().args(command).arg("--help").output().unwrap();
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]), "{command:?}");
+    let help = String::from_utf8(output.stdout).unwrap();
+    writeln!(text, "$ {} --help\n{help}", [&["agent-coordinator"], command].concat().join(" "))
+        .unwrap();
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    for line in lines.take_while(|line| !line.is_empty()) {
+        // Further lines of a description begin with more spaces.
+        let is_name = |rest: &&str| !rest.starts_with(' ');
+        let name = line.strip_prefix("  ").filter(is_name).and_then(|rest| rest.split(' ').next());
+        if let Some(name) = name.filter(|name| *name != "help") {
+            append_help(&[command, &[name]].concat(), text);
+        }
+    }
+}
+
 #[test]
 fn every_command_explains_itself() {
     let mut text = String::new();
-    for command in COMMANDS {
-        let output = bare().args(command).arg("--help").output().unwrap();
-        let help = String::from_utf8(output.stdout).unwrap();
-        if command != ["help"] {
-            assert_eq!(
-                (output.status.code(), output.stderr.as_slice()),
-                (Some(0), &b""[..]),
-                "{command:?}"
-            );
-            let title = ["agent-coordinator", &command.join(" ")].join(" ");
-            writeln!(text, "$ {} --help\n{help}", title.trim_end()).unwrap();
-        }
-    }
+    append_help(&[], &mut text);
     insta::assert_snapshot!("help", text);
     let version = bare().arg("--version").output().unwrap();
     assert_eq!(
@@ -123,7 +92,8 @@ fn without_a_daemon_every_command_says_so() {
         &["agent", "list"],
         &["call", "health_check"],
     ] {
-        let said = check_fails(&daemon, arguments, 69, "no daemon is running: nobody listens on ");
+        let said =
+            check_fails(&daemon, arguments, 69, "no daemon is running: nobody listens on ");
         assert!(said.stderr.contains("agent-coordinator run"), "{said:?}");
     }
     // A socket of a dead daemon makes no difference.
