@@ -46,6 +46,7 @@ pub mod task;
 pub mod time;
 pub mod totals;
 mod words;
+pub mod workspace;
 
 pub use account::Account;
 pub use activity::{Activity, Failure, FailureClass, OutputFact, Usage};
@@ -58,7 +59,7 @@ pub use forge::{ForgeItem, ItemKey};
 pub use guidance::Guidance;
 pub use id::{
     AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId,
-    ProjectId, SessionId, TaskId,
+    ProjectId, SessionId, TaskId, WorkspaceId,
 };
 pub use incarnation::{Incarnation, Incarnations};
 pub use instance::{Condition, Instance, Phase};
@@ -75,3 +76,4 @@ pub use start_history::{Candidate, StartFacts, StartHistory};
 pub use task::{Priority, Task, TaskGraph, TaskStatus};
 pub use time::Timestamp;
 pub use words::UnknownWord;
+pub use workspace::Workspace;

@@ -12,7 +12,7 @@
 //! coordinator   mcp   rest   forge      interfaces and drivers; they don't know one another
 //! service                               use cases and permissions, one file each
 //! rows                                  the entities of the store, one file each
-//! store  process  provider  chat_log    adapters; they don't know one another
+//! store  process  provider  chat_log  workspace    adapters; they don't know one another
 //! shim                                  the shim of one agent; knows instance_dir only
 //! throttle                              limits on guesses at secrets, by peer; for the listeners
 //! config  telemetry  nudge  peer  lru  http  mcp_client
@@ -53,3 +53,4 @@ pub mod store;
 pub mod sys;
 pub mod telemetry;
 pub mod throttle;
+pub mod workspace;

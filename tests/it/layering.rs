@@ -13,7 +13,7 @@ const ROWS: [&[&str]; 12] = [
     &["coordinator", "mcp", "rest", "forge"],
     &["service"],
     &["rows"],
-    &["store", "process", "provider", "chat_log"],
+    &["store", "process", "provider", "chat_log", "workspace"],
     &["shim"],
     &["throttle"],
     &[
@@ -35,11 +35,12 @@ const ROWS: [&[&str]; 12] = [
 ];
 
 /// Narrower rules than the rows: only these modules name the first one.
-const NAMED_ONLY_BY: [(&str, &[&str]); 7] = [
+const NAMED_ONLY_BY: [(&str, &[&str]); 8] = [
     ("store", &["rows", "service", "app"]),
     ("rows", &["service", "app"]),
     ("chat_log", &["service"]),
     ("process", &["coordinator", "app"]),
+    ("workspace", &["service", "coordinator", "app"]),
     ("provider", &["coordinator", "app", "cli"]),
     ("shim", &["main"]),
     ("throttle", &["mcp", "rest"]),

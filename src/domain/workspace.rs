@@ -1,0 +1,299 @@
+//! Workspaces: the files that the agent of one task works in, apart from all other agents.
+//!
+//! ```text
+//!  wanted ──prepared──► ready ◄──kept── in_use
+//!     │                  │ ▲──claimed────┘ ▲
+//!     └─failed─► broken  │ └───────────────┘
+//!                        └──removed──► removed ──wanted again──► a new workspace
+//! ```
+//!
+//! A workspace belongs to the topmost task of one agent. Its parts that the same agent works on use
+//! it, too, and a part of another agent has a workspace of its own. It is kept across retries,
+//! follow-ups and a change of the assignee. Its files are removed only when a commit of the
+//! coordinator's own repository reaches all of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
+use super::task::{Task, TaskGraph};
+use super::time::Timestamp;
+use super::words::words;
+
+words! {
+    /// Where the agents of a project work.
+    pub enum WorkspaceMode as "workspace mode" {
+        /// All agents work in the project's directory.
+        Shared = "shared",
+        /// Each task has a clone of the project's repository.
+        Clone = "clone",
+    }
+}
+
+words! {
+    /// The state of a workspace.
+    pub enum WorkspaceState as "workspace state" {
+        /// It is to be made.
+        Wanted = "wanted",
+        /// It is complete, its content is kept, and no agent uses it.
+        Ready = "ready",
+        /// It is bound to a launch. After the end of the launch, its content is to be kept.
+        InUse = "in_use",
+        /// It can be neither used nor removed until a person decides.
+        Broken = "broken",
+        /// Its files are gone. The kept commit stays.
+        Removed = "removed",
+    }
+}
+
+/// A workspace as the store has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    pub id: WorkspaceId,
+    pub project: ProjectId,
+    /// The task that it belongs to.
+    pub task: TaskId,
+    /// The coordinator whose host has the files.
+    pub coordinator: Option<CoordinatorId>,
+    pub state: WorkspaceState,
+    /// What keeps it from being ready, for people.
+    pub reason: Option<String>,
+    /// The branch that the work is committed on.
+    pub branch: String,
+    /// The branch of the source that the work began at; `None` before it was made, and if the
+    /// source was at no branch.
+    pub base_ref: Option<String>,
+    /// The commit that the work began at; `None` before it was made, and if the source had no
+    /// commit.
+    pub base_commit: Option<String>,
+    /// The project's directory, relative to the top of its repository.
+    pub subdirectory: String,
+    /// The content as it was kept last.
+    pub content: Option<Content>,
+    /// The launch that uses it, or used it last.
+    pub launch: Option<LaunchId>,
+    /// The time when a person decided that the result is not wanted.
+    pub discarded_at: Option<Timestamp>,
+    /// The commit by which the result came into the source.
+    pub merged_commit: Option<String>,
+    pub created_at: Timestamp,
+    pub revision: i64,
+}
+
+/// What was found in a workspace when its content was kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Content {
+    /// The last commit of the work; `None` if there is no commit at all.
+    pub head_commit: Option<String>,
+    /// The number of commits since the base.
+    pub n_commits: u32,
+    /// The number of files with changes that are in no commit.
+    pub n_uncommitted: u32,
+    /// The number of files that the commits change.
+    pub n_files: u32,
+    pub n_additions: u32,
+    pub n_deletions: u32,
+    /// The disk space that it uses, in bytes.
+    pub disk_bytes: u64,
+    /// The commit of the coordinator's repository that reaches all of it.
+    pub kept_commit: String,
+    /// The mark of the files that `kept_commit` was proved to reach; `None` if something was left
+    /// out.
+    pub proof: Option<String>,
+    /// What could not be kept, each with its path and the reason.
+    pub left_out: Vec<String>,
+}
+
+/// The facts that a workspace is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    pub id: WorkspaceId,
+    pub project: ProjectId,
+    pub branch: String,
+    /// The directory of the project.
+    pub source: std::path::PathBuf,
+    /// The agent that the commits name.
+    pub agent: AgentId,
+    /// The workspace of the parent task, at whose newest commit this one begins.
+    pub begins_at: Option<WorkspaceId>,
+    /// The kept commit of an earlier workspace of the task, whose files come back.
+    pub restores: Option<String>,
+}
+
+/// The facts that a workspace is kept by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepOrder {
+    pub id: WorkspaceId,
+    pub project: ProjectId,
+    pub branch: String,
+    pub base_commit: Option<String>,
+    /// The agent that the commits name.
+    pub agent: AgentId,
+}
+
+/// The facts that a workspace is removed by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoveOrder {
+    pub keep: KeepOrder,
+    /// The mark of the files that were proved to be kept.
+    pub proof: String,
+}
+
+/// One step that a coordinator takes on its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Job {
+    Prepare(Order),
+    Keep(KeepOrder),
+    Remove(RemoveOrder),
+}
+
+impl Job {
+    pub const fn workspace(&self) -> &WorkspaceId {
+        match self {
+            Self::Prepare(order) => &order.id,
+            Self::Keep(order) => &order.id,
+            Self::Remove(order) => &order.keep.id,
+        }
+    }
+}
+
+/// What is known of a workspace when it has been made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    pub branch: String,
+    pub base_ref: Option<String>,
+    pub base_commit: Option<String>,
+    pub subdirectory: String,
+}
+
+/// What a coordinator reports of a workspace on its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkspaceReport {
+    Prepared(Prepared),
+    /// It was not made or kept, and will be tried again.
+    Failed {
+        reason: String,
+    },
+    Kept(Content),
+    Removed,
+    /// It needs a person.
+    Broken {
+        reason: String,
+    },
+}
+
+impl Workspace {
+    /// Returns a workspace that is to be made.
+    pub const fn wanted(
+        id: WorkspaceId,
+        project: ProjectId,
+        task: TaskId,
+        branch: String,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            project,
+            task,
+            coordinator: None,
+            state: WorkspaceState::Wanted,
+            reason: None,
+            branch,
+            base_ref: None,
+            base_commit: None,
+            subdirectory: String::new(),
+            content: None,
+            launch: None,
+            discarded_at: None,
+            merged_commit: None,
+            created_at: at,
+            revision: 0,
+        }
+    }
+
+    /// Returns the workspace that a launch uses from now on.
+    #[must_use]
+    pub fn claimed(self, launch: LaunchId) -> Self {
+        Self { state: WorkspaceState::InUse, launch: Some(launch), ..self }
+    }
+
+    /// Returns the workspace after a report. A report that comes late or twice changes nothing.
+    #[must_use]
+    pub fn on(self, report: WorkspaceReport, by: &CoordinatorId) -> Self {
+        use WorkspaceState::{Broken, InUse, Ready, Removed, Wanted};
+        match (self.state, report) {
+            (Wanted, WorkspaceReport::Prepared(made)) => Self {
+                state: Ready,
+                reason: None,
+                coordinator: Some(by.clone()),
+                branch: made.branch,
+                base_ref: made.base_ref,
+                base_commit: made.base_commit,
+                subdirectory: made.subdirectory,
+                ..self
+            },
+            (InUse, WorkspaceReport::Kept(content)) => {
+                Self { state: Ready, reason: None, content: Some(content), ..self }
+            }
+            // It was written to after it had been kept, and was kept again.
+            (Ready, WorkspaceReport::Kept(content)) => {
+                Self { content: Some(content), reason: None, ..self }
+            }
+            (Ready, WorkspaceReport::Removed) => Self { state: Removed, reason: None, ..self },
+            (Wanted | Ready | InUse, WorkspaceReport::Failed { reason }) => {
+                Self { reason: Some(reason), ..self }
+            }
+            (Wanted | Ready | InUse, WorkspaceReport::Broken { reason }) => {
+                Self { state: Broken, reason: Some(reason), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Returns the workspace after a person asked to try again.
+    #[must_use]
+    pub fn retried(self) -> Self {
+        let state = match self.state {
+            WorkspaceState::Broken if self.base_commit.is_none() && self.launch.is_none() => {
+                WorkspaceState::Wanted
+            }
+            // Its content is kept before it is used again.
+            WorkspaceState::Broken => WorkspaceState::InUse,
+            state => state,
+        };
+        Self { state, reason: None, ..self }
+    }
+
+    /// Returns whether its files may be removed: nobody uses it, the task is closed, everything was
+    /// kept, and the result is merged, discarded or older than `keep`. `None` keeps it for ever.
+    pub fn may_be_removed(
+        &self,
+        task: &Task,
+        keep: Option<std::time::Duration>,
+        now: Timestamp,
+    ) -> bool {
+        let is_old = keep.is_some_and(|keep| now.since(task.status_since) >= keep);
+        let is_proved = self.content.as_ref().is_some_and(|content| content.proof.is_some());
+        self.state == WorkspaceState::Ready
+            && !task.status.is_open()
+            && is_proved
+            && (is_old || self.discarded_at.is_some() || self.merged_commit.is_some())
+    }
+}
+
+/// Returns the task whose workspace is used for `task`: the topmost of its ancestors, as long as
+/// they have the same assignee.
+pub fn owner<'a>(task: &'a Task, graph: &'a TaskGraph) -> &'a Task {
+    let above = graph.ancestors(task).into_iter();
+    above.take_while(|parent| parent.assignee == task.assignee).last().unwrap_or(task)
+}
+
+/// Returns the branch of a task: `agents/` and the short id in lower case. The characters that git
+/// refuses in the name of a branch are replaced.
+pub fn branch_of(short_id: &str) -> String {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let safe = short_id.chars().map(|c| if is_safe(c) { c.to_ascii_lowercase() } else { '-' });
+    format!("agents/{}", safe.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{Priority, TaskStatus};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+const KEEP: Duration = Duration::from_secs(100);
+
+fn id<T: std::str::FromStr<Err = crate::domain::id::InvalidId>>(text: &str) -> T {
+    text.parse().expect("an id")
+}
+
+fn task(name: &str, parent: Option<&str>, assignee: &str) -> Task {
+    Task {
+        id: id(name),
+        project: id("prj"),
+        parent: parent.map(id),
+        title: "a title".to_owned(),
+        description: String::new(),
+        status: TaskStatus::Done,
+        priority: Priority::Medium,
+        assignee: Some(id(assignee)),
+        dependencies: Vec::new(),
+        blocked_reason: None,
+        created_at: NOW,
+        status_since: NOW,
+        revision: 1,
+    }
+}
+
+fn workspace() -> Workspace {
+    Workspace::wanted(id("wsp"), id("prj"), id("tsk"), "agents/x-1".to_owned(), NOW)
+}
+
+fn prepared() -> WorkspaceReport {
+    WorkspaceReport::Prepared(Prepared {
+        branch: "agents/x-1".to_owned(),
+        base_ref: Some("refs/heads/main".to_owned()),
+        base_commit: Some("1234".to_owned()),
+        subdirectory: String::new(),
+    })
+}
+
+fn kept(proof: Option<&str>) -> WorkspaceReport {
+    WorkspaceReport::Kept(Content { proof: proof.map(str::to_owned), ..Content::default() })
+}
+
+#[test]
+fn parts_of_the_same_agent_use_the_workspace_of_the_task_above() {
+    let top = task("top", None, "one");
+    let mine = task("mine", Some("top"), "one");
+    let theirs = task("theirs", Some("mine"), "two");
+    let below = task("below", Some("theirs"), "two");
+    let graph: TaskGraph = [&top, &mine, &theirs, &below].into_iter().cloned().collect();
+    assert_eq!(owner(&mine, &graph).id, top.id);
+    assert_eq!(owner(&below, &graph).id, theirs.id);
+    assert_eq!(owner(&top, &graph).id, top.id);
+}
+
+#[test]
+fn a_branch_has_a_name_that_git_allows() {
+    assert_eq!(branch_of("SHOP-12"), "agents/shop-12");
+    assert_eq!(branch_of("a..b.lock"), "agents/a--b-lock");
+}
+
+#[test]
+fn late_reports_change_nothing() {
+    let by: CoordinatorId = id("crd");
+    let ready = workspace().on(prepared(), &by);
+    assert_eq!(ready.state, WorkspaceState::Ready);
+    assert_eq!(ready.clone().on(prepared(), &by), ready);
+    let used = ready.claimed(id("lch"));
+    assert_eq!(used.clone().on(prepared(), &by), used);
+    assert_eq!(used.clone().on(WorkspaceReport::Removed, &by), used);
+    let removed = used.on(kept(Some("p")), &by).on(WorkspaceReport::Removed, &by);
+    assert_eq!(removed.state, WorkspaceState::Removed);
+    assert_eq!(removed.clone().on(kept(None), &by), removed);
+}
+
+#[test]
+fn a_person_decides_about_a_broken_workspace() {
+    let by: CoordinatorId = id("crd");
+    let broken = || WorkspaceReport::Broken { reason: "no git".to_owned() };
+    let never_made = workspace().on(broken(), &by);
+    assert_eq!(never_made.state, WorkspaceState::Broken);
+    assert_eq!(never_made.retried().state, WorkspaceState::Wanted);
+    let used = workspace().on(prepared(), &by).claimed(id("lch")).on(broken(), &by);
+    assert_eq!(used.retried().state, WorkspaceState::InUse, "its content is kept first");
+}
+
+/// One step of the life of a workspace.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Claim,
+    Prepared,
+    Failed,
+    Broken,
+    Retry,
+    Kept,
+    KeptInPart,
+    Discard,
+    Wait,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        Just(Step::Claim),
+        Just(Step::Prepared),
+        Just(Step::Failed),
+        Just(Step::Broken),
+        Just(Step::Retry),
+        Just(Step::Kept),
+        Just(Step::KeptInPart),
+        Just(Step::Discard),
+        Just(Step::Wait),
+    ];
+    proptest::collection::vec(step, 0..30)
+}
+
+proptest! {
+    /// The files may be removed only if nobody has used them since all of them were kept.
+    #[test]
+    fn no_order_of_events_removes_what_was_not_kept(steps in steps()) {
+        let by: CoordinatorId = id("crd");
+        let mut workspace = workspace();
+        let mut is_kept = false;
+        let mut now = NOW;
+        for step in steps {
+            workspace = match step {
+                // The claim checks the state.
+                Step::Claim if workspace.state == WorkspaceState::Ready => {
+                    is_kept = false;
+                    workspace.claimed(id("lch"))
+                }
+                Step::Claim => workspace,
+                Step::Prepared => workspace.on(prepared(), &by),
+                Step::Failed => workspace.on(WorkspaceReport::Failed { reason: String::new() }, &by),
+                Step::Broken => workspace.on(WorkspaceReport::Broken { reason: String::new() }, &by),
+                Step::Retry => workspace.retried(),
+                Step::Kept | Step::KeptInPart => {
+                    let is_whole = matches!(step, Step::Kept);
+                    let after = workspace.clone().on(kept(is_whole.then_some("p")), &by);
+                    if after.content != workspace.content {
+                        is_kept = is_whole;
+                    } else if matches!(workspace.state, WorkspaceState::InUse) && is_whole {
+                        is_kept = true;
+                    }
+                    after
+                }
+                Step::Discard => Workspace { discarded_at: Some(now), ..workspace },
+                Step::Wait => {
+                    now = now + KEEP;
+                    workspace
+                }
+            };
+            let may = workspace.may_be_removed(&task("tsk", None, "one"), Some(KEEP), now);
+            prop_assert!(!may || is_kept, "{workspace:?}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The workspaces on this host: private clones of the repositories of projects.
+//!
+//! The coordinator has a bare repository of its own for each project, the keep repository. Nothing
+//! is ever removed from it. A workspace borrows its objects, so that it is made fast and needs
+//! little space. After each launch the content of the workspace is kept: a commit of the keep
+//! repository reaches all files and objects. Only then may the files be removed.
+//!
+//! Each step may be repeated after a crash and then ends in the same state. Steps that make several
+//! files work under a temporary name that begins with `.new-`, and end with a rename.
+//!
+//! ```text
+//! <root>/<project>/keep.git             the keep repository
+//! <root>/<project>/files.git            settings for reading the files of workspaces as they are
+//! <root>/<project>/<workspace>/tree     what the agent gets
+//! <root>/<project>/<workspace>/index    git's index of the tree, which the agent cannot change
+//! <root>/<project>/<workspace>/made.json   what is known since it was made
+//! ```
+
+mod create;
+mod git;
+mod keep_repository;
+mod keeping;
+mod removal;
+mod results;
+mod source;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+pub use git::GitError;
+pub use removal::Removal;
+pub use results::{DiffKind, DiffOrder, MAX_DIFF, MergeOrder, Merged};
+
+use crate::domain::{ProjectId, WorkspaceId};
+use crate::locks::lock;
+use git::Git;
+
+/// What is kept of a workspace, and what is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepPolicy {
+    /// The most bytes of ignored files that are kept with a workspace.
+    pub ignored_max: u64,
+    /// The names of ignored folders that are never kept, because they can be built again.
+    pub rebuildable: Vec<String>,
+}
+
+/// All workspaces of this host.
+#[derive(Debug)]
+pub struct Checkouts {
+    root: PathBuf,
+    git: Git,
+    /// One lock per project: a change of its keep repository.
+    locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
+}
+
+/// What this process knows of a keep repository.
+#[derive(Debug, Default)]
+struct KeepState {
+    /// The remains of an earlier process were removed.
+    is_tidied: bool,
+}
+
+/// The reason why a step did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckoutError {
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error("could not {action} `{}`", .path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The step cannot succeed before a person changes something.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the files of the workspace are gone: there is no `{}`", .0.display())]
+    Gone(PathBuf),
+}
+
+impl CheckoutError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// Returns whether the step is in vain until a person does something.
+    pub const fn needs_person(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Gone(_))
+    }
+}
+
+/// The places of one workspace.
+#[derive(Debug, Clone)]
+struct Place {
+    project: PathBuf,
+    folder: PathBuf,
+}
+
+impl Place {
+    fn tree(&self) -> PathBuf {
+        self.folder.join("tree")
+    }
+
+    fn index(&self) -> PathBuf {
+        self.folder.join("index")
+    }
+
+    fn keep(&self) -> PathBuf {
+        self.project.join("keep.git")
+    }
+
+    fn files(&self) -> PathBuf {
+        self.project.join("files.git")
+    }
+}
+
+impl Checkouts {
+    /// Returns the workspaces in `root`. The folder is made with the first one.
+    pub fn new(root: PathBuf) -> Self {
+        Self { git: Git::new(&root), root, locks: Mutex::default() }
+    }
+
+    /// Returns the folder that an agent gets as its working directory.
+    pub fn directory(
+        &self,
+        project: &ProjectId,
+        workspace: &WorkspaceId,
+        subdirectory: &str,
+    ) -> PathBuf {
+        let tree = self.place(project, workspace).tree();
+        if subdirectory.is_empty() { tree } else { tree.join(subdirectory) }
+    }
+
+    /// Checks that git is there and new enough.
+    ///
+    /// # Errors
+    /// `Missing`, `TooOld`.
+    pub async fn check_git(&self) -> Result<(), GitError> {
+        self.git.check().await
+    }
+
+    /// Checks that `directory` is in a repository that can be cloned.
+    ///
+    /// # Errors
+    /// `Refused`, and the errors of [`Self::check_git`].
+    pub async fn check_source(&self, directory: &Path) -> Result<(), CheckoutError> {
+        self.git.check().await?;
+        source::Source::find(&self.git, directory).await.map(drop)
+    }
+
+    /// Checks that the repository of a workspace is there, before an agent starts in it.
+    ///
+    /// # Errors
+    /// `Gone`.
+    pub fn check(&self, project: &ProjectId, workspace: &WorkspaceId) -> Result<(), CheckoutError> {
+        let head = self.place(project, workspace).tree().join(".git/HEAD");
+        if head.is_file() { Ok(()) } else { Err(CheckoutError::Gone(head)) }
+    }
+
+    fn place(&self, project: &ProjectId, workspace: &WorkspaceId) -> Place {
+        let project = self.root.join(project.as_str());
+        Place { folder: project.join(workspace.as_str()), project }
+    }
+
+    /// Waits until no other step changes the keep repository of a project.
+    async fn lock(&self, project: &ProjectId) -> OwnedMutexGuard<KeepState> {
+        let of_project = Arc::clone(lock(&self.locks).entry(project.clone()).or_default());
+        of_project.lock_owned().await
+    }
+}
+
+/// Makes a folder that only the daemon's user can enter.
+fn make_folder(path: &Path) -> Result<(), CheckoutError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(path).map_err(CheckoutError::io("make the folder", path))
+}
+
+/// Removes a folder with all that is in it. Follows no link. A folder that does not exist is fine.
+fn remove_folder(path: &Path) -> Result<(), CheckoutError> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(CheckoutError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CheckoutError> {
+    std::fs::write(path, content).map_err(CheckoutError::io("write", path))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), CheckoutError> {
+    std::fs::rename(from, to).map_err(CheckoutError::io("rename", from))
+}
+
+/// Runs a function that reads or writes many files, on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CheckoutError> + Send + 'static,
+) -> Result<T, CheckoutError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(panicked) => Err(CheckoutError::Refused(format!("a step failed: {panicked}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,373 @@
+//! Runs the git program, so that it runs nothing that an agent or a repository brings along.
+//!
+//! Each call has an environment of its own, options that turn off hooks, monitors, pagers and
+//! helpers, a process group, a deadline and a limit on its output. The repository of an agent is
+//! never the `GIT_DIR` of a call: its filters would run. Names are full names of refs, or follow
+//! `--end-of-options`.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::sync::OnceCell;
+
+/// The oldest version that has all commands that this module uses (`merge-tree --write-tree`).
+pub const OLDEST_VERSION: (u32, u32) = (2, 38);
+/// The time for a call that neither transfers objects nor writes many files.
+const SHORT: Duration = Duration::from_mins(1);
+/// The time for a call that does.
+const LONG: Duration = Duration::from_mins(30);
+/// The most output of a call, in bytes.
+const MAX_OUTPUT: u64 = 256 * 1024 * 1024;
+/// The most bytes of an error message that are kept.
+const MAX_MESSAGE: usize = 4 * 1024;
+
+/// Options that each call has, whatever the configuration of the repository says.
+const OPTIONS: [&str; 10] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.fsync=objects,derived-metadata,reference",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "commit.gpgSign=false",
+    "submodule.recurse=false",
+    "protocol.ext.allow=never",
+    "http.followRedirects=false",
+    "advice.detachedHead=false",
+];
+
+/// The file with the configuration of each call. `safe.directory` is heeded only there, and a
+/// source often belongs to another user than the daemon.
+const CONFIG: &str = "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n";
+
+/// The reason why a call of git did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    #[error("git is not installed, or not in the PATH of the daemon; install git {}.{} or newer", OLDEST_VERSION.0, OLDEST_VERSION.1)]
+    Missing,
+    #[error("git {found} is too old; install git {}.{} or newer", OLDEST_VERSION.0, OLDEST_VERSION.1)]
+    TooOld { found: String },
+    #[error("could not run git")]
+    Io(#[from] io::Error),
+    #[error("`git {command}` failed: {message}")]
+    Failed { command: String, message: String },
+    #[error("`git {command}` did not end within {} s", .limit.as_secs())]
+    TimedOut { command: String, limit: Duration },
+    #[error("`git {command}` printed more than {MAX_OUTPUT} bytes")]
+    TooMuch { command: String },
+}
+
+/// The git program with the files that each of its calls uses.
+#[derive(Debug)]
+pub struct Git {
+    /// An empty folder.
+    home: PathBuf,
+    config: PathBuf,
+    version: OnceCell<()>,
+}
+
+/// The end of a call.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub message: String,
+}
+
+impl Git {
+    /// Returns the program with its files in `root`, which [`Self::check`] makes.
+    pub fn new(root: &Path) -> Self {
+        let home = root.join(".git-home");
+        let config = root.join(".gitconfig");
+        Self { home, config, version: OnceCell::new() }
+    }
+
+    /// Makes the files that each call uses, and checks that git is installed and new enough. That
+    /// is done once. A failed check is repeated by the next call.
+    ///
+    /// # Errors
+    /// `Missing`, `TooOld`; the files cannot be made.
+    pub async fn check(&self) -> Result<(), GitError> {
+        let check = || async {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.home)?;
+            std::fs::write(&self.config, CONFIG)?;
+            let printed = self.call(["version"]).text().await?;
+            match parse_version(&printed) {
+                Some(version) if version >= OLDEST_VERSION => Ok(()),
+                _ => Err(GitError::TooOld { found: printed.trim().to_owned() }),
+            }
+        };
+        self.version.get_or_try_init(check).await.copied()
+    }
+
+    /// Begins a call that uses no repository.
+    pub fn call<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Call<'_> {
+        let arguments = arguments.into_iter().map(|argument| argument.as_ref().to_owned());
+        Call {
+            git: self,
+            arguments: arguments.collect(),
+            variables: Vec::new(),
+            folder: None,
+            input: Vec::new(),
+            limit: SHORT,
+            cut_at: None,
+        }
+    }
+
+    /// Begins a call on a bare repository.
+    pub fn on<A: AsRef<OsStr>>(
+        &self,
+        repository: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Call<'_> {
+        self.call(arguments).variable("GIT_DIR", repository)
+    }
+
+    /// Begins a call in a folder of a person, whose repository git finds itself.
+    pub fn in_folder<A: AsRef<OsStr>>(
+        &self,
+        folder: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Call<'_> {
+        Call { folder: Some(folder.to_owned()), ..self.call(arguments) }
+    }
+}
+
+fn parse_version(printed: &str) -> Option<(u32, u32)> {
+    let mut parts = printed.trim().strip_prefix("git version ")?.split(['.', ' ', '-']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// A call of git that has not begun.
+#[must_use]
+pub struct Call<'a> {
+    git: &'a Git,
+    arguments: Vec<OsString>,
+    variables: Vec<(&'static str, OsString)>,
+    folder: Option<PathBuf>,
+    input: Vec<u8>,
+    limit: Duration,
+    /// The number of bytes after which the output is cut.
+    cut_at: Option<u64>,
+}
+
+impl Call<'_> {
+    pub fn variable(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name, value.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets what the call reads from its standard input.
+    pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
+        self.input = input.into();
+        self
+    }
+
+    /// Gives the call the time that a transfer of many objects needs.
+    pub const fn long(mut self) -> Self {
+        self.limit = LONG;
+        self
+    }
+
+    /// Cuts the output after this number of bytes, and ends the call then.
+    pub const fn cut_at(mut self, n_bytes: u64) -> Self {
+        self.cut_at = Some(n_bytes);
+        self
+    }
+
+    /// Runs the call. When the future is dropped, the processes of the call are killed.
+    ///
+    /// # Errors
+    /// Each error, also for an exit code other than 0.
+    pub async fn run(self) -> Result<Vec<u8>, GitError> {
+        let command = self.name();
+        let ended = self.end().await?;
+        if ended.code == Some(0) {
+            return Ok(ended.stdout);
+        }
+        let message = if ended.message.is_empty() {
+            ended.code.map_or_else(
+                || "it was ended by a signal".to_owned(),
+                |code| format!("exit code {code}"),
+            )
+        } else {
+            ended.message
+        };
+        Err(GitError::Failed { command, message })
+    }
+
+    /// Runs the call and returns its output as text, without the newline at its end.
+    ///
+    /// # Errors
+    /// The errors of [`Self::run`].
+    pub async fn text(self) -> Result<String, GitError> {
+        let stdout = self.run().await?;
+        Ok(String::from_utf8_lossy(&stdout).trim_end_matches('\n').to_owned())
+    }
+
+    /// Runs the call and returns how it ended, also with an exit code other than 0.
+    ///
+    /// # Errors
+    /// It could not be run to its end.
+    pub async fn end(self) -> Result<Ended, GitError> {
+        let command = self.name();
+        let limit = self.limit;
+        match tokio::time::timeout(limit, self.finish()).await {
+            Ok(Err(GitError::TooMuch { .. })) => Err(GitError::TooMuch { command }),
+            Ok(ended) => ended,
+            Err(_) => Err(GitError::TimedOut { command, limit }),
+        }
+    }
+
+    /// The subcommand, for messages.
+    fn name(&self) -> String {
+        let is_name = |argument: &&OsString| !argument.to_string_lossy().starts_with('-');
+        let name = self.arguments.iter().find(is_name);
+        name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
+    async fn finish(self) -> Result<Ended, GitError> {
+        let mut command = Command::new("git");
+        command.env_clear();
+        for option in OPTIONS {
+            command.args(["-c", option]);
+        }
+        command.args(&self.arguments);
+        let Git { home, config, .. } = self.git;
+        let fixed = [
+            ("LC_ALL", OsStr::new("C")),
+            ("HOME", home.as_os_str()),
+            ("GIT_CONFIG_GLOBAL", config.as_os_str()),
+            ("GIT_CONFIG_NOSYSTEM", OsStr::new("1")),
+            ("GIT_ATTR_NOSYSTEM", OsStr::new("1")),
+            ("GIT_TERMINAL_PROMPT", OsStr::new("0")),
+            ("GIT_ASKPASS", OsStr::new("/bin/false")),
+            ("SSH_ASKPASS", OsStr::new("/bin/false")),
+            ("GIT_EDITOR", OsStr::new("/bin/false")),
+            ("GIT_PAGER", OsStr::new("cat")),
+            ("GIT_NO_LAZY_FETCH", OsStr::new("1")),
+            ("GIT_NO_REPLACE_OBJECTS", OsStr::new("1")),
+            ("GIT_OPTIONAL_LOCKS", OsStr::new("0")),
+            ("GIT_ALLOW_PROTOCOL", OsStr::new("file")),
+        ];
+        command.envs(fixed);
+        if let Some(path) = std::env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        command.envs(self.variables);
+        // A call never depends on the folder in which the daemon was started.
+        command.current_dir(self.folder.as_deref().unwrap_or(home));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if self.folder.is_none() => GitError::Missing,
+            _ => GitError::Io(error),
+        })?;
+        let group = Group::of(&child);
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let input = self.input;
+        let write = async move {
+            if let Some(mut stdin) = stdin {
+                // A call that ends without reading its input says why itself.
+                let _ = stdin.write_all(&input).await;
+            }
+        };
+        let cut_at = self.cut_at;
+        let ((), stdout, message) = tokio::join!(write, read(stdout, cut_at), read(stderr, None));
+        let status = child.wait().await?;
+        group.forget();
+        let mut message = String::from_utf8_lossy(&message?).trim().to_owned();
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        Ok(Ended { code: status.code(), stdout: stdout?, message })
+    }
+}
+
+async fn read(
+    pipe: Option<impl AsyncRead + Unpin>,
+    cut_at: Option<u64>,
+) -> Result<Vec<u8>, GitError> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(cut_at.unwrap_or(MAX_OUTPUT + 1)).read_to_end(&mut bytes).await?;
+    }
+    if bytes.len() as u64 > MAX_OUTPUT {
+        return Err(GitError::TooMuch { command: String::new() });
+    }
+    Ok(bytes)
+}
+
+/// The processes of a call. They are killed together if the call is dropped before its end.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| Pid::from_raw(id.cast_signed())))
+    }
+
+    fn forget(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_all_builds_are_understood() {
+        assert_eq!(parse_version("git version 2.47.3\n"), Some((2, 47)));
+        assert_eq!(parse_version("git version 2.39.5 (Apple Git-154)"), Some((2, 39)));
+        assert_eq!(parse_version("git version 2.51.0-rc1"), Some((2, 51)));
+        assert_eq!(parse_version("hub version 2"), None);
+    }
+
+    #[tokio::test]
+    async fn a_failed_call_says_which_command_failed_and_why() {
+        let root = tempfile::tempdir().unwrap();
+        let git = Git::new(root.path());
+        git.check().await.unwrap();
+        let failed = git.on(root.path(), ["cat-file", "-t", "nothing"]).run().await;
+        let message = failed.unwrap_err().to_string();
+        assert!(message.starts_with("`git cat-file` failed: fatal: "), "{message}");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_hangs_ends_with_all_its_processes() {
+        let root = tempfile::tempdir().unwrap();
+        let git = Git::new(root.path());
+        git.check().await.unwrap();
+        // Without `GIT_DIR`, the alias runs a shell that starts a child of its own.
+        let mark = root.path().join("alive");
+        let script = format!("alias.hang=!(while :; do date > {}; done) & wait", mark.display());
+        let call = git.call(["-c", &script, "hang"]);
+        let hung = Call { limit: Duration::from_millis(300), ..call };
+        assert!(matches!(hung.run().await, Err(GitError::TimedOut { .. })));
+        // The last run of `date` may still be ending.
+        let is_written = || async {
+            let _ = std::fs::remove_file(&mark);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            mark.exists()
+        };
+        for _ in 0..100 {
+            if !is_written().await {
+                return;
+            }
+        }
+        panic!("a process of the call goes on");
+    }
+}

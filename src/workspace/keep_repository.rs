@@ -1,0 +1,190 @@
+//! The keep repository of a project: a bare repository that only the daemon changes.
+//!
+//! Nothing is pruned from it, because workspaces borrow its objects.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use super::git::Git;
+use super::source::{Head, Source};
+use super::{
+    CheckoutError, Checkouts, KeepState, Place, make_folder, remove_folder, rename, write,
+};
+use crate::domain::ProjectId;
+
+/// The refs that follow the branches of the source.
+pub(super) const SOURCE: &str = "refs/agent-coordinator/source";
+/// Settings of a keep repository.
+const SETTINGS: [(&str, &str); 5] = [
+    ("gc.auto", "0"),
+    ("gc.pruneExpire", "never"),
+    ("maintenance.auto", "false"),
+    ("core.logAllRefUpdates", "always"),
+    ("receive.denyDeletes", "true"),
+];
+/// Refuses each push, such as the `push --mirror` of an agent.
+const PRE_RECEIVE: &str = "#!/bin/sh\n\
+    echo 'this repository belongs to agent-coordinator, which takes the work from the clone itself' >&2\n\
+    exit 1\n";
+/// Files are read and written byte for byte, whatever their attributes say.
+const ATTRIBUTES: &str = "* -text !eol -ident -filter -working-tree-encoding\n";
+
+impl Checkouts {
+    /// Makes the keep repository of a project unless it exists, and brings it up to date with the
+    /// source. Returns what the source's HEAD names.
+    pub(super) async fn follow(
+        &self,
+        source: &Source,
+        place: &Place,
+    ) -> Result<Head, CheckoutError> {
+        if !place.keep().join("HEAD").is_file() {
+            make_folder(&place.project)?;
+            self.make_keep(source, place).await?;
+        }
+        if !place.files().join("HEAD").is_file() {
+            self.make_files(place).await?;
+        }
+        let head = source.head(&self.git).await?;
+        let mut arguments: Vec<&OsStr> = [
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--no-recurse-submodules",
+            "--force",
+        ]
+        .map(OsStr::new)
+        .to_vec();
+        let heads = format!("+refs/heads/*:{SOURCE}/heads/*");
+        let detached = format!("+HEAD:{SOURCE}/HEAD");
+        arguments.extend([source.top.as_os_str(), OsStr::new(&heads)]);
+        if head.commit.is_some() {
+            arguments.push(OsStr::new(&detached));
+        }
+        self.git.on(&place.keep(), arguments).long().run().await?;
+        Ok(head)
+    }
+
+    async fn make_keep(&self, source: &Source, place: &Place) -> Result<(), CheckoutError> {
+        let new = place.project.join(".new-keep");
+        remove_folder(&new)?;
+        // Objects are linked where that is possible. A source that borrows objects itself is
+        // fetched, because what it borrows from could go away.
+        let clone = [
+            OsStr::new("clone"),
+            OsStr::new("--quiet"),
+            OsStr::new("--bare"),
+            OsStr::new("--local"),
+            OsStr::new("--no-tags"),
+            OsStr::new("--template="),
+            source.top.as_os_str(),
+            new.as_os_str(),
+        ];
+        let borrows = || new.join("objects/info/alternates").exists();
+        if self.git.call(clone).long().run().await.is_err() || borrows() {
+            remove_folder(&new)?;
+            self.init(&new).await?;
+        }
+        // The branches of the source have refs of their own, and `refs/heads` has the results.
+        remove_folder(&new.join("refs/heads"))?;
+        make_folder(&new.join("refs/heads"))?;
+        let packed = new.join("packed-refs");
+        if packed.exists() {
+            write(&packed, "")?;
+        }
+        configure(&self.git, &new).await?;
+        make_folder(&new.join("hooks"))?;
+        let hook = new.join("hooks/pre-receive");
+        write(&hook, PRE_RECEIVE)?;
+        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))
+            .map_err(CheckoutError::io("make executable", &hook))?;
+        rename(&new, &place.keep())
+    }
+
+    /// Makes the settings with which the files of workspaces are read. Its objects are those of the
+    /// keep repository.
+    async fn make_files(&self, place: &Place) -> Result<(), CheckoutError> {
+        let new = place.project.join(".new-files");
+        remove_folder(&new)?;
+        self.init(&new).await?;
+        for (name, value) in [("core.protectHFS", "false"), ("core.protectNTFS", "false")] {
+            self.git.on(&new, ["config", name, value]).run().await?;
+        }
+        make_folder(&new.join("info"))?;
+        write(&new.join("info/attributes"), ATTRIBUTES)?;
+        rename(&new, &place.files())
+    }
+
+    async fn init(&self, folder: &Path) -> Result<(), CheckoutError> {
+        let arguments = ["init", "--quiet", "--bare", "--template="].map(OsStr::new);
+        self.git.call(arguments.into_iter().chain([folder.as_os_str()])).run().await?;
+        Ok(())
+    }
+
+    /// Removes what an earlier process of the daemon left half-done. Only one process changes a
+    /// keep repository, so a lock file in it has no holder.
+    pub(super) fn tidy(state: &mut KeepState, place: &Place) -> Result<(), CheckoutError> {
+        if std::mem::replace(&mut state.is_tidied, true) || !place.project.is_dir() {
+            return Ok(());
+        }
+        let read = std::fs::read_dir(&place.project);
+        for entry in read.map_err(CheckoutError::io("read", &place.project))?.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(".new-") || name.starts_with(".q-") {
+                remove_folder(&entry.path())?;
+            }
+        }
+        remove_locks(&place.keep());
+        Ok(())
+    }
+
+    /// Returns the commit that a ref of the keep repository names.
+    pub(super) async fn resolve(
+        &self,
+        place: &Place,
+        name: &str,
+    ) -> Result<Option<String>, CheckoutError> {
+        let name = format!("{name}^{{commit}}");
+        let arguments = ["rev-parse", "--quiet", "--verify", "--end-of-options", &name];
+        let ended = self.git.on(&place.keep(), arguments).end().await?;
+        let printed = String::from_utf8_lossy(&ended.stdout).trim().to_owned();
+        Ok((ended.code == Some(0) && !printed.is_empty()).then_some(printed))
+    }
+
+    /// Locks the keep repository of a project, and removes the remains of an earlier process.
+    pub(super) async fn lock_keep(
+        &self,
+        project: &ProjectId,
+        place: &Place,
+    ) -> Result<tokio::sync::OwnedMutexGuard<KeepState>, CheckoutError> {
+        let mut state = self.lock(project).await;
+        Self::tidy(&mut state, place)?;
+        Ok(state)
+    }
+}
+
+async fn configure(git: &Git, repository: &Path) -> Result<(), CheckoutError> {
+    for (name, value) in SETTINGS {
+        git.on(repository, ["config", name, value]).run().await?;
+    }
+    Ok(())
+}
+
+/// Removes the lock files of refs, and of the lists of refs.
+fn remove_locks(folder: &Path) {
+    let Ok(read) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in read.flatten() {
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && entry.file_name() != "objects" {
+            remove_locks(&path);
+        } else if path.extension() == Some(OsStr::new("lock")) {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}

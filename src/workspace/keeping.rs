@@ -1,0 +1,686 @@
+//! Keeps the content of a workspace: a commit of the keep repository that reaches all of it.
+//!
+//! No process runs in the repository of the agent. Its objects are copied, its refs are read as
+//! text, and its files are read with an index and settings of the daemon's own. The kept commit has
+//! these folders:
+//!
+//! | folder | content |
+//! |---|---|
+//! | `worktree` | the files, byte for byte |
+//! | `lost` | objects that no commit reaches any more, such as files that were staged once |
+//! | `git` | HEAD, refs and logs of refs, as text |
+//!
+//! Its parents are all commits that no other commit of the workspace reaches: branches, stashes,
+//! and commits that were amended or reset.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::git::{Call, GitError};
+use super::source::entries;
+use super::walk::{Walk, walk};
+use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, remove_folder};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::workspace::{Content, KeepOrder};
+use crate::domain::{ProjectId, WorkspaceId};
+
+/// The largest file of refs or logs that is read, in bytes.
+const MAX_TEXT: u64 = 16 * 1024 * 1024;
+/// The files of `.git` that name commits beside `refs` and `logs`.
+const HEADS: [&str; 7] = [
+    "HEAD",
+    "ORIG_HEAD",
+    "FETCH_HEAD",
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "REBASE_HEAD",
+];
+
+/// The refs of an agent's repository, read as text.
+#[derive(Debug, Default)]
+struct Refs {
+    head: Option<String>,
+    /// Full names of refs, with the ids that they name.
+    refs: BTreeMap<String, String>,
+    /// All ids that HEAD, refs and logs name.
+    named: BTreeSet<String>,
+    /// The text that is kept.
+    text: String,
+}
+
+impl Refs {
+    /// Returns the commit that the branch names, or else the one that HEAD names.
+    fn result(&self, branch: &str) -> Option<&String> {
+        self.refs.get(&format!("refs/heads/{branch}")).or_else(|| self.head_commit())
+    }
+
+    fn head_commit(&self) -> Option<&String> {
+        let head = self.head.as_deref()?;
+        match head.strip_prefix("ref: ") {
+            Some(name) => self.refs.get(name.trim()),
+            None => self.named.get(head.trim()),
+        }
+    }
+}
+
+impl Checkouts {
+    /// Keeps the content of a workspace in which no process runs.
+    ///
+    /// # Errors
+    /// `Gone` if the folder of the workspace is missing. After another error, nothing was removed
+    /// and the next attempt begins anew.
+    pub async fn keep(
+        &self,
+        order: &KeepOrder,
+        policy: &KeepPolicy,
+    ) -> Result<Content, CheckoutError> {
+        self.git.check().await?;
+        let place = self.place(&order.project, &order.id);
+        self.keep_at(&place, order, policy).await
+    }
+
+    pub(super) async fn keep_at(
+        &self,
+        place: &Place,
+        order: &KeepOrder,
+        policy: &KeepPolicy,
+    ) -> Result<Content, CheckoutError> {
+        let tree = place.tree();
+        if !tree.is_dir() {
+            return Err(CheckoutError::Gone(tree));
+        }
+        let before = walked(&tree).await?;
+        let mut left_out: Vec<String> = before.left_out.iter().map(shown).collect();
+        let _locked = self.lock_keep(&order.project, place).await?;
+        let objects = match self.take_objects(place, &order.id).await {
+            Ok(objects) => objects,
+            // Content that git cannot read is left where it is.
+            Err(CheckoutError::Git(GitError::Failed { message, .. })) => {
+                left_out.push(format!(".git/objects: {message}"));
+                BTreeSet::new()
+            }
+            Err(error) => return Err(error),
+        };
+        crash_point::reach(CrashPoint::ObjectsTaken);
+        let refs = read_refs(&tree).await?;
+        let result = self.existing(place, refs.result(&order.branch)).await?;
+        let result = result.or_else(|| order.base_commit.clone());
+        let files = self.take_files(place, &before, policy, &mut left_out).await?;
+        crash_point::reach(CrashPoint::FilesTaken);
+        let kept = self.write_commit(place, order, &refs, &files, &objects).await?;
+        crash_point::reach(CrashPoint::ContentKept);
+        let missing = self.unreached(place, &kept, order, &objects).await?;
+        left_out.extend(missing.iter().map(|id| format!(".git/objects: {id}")));
+        let after = walked(&tree).await?;
+        let is_proved = left_out.is_empty() && after.digest == before.digest;
+        let mut content = Content {
+            head_commit: result.clone(),
+            disk_bytes: after.disk_bytes,
+            kept_commit: kept,
+            proof: is_proved.then_some(after.digest),
+            left_out,
+            ..Content::default()
+        };
+        self.publish(place, order, result.as_deref(), &files.visible, &mut content).await?;
+        crash_point::reach(CrashPoint::ResultNamed);
+        Ok(content)
+    }
+
+    /// Takes the commits of a workspace that an agent may be using, and returns the newest one of
+    /// its branch.
+    pub(super) async fn take(
+        &self,
+        project: &ProjectId,
+        workspace: &WorkspaceId,
+    ) -> Result<Option<String>, CheckoutError> {
+        let place = self.place(project, workspace);
+        if !place.tree().is_dir() {
+            return Ok(None);
+        }
+        let _locked = self.lock_keep(project, &place).await?;
+        self.take_objects(&place, workspace).await?;
+        let refs = read_refs(&place.tree()).await?;
+        self.existing(&place, refs.head_commit()).await
+    }
+
+    /// Returns `id` if the keep repository has this commit.
+    async fn existing(
+        &self,
+        place: &Place,
+        id: Option<&String>,
+    ) -> Result<Option<String>, CheckoutError> {
+        match id {
+            Some(id) => self.resolve(place, id).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Copies the objects of the workspace's own repository into the keep repository, and returns
+    /// their ids.
+    async fn take_objects(
+        &self,
+        place: &Place,
+        workspace: &WorkspaceId,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let quarantine = place.project.join(format!(".q-{workspace}"));
+        remove_folder(&quarantine)?;
+        let from = place.tree().join(".git/objects");
+        let to = quarantine.join("objects");
+        let copied = blocking({
+            let to = to.clone();
+            move || copy_objects(&from, &to)
+        });
+        let Copied { loose, packs } = copied.await?;
+        let mut ids: BTreeSet<String> = loose.into_iter().collect();
+        let on_copies = |arguments: &[&OsStr]| -> Call<'_> {
+            self.git
+                .on(&place.keep(), arguments)
+                .variable("GIT_OBJECT_DIRECTORY", &to)
+                .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.keep().join("objects"))
+                .long()
+        };
+        for pack in &packs {
+            on_copies(&[OsStr::new("index-pack"), pack.as_os_str()]).run().await?;
+            let index = pack.with_extension("idx");
+            let index = std::fs::read(&index).map_err(CheckoutError::io("read", &index))?;
+            let listed = self.git.call(["show-index"]).input(index).text().await?;
+            ids.extend(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned));
+        }
+        let new = self.missing(place, &ids).await?;
+        if !new.is_empty() {
+            let base = quarantine.join("pack");
+            let pack = [OsStr::new("pack-objects"), OsStr::new("--quiet"), base.as_os_str()];
+            let name = on_copies(&pack).input(lines(&new)).text().await?;
+            let packs = place.keep().join("objects/pack");
+            make_folder(&packs)?;
+            let to = packs.join(format!("pack-{name}.pack"));
+            super::rename(&quarantine.join(format!("pack-{name}.pack")), &to)?;
+            // The index is made anew, so the names of the objects are those of their content.
+            let index = [OsStr::new("index-pack"), to.as_os_str()];
+            self.git.on(&place.keep(), index).long().run().await?;
+        }
+        remove_folder(&quarantine)?;
+        Ok(ids)
+    }
+
+    /// Returns those of `ids` that the keep repository does not have.
+    async fn missing(
+        &self,
+        place: &Place,
+        ids: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let call = self.git.on(&place.keep(), ["cat-file", "--batch-check=%(objectname)"]);
+        let listed = call.input(lines(ids)).long().text().await?;
+        let missing = listed.lines().filter_map(|line| line.strip_suffix(" missing"));
+        Ok(missing.map(str::to_owned).collect())
+    }
+
+    /// Writes the files of the workspace into the keep repository.
+    async fn take_files(
+        &self,
+        place: &Place,
+        found: &Walk,
+        policy: &KeepPolicy,
+        left_out: &mut Vec<String>,
+    ) -> Result<Files, CheckoutError> {
+        let tree = place.tree();
+        let on_files = |arguments: &[&OsStr], index: &Path| -> Call<'_> {
+            self.git
+                .on(&place.files(), arguments)
+                .variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects"))
+                .variable("GIT_WORK_TREE", &tree)
+                .variable("GIT_INDEX_FILE", index)
+                .long()
+        };
+        // A call that was killed may have left the lock of the index.
+        let _ = std::fs::remove_file(place.folder.join("index.lock"));
+        let index = place.index();
+        let mut add = [OsStr::new("add"), OsStr::new("--all"), OsStr::new("--")].to_vec();
+        let excluded: Vec<_> = found.left_out.iter().map(|(path, _)| excluding(path)).collect();
+        add.push(OsStr::new("."));
+        add.extend(excluded.iter().map(OsString::as_os_str));
+        on_files(&add, &index).run().await?;
+        let visible = on_files(&[OsStr::new("write-tree")], &index).text().await?;
+        let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
+        let ignored = on_files(&list.map(OsStr::new), &index).run().await?;
+        let (wanted, too_much) = {
+            let tree = tree.clone();
+            let policy = policy.clone();
+            blocking(move || Ok(choose_ignored(&tree, &ignored, &policy))).await?
+        };
+        left_out.extend(too_much);
+        if wanted.is_empty() {
+            return Ok(Files { all: visible.clone(), visible });
+        }
+        // The index of the workspace has no ignored files, so that they never look like a change.
+        let with_ignored = place.folder.join("index-ignored");
+        std::fs::copy(&index, &with_ignored).map_err(CheckoutError::io("write", &with_ignored))?;
+        let add = ["add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        on_files(&add.map(OsStr::new), &with_ignored)
+            .variable("GIT_LITERAL_PATHSPECS", "1")
+            .input(wanted)
+            .run()
+            .await?;
+        let all = on_files(&[OsStr::new("write-tree")], &with_ignored).text().await?;
+        std::fs::remove_file(&with_ignored).map_err(CheckoutError::io("remove", &with_ignored))?;
+        Ok(Files { all, visible })
+    }
+
+    /// Writes the commit that reaches everything, with a ref, and returns it.
+    async fn write_commit(
+        &self,
+        place: &Place,
+        order: &KeepOrder,
+        refs: &Refs,
+        files: &Files,
+        objects: &BTreeSet<String>,
+    ) -> Result<String, CheckoutError> {
+        let keep = place.keep();
+        let kinds = self.kinds(place, objects.iter().chain(&refs.named)).await?;
+        let of_kind = |wanted: &str| {
+            let found = kinds.iter().filter(move |(_, kind)| *kind == wanted);
+            found.map(|(id, _)| id.clone()).collect::<BTreeSet<String>>()
+        };
+        let tips = self.tips(place, of_kind("commit")).await?;
+        let text = self.git.on(&keep, ["hash-object", "-w", "--stdin"]);
+        let text = text.input(refs.text.as_bytes()).text().await?;
+        let about = self.git.on(&keep, ["mktree"]);
+        let about = about.input(format!("100644 blob {text}\trefs\n")).text().await?;
+        let base = order.base_commit.as_deref();
+        let reached = self.reached(place, tips.iter().chain([&files.all]), base).await?;
+        let is_lost = |id: &&String| objects.contains(*id) && !reached.contains(*id);
+        let mut lost = String::new();
+        for id in of_kind("blob").iter().filter(is_lost) {
+            let _ = writeln!(lost, "100644 blob {id}\t{id}");
+        }
+        for id in of_kind("tree").iter().filter(is_lost) {
+            let _ = writeln!(lost, "040000 tree {id}\t{id}");
+        }
+        let mut root = format!("040000 tree {about}\tgit\n");
+        if !lost.is_empty() {
+            let lost = self.git.on(&keep, ["mktree"]).input(lost).text().await?;
+            let _ = writeln!(root, "040000 tree {lost}\tlost");
+        }
+        let _ = writeln!(root, "040000 tree {}\tworktree", files.all);
+        let root = self.git.on(&keep, ["mktree"]).input(root).text().await?;
+        let head = self.existing(place, refs.head_commit()).await?;
+        let head = head.or_else(|| order.base_commit.clone());
+        let parents = head.iter().chain(tips.iter().filter(|tip| Some(*tip) != head.as_ref()));
+        let message = format!("kept the workspace {} of {}\n", order.id, order.agent);
+        let commit = self.commit(place, &root, parents, &message, &order.agent).await?;
+        let name = self.free_kept_ref(place, &order.id).await?;
+        self.git.on(&keep, ["update-ref", &name, &commit]).run().await?;
+        // A tag that is in no list of refs any more can be neither a parent nor in a folder.
+        for tag in of_kind("tag") {
+            let name = format!("refs/agent-coordinator/kept/{}/tag-{tag}", order.id);
+            self.git.on(&keep, ["update-ref", &name, &tag]).run().await?;
+        }
+        Ok(commit)
+    }
+
+    /// Writes a commit with the daemon as its committer.
+    pub(super) async fn commit<'a>(
+        &self,
+        place: &Place,
+        tree: &str,
+        parents: impl Iterator<Item = &'a String>,
+        message: &str,
+        author: impl std::fmt::Display,
+    ) -> Result<String, CheckoutError> {
+        let mut arguments = vec!["commit-tree", tree];
+        for parent in parents {
+            arguments.extend(["-p", parent]);
+        }
+        let committer = "agent-coordinator";
+        let call = self
+            .git
+            .on(&place.keep(), arguments)
+            .variable("GIT_AUTHOR_NAME", author.to_string())
+            .variable("GIT_AUTHOR_EMAIL", format!("{author}@agent-coordinator.invalid"))
+            .variable("GIT_COMMITTER_NAME", committer)
+            .variable("GIT_COMMITTER_EMAIL", "daemon@agent-coordinator.invalid");
+        Ok(call.input(message).text().await?)
+    }
+
+    /// Returns the kind of each object that exists.
+    async fn kinds<'a>(
+        &self,
+        place: &Place,
+        ids: impl Iterator<Item = &'a String>,
+    ) -> Result<BTreeMap<String, String>, CheckoutError> {
+        let ids: BTreeSet<String> = ids.cloned().collect();
+        let check = ["cat-file", "--batch-check=%(objectname) %(objecttype)"];
+        let listed = self.git.on(&place.keep(), check).input(lines(&ids)).long().text().await?;
+        let kinds = listed.lines().filter_map(|line| line.split_once(' '));
+        let exists = |(_, kind): &(&str, &str)| *kind != "missing";
+        Ok(kinds.filter(exists).map(|(id, kind)| (id.to_owned(), kind.to_owned())).collect())
+    }
+
+    /// Returns the commits that are no parent of another one of `commits`.
+    async fn tips(
+        &self,
+        place: &Place,
+        commits: BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        if commits.is_empty() {
+            return Ok(commits);
+        }
+        let list = ["rev-list", "--no-walk=unsorted", "--parents", "--stdin"];
+        let listed = self.git.on(&place.keep(), list).input(lines(&commits)).long().text().await?;
+        let parents: BTreeSet<&str> =
+            listed.lines().flat_map(|line| line.split(' ').skip(1)).collect();
+        Ok(commits.iter().filter(|commit| !parents.contains(commit.as_str())).cloned().collect())
+    }
+
+    /// Returns all objects that these commits and trees reach, and `except` does not reach.
+    async fn reached<'a>(
+        &self,
+        place: &Place,
+        from: impl Iterator<Item = &'a String>,
+        except: Option<&str>,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let mut input = lines(from);
+        input.extend(except.into_iter().flat_map(|commit| ["^", commit, "\n"]));
+        let list = ["rev-list", "--objects", "--no-object-names", "--stdin"];
+        let listed = self.git.on(&place.keep(), list).input(input).long().text().await?;
+        Ok(listed.lines().map(str::to_owned).collect())
+    }
+
+    /// Returns those of `objects` that no kept ref reaches.
+    async fn unreached(
+        &self,
+        place: &Place,
+        kept: &String,
+        order: &KeepOrder,
+        objects: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let base = order.base_commit.as_deref();
+        let since = self.reached(place, std::iter::once(kept), base).await?;
+        let mut rest: BTreeSet<String> = objects.difference(&since).cloned().collect();
+        if !rest.is_empty() {
+            // Perhaps the base reaches them. That is rare, and its history may be long.
+            let all = self.reached(place, std::iter::once(kept), None).await?;
+            let kinds = self.kinds(place, rest.iter()).await?;
+            let has_ref = |id: &String| kinds.get(id).is_some_and(|kind| kind == "tag");
+            rest.retain(|id| !all.contains(id) && !has_ref(id));
+        }
+        Ok(rest)
+    }
+
+    async fn free_kept_ref(
+        &self,
+        place: &Place,
+        id: &WorkspaceId,
+    ) -> Result<String, CheckoutError> {
+        let folder = format!("refs/agent-coordinator/kept/{id}/");
+        let list = ["for-each-ref", "--format=%(refname)", &folder];
+        let listed = self.git.on(&place.keep(), list).text().await?;
+        let numbers = listed.lines().filter_map(|name| name.strip_prefix(&folder)?.parse().ok());
+        let last: u32 = numbers.max().unwrap_or(0);
+        Ok(format!("{folder}{}", last + 1))
+    }
+
+    /// Names the result with the branch of the task, and what is in no commit with a second one.
+    async fn publish(
+        &self,
+        place: &Place,
+        order: &KeepOrder,
+        result: Option<&str>,
+        visible: &str,
+        content: &mut Content,
+    ) -> Result<(), CheckoutError> {
+        let keep = place.keep();
+        if let Some(result) = result {
+            let name = format!("refs/heads/{}", order.branch);
+            self.git.on(&keep, ["update-ref", &name, result]).run().await?;
+        }
+        let empty = self.git.on(&keep, ["mktree"]).text().await?;
+        let from = result.map_or(empty, |result| format!("{result}^{{tree}}"));
+        let list = ["diff-tree", "-r", "--no-renames", "--name-only", "-z", &from, visible];
+        let changed = self.git.on(&keep, list).long().run().await?;
+        content.n_uncommitted = count(entries(&changed).count());
+        if content.n_uncommitted > 0 {
+            let message = format!("left uncommitted by {}\n", order.agent);
+            let parent = result.map(str::to_owned);
+            let commit = self.commit(place, visible, parent.iter(), &message, &order.agent).await?;
+            let name = uncommitted_ref(&order.branch);
+            self.git.on(&keep, ["update-ref", &name, &commit]).run().await?;
+        }
+        if let (Some(result), Some(base)) = (result, &order.base_commit) {
+            let range = format!("{base}..{result}");
+            let n = self.git.on(&keep, ["rev-list", "--count", &range]).text().await?;
+            content.n_commits = n.parse().unwrap_or(0);
+            let range = format!("{base}...{result}");
+            let list =
+                ["diff", "--no-ext-diff", "--no-textconv", "--numstat", "--end-of-options", &range];
+            let listed = self.git.on(&keep, list).long().text().await?;
+            for line in listed.lines() {
+                let mut columns = line.split('\t').map(|column| column.parse().unwrap_or(0));
+                content.n_files += 1;
+                content.n_additions += columns.next().unwrap_or(0);
+                content.n_deletions += columns.next().unwrap_or(0);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the ref of what is in no commit. It is beside the branch, not below it: git allows no
+/// branch below another one.
+pub(super) fn uncommitted_ref(branch: &str) -> String {
+    format!("refs/heads/{branch}-uncommitted")
+}
+
+/// The trees of the files.
+struct Files {
+    /// With the ignored files that are kept.
+    all: String,
+    /// Without ignored files.
+    visible: String,
+}
+
+async fn walked(tree: &Path) -> Result<Walk, CheckoutError> {
+    let tree = tree.to_owned();
+    blocking(move || walk(&tree)).await
+}
+
+fn shown((path, reason): &(PathBuf, &'static str)) -> String {
+    format!("{}: {reason}", path.display())
+}
+
+/// Returns the pattern with which `git add` leaves out `path`. What is left out because of a `.git`
+/// folder is the folder around it: git would record only its newest commit.
+fn excluding(path: &Path) -> OsString {
+    let is_nested = path.file_name() == Some(OsStr::new(".git"));
+    let path = path.parent().filter(|_| is_nested).unwrap_or(path);
+    let mut pattern = OsString::from(":(exclude,top,literal)");
+    pattern.push(path);
+    pattern
+}
+
+fn lines<'a>(ids: impl IntoIterator<Item = &'a String>) -> String {
+    ids.into_iter().flat_map(|id| [id.as_str(), "\n"]).collect()
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// Chooses the ignored files and folders that are kept: all but the rebuildable ones, up to the
+/// limit. Returns them, each ended by NUL, and the entries that are too large.
+fn choose_ignored(tree: &Path, listed: &[u8], policy: &KeepPolicy) -> (Vec<u8>, Vec<String>) {
+    let mut wanted = Vec::new();
+    let mut too_much = Vec::new();
+    let mut used = 0;
+    for path in entries(listed) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
+        if is_folder && policy.rebuildable.iter().any(|known| *known == name) {
+            continue;
+        }
+        let size = size_of(&tree.join(path));
+        if used + size > policy.ignored_max {
+            too_much.push(format!(
+                "{}: ignored files are kept up to {} bytes",
+                path.display(),
+                policy.ignored_max
+            ));
+            continue;
+        }
+        used += size;
+        wanted.extend_from_slice(path.as_os_str().as_bytes());
+        wanted.push(0);
+    }
+    (wanted, too_much)
+}
+
+fn size_of(path: &Path) -> u64 {
+    let Ok(found) = path.symlink_metadata() else {
+        return 0;
+    };
+    let below = if found.is_dir() { std::fs::read_dir(path).ok() } else { None };
+    let below = below.into_iter().flatten().flatten().map(|entry| size_of(&entry.path()));
+    if found.is_dir() { below.sum() } else { found.len() }
+}
+
+/// The objects of a workspace that were copied.
+struct Copied {
+    /// The ids of objects in files of their own.
+    loose: Vec<String>,
+    /// The copies of packs.
+    packs: Vec<PathBuf>,
+}
+
+/// Copies the objects of a repository. Follows no link, and takes no index of a pack.
+fn copy_objects(from: &Path, to: &Path) -> Result<Copied, CheckoutError> {
+    let mut copied = Copied { loose: Vec::new(), packs: Vec::new() };
+    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    make_folder(&to.join("pack"))?;
+    for folder in names_in(from) {
+        let source = from.join(&folder);
+        let target = to.join(&folder);
+        if source.is_symlink() {
+            continue;
+        }
+        if folder.len() == 2 && is_hex(&folder) {
+            make_folder(&target)?;
+            for name in names_in(&source).into_iter().filter(|name| is_hex(name)) {
+                copy_file(&source.join(&name), &target.join(&name))?;
+                copied.loose.push(format!("{folder}{name}"));
+            }
+        } else if folder == "pack" {
+            for name in names_in(&source) {
+                if Path::new(&name).extension() == Some(OsStr::new("pack")) {
+                    copy_file(&source.join(&name), &target.join(&name))?;
+                    copied.packs.push(target.join(&name));
+                }
+            }
+        }
+    }
+    Ok(copied)
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let read = std::fs::read_dir(folder).ok();
+    let names = read.into_iter().flatten().flatten().map(|entry| entry.file_name().into_string());
+    names.flatten().collect()
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<(), CheckoutError> {
+    let mut source = open(from).map_err(CheckoutError::io("read", from))?;
+    let mut target = File::create(to).map_err(CheckoutError::io("write", to))?;
+    io::copy(&mut source, &mut target).map_err(CheckoutError::io("write", to))?;
+    Ok(())
+}
+
+/// Opens a file for reading. A link is an error, and a pipe does not block.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+/// Reads HEAD, refs and logs of the repository in `tree` as text.
+async fn read_refs(tree: &Path) -> Result<Refs, CheckoutError> {
+    let own = tree.join(".git");
+    blocking(move || {
+        let mut refs = Refs::default();
+        for name in HEADS {
+            let text = read_text(&own.join(name));
+            if name == "HEAD" {
+                refs.head.clone_from(&text);
+            }
+            refs.note(name, text);
+        }
+        refs.note_packed(read_text(&own.join("packed-refs")));
+        for folder in ["refs", "logs"] {
+            refs.note_below(&own, Path::new(folder));
+        }
+        Ok(refs)
+    })
+    .await
+}
+
+fn read_text(path: &Path) -> Option<String> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    open(path).ok()?.take(MAX_TEXT).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+impl Refs {
+    fn note(&mut self, name: &str, text: Option<String>) {
+        let Some(text) = text else {
+            return;
+        };
+        for word in text.split(|c: char| c.is_whitespace() || c == '^').filter(|word| is_id(word)) {
+            self.named.insert(word.to_owned());
+        }
+        if name.starts_with("refs/")
+            && let Some(id) = text.split_whitespace().next().filter(|id| is_id(id))
+        {
+            self.refs.insert(name.to_owned(), id.to_owned());
+        }
+        let _ = writeln!(self.text, "== {name}\n{text}");
+    }
+
+    fn note_packed(&mut self, text: Option<String>) {
+        for line in text.iter().flat_map(|text| text.lines()) {
+            if let Some((id, name)) = line.split_once(' ').filter(|(id, _)| is_id(id)) {
+                self.refs.insert(name.to_owned(), id.to_owned());
+            }
+        }
+        self.note("packed-refs", text);
+    }
+
+    fn note_below(&mut self, own: &Path, folder: &Path) {
+        let full = own.join(folder);
+        if full.is_symlink() {
+            return;
+        }
+        let mut names = names_in(&full);
+        names.sort();
+        for name in names {
+            let path = folder.join(name);
+            if own.join(&path).is_dir() {
+                self.note_below(own, &path);
+            } else {
+                self.note(&path.to_string_lossy(), read_text(&own.join(&path)));
+            }
+        }
+    }
+}
+
+/// Returns whether a word is the id of an object, by SHA-1 or SHA-256.
+fn is_id(word: &str) -> bool {
+    matches!(word.len(), 40 | 64)
+        && word.bytes().all(|b| b.is_ascii_hexdigit())
+        && word.bytes().any(|b| b != b'0')
+}

@@ -1,0 +1,66 @@
+//! Removes the files of a workspace whose content is kept.
+
+use super::walk::walk;
+use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, remove_folder, rename};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::workspace::{Content, RemoveOrder};
+
+/// The result of an attempt to remove a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removal {
+    Removed,
+    /// The files have changed since they were kept. They were kept again, and are still there.
+    KeptAgain(Content),
+}
+
+impl Checkouts {
+    /// Removes the files of a workspace if they are those that were kept. Files that have changed
+    /// are kept again instead. A workspace that is gone already counts as removed.
+    ///
+    /// # Errors
+    /// Something that cannot be read or removed. The rest stays, under its name or a name that
+    /// begins with `.trash-`.
+    pub async fn remove(
+        &self,
+        order: &RemoveOrder,
+        policy: &KeepPolicy,
+    ) -> Result<Removal, CheckoutError> {
+        self.git.check().await?;
+        let place = self.place(&order.keep.project, &order.keep.id);
+        let trash = Place {
+            folder: place.project.join(format!(".trash-{}", order.keep.id)),
+            project: place.project.clone(),
+        };
+        if place.folder.is_symlink() {
+            return Err(CheckoutError::Refused(format!(
+                "`{}` is a symbolic link, which is never followed; remove it by hand",
+                place.folder.display()
+            )));
+        }
+        if place.folder.is_dir() {
+            if !is_unchanged(&place, &order.proof).await? {
+                return Ok(Removal::KeptAgain(self.keep(&order.keep, policy).await?));
+            }
+            // It has another name from here on, so that no late process finds it by its name.
+            rename(&place.folder, &trash.folder)?;
+            crash_point::reach(CrashPoint::WorkspaceInTrash);
+            // A process may still have had it open.
+            if !is_unchanged(&trash, &order.proof).await? {
+                let kept = self.keep_at(&trash, &order.keep, policy).await?;
+                rename(&trash.folder, &place.folder)?;
+                return Ok(Removal::KeptAgain(kept));
+            }
+        }
+        // What an earlier attempt moved here was unchanged then.
+        let folder = trash.folder;
+        blocking(move || remove_folder(&folder)).await?;
+        crash_point::reach(CrashPoint::WorkspaceRemoved);
+        Ok(Removal::Removed)
+    }
+}
+
+async fn is_unchanged(place: &Place, proof: &str) -> Result<bool, CheckoutError> {
+    let tree = place.tree();
+    let now = blocking(move || Ok(walk(&tree)?.digest)).await?;
+    Ok(now == proof)
+}

@@ -1,0 +1,295 @@
+//! What people do with the result of a workspace: look at it, and merge it into the source.
+//!
+//! A merge is made in the keep repository. The source only gets a commit that continues its own
+//! branch, and never by force. Files that a person has changed are not overwritten.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::git::GitError;
+use super::keep_repository::SOURCE;
+use super::keeping::uncommitted_ref;
+use super::source::{Source, entries};
+use super::{CheckoutError, Checkouts, Place};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::workspace::KeepOrder;
+use crate::domain::{ProjectId, WorkspaceId};
+
+/// The longest diff, in bytes.
+pub const MAX_DIFF: u64 = 5 * 1024 * 1024;
+
+/// Which changes to show.
+#[derive(Debug, Clone)]
+pub struct DiffOrder {
+    pub keep: KeepOrder,
+    /// An agent may be using the workspace, so its newest commits are taken first.
+    pub is_in_use: bool,
+    pub of: DiffKind,
+}
+
+/// The kind of a diff.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiffKind {
+    /// The commits since the base.
+    Committed,
+    /// The changes that are in no commit.
+    Uncommitted,
+    /// One line per file of the commits since the base.
+    Stat,
+}
+
+/// How to merge a result.
+#[derive(Debug, Clone)]
+pub struct MergeOrder {
+    pub id: WorkspaceId,
+    pub project: ProjectId,
+    pub branch: String,
+    /// The directory of the project.
+    pub source: PathBuf,
+    /// The branch of the source that gets the result.
+    pub into: Option<String>,
+    /// The branch that the work began at, as a full ref.
+    pub base_ref: Option<String>,
+    /// Makes one commit with all changes instead of a merge.
+    pub squash: bool,
+    pub with_uncommitted: bool,
+    /// The commit that the person has seen as the result.
+    pub expected_head: Option<String>,
+    /// The person who merges.
+    pub author: String,
+    /// The message of the commit, if one is made.
+    pub message: String,
+}
+
+/// The end of a merge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Merged {
+    /// The branch of the source contains the result.
+    Into { branch: String, commit: String },
+    /// The branch contained it before.
+    Already { branch: String, commit: String },
+    /// The changes do not fit. Nothing was changed.
+    Conflict { branch: String, files: Vec<String> },
+    /// The files of the source are in the way. They are as they were, and the source has the result
+    /// as a branch of its own.
+    InTheWay { branch: String, message: String, result: Option<String> },
+    /// The result is another one than the person has seen.
+    Stale { head: String },
+    /// There is nothing to merge.
+    Nothing,
+}
+
+impl Checkouts {
+    /// Returns a diff as text. It is cut after [`MAX_DIFF`] bytes.
+    ///
+    /// # Errors
+    /// Git cannot be run, or does not know the commits.
+    pub async fn diff(&self, order: &DiffOrder) -> Result<Vec<u8>, CheckoutError> {
+        self.git.check().await?;
+        let KeepOrder { id, project, branch, base_commit, .. } = &order.keep;
+        let place = self.place(project, id);
+        let taken = if order.is_in_use { self.take(project, id).await? } else { None };
+        let result = match taken {
+            Some(taken) => Some(taken),
+            None => self.resolve(&place, &format!("refs/heads/{branch}")).await?,
+        };
+        let range = match (order.of, result, base_commit) {
+            (DiffKind::Uncommitted, _, _) => {
+                let left = self.resolve(&place, &uncommitted_ref(branch)).await?;
+                let Some(left) = left else {
+                    return Ok(Vec::new());
+                };
+                vec![format!("{left}^"), left]
+            }
+            (_, Some(result), Some(base)) => vec![format!("{base}...{result}")],
+            (_, Some(result), None) => {
+                let empty = self.git.on(&place.keep(), ["mktree"]).text().await?;
+                vec![empty, result]
+            }
+            (_, None, _) => return Ok(Vec::new()),
+        };
+        let mut arguments = vec!["diff", "--no-ext-diff", "--no-textconv", "--no-color"];
+        arguments.extend((order.of == DiffKind::Stat).then_some("--stat"));
+        arguments.push("--end-of-options");
+        arguments.extend(range.iter().map(String::as_str));
+        let call = self.git.on(&place.keep(), arguments).long().cut_at(MAX_DIFF);
+        let ended = call.end().await?;
+        match ended.code {
+            Some(0) => Ok(ended.stdout),
+            // It was ended because its output is too long.
+            _ if ended.stdout.len() as u64 >= MAX_DIFF => {
+                let mut cut = ended.stdout;
+                let note = format!(
+                    "\n… the diff is longer than {MAX_DIFF} bytes; see the rest with git\n"
+                );
+                cut.extend_from_slice(note.as_bytes());
+                Ok(cut)
+            }
+            _ => {
+                let command = "diff".to_owned();
+                Err(GitError::Failed { command, message: ended.message }.into())
+            }
+        }
+    }
+
+    /// Merges the result into a branch of the source. A repeated merge ends in the same state.
+    ///
+    /// # Errors
+    /// `Refused` if the branch does not exist. After another error, the source has the result
+    /// completely or not at all.
+    pub async fn merge(&self, order: &MergeOrder) -> Result<Merged, CheckoutError> {
+        self.git.check().await?;
+        let place = self.place(&order.project, &order.id);
+        let source = Source::find(&self.git, &order.source).await?;
+        let _locked = self.lock_keep(&order.project, &place).await?;
+        let head = self.follow(&source, &place).await?;
+        let name = match (&order.into, &order.base_ref) {
+            (Some(into), _) => format!("refs/heads/{into}"),
+            (None, Some(base)) => base.clone(),
+            (None, None) => head.branch.unwrap_or_default(),
+        };
+        let Some(branch) = name.strip_prefix("refs/heads/").map(str::to_owned) else {
+            return Err(CheckoutError::Refused(
+                "the project's repository is at no branch; name the branch with `--into`"
+                    .to_owned(),
+            ));
+        };
+        let Some(target) = self.resolve(&place, &format!("{SOURCE}/heads/{branch}")).await? else {
+            return Err(CheckoutError::Refused(format!(
+                "the project's repository has no branch `{branch}`"
+            )));
+        };
+        let own = format!("refs/heads/{}", order.branch);
+        let result = self.resolve(&place, &own).await?;
+        if let (Some(expected), Some(result)) = (&order.expected_head, &result)
+            && expected != result
+        {
+            return Ok(Merged::Stale { head: result.clone() });
+        }
+        let left = if order.with_uncommitted {
+            self.resolve(&place, &uncommitted_ref(&order.branch)).await?
+        } else {
+            None
+        };
+        let Some(result) = left.or(result) else {
+            return Ok(Merged::Nothing);
+        };
+        if self.contains(&place, &target, &result).await? {
+            return Ok(Merged::Already { branch, commit: target });
+        }
+        let is_next = !order.squash && self.contains(&place, &result, &target).await?;
+        let new = if is_next {
+            result
+        } else {
+            let tree = match self.merged_tree(&place, &target, &result).await? {
+                Ok(tree) => tree,
+                Err(files) => return Ok(Merged::Conflict { branch, files }),
+            };
+            let parents = [target, result];
+            let n_parents = if order.squash { 1 } else { 2 };
+            let parents = parents.iter().take(n_parents);
+            self.commit(&place, &tree, parents, &order.message, &order.author).await?
+        };
+        let merge = format!("refs/agent-coordinator/merge/{}", order.id);
+        self.git.on(&place.keep(), ["update-ref", &merge, &new]).run().await?;
+        crash_point::reach(CrashPoint::MergeMade);
+        let delivered = self.deliver(&source, &place, &branch, &merge, &new).await?;
+        crash_point::reach(CrashPoint::MergeDelivered);
+        match delivered {
+            Ok(()) => Ok(Merged::Into { branch, commit: new }),
+            Err(message) => {
+                let result = format!("{own}:{own}");
+                let call = fetch_into(&place, &result);
+                let made = self.git.in_folder(&source.top, call).long().run().await.is_ok();
+                let result = made.then(|| order.branch.clone());
+                Ok(Merged::InTheWay { branch, message, result })
+            }
+        }
+    }
+
+    /// Merges two commits without files. Returns the tree, or the files that conflict as an error.
+    async fn merged_tree(
+        &self,
+        place: &Place,
+        ours: &str,
+        theirs: &str,
+    ) -> Result<Result<String, Vec<String>>, CheckoutError> {
+        let arguments = ["merge-tree", "--write-tree", "-z", "--name-only", ours, theirs];
+        let ended = self.git.on(&place.keep(), arguments).long().end().await?;
+        // A missing commit gives the exit code of a conflict, but no tree.
+        let mut found = entries(&ended.stdout).map(|entry| entry.to_string_lossy().into_owned());
+        let tree = found.next().filter(|tree| tree.bytes().all(|b| b.is_ascii_hexdigit()));
+        match (ended.code, tree) {
+            (Some(0), Some(tree)) => Ok(Ok(tree)),
+            (Some(1), Some(_)) => {
+                // The names of the files end with an empty entry, and messages follow.
+                let names = ended.stdout.split(|byte| *byte == 0).skip(1);
+                let names = names.take_while(|name| !name.is_empty());
+                let names = names.map(|name| String::from_utf8_lossy(name).into_owned());
+                Ok(Err(names.collect()))
+            }
+            _ => {
+                let command = "merge-tree".to_owned();
+                Err(GitError::Failed { command, message: ended.message }.into())
+            }
+        }
+    }
+
+    /// Gives the source a commit that continues its branch. Returns git's message as an error if
+    /// files are in the way, or if the branch has moved.
+    async fn deliver(
+        &self,
+        source: &Source,
+        place: &Place,
+        branch: &str,
+        merge: &str,
+        new: &str,
+    ) -> Result<Result<(), String>, CheckoutError> {
+        let checked_out =
+            if source.is_bare { None } else { self.work_tree_of(source, branch).await? };
+        let done = if let Some(folder) = checked_out {
+            let fetch = fetch_into(place, merge);
+            self.git.in_folder(&folder, fetch).long().run().await?;
+            let merge = ["merge", "--ff-only", "--no-verify-signatures", "--quiet", new];
+            self.git.in_folder(&folder, merge).long().run().await
+        } else {
+            let fetch = fetch_into(place, &format!("{merge}:refs/heads/{branch}"));
+            self.git.in_folder(&source.top, fetch).long().run().await
+        };
+        match done {
+            Ok(_) => Ok(Ok(())),
+            Err(GitError::Failed { message, .. }) => Ok(Err(message)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the folder in which a branch of the source is checked out.
+    async fn work_tree_of(
+        &self,
+        source: &Source,
+        branch: &str,
+    ) -> Result<Option<PathBuf>, CheckoutError> {
+        let list = ["worktree", "list", "--porcelain", "-z"];
+        let listed = self.git.in_folder(&source.top, list).run().await?;
+        let mut folder = None;
+        let wanted = format!("branch refs/heads/{branch}");
+        for line in entries(&listed).map(Path::to_string_lossy) {
+            if let Some(path) = line.strip_prefix("worktree ") {
+                folder = Some(PathBuf::from(path));
+            } else if line == wanted {
+                return Ok(folder);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the arguments that fetch a ref of the keep repository. Without `+`, git refuses a change
+/// that does not continue the branch.
+fn fetch_into(place: &Place, refspec: &str) -> Vec<std::ffi::OsString> {
+    let options =
+        ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
+    let keep = place.keep();
+    let rest = [keep.as_os_str(), OsStr::new(refspec)];
+    options.map(OsStr::new).into_iter().chain(rest).map(OsStr::to_owned).collect()
+}

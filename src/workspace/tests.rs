@@ -1,0 +1,419 @@
+//! Tests with the real git, on repositories in temporary folders.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use super::*;
+use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder};
+
+/// A source with one commit, and the workspaces that begin from it.
+struct Bed {
+    folder: tempfile::TempDir,
+    checkouts: Checkouts,
+    policy: KeepPolicy,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let checkouts = Checkouts::new(folder.path().join("workspaces"));
+        let policy = KeepPolicy { ignored_max: 1 << 20, rebuildable: vec!["target".to_owned()] };
+        let bed = Self { folder, checkouts, policy };
+        bed.git(&bed.source(), &["init", "--quiet", "--initial-branch=main"]);
+        bed.put("main.txt", "one\ntwo\nthree\nfour\nfive\n");
+        bed.put(".gitignore", "*.log\ntarget/\n");
+        bed.git(&bed.source(), &["add", "."]);
+        bed.git(&bed.source(), &["commit", "--quiet", "-m", "first"]);
+        bed
+    }
+
+    fn source(&self) -> PathBuf {
+        let source = self.folder.path().join("source");
+        std::fs::create_dir_all(&source).unwrap();
+        source
+    }
+
+    fn put(&self, name: &str, content: &str) {
+        std::fs::write(self.source().join(name), content).unwrap();
+    }
+
+    /// Runs git as a person or an agent would.
+    #[track_caller]
+    fn git(&self, folder: &Path, arguments: &[&str]) -> String {
+        let output = Command::new("git")
+            .args(arguments)
+            .current_dir(folder)
+            .env("HOME", self.folder.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .envs([("GIT_AUTHOR_NAME", "Ann"), ("GIT_AUTHOR_EMAIL", "ann@example.invalid")])
+            .envs([("GIT_COMMITTER_NAME", "Ann"), ("GIT_COMMITTER_EMAIL", "ann@example.invalid")])
+            .output()
+            .expect("git is installed");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "git {arguments:?}: {message}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    fn order(&self, id: &str) -> Order {
+        Order {
+            id: id.parse().unwrap(),
+            project: "shop".parse().unwrap(),
+            branch: format!("agents/{id}"),
+            source: self.source(),
+            agent: "dev".parse().unwrap(),
+            begins_at: None,
+            restores: None,
+        }
+    }
+
+    async fn prepare(&self, id: &str) -> (Prepared, PathBuf) {
+        let order = self.order(id);
+        let prepared = self.checkouts.prepare(&order).await.unwrap();
+        (prepared, self.tree(id))
+    }
+
+    fn tree(&self, id: &str) -> PathBuf {
+        self.checkouts.directory(&"shop".parse().unwrap(), &id.parse().unwrap(), "")
+    }
+
+    fn keep_order(id: &str, prepared: &Prepared) -> KeepOrder {
+        KeepOrder {
+            id: id.parse().unwrap(),
+            project: "shop".parse().unwrap(),
+            branch: prepared.branch.clone(),
+            base_commit: prepared.base_commit.clone(),
+            agent: "dev".parse().unwrap(),
+        }
+    }
+
+    async fn keep(&self, id: &str, prepared: &Prepared) -> Content {
+        let order = Self::keep_order(id, prepared);
+        self.checkouts.keep(&order, &self.policy).await.unwrap()
+    }
+
+    fn merge_order(&self, id: &str, prepared: &Prepared) -> MergeOrder {
+        MergeOrder {
+            id: id.parse().unwrap(),
+            project: "shop".parse().unwrap(),
+            branch: prepared.branch.clone(),
+            source: self.source(),
+            into: None,
+            base_ref: prepared.base_ref.clone(),
+            squash: false,
+            with_uncommitted: false,
+            expected_head: None,
+            author: "Ann".to_owned(),
+            message: "Merge it".to_owned(),
+        }
+    }
+
+    fn commit(&self, tree: &Path, name: &str, content: &str) {
+        std::fs::write(tree.join(name), content).unwrap();
+        self.git(tree, &["add", name]);
+        self.git(tree, &["commit", "--quiet", "-m", name]);
+    }
+
+    fn keep_repository(&self) -> PathBuf {
+        self.folder.path().join("workspaces/shop/keep.git")
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.source().join(name)).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn two_tasks_work_apart_and_people_get_both_results() {
+    let bed = Bed::new();
+    let (one, first) = bed.prepare("one").await;
+    let (two, second) = bed.prepare("two").await;
+    assert_eq!(one.base_ref.as_deref(), Some("refs/heads/main"));
+    assert_eq!(bed.git(&first, &["branch", "--show-current"]), "agents/one");
+    bed.commit(&first, "first.txt", "1\n");
+    bed.commit(&second, "second.txt", "2\n");
+    assert!(!second.join("first.txt").exists() && !bed.source().join("first.txt").exists());
+    let kept = bed.keep("one", &one).await;
+    let other = bed.keep("two", &two).await;
+    let found = (kept.n_commits, kept.n_files, kept.n_additions, kept.n_uncommitted);
+    assert_eq!((found, kept.left_out.as_slice()), ((1, 1, 1, 0), [].as_slice()));
+    assert!(kept.proof.is_some() && other.proof.is_some());
+    let diff =
+        DiffOrder { keep: Bed::keep_order("one", &one), is_in_use: false, of: DiffKind::Committed };
+    let diff = String::from_utf8(bed.checkouts.diff(&diff).await.unwrap()).unwrap();
+    assert!(diff.contains("+++ b/first.txt") && diff.contains("+1"), "{diff}");
+
+    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    let main = "main".to_owned();
+    assert_eq!(merged, Merged::Into { branch: main.clone(), commit: kept.head_commit.unwrap() });
+    let merged = bed.checkouts.merge(&bed.merge_order("two", &two)).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    assert_eq!((bed.read("first.txt"), bed.read("second.txt")), ("1\n".into(), "2\n".into()));
+    assert_eq!(bed.git(&bed.source(), &["status", "--porcelain"]), "");
+    let again = bed.checkouts.merge(&bed.merge_order("two", &two)).await.unwrap();
+    assert!(matches!(again, Merged::Already { .. }), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_conflict_and_files_in_the_way_change_nothing() {
+    let bed = Bed::new();
+    let (one, first) = bed.prepare("one").await;
+    let (two, second) = bed.prepare("two").await;
+    bed.commit(&first, "main.txt", "ONE\ntwo\nthree\nfour\nfive\n");
+    bed.commit(&second, "main.txt", "uno\ntwo\nthree\nfour\nfive\n");
+    bed.keep("one", &one).await;
+    bed.keep("two", &two).await;
+    bed.put("main.txt", "a person is at work\n");
+    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    let Merged::InTheWay { message, result, .. } = merged else { panic!("{merged:?}") };
+    assert!(message.contains("main.txt"), "{message}");
+    assert_eq!(result.as_deref(), Some("agents/one"), "people can merge the branch by hand");
+    assert_eq!(bed.read("main.txt"), "a person is at work\n");
+    bed.git(&bed.source(), &["checkout", "--quiet", "main.txt"]);
+    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    let before = bed.git(&bed.source(), &["rev-parse", "HEAD"]);
+    let merged = bed.checkouts.merge(&bed.merge_order("two", &two)).await.unwrap();
+    let files = vec!["main.txt".to_owned()];
+    assert_eq!(merged, Merged::Conflict { branch: "main".to_owned(), files });
+    assert_eq!(bed.git(&bed.source(), &["rev-parse", "HEAD"]), before);
+    let stale = MergeOrder { expected_head: Some(before), ..bed.merge_order("two", &two) };
+    assert!(matches!(bed.checkouts.merge(&stale).await.unwrap(), Merged::Stale { .. }));
+}
+
+#[tokio::test]
+async fn nothing_that_an_agent_wrote_is_lost() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    let put = |name: &str, content: &str| std::fs::write(tree.join(name), content).unwrap();
+    bed.commit(&tree, "amended.txt", "before the amend");
+    put("amended.txt", "after the amend");
+    bed.git(&tree, &["commit", "--quiet", "--all", "--amend", "-m", "amended"]);
+    put("stashed.txt", "in the stash");
+    bed.git(&tree, &["stash", "push", "--quiet", "--include-untracked"]);
+    put("dropped.txt", "in a dropped stash");
+    bed.git(&tree, &["stash", "push", "--quiet", "--include-untracked"]);
+    bed.git(&tree, &["stash", "drop", "--quiet"]);
+    bed.git(&tree, &["checkout", "--quiet", "--detach"]);
+    bed.commit(&tree, "detached.txt", "on no branch");
+    bed.git(&tree, &["checkout", "--quiet", "agents/one"]);
+    put("staged.txt", "staged once");
+    bed.git(&tree, &["add", "staged.txt"]);
+    put("staged.txt", "overwritten");
+    put("secret.log", "ignored");
+    std::fs::create_dir_all(tree.join("target")).unwrap();
+    put("target/built", "can be built again");
+    std::os::unix::fs::symlink("/etc/hostname", tree.join("link")).unwrap();
+    put("run.sh", "#!/bin/sh\n");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(tree.join("run.sh"), executable).unwrap();
+    put("main.txt", "hidden change\r\n");
+    bed.git(&tree, &["update-index", "--assume-unchanged", "main.txt"]);
+    bed.git(&tree, &["reflog", "expire", "--expire=now", "--all"]);
+
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.left_out, Vec::<String>::new());
+    let keep = bed.keep_repository();
+    let list = ["rev-list", "--objects", "--no-object-names", &kept.kept_commit];
+    let reached = bed.git(&keep, &list);
+    for content in [
+        "before the amend",
+        "after the amend",
+        "in the stash",
+        "in a dropped stash",
+        "staged once",
+        "overwritten",
+        "ignored",
+        "hidden change\r\n",
+        "on no branch",
+    ] {
+        let file = bed.folder.path().join("content");
+        std::fs::write(&file, content).unwrap();
+        let id = bed.git(bed.folder.path(), &["hash-object", file.to_str().unwrap()]);
+        assert!(reached.contains(&id), "{content:?} is lost");
+    }
+    let fsck = bed.git(&keep, &["fsck", "--no-dangling", "--strict"]);
+    assert_eq!(fsck, "");
+
+    // A second workspace of the task has the same files again.
+    let order = Order { restores: Some(kept.kept_commit.clone()), ..bed.order("again") };
+    bed.checkouts.prepare(&Order { branch: "agents/one".to_owned(), ..order }).await.unwrap();
+    let again = bed.tree("again");
+    let same = |name: &str| {
+        let before = tree.join(name);
+        let after = again.join(name);
+        assert_eq!(std::fs::read(&before).unwrap(), std::fs::read(&after).unwrap(), "{name}");
+        let modes = [before, after].map(|path| path.metadata().unwrap().permissions().mode());
+        assert_eq!(modes[0], modes[1], "{name}");
+    };
+    ["amended.txt", "staged.txt", "secret.log", "main.txt", "run.sh"].into_iter().for_each(same);
+    assert_eq!(std::fs::read_link(again.join("link")).unwrap(), Path::new("/etc/hostname"));
+    assert!(!again.join("target").exists());
+}
+
+#[tokio::test]
+async fn files_are_removed_only_if_they_are_those_that_were_kept() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    std::fs::write(tree.join("new.txt"), "new").unwrap();
+    let kept = bed.keep("one", &one).await;
+    let order = |proof: String| RemoveOrder { keep: Bed::keep_order("one", &one), proof };
+    std::fs::write(tree.join("late.txt"), "written after it was kept").unwrap();
+    let proof = kept.proof.unwrap();
+    let removal = bed.checkouts.remove(&order(proof), &bed.policy).await.unwrap();
+    let Removal::KeptAgain(kept) = removal else { panic!("{removal:?}") };
+    assert!(tree.join("late.txt").exists());
+    let late = format!("{}:worktree/late.txt", kept.kept_commit);
+    assert_eq!(
+        bed.git(&bed.keep_repository(), &["cat-file", "-p", &late]),
+        "written after it was kept"
+    );
+    let proof = kept.proof.unwrap();
+    let removal = bed.checkouts.remove(&order(proof.clone()), &bed.policy).await.unwrap();
+    assert_eq!((removal, tree.exists()), (Removal::Removed, false));
+    let again = bed.checkouts.remove(&order(proof), &bed.policy).await.unwrap();
+    assert_eq!(again, Removal::Removed, "a repeated removal ends in the same state");
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_named_and_keeps_the_files_from_being_removed() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    std::fs::create_dir_all(tree.join("nested")).unwrap();
+    bed.git(&tree.join("nested"), &["init", "--quiet"]);
+    std::fs::create_dir_all(tree.join("x/.GIT")).unwrap();
+    std::fs::write(tree.join("x/.GIT/file"), "odd").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
+    std::fs::write(tree.join("large.log"), vec![0; 2 << 20]).unwrap();
+    std::fs::write(tree.join("kept.txt"), "kept").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.proof, None);
+    for name in ["nested/.git", "x/.GIT", "socket", "large.log"] {
+        let is_named = kept.left_out.iter().any(|entry| entry.starts_with(name));
+        assert!(is_named, "{name} is not in {:?}", kept.left_out);
+    }
+    let file = format!("{}:worktree/kept.txt", kept.kept_commit);
+    assert_eq!(bed.git(&bed.keep_repository(), &["cat-file", "-p", &file]), "kept");
+}
+
+#[tokio::test]
+async fn nothing_of_the_agents_repository_runs() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "work.txt", "work\n");
+    let mark = bed.folder.path().join("ran");
+    let script = tree.join(".git/evil");
+    std::fs::write(&script, format!("#!/bin/sh\ntouch {}\ncat\n", mark.display())).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let evil = script.to_str().unwrap();
+    std::fs::create_dir_all(tree.join(".git/hooks")).unwrap();
+    for hook in ["post-checkout", "pre-commit", "post-index-change", "reference-transaction"] {
+        std::fs::copy(&script, tree.join(".git/hooks").join(hook)).unwrap();
+    }
+    for name in [
+        "filter.evil.clean",
+        "filter.evil.smudge",
+        "diff.evil.textconv",
+        "diff.evil.command",
+        "core.fsmonitor",
+        "core.pager",
+        "core.sshCommand",
+        "uploadpack.packObjectsHook",
+        "gpg.program",
+    ] {
+        bed.git(&tree, &["config", name, evil]);
+    }
+    std::fs::write(tree.join(".gitattributes"), "* filter=evil diff=evil\n").unwrap();
+    std::fs::write(tree.join("more.txt"), "more\n").unwrap();
+    bed.keep("one", &one).await;
+    let diff = DiffOrder {
+        keep: Bed::keep_order("one", &one),
+        is_in_use: true,
+        of: DiffKind::Uncommitted,
+    };
+    bed.checkouts.diff(&diff).await.unwrap();
+    bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    assert!(!mark.exists());
+    assert_eq!(bed.read("work.txt"), "work\n");
+}
+
+#[tokio::test]
+async fn sources_of_all_kinds_give_a_workspace() {
+    let bed = Bed::new();
+    // A folder below the top.
+    std::fs::create_dir_all(bed.source().join("shop/web")).unwrap();
+    bed.put("shop/web/page.txt", "page\n");
+    bed.git(&bed.source(), &["add", "."]);
+    bed.git(&bed.source(), &["commit", "--quiet", "-m", "page"]);
+    let order = Order { source: bed.source().join("shop/web"), ..bed.order("below") };
+    let prepared = bed.checkouts.prepare(&order).await.unwrap();
+    assert_eq!(prepared.subdirectory, "shop/web");
+    // A HEAD that names a commit.
+    bed.git(&bed.source(), &["checkout", "--quiet", "--detach", "HEAD~1"]);
+    let (prepared, tree) = bed.prepare("detached").await;
+    assert_eq!((prepared.base_ref, tree.join("shop").exists()), (None, false));
+    // Histories that are cut.
+    let copies = [("shallow", vec!["--depth=1"]), ("bare", vec!["--bare"])];
+    for (name, options) in copies {
+        let copy = bed.folder.path().join(name);
+        let from = format!("file://{}", bed.source().display());
+        let mut clone = vec!["clone", "--quiet"];
+        clone.extend(options);
+        clone.extend([from.as_str(), copy.to_str().unwrap()]);
+        bed.git(bed.folder.path(), &clone);
+        let project = name.parse().unwrap();
+        let order = Order { source: copy, project, ..bed.order(name) };
+        bed.checkouts.prepare(&order).await.unwrap();
+        let tree = bed.checkouts.directory(&order.project, &order.id, "");
+        assert!(tree.join("main.txt").exists(), "{name}");
+    }
+    // No commit yet.
+    let empty = bed.folder.path().join("empty");
+    std::fs::create_dir_all(&empty).unwrap();
+    bed.git(&empty, &["init", "--quiet"]);
+    let project: ProjectId = "empty".parse().unwrap();
+    let order = Order { source: empty, project: project.clone(), ..bed.order("unborn") };
+    let prepared = bed.checkouts.prepare(&order).await.unwrap();
+    assert_eq!(prepared.base_commit, None);
+    let tree = bed.checkouts.directory(&project, &order.id, "");
+    bed.commit(&tree, "first.txt", "first\n");
+    let keep = KeepOrder { project, ..Bed::keep_order("unborn", &prepared) };
+    let kept = bed.checkouts.keep(&keep, &bed.policy).await.unwrap();
+    assert!(kept.head_commit.is_some() && kept.proof.is_some());
+    // No repository, and no folder.
+    for (source, expected) in [
+        (bed.folder.path().to_owned(), "is in no git repository"),
+        (bed.folder.path().join("nowhere"), "does not exist"),
+        (bed.source().join(".git"), "inside the `.git` folder"),
+    ] {
+        let order = Order { source, project: "none".parse().unwrap(), ..bed.order("none") };
+        let refused = bed.checkouts.prepare(&order).await.unwrap_err();
+        assert!(refused.to_string().contains(expected), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_branch_of_a_person_is_not_taken_over() {
+    let bed = Bed::new();
+    bed.git(&bed.source(), &["branch", "agents/one"]);
+    bed.git(&bed.source(), &["checkout", "--quiet", "agents/one"]);
+    bed.commit(&bed.source(), "own.txt", "a person's\n");
+    bed.git(&bed.source(), &["checkout", "--quiet", "main"]);
+    let (prepared, _) = bed.prepare("one").await;
+    assert_eq!(prepared.branch, "agents/one-2");
+}
+
+#[tokio::test]
+async fn a_push_into_the_keep_repository_is_refused() {
+    let bed = Bed::new();
+    let (_, tree) = bed.prepare("one").await;
+    let keep = bed.keep_repository();
+    let pushed = Command::new("git")
+        .args(["push", "--mirror"])
+        .arg(&keep)
+        .current_dir(&tree)
+        .env("HOME", bed.folder.path())
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&pushed.stderr);
+    assert!(!pushed.status.success() && message.contains("agent-coordinator"), "{message}");
+}

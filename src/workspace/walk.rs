@@ -1,0 +1,116 @@
+//! Reads which files a workspace has, without following a link.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rustix::fs::{Access, access};
+use sha2::{Digest as _, Sha256};
+
+use super::CheckoutError;
+
+/// The longest path that git and the system accept, in bytes.
+const MAX_PATH: usize = 4_095;
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// A mark of the names, kinds, sizes, times and inodes of all entries. It differs when a file
+    /// has changed.
+    pub(super) digest: String,
+    /// The space that all entries use, in bytes.
+    pub(super) disk_bytes: u64,
+    /// Entries that cannot be kept, relative to the tree, each with the reason.
+    pub(super) left_out: Vec<(PathBuf, &'static str)>,
+}
+
+/// Walks through `tree`, also through its `.git`.
+///
+/// # Errors
+/// `tree` itself is unreadable.
+pub(super) fn walk(tree: &Path) -> Result<Walk, CheckoutError> {
+    let mut walker = Walker { found: Walk::default(), hash: Sha256::new() };
+    let mut names = read_names(tree).map_err(CheckoutError::io("read", tree))?;
+    names.sort();
+    for name in names {
+        walker.look(tree, Path::new(&name), name == ".git");
+    }
+    let Walker { mut found, hash } = walker;
+    found.digest = URL_SAFE_NO_PAD.encode(hash.finalize());
+    Ok(found)
+}
+
+struct Walker {
+    found: Walk,
+    hash: Sha256,
+}
+
+impl Walker {
+    /// Looks at one entry, and at all that is below it. In the workspace's own `.git`, all names are
+    /// allowed.
+    fn look(&mut self, tree: &Path, path: &Path, is_own_git: bool) {
+        if path.as_os_str().len() > MAX_PATH {
+            return self.leave_out(path, "its path is too long");
+        }
+        let full = tree.join(path);
+        let Ok(found) = full.symlink_metadata() else {
+            return self.leave_out(path, "it cannot be read");
+        };
+        self.found.disk_bytes += found.blocks() * 512;
+        self.hash.update(path.as_os_str().as_bytes());
+        self.hash.update([0]);
+        for number in [
+            i64::from(found.mode()),
+            found.size().cast_signed(),
+            found.ino().cast_signed(),
+            found.mtime(),
+            found.mtime_nsec(),
+            found.ctime(),
+            found.ctime_nsec(),
+        ] {
+            self.hash.update(number.to_le_bytes());
+        }
+        let kind = found.file_type();
+        let name = path.file_name().unwrap_or_default();
+        if !is_own_git {
+            if name == ".git" {
+                self.leave_out(path, "it is a repository inside the repository");
+            } else if is_refused(name) {
+                self.leave_out(path, "git allows no file of this name");
+            } else if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
+                let what = if kind.is_socket() { "it is a socket" } else { "it is a special file" };
+                self.leave_out(path, what);
+            } else if kind.is_file() && access(&full, Access::READ_OK).is_err() {
+                self.leave_out(path, "it cannot be read");
+            }
+        }
+        if !kind.is_dir() {
+            return;
+        }
+        match read_names(&full) {
+            Ok(mut names) => {
+                names.sort();
+                for name in names {
+                    self.look(tree, &path.join(name), is_own_git);
+                }
+            }
+            Err(_) => self.leave_out(path, "the folder cannot be read"),
+        }
+    }
+
+    fn leave_out(&mut self, path: &Path, reason: &'static str) {
+        self.found.left_out.push((path.to_owned(), reason));
+    }
+}
+
+/// Returns whether git refuses files of this name under every setting.
+fn is_refused(name: &OsStr) -> bool {
+    name != ".git" && name.as_bytes().eq_ignore_ascii_case(b".git")
+}
+
+fn read_names(folder: &Path) -> std::io::Result<Vec<OsString>> {
+    std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+}
