@@ -123,6 +123,8 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
         let began = Instant::now();
         let view = service.coordinators.view().await?;
         let planned = plan(&Snapshot {
+            jobs: Vec::new(),
+            busy_workspaces: std::collections::BTreeSet::new(),
             now: view.at,
             coordinator: coordinator.clone(),
             startable: view.startable,
@@ -164,6 +166,7 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
     for project in 0..n_pairs / N_AGENTS {
         let id = format!("prj_{project}");
         changes.push(Row::Project(Project {
+            workspace: agent_coordinator::domain::workspace::WorkspaceMode::Shared,
             id: id.parse()?,
             name: "a project".to_owned(),
             key: format!("P{project}").parse()?,
@@ -206,6 +209,7 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
 
 fn settings(state_dir: &Path) -> Settings {
     Settings {
+        workspace: agent_coordinator::config::Workspace::default(),
         language: Language::English,
         start: config::Start::default(),
         stop: config::Stop::default(),

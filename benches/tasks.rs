@@ -135,6 +135,7 @@ async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
     let mut changes = agents.collect::<Result<Vec<_>>>()?;
     for project in 0..N_PROJECTS {
         changes.push(Row::Project(Project {
+            workspace: agent_coordinator::domain::workspace::WorkspaceMode::Shared,
             id: project_id(project).parse()?,
             name: "a project".to_owned(),
             key: format!("P{project:02}").parse()?,

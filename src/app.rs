@@ -51,6 +51,7 @@ use crate::rest::{self, ConfigurationHandle, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
 use crate::telemetry::{ErrorChain, LogLevel};
+use crate::workspace::Checkouts;
 use notify::ServiceManager;
 use parts::Parts;
 use reload::Reloader;
@@ -346,7 +347,11 @@ impl Start<'_> {
         let (server, supervisor) = match role {
             Role::Run => {
                 let nudge = Nudge::new();
-                let server = Server::start(config, environment, invocation, nudge.clone()).await?;
+                let root = config.workspace.root_in(&config.paths.state_dir);
+                let checkouts = Arc::new(Checkouts::new(root));
+                let own = Some(Arc::clone(&checkouts));
+                let server =
+                    Server::start(config, environment, invocation, nudge.clone(), own).await?;
                 let id = identity::coordinator_id_with_server(&config.paths.state_dir)?;
                 // Listeners come before the adoption of agents: an address in use is a reason not
                 // to start.
@@ -356,8 +361,8 @@ impl Start<'_> {
                 let means = Means::find(config)?;
                 let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
                 server.serve(config, listeners, self.configuration, &parts);
-                let control =
-                    Control::Local(LocalControlPlane::new(server.service.clone(), id.clone()));
+                let control = LocalControlPlane::new(server.service.clone(), id.clone());
+                let control = Control::Local(control, checkouts);
                 let url = http_address.map(http::mcp_url);
                 let reached_at =
                     ReachedAt { socket: Some(config.paths.mcp_socket_path.clone()), url };
@@ -377,7 +382,8 @@ impl Start<'_> {
                 (Some(server), Some(supervisor))
             }
             Role::Serve => {
-                let server = Server::start(config, environment, invocation, Nudge::new()).await?;
+                let server =
+                    Server::start(config, environment, invocation, Nudge::new(), None).await?;
                 let listeners = Server::bind(config, inherited).await?;
                 http_address = listeners.http_address();
                 server.serve(config, listeners, self.configuration, &parts);

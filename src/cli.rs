@@ -36,6 +36,7 @@ mod store;
 mod task;
 mod token;
 mod why;
+mod workspace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -175,6 +176,9 @@ enum Question {
     /// List, show, add and change projects
     #[command(subcommand)]
     Project(project::ProjectCommand),
+    /// List, show and retry the clones in which tasks are worked on
+    #[command(subcommand)]
+    Workspace(workspace::WorkspaceCommand),
     /// List, show, add and change agents
     #[command(subcommand)]
     Agent(agent::AgentCommand),
@@ -316,6 +320,7 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Notice(notice) => notice.run(&client).await,
             Question::Events(events) => events.print(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
+            Question::Workspace(workspace) => workspace.run(&client).await,
             Question::Agent(agent) => agent.run(&client).await,
         }
     })

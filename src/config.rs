@@ -47,6 +47,7 @@ mod store;
 mod templates;
 mod tree;
 mod units;
+mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -91,6 +92,7 @@ pub use start::Start;
 pub use stop::Stop;
 pub use store::{Store, StoreUrl, StoreUrlError};
 pub use templates::{Template, fill};
+pub use workspace::Workspace;
 
 /// The name of the configuration file in every folder.
 const FILE_NAME: &str = "coordinator_config.yaml";
@@ -126,6 +128,8 @@ pub struct Config {
     pub shutdown: Shutdown,
     pub log: LogConfig,
     pub output: Output,
+    /// The clones of tasks.
+    pub workspace: Workspace,
     /// The time that the past is kept.
     pub retention: Retention,
     /// GitHub and GitLab, whose items become tasks.
@@ -158,6 +162,7 @@ impl Config {
             shutdown: Shutdown::default(),
             log: LogConfig::default(),
             output: Output::default(),
+            workspace: Workspace::default(),
             retention: Retention::default(),
             forges: Forges::below(&paths.state_dir),
             paths,
@@ -205,6 +210,7 @@ impl Config {
             shutdown: Shutdown::read_section(&mut top),
             log: LogConfig::read_section(&mut top),
             output: Output::read_section(&mut top),
+            workspace: Workspace::read_section(&mut top),
             retention: Retention::read_section(&mut top),
             forges,
             // This comes after all fields that may note a variable.

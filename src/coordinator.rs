@@ -15,6 +15,7 @@ mod output_watcher;
 mod processes;
 mod remote;
 mod resource_gate;
+mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -32,15 +33,18 @@ use output_watcher::OutputWatcher;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 use resource_gate::ResourceGate;
+use workspaces::WorkspaceJobs;
 
 use crate::clock;
 use crate::domain::plan::gates::Resources;
 use crate::domain::plan::{Action, Deferred, Plan, Snapshot, StartLimits, plan};
+use crate::domain::workspace::Job;
 use crate::domain::{CoordinatorId, Instance, LaunchFacts, LaunchId, Phase, StopReason, Timestamp};
 use crate::nudge::{Wakeups, sleep_until};
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
 use crate::telemetry::ErrorChain;
+use crate::workspace::{Checkouts, KeepPolicy};
 
 /// The part of the configuration that the loop needs.
 #[derive(Debug, Clone)]
@@ -84,6 +88,7 @@ pub struct Coordinator<C, P> {
     loop_observer: Box<dyn LoopObserver>,
     control: Arc<C>,
     processes: P,
+    workspaces: WorkspaceJobs<C>,
     output_watcher: OutputWatcher,
     clocks: Clocks,
     /// The launches that the server reported last, and the limits at that time.
@@ -135,6 +140,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let control = Arc::new(control);
         Self {
             output_watcher: OutputWatcher::new(config.state_dir.clone(), Arc::clone(&control)),
+            workspaces: WorkspaceJobs::new(Arc::clone(&control)),
             clocks: Clocks::default(),
             seen_last: None,
             silent: BTreeMap::new(),
@@ -162,6 +168,13 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     #[must_use]
     pub fn configured_by(mut self, configured: watch::Receiver<CoordinatorConfig>) -> Self {
         self.configured = Some(configured);
+        self
+    }
+
+    /// Makes, keeps and removes workspaces in `checkouts`.
+    #[must_use]
+    pub fn with_workspaces(mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
+        self.workspaces.serve_from(checkouts, policy);
         self
     }
 
@@ -223,6 +236,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                     }
                     () = self.wakeups.woken() => WokenBy::Nudge,
                     () = self.output_watcher.login_refused() => WokenBy::Nudge,
+                    () = self.workspaces.ended() => WokenBy::Nudge,
                     () = sleep_until(deadline) => WokenBy::Deadline,
                     _ = poll.tick() => WokenBy::Poll,
                     // The observer is told again that the loop still turns.
@@ -371,6 +385,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             coordinator: self.config.id.clone(),
             startable,
             launches: view.launches,
+            jobs: if mode == Mode::Running { view.jobs } else { Vec::new() },
+            busy_workspaces: self.workspaces.busy(),
             instances,
             elapsed,
             refused: self.output_watcher.refused(),
@@ -406,6 +422,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             coordinator,
             startable,
             launches,
+            jobs: Vec::new(),
+            busy_workspaces: BTreeSet::new(),
             instances,
             elapsed,
             refused,
@@ -457,12 +475,12 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     }
 
     fn count_found_by_poll(&mut self, plan: &Plan) {
-        if !plan.actions.is_empty() {
-            self.counters.found_by_poll_only += plan.actions.len() as u64;
-            tracing::warn!(
-                n_actions = plan.actions.len(),
-                "the poll found what nothing had announced"
-            );
+        // That a workspace has become old is announced by nothing.
+        let is_news = |action: &&Action| !matches!(action, Action::Workspace(Job::Remove(_)));
+        let n_actions = plan.actions.iter().filter(is_news).count();
+        if n_actions > 0 {
+            self.counters.found_by_poll_only += n_actions as u64;
+            tracing::warn!(n_actions, "the poll found what nothing had announced");
         }
     }
 

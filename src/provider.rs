@@ -22,6 +22,7 @@ use crate::config::{
     CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template, fill,
 };
 use crate::domain::agent::DEFAULT_AI_TYPE;
+use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
 use crate::instance_dir;
 use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server, URL_VARIABLE};
@@ -38,6 +39,8 @@ pub struct LaunchRequest {
     pub key: InstanceKey,
     pub ai_type: String,
     pub working_directory: PathBuf,
+    /// True if the directory is a clone of the project's repository.
+    pub in_clone: bool,
     /// The proof of identity: the launch ticket, or the passkey itself if the server gave no
     /// ticket.
     pub passkey: Secret,
@@ -117,6 +120,11 @@ pub enum CommandError {
         "provider `{provider}` is for another user (`run_as`) than before, which takes a restart of the daemon"
     )]
     WaitsForRestart { provider: String },
+    /// The daemon makes clones with its own user.
+    #[error(
+        "provider `{provider}` runs as `{user}`, who cannot use a clone of the daemon's; use a project with `workspace: shared`"
+    )]
+    CloneOfDaemon { provider: String, user: String },
 }
 
 impl Providers {
@@ -183,6 +191,11 @@ impl Providers {
             wrap.push(values.fill(argument)?);
         }
         let user = self.user_of(name, &provider)?;
+        if let Some(user) = user.filter(|_| request.in_clone) {
+            let provider = name.to_owned();
+            let user = user.run_as.name.clone();
+            return Err(CommandError::CloneOfDaemon { provider, user });
+        }
         let files_in = user.map(|_| self.users_files.join(request.launch.as_str()));
         let mut environment = self.passed_to(&provider);
         // Each launch gets a folder of its own, unless the entry's `environment` names one.
@@ -280,7 +293,8 @@ impl Providers {
     }
 
     fn prompt(&self, request: &LaunchRequest, passkey: Option<&Secret>) -> String {
-        self.guidance.prompt(&request.key, &request.working_directory, passkey)
+        let prompt = self.guidance.prompt(&request.key, &request.working_directory, passkey);
+        if request.in_clone { prompt + self.guidance.own_clone() + "\n" } else { prompt }
     }
 
     fn server(&self) -> Option<Server<'_>> {
@@ -318,11 +332,13 @@ impl Providers {
 
     /// Returns the variables of the launch itself. Other settings do not override them.
     fn own_variables(&self, request: &LaunchRequest) -> impl Iterator<Item = (String, Secret)> {
+        let mode = if request.in_clone { WorkspaceMode::Clone } else { WorkspaceMode::Shared };
         let own = [
             ("AGENT_ID", Secret::new(request.key.agent.as_str())),
             ("PROJECT_ID", Secret::new(request.key.project.as_str())),
             ("AGENT_PASSKEY", request.passkey.clone()),
             ("WORKING_DIRECTORY", Secret::new(text(&request.working_directory))),
+            ("AGENT_WORKSPACE", Secret::new(mode.as_str())),
             ("AGENT_LAUNCH_ID", Secret::new(request.launch.as_str())),
             ("AGENT_COORDINATOR", Secret::new(text(&self.program))),
         ];

@@ -30,6 +30,7 @@ pub mod startable;
 mod store;
 pub mod tasks;
 mod transaction;
+pub mod workspaces;
 
 pub use store::Store;
 pub use transaction::{Context, Publish, Transaction, Wake};

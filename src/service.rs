@@ -24,12 +24,13 @@ mod sessions;
 mod status;
 mod tasks;
 mod waiting;
+mod workspaces;
 pub mod world;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -72,10 +73,12 @@ pub use crate::domain::agent::{AgentEdit, ProjectEdit};
 pub use crate::domain::task::batch::Draft;
 pub use crate::domain::task::{NewTask, TaskEdit};
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
+pub use crate::workspace::{DiffKind, Merged};
 pub use maintenance::Maintenance;
+pub use workspaces::{ClonePlace, MergeWish, WorkspaceView, Workspaces};
 
 use crate::clock;
-use crate::config::{Chat, Notice, Run, Session, Start, Stop};
+use crate::config::{Chat, Notice, Run, Session, Start, Stop, Workspace};
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
 use crate::domain::redact::Redactor;
@@ -87,6 +90,7 @@ use crate::domain::{
 use crate::nudge::{Nudge, Wakeups};
 use crate::rows::{Publish, Store};
 use crate::store::StoreError;
+use crate::workspace::Checkouts;
 use chats::presence::Attendances;
 use clocks::Clocks;
 use coordinators::board::CoordinatorBoard;
@@ -110,6 +114,7 @@ pub struct Settings {
     pub parking: Parking,
     pub creation: CreationLimits,
     pub retention: Retention,
+    pub workspace: Workspace,
     /// The directory of the instance folders.
     pub state_dir: PathBuf,
     /// The owners of files that are written for agents into their working directories.
@@ -164,6 +169,8 @@ struct Shared {
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     coordinators: Arc<CoordinatorBoard>,
+    /// The clones on this host, if the coordinator runs in this process.
+    checkouts: Arc<OnceLock<Arc<Checkouts>>>,
     /// Cancelled when the server must not hold calls any more.
     ending: CancellationToken,
 }
@@ -182,6 +189,7 @@ pub struct Service {
     pub forge_items: ForgeItems,
     pub events: Events,
     pub maintenance: Maintenance,
+    pub workspaces: Workspaces,
     core: Arc<Core>,
     waiting: Waiting,
     board: Arc<CoordinatorBoard>,
@@ -216,6 +224,7 @@ impl Service {
             shims: Arc::default(),
             pause_file: Arc::default(),
             coordinators: Arc::default(),
+            checkouts: Arc::default(),
             ending: CancellationToken::new(),
         };
         Self {
@@ -230,6 +239,7 @@ impl Service {
             forge_items: ForgeItems::new(shared.clone()),
             events: Events::new(shared.clone()),
             maintenance: Maintenance::new(shared.clone()),
+            workspaces: Workspaces::new(shared.clone()),
             core: shared.core,
             waiting: shared.waiting,
             board: shared.coordinators,

@@ -24,6 +24,7 @@ use crate::rest::{self, ConfigurationHandle, RestState, WebhookEndpoint};
 use crate::rows::Store;
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
+use crate::workspace::Checkouts;
 
 /// The store and the use cases, before and after the listeners are open.
 pub(super) struct Server {
@@ -58,12 +59,13 @@ impl Listeners {
 
 impl Server {
     /// Opens the store and applies the configuration. Each change that concerns coordinators wakes
-    /// `nudge`.
+    /// `nudge`. `checkouts` are the clones of this host, if the coordinator runs in this process.
     pub(super) async fn start(
         config: &Config,
         environment: &Environment,
         invocation: &str,
         nudge: Nudge,
+        checkouts: Option<Arc<Checkouts>>,
     ) -> anyhow::Result<Self> {
         // The manifest is read before anything is made: a daemon that refuses to start leaves
         // nothing behind.
@@ -83,6 +85,9 @@ impl Server {
         let made_token = identity::coordinator_token(state_dir)?;
         let settings = settings(config, &secrets(config, manifest.as_ref()), &made_token);
         let service = Arc::new(Service::new(store.clone(), Arc::new(SystemWorld), settings, nudge));
+        if let Some(checkouts) = checkouts {
+            service.workspaces.serve_from(checkouts);
+        }
         service.launches.count_ended_launches().await?;
         // This comes before any start.
         service.hold_starts(forge::pause_file(&config.forges.pause_resume));
@@ -258,6 +263,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         backoff: config.backoff,
         creation: config.creation,
         retention: config.retention.clone(),
+        workspace: config.workspace.clone(),
         parking: config.parking,
         state_dir: config.paths.state_dir.clone(),
         file_owners: isolation::file_owners(config),

@@ -30,6 +30,7 @@ use crate::rest::CoordinatorLook;
 use crate::service::CoordinatorStatus;
 use crate::service::world::{SystemWorld, World};
 use crate::telemetry::{ErrorChain, counters};
+use crate::workspace::{Checkouts, KeepPolicy};
 
 /// The table and the loop.
 pub(super) struct Supervisor {
@@ -47,7 +48,8 @@ pub(super) struct Supervisor {
 
 /// The loop's connection to the server.
 pub(super) enum Control {
-    Local(LocalControlPlane),
+    /// With the clones of this host.
+    Local(LocalControlPlane, Arc<Checkouts>),
     Remote(Arc<RemoteControlPlane>),
 }
 
@@ -260,8 +262,13 @@ impl Supervisor {
         let table = processes.clone();
         let wakeups = nudge.listen();
         let (coordinator, remote) = match control {
-            Control::Local(local) => {
-                let coordinator = Coordinator::new(first, local, table, wakeups, mode_seen);
+            Control::Local(local, checkouts) => {
+                let policy = KeepPolicy {
+                    ignored_max: config.workspace.ignored_max,
+                    rebuildable: config.workspace.rebuildable.clone(),
+                };
+                let coordinator = Coordinator::new(first, local, table, wakeups, mode_seen)
+                    .with_workspaces(checkouts, policy);
                 (
                     parts.spawn_apart(
                         coordinator.configured_by(newest).overseen_by(loop_observer).run(),

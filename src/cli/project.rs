@@ -11,6 +11,7 @@ use super::named::{Named, ids};
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use crate::config::Environment;
 use crate::domain::agent::ProjectStatus;
+use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{AgentId, ProjectId, ProjectKey};
 use crate::rest::routes::projects::{ProjectBody, ProjectRequest};
 
@@ -62,6 +63,10 @@ pub(super) struct ProjectEditArguments {
     /// Its status: active, inactive or archived
     #[arg(long)]
     status: Option<ProjectStatus>,
+    /// Where agents work on its tasks: `shared` for its folder, `clone` for a clone of its
+    /// repository for each task; chosen when the project is added
+    #[arg(long, value_name = "MODE")]
+    workspace: Option<WorkspaceMode>,
     /// An agent that may work in it; may be given several times
     #[arg(long, value_name = "AGENT")]
     assign: Vec<Named<AgentId>>,
@@ -126,6 +131,7 @@ impl ProjectEditArguments {
             key: self.key,
             working_directory: directory,
             status: self.status,
+            workspace: self.workspace,
             ..ProjectRequest::default()
         }
     }
@@ -154,6 +160,10 @@ fn print_project(project: &ProjectBody) -> Result<(), CliError> {
         project.key,
         plain(&project.working_directory.to_string_lossy())
     ))?;
+    print_line(match project.workspace {
+        WorkspaceMode::Shared => "workspace: shared (all agents work in this folder)",
+        WorkspaceMode::Clone => "workspace: clone (each task has a clone of its own)",
+    })?;
     let agents: Vec<&str> = project.agents.iter().map(AgentId::as_str).collect();
     print_line(&format!(
         "agents: {}",

@@ -10,6 +10,7 @@ use super::error::CliError;
 use super::events::line_of;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, plain, print_json, print_line, print_table, table};
+use super::workspace::{DiffTask, MergeTask};
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
 use crate::rest::routes::events::EventBody;
 use crate::rest::routes::tasks::{
@@ -53,6 +54,20 @@ pub(super) enum TaskCommand {
     Add(AddTask),
     /// Change a task; setting it in_progress lets its agent start, also after a stop
     Set(SetTask),
+    /// Print what a task changed, also while its agent works
+    Diff(DiffTask),
+    /// Merge the result of a task into a branch of the project's repository
+    Merge(MergeTask),
+    /// Hide the result of a task; its files go, and the coordinator keeps its commits
+    Discard {
+        /// Task id
+        task: Named<TaskId>,
+    },
+    /// Take back that the result of a task was discarded
+    Keep {
+        /// Task id
+        task: Named<TaskId>,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -160,6 +175,16 @@ impl TaskCommand {
             }
             Self::Add(add) => add.run(client).await,
             Self::Set(set) => set.run(client).await,
+            Self::Diff(diff) => diff.run(client).await,
+            Self::Merge(merge) => merge.run(client).await,
+            Self::Discard { task } => {
+                let task = task.id(client).await?;
+                client.post_only(&format!("/tasks/{task}/workspace/discard"), &()).await
+            }
+            Self::Keep { task } => {
+                let task = task.id(client).await?;
+                client.post_only(&format!("/tasks/{task}/workspace/keep"), &()).await
+            }
         }
     }
 }

@@ -99,6 +99,11 @@ const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
         StartReason::Paused if rule.detail.is_some() => "starts are not paused",
         StartReason::Paused => "starts are not paused (`resume` without arguments ends that)",
         StartReason::Backoff => "it does not wait after a failure",
+        StartReason::PreparingWorkspace => "the clone for its task is ready",
+        StartReason::WorkspaceBroken => {
+            "the clone for its task needs nobody (`workspace retry` after mending it ends that)"
+        }
+        StartReason::OnOtherHost => "the clone for its task is on this host",
         StartReason::NoFreeSlot => "a slot is free",
         StartReason::ChatReserve => {
             "a slot is free that is not kept for chats (`limits.chat_reserve`)"

@@ -173,6 +173,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         shutdown,
         log,
         output,
+        workspace,
         retention,
         forges,
         // It has no key, because the values themselves are compared.
@@ -202,6 +203,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     shutdown.compare(&new.shutdown, &mut changes);
     log.compare(&new.log, &mut changes);
     output.compare(&new.output, &mut changes);
+    workspace.compare(&new.workspace, &mut changes);
     retention.compare(&new.retention, &mut changes);
     forges.compare(&paths.state_dir, (&new.forges, &new.paths.state_dir), &mut changes);
     changes.all
@@ -216,6 +218,7 @@ pub fn without_restart(new: Config, started: &Config) -> Config {
         store: new.store.until_restart(&started.store),
         http: new.http.until_restart(&started.http),
         log: new.log.until_restart(&started.log),
+        workspace: new.workspace.until_restart(&started.workspace),
         providers: providers_without_restart(&new.providers, &started.providers),
         forges,
         ..new

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
+use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{AgentId, Priority, ProjectId, Secret, TaskId, TaskStatus};
 
 use super::environment::Environment;
@@ -77,6 +78,8 @@ pub struct ProjectEntry {
     pub working_directory: Located<PathBuf>,
     pub agents: Vec<Located<AgentId>>,
     pub status: ProjectStatus,
+    /// Where its agents work. It is chosen when the project is created.
+    pub workspace: Option<WorkspaceMode>,
 }
 
 /// A task in the manifest.
@@ -196,8 +199,12 @@ impl ProjectEntry {
             .and_then(|field| Some(Located { value: field.path()?, at: Location::of(&field) }));
         let agents = section.field("agents").map(located_list).unwrap_or_default();
         let status = section.one_of("status", ProjectStatus::Active, &statuses);
+        let modes: Vec<_> =
+            WorkspaceMode::ALL.iter().map(|mode| (mode.as_str(), Some(*mode))).collect();
+        let workspace = section.one_of("workspace", None, &modes);
         let id = located_id(name, section.reader())?;
-        Some(Self { id, name: title, working_directory: working_directory?, agents, status })
+        let working_directory = working_directory?;
+        Some(Self { id, name: title, working_directory, agents, status, workspace })
     }
 }
 

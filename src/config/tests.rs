@@ -178,6 +178,7 @@ parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
+workspace: { root: /srv/workspaces, keep: 2days, ignored_max: 1 MiB, rebuildable: [target] }
 retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB }
 forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
 github:
@@ -222,6 +223,12 @@ fn every_setting_arrives() {
     assert_eq!(config.agents.values().next().expect("one agent").passkey.reveal(), "0123");
     let (seconds, hour) = (Duration::from_secs, Duration::from_hours(1));
     let expected = Config {
+        workspace: Workspace {
+            root: Some(PathBuf::from("/srv/workspaces")),
+            keep: Some(Duration::from_hours(48)),
+            ignored_max: 1 << 20,
+            rebuildable: vec!["target".to_owned()],
+        },
         general: General {
             polling_interval: Duration::from_millis(250),
             max_concurrent: 12,

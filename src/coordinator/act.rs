@@ -2,7 +2,7 @@
 //! it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -44,8 +44,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     pub(super) async fn act(&self, actions: Vec<Action>) -> Acted {
         let mut by_launch: BTreeMap<LaunchId, Vec<Action>> = BTreeMap::new();
         let mut starts = Vec::new();
+        let mut wishes = Vec::new();
         for action in actions {
             match action {
+                Action::Workspace(job) => self.workspaces.begin(job),
+                Action::WantWorkspace { key } => wishes.push(key),
                 Action::Start { key, ai_type: _, working_directory } => {
                     starts.push((key, working_directory));
                 }
@@ -64,6 +67,13 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let acted = Acted { n_started: 0, is_complete: true, has_told_ends };
         let acted = stream::iter(by_launch.into_values())
             .map(|actions| self.act_on_launch(actions))
+            .buffer_unordered(N_AT_ONCE)
+            .fold(acted, |acted, done| async move {
+                Acted { is_complete: acted.is_complete && done.is_ok(), ..acted }
+            })
+            .await;
+        let acted = stream::iter(wishes)
+            .map(|key| self.want_workspace(key))
             .buffer_unordered(N_AT_ONCE)
             .fold(acted, |acted, done| async move {
                 Acted { is_complete: acted.is_complete && done.is_ok(), ..acted }
@@ -133,7 +143,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             }
             Action::Forget { launch } => self.processes.forget(&launch).await,
             // The callers handle these.
-            Action::Report { .. } | Action::Start { .. } => {}
+            Action::Report { .. }
+            | Action::Start { .. }
+            | Action::WantWorkspace { .. }
+            | Action::Workspace(_) => {}
         }
         Ok(())
     }
@@ -154,6 +167,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         lock(&self.unknown_ai_types).insert(ai_type.to_owned())
     }
 
+    async fn want_workspace(&self, key: InstanceKey) -> Result<(), NotDone> {
+        self.control.want_workspace(&key).await.map_err(|error| {
+            tracing::warn!(
+                agent_id = %key.agent, project_id = %key.project, error = %ErrorChain(&error),
+                "could not ask for a workspace; will try again"
+            );
+            NotDone
+        })
+    }
+
     /// Claims the start and then starts the process. A failure after the claim is reported at once.
     async fn start(&self, key: InstanceKey, working_directory: PathBuf) -> Result<bool, NotDone> {
         // The time is read before the claim, so that the duration of the call counts for the start
@@ -169,10 +192,15 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 return Err(NotDone);
             }
         };
-        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket } = claim else {
+        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, clone } = claim else {
             return Ok(false);
         };
         crash_point::reach(CrashPoint::Claimed);
+        let in_clone = clone.is_some();
+        let working_directory = match clone {
+            None => Ok(working_directory),
+            Some(clone) => self.workspaces.directory(&key.project, &clone),
+        };
         if self.processes.instances().iter().any(|instance| instance.launch == launch) {
             // The process runs here. A server that grants its launch once more does not end it.
             tracing::warn!(launch_id = %launch, "the server granted a launch that has a process already");
@@ -182,11 +210,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             launch: launch.clone(),
             key: key.clone(),
             ai_type: ai_type.clone(),
-            working_directory,
+            working_directory: working_directory.as_deref().unwrap_or(Path::new("")).to_owned(),
+            in_clone,
             passkey: ticket,
         };
-        let started = match self.config.providers.command(&request) {
-            Err(error) => Err(error.to_string()),
+        let started = match working_directory.and_then(|_| {
+            self.config.providers.command(&request).map_err(|error| error.to_string())
+        }) {
+            Err(error) => Err(error),
             // A server elsewhere cannot name a folder of this machine relative to the directory
             // where its coordinator happens to run.
             Ok(command) if !command.working_directory.is_absolute() => Err(format!(

@@ -4,9 +4,11 @@
 use std::future::Future;
 use std::time::Duration;
 
+use crate::domain::WorkspaceId;
 use crate::domain::plan::ProcessReport;
+use crate::domain::workspace::WorkspaceReport;
 use crate::domain::{Activity, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp};
-use crate::service::{CoordinatorStatus, ServerView};
+use crate::service::{ClonePlace, CoordinatorStatus, ServerView};
 
 /// The server cannot be asked, or did not understand.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +29,8 @@ pub enum ClaimAnswer {
         /// The time that the agent may take to authenticate, counted from the claim.
         start_timeout: Duration,
         ticket: Secret,
+        /// The clone that the agent works in; `None` for the directory of the project.
+        clone: Option<ClonePlace>,
     },
     /// Another coordinator has it, or it is no longer wanted.
     NotNow,
@@ -75,6 +79,24 @@ pub trait ControlPlane: Send + Sync + 'static {
         launch: &LaunchId,
         activity: &Activity,
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
+
+    /// Tells the server that the next launch of `key` needs a clone. A server that keeps no
+    /// workspaces does nothing.
+    fn want_workspace(
+        &self,
+        _key: &InstanceKey,
+    ) -> impl Future<Output = Result<(), ControlError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Reports the end of a step on a workspace.
+    fn report_workspace(
+        &self,
+        _id: &WorkspaceId,
+        _report: WorkspaceReport,
+    ) -> impl Future<Output = Result<(), ControlError>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// Marks a launch to be ended.
     fn want_stop(

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::plan::ProcessReport;
+use crate::domain::workspace::WorkspaceReport;
 use crate::domain::{
-    Activity, CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp,
+    Activity, CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp, WorkspaceId,
 };
 use crate::service::{Claim, CoordinatorStatus, ServerView, Service, ServiceError};
 
@@ -42,12 +43,13 @@ impl ControlPlane for LocalControlPlane {
             .should_start(key, Some(&self.id))
             .await
             .map_err(failed("claim a start"))?;
-        let Some(Claim { launch, ai_type, deadline, ticket: Some(ticket) }) = answer.claim else {
+        let Some(Claim { launch, ai_type, deadline, ticket: Some(ticket), clone }) = answer.claim
+        else {
             return Ok(ClaimAnswer::NotNow);
         };
         // The rest of the time: a reservation that is found again is not a new one.
         let start_timeout = deadline.since(self.now());
-        Ok(ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket })
+        Ok(ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, clone })
     }
 
     async fn report(
@@ -72,6 +74,22 @@ impl ControlPlane for LocalControlPlane {
             .report_activity(launch, activity.clone())
             .await
             .map_err(failed("report an activity"))
+    }
+
+    async fn want_workspace(&self, key: &InstanceKey) -> Result<(), ControlError> {
+        self.service.workspaces.want(key).await.map_err(failed("ask for a workspace"))
+    }
+
+    async fn report_workspace(
+        &self,
+        id: &WorkspaceId,
+        report: WorkspaceReport,
+    ) -> Result<(), ControlError> {
+        self.service
+            .workspaces
+            .report(id, report, &self.id)
+            .await
+            .map_err(failed("report a workspace"))
     }
 
     async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {

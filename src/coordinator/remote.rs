@@ -248,7 +248,13 @@ impl RemoteControlPlane {
             .map_or(self.config().start_timeout, |deadline| deadline.since(self.now()));
         let launch = claimed.launch.unwrap_or_else(|| self.world.new_id(LaunchId::PREFIX));
         self.seed.note_claim(&launch, key, &claimed.ai_type);
-        ClaimAnswer::Claimed { launch, ai_type: claimed.ai_type, start_timeout, ticket }
+        ClaimAnswer::Claimed {
+            launch,
+            ai_type: claimed.ai_type,
+            start_timeout,
+            ticket,
+            clone: None,
+        }
     }
 
     /// Reports to the server, if it offers the tool. A refusal that would stay the same counts as

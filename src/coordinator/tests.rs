@@ -90,6 +90,9 @@ fn view(run: &str, has_work: bool) -> ServerView {
     let id = |id: &str| format!("{id}_1");
     let agent = id("agt").parse().expect("an id");
     let candidate = Candidate {
+        needs_clone: false,
+        workspace: None,
+        detail: None,
         key: InstanceKey::new(agent, id("prj").parse().expect("an id"), Purpose::Task),
         ai_type: "claude".to_owned(),
         working_directory: PathBuf::from("/work"),
@@ -99,6 +102,7 @@ fn view(run: &str, has_work: bool) -> ServerView {
         is_probe: false,
     };
     ServerView {
+        jobs: Vec::new(),
         at: NOW,
         linger_ms: None,
         start_timeout_ms: None,

@@ -12,6 +12,7 @@ use super::secret::PasskeyHash;
 use super::short_id::ProjectKey;
 use super::time::Timestamp;
 use super::words::words;
+use super::workspace::WorkspaceMode;
 
 pub use edit::{AgentEdit, ProjectEdit};
 
@@ -63,6 +64,8 @@ pub struct Project {
     /// An absolute path. This program never creates the directory.
     pub working_directory: PathBuf,
     pub status: ProjectStatus,
+    /// Where the agents of its tasks work. It is chosen when the project is created.
+    pub workspace: WorkspaceMode,
     pub created_at: Timestamp,
     pub revision: i64,
 }

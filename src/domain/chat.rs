@@ -167,6 +167,7 @@ mod tests {
     use crate::domain::key::Purpose;
     use crate::domain::secret::Secret;
     use crate::domain::start_history::{Backoff, StartReason};
+    use crate::domain::workspace::WorkspaceMode;
 
     const LIMIT: StartLimit =
         StartLimit { failures: 5, interval: std::time::Duration::from_mins(10) };
@@ -303,6 +304,8 @@ mod tests {
 
     fn facts() -> StartFacts {
         StartFacts {
+            workspace_mode: WorkspaceMode::Shared,
+            clone: None,
             key: record().key,
             agent: Some((AgentStatus::Active, "claude".to_owned())),
             project: Some((ProjectStatus::Active, PathBuf::from("dir"))),

@@ -25,6 +25,9 @@ pub fn pair_to_start(
         | StartReason::Parked
         | StartReason::Paused
         | StartReason::Backoff
+        | StartReason::PreparingWorkspace
+        | StartReason::WorkspaceBroken
+        | StartReason::OnOtherHost
         | StartReason::NoFreeSlot
         | StartReason::ChatReserve
         | StartReason::ProjectLimit

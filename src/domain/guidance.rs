@@ -288,6 +288,18 @@ impl Guidance {
         self.0.either("Steps", "手順")
     }
 
+    /// Returns what an agent is told whose directory is a clone of its own.
+    pub const fn own_clone(self) -> &'static str {
+        match self.0 {
+            Language::English => {
+                "You work in your own clone of the repository, on a branch of your own. Commit your work on this branch. Don't push, and don't change the directories of others: the coordinator takes your commits from here."
+            }
+            Language::Japanese => {
+                "あなたは自分専用のクローンの、自分専用のブランチで作業します。作業はこのブランチにコミットしてください。push はせず、他の人のディレクトリを変更しないでください。コミットはコーディネーターがここから取り込みます。"
+            }
+        }
+    }
+
     /// Returns the prompt that an agent CLI is started with. Without `passkey` it names the
     /// variable that holds the passkey, because an argument list is readable by every user of the
     /// machine.

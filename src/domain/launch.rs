@@ -21,7 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::activity::{Activity, FailureClass};
-use super::id::{CoordinatorId, LaunchId, SessionId, TaskId};
+use super::id::{CoordinatorId, LaunchId, SessionId, TaskId, WorkspaceId};
 use super::key::{InstanceKey, Purpose};
 use super::secret::TokenHash;
 use super::time::Timestamp;
@@ -85,6 +85,8 @@ pub struct Launch {
     pub authenticated_at: Option<Timestamp>,
     /// The task that it works on, from its first `get_my_task` on.
     pub task: Option<TaskId>,
+    /// The clone that it works in; `None` for the directory of its project.
+    pub workspace: Option<WorkspaceId>,
     pub report: Option<ReportResult>,
     /// The first reason to stop it. It stays after the leader has ended.
     pub stop_reason: Option<StopReason>,
@@ -272,6 +274,7 @@ impl Launch {
             started_at: None,
             authenticated_at: None,
             task: None,
+            workspace: None,
             report: None,
             stop_reason: None,
             is_chat_over: false,

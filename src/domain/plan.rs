@@ -15,12 +15,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::id::WorkspaceId;
 use super::id::{CoordinatorId, LaunchId, ProjectId};
 use super::instance::{Instance, Phase, ShimIdentity};
 use super::key::{InstanceKey, Purpose};
 use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason};
 use super::start_history::{Candidate, StartReason};
 use super::time::Timestamp;
+use super::workspace::Job;
 use gates::{Closed, Resources};
 use silence::{SilenceLimits, is_long, silence};
 use slots::Slots;
@@ -105,6 +107,10 @@ pub struct Snapshot {
     /// Open launches: all of this coordinator, and those of other coordinators that the server
     /// shows.
     pub launches: Vec<LaunchFacts>,
+    /// The steps that the workspaces of this host need.
+    pub jobs: Vec<Job>,
+    /// The workspaces on which a step is under way, or waits after a failure.
+    pub busy_workspaces: BTreeSet<WorkspaceId>,
     /// This coordinator's own processes.
     pub instances: Vec<Instance>,
     /// The times of the instances that live.
@@ -128,6 +134,10 @@ pub enum Action {
     WantStop { launch: LaunchId, reason: StopReason },
     /// Tell the shim to begin the stop sequence.
     Stop { launch: LaunchId, reason: StopReason },
+    /// Tell the server that the next launch of the key needs a clone.
+    WantWorkspace { key: InstanceKey },
+    /// Make, keep or remove a workspace, beside the loop.
+    Workspace(Job),
     /// Claim the key, then start its process.
     Start { key: InstanceKey, ai_type: String, working_directory: PathBuf },
 }
@@ -167,7 +177,8 @@ pub struct Deferred {
 impl Deferred {
     fn of(candidate: &Candidate, reason: StartReason) -> Self {
         let until = candidate.until.filter(|_| reason == candidate.reason);
-        Self { key: candidate.key.clone(), reason, until, detail: None, also: Vec::new() }
+        let detail = candidate.detail.clone().filter(|_| reason == candidate.reason);
+        Self { key: candidate.key.clone(), reason, until, detail, also: Vec::new() }
     }
 }
 
@@ -204,6 +215,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         }
     }
     report_claims_without_process(snapshot, &mut plan);
+    plan_workspaces(snapshot, &mut plan);
     plan_starts(snapshot, &mut plan);
     plan
 }
@@ -360,6 +372,21 @@ fn report_claims_without_process(snapshot: &Snapshot, plan: &mut Plan) {
             };
             let report = ProcessReport::Ended { end, at: snapshot.now };
             plan.actions.push(Action::Report { launch: launch.id.clone(), report });
+        }
+    }
+}
+
+/// Takes the steps that workspaces need, one at a time for each workspace. A workspace is prepared
+/// before the claim, so that a slow preparation holds no slot and uses up no deadline.
+fn plan_workspaces(snapshot: &Snapshot, plan: &mut Plan) {
+    for job in &snapshot.jobs {
+        if !snapshot.busy_workspaces.contains(job.workspace()) {
+            plan.actions.push(Action::Workspace(job.clone()));
+        }
+    }
+    for candidate in &snapshot.startable {
+        if candidate.reason == StartReason::PreparingWorkspace && candidate.workspace.is_none() {
+            plan.actions.push(Action::WantWorkspace { key: candidate.key.clone() });
         }
     }
 }

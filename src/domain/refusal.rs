@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::credential::LinkFault;
 use super::id::{
     AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId, SessionId,
-    TaskId,
+    TaskId, WorkspaceId,
 };
 use super::key::Purpose;
 use super::short_id::ProjectKey;
@@ -140,6 +140,12 @@ pub enum Refusal {
     /// The project has the key, or had it once. It may be deleted.
     #[error("Key {key} belongs to project {project}, and a key is never given to another one")]
     KeyTaken { key: ProjectKey, project: ProjectId },
+    #[error(
+        "Task {task} has no workspace: its project works in a shared directory, or it was never started"
+    )]
+    NoWorkspace { task: TaskId },
+    #[error("Workspace {workspace}: {reason}")]
+    WorkspaceFailed { workspace: WorkspaceId, reason: String },
     #[error("{0} exists already")]
     AlreadyExists(String),
     #[error("{0}")]
@@ -204,6 +210,8 @@ impl Refusal {
             Self::LinkNotValid(_) => "link_not_valid",
             Self::KeyEdited { .. } => "key_edited",
             Self::KeyTaken { .. } => "key_taken",
+            Self::NoWorkspace { .. } => "no_workspace",
+            Self::WorkspaceFailed { .. } => "workspace_failed",
             Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
         }
@@ -304,6 +312,8 @@ impl Refusal {
             | Self::PeopleOnly { .. }
             | Self::NotOneLine { .. }
             | Self::KeyEdited { .. }
+            | Self::NoWorkspace { .. }
+            | Self::WorkspaceFailed { .. }
             | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,
         }

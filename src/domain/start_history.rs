@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::account::{Account, AccountState};
 use super::agent::{AgentStatus, ProjectStatus};
-use super::id::LaunchId;
+use super::id::{LaunchId, TaskId, WorkspaceId};
 use super::key::{InstanceKey, Purpose};
 use super::launch::{LaunchState, Verdict};
 use super::time::Timestamp;
 use super::words::words;
+use super::workspace::{Workspace, WorkspaceMode, WorkspaceState};
 
 /// The facts that outlive the launches of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,6 +198,22 @@ pub struct OpenLaunch {
     pub state: LaunchState,
 }
 
+/// The clone that the next launch of a key uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeededClone {
+    /// The task that the launch will be given.
+    pub task: TaskId,
+    /// The workspace with its files; `None` if it is not wanted yet.
+    pub workspace: Option<Workspace>,
+}
+
+impl NeededClone {
+    fn is_ready(&self) -> bool {
+        let workspace = self.workspace.as_ref();
+        workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Ready)
+    }
+}
+
 /// All facts that decide whether a key may start. They are read together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartFacts {
@@ -205,6 +222,11 @@ pub struct StartFacts {
     pub agent: Option<(AgentStatus, String)>,
     /// The project; `None` if it does not exist.
     pub project: Option<(ProjectStatus, PathBuf)>,
+    /// Where the agents of the project's tasks work.
+    pub workspace_mode: WorkspaceMode,
+    /// The clone that the next launch uses. `None` if it uses the project's directory, and before
+    /// the tasks were looked at.
+    pub clone: Option<NeededClone>,
     pub is_assigned: bool,
     /// The time when the work began. For a task pair it is that of the oldest task in progress, for
     /// a chat pair that of the wish for a chat. `None` if there is no work.
@@ -242,6 +264,12 @@ words! {
         Parked = "parked",
         /// It failed lately and waits before the next try.
         Backoff = "backoff",
+        /// The clone for its task is not ready.
+        PreparingWorkspace = "preparing_workspace",
+        /// The clone for its task needs a person.
+        WorkspaceBroken = "workspace_broken",
+        /// The clone for its task is on the host of another coordinator.
+        OnOtherHost = "on_other_host",
         /// All slots are taken.
         NoFreeSlot = "no_free_slot",
         /// What is free is kept for chats.
@@ -279,6 +307,15 @@ pub struct Candidate {
     /// is enough.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_probe: bool,
+    /// True if it works in a clone, which only the coordinator in the server's process prepares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_clone: bool,
+    /// The workspace with the files, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceId>,
+    /// More about the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 impl StartReason {
@@ -299,6 +336,7 @@ impl StartReason {
                 | Self::Misconfigured
                 | Self::Paused
                 | Self::Parked
+                | Self::WorkspaceBroken
         )
     }
 
@@ -328,7 +366,15 @@ impl StartFacts {
         let is_probe = self.account.state_at(now) == AccountState::MayBeTried;
         let ((_, ai_type), (_, working_directory)) = (self.agent?, self.project?);
         let waiting_since = self.waiting_since?;
+        let needs_clone = self.clone.is_some();
+        let workspace = self.clone.and_then(|clone| clone.workspace);
+        let is_about_clone =
+            matches!(reason, StartReason::PreparingWorkspace | StartReason::WorkspaceBroken);
+        let detail = workspace.as_ref().and_then(|workspace| workspace.reason.clone());
         Some(Candidate {
+            needs_clone,
+            detail: detail.filter(|_| is_about_clone),
+            workspace: workspace.map(|workspace| workspace.id),
             key: self.key,
             ai_type,
             working_directory,
@@ -346,7 +392,7 @@ impl StartFacts {
     }
 
     /// Returns the ruling of every rule on this key, in the order of the rules.
-    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 11] {
+    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 13] {
         let ruling = |reason, keeps| Ruling { reason, keeps, until: None };
         let is_active =
             self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
@@ -361,6 +407,10 @@ impl StartFacts {
         };
         let until = backoff.until(&self.record, now);
         let is_suspended = self.record.suspended_since.is_some();
+        let workspace = self.clone.as_ref().and_then(|clone| clone.workspace.as_ref());
+        let is_broken =
+            workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Broken);
+        let is_unready = self.clone.as_ref().is_some_and(|clone| !clone.is_ready());
         let parked_until = match self.account.state_at(now) {
             AccountState::Parked(until) | AccountState::BeingTried(until) => Some(until),
             AccountState::Works | AccountState::MayBeTried => None,
@@ -377,6 +427,8 @@ impl StartFacts {
             ruling(StartReason::Paused, self.is_paused),
             Ruling { until: parked_until, ..ruling(StartReason::Parked, parked_until.is_some()) },
             Ruling { until, ..ruling(StartReason::Backoff, until.is_some()) },
+            ruling(StartReason::WorkspaceBroken, is_broken),
+            ruling(StartReason::PreparingWorkspace, is_unready),
         ]
     }
 }

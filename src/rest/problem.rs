@@ -39,7 +39,8 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::NoOpenLaunch { .. }
         | Refusal::CredentialNotFound { .. }
         | Refusal::ProviderNotFound { .. }
-        | Refusal::ExecutionNotFound { .. } => StatusCode::NOT_FOUND,
+        | Refusal::ExecutionNotFound { .. }
+        | Refusal::NoWorkspace { .. } => StatusCode::NOT_FOUND,
         Refusal::Invalid(_)
         | Refusal::NeedsProject { .. }
         | Refusal::TooLong { .. }
@@ -84,6 +85,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::Superseded { .. }
         | Refusal::KeyEdited { .. }
         | Refusal::KeyTaken { .. }
+        | Refusal::WorkspaceFailed { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }
 }

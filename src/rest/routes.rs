@@ -26,6 +26,7 @@ pub mod store;
 pub mod tasks;
 pub mod totals;
 pub mod why;
+pub mod workspaces;
 
 use axum::Router;
 
@@ -61,6 +62,7 @@ pub(super) fn api() -> Api {
         .merge(manifest::routes())
         .merge(why::routes())
         .merge(lookup::routes())
+        .merge(workspaces::routes())
         .merge(settings::routes())
         .merge(credentials::routes())
         .merge(configuration::described_routes())

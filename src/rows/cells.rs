@@ -9,9 +9,10 @@ use crate::domain::launch::{ReportResult, StopReason};
 use crate::domain::notice::{NoticeAction, NoticeDemand};
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::session::SessionEndReason;
+use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
 use crate::domain::{
     AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId,
-    Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId, TaskStatus,
+    Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId, TaskStatus, WorkspaceId,
 };
 use crate::store::{BoxError, Cell, FromCell, Value, word};
 
@@ -45,6 +46,7 @@ ids!(
     ProjectKey,
     SessionId,
     TaskId,
+    WorkspaceId,
 );
 
 /// Stores each of these enums as its word, as serde knows it.
@@ -81,6 +83,8 @@ words!(
     SessionEndReason,
     StopReason,
     TaskStatus,
+    WorkspaceMode,
+    WorkspaceState,
 );
 
 macro_rules! hashes {

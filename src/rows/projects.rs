@@ -12,8 +12,8 @@ use super::{Transaction, Wake};
 impl Entity for Project {
     const NAME: &'static str = "project";
     const TABLE: &'static str = "projects";
-    const COLUMNS: &'static str =
-        "id, name, project_key, is_key_edited, working_directory, status, created_at";
+    const COLUMNS: &'static str = "id, name, project_key, is_key_edited, working_directory, status, \
+        created_at, workspace";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -24,6 +24,7 @@ impl Entity for Project {
             working_directory: PathBuf::from(cells.get::<String>()?),
             status: cells.get()?,
             created_at: cells.get()?,
+            workspace: cells.get()?,
             revision: cells.get()?,
         })
     }
@@ -38,6 +39,7 @@ impl Entity for Project {
             self.working_directory.to_str().into(),
             self.status.into(),
             self.created_at.into(),
+            self.workspace.into(),
         ]
     }
 
@@ -53,6 +55,7 @@ impl Audited for Project {
             ("key", plain(&self.key)),
             ("working_directory", plain(self.working_directory.to_string_lossy())),
             ("status", plain(self.status)),
+            ("workspace", plain(self.workspace)),
         ])
     }
 }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::domain::start_history::OpenLaunch;
+use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{Account, InstanceKey, StartFacts, StartHistory};
 use crate::store::{BoxError, Cells, Read, StoreError};
 
@@ -14,7 +15,7 @@ use super::{accounts, key_values, launches, read_key, start_histories};
 macro_rules! facts {
     ($is_assigned:literal, $waiting_since:literal, $launch:literal) => {
         concat!(
-            "a.status, a.ai_type, p.status, p.working_directory, ",
+            "a.status, a.ai_type, p.status, p.working_directory, p.workspace, ",
             $is_assigned,
             ", ",
             $waiting_since,
@@ -73,6 +74,7 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<StartFacts, BoxError>
     let ai_type = cells.get::<Option<String>>()?;
     let project_status = cells.get::<Option<_>>()?;
     let directory = cells.get::<Option<String>>()?;
+    let workspace_mode = cells.get::<Option<_>>()?;
     let is_assigned = cells.get()?;
     let waiting_since = cells.get()?;
     let open = read_open(cells)?;
@@ -85,6 +87,8 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<StartFacts, BoxError>
     Ok(StartFacts {
         agent,
         project: project_status.zip(directory.map(PathBuf::from)),
+        workspace_mode: workspace_mode.unwrap_or(WorkspaceMode::Shared),
+        clone: None,
         is_assigned,
         waiting_since,
         open,

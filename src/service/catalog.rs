@@ -4,30 +4,35 @@ pub(super) mod active_projects;
 mod keys;
 pub(super) mod manifest;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::domain::agent::{AgentEdit, ProjectEdit};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::notice::WorkChange;
 use crate::domain::secret::PasskeyHash;
+use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{Agent, Assignment, Project, Refusal, Secret};
 use crate::rows::{Transaction, agents, assignments, projects};
 use crate::store::{Read, StoreError};
+use crate::telemetry::ErrorChain;
 
 use super::core::Core;
 use super::revision::check_seen;
+use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
 
 /// Agents, projects and assignments.
 pub struct Catalog {
     core: Arc<Core>,
     heard: Heard,
+    checkouts: OwnCheckouts,
 }
 
 impl Catalog {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, .. } = shared;
-        Self { core, heard }
+        let Shared { core, heard, checkouts, .. } = shared;
+        Self { core, heard, checkouts }
     }
 
     pub async fn agents(&self) -> Result<Vec<Agent>, ServiceError> {
@@ -141,8 +146,8 @@ impl Catalog {
     /// Creates a project. Without a key in `edit`, its name suggests one.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute; `KeyTaken`;
-    /// `AgentNotFound`.
+    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute, or if it is
+    /// to be cloned and is in no repository; `KeyTaken`; `AgentNotFound`.
     pub async fn add_project(
         &self,
         id: Option<ProjectId>,
@@ -150,6 +155,11 @@ impl Catalog {
     ) -> Result<ProjectId, ServiceError> {
         let id = id.unwrap_or_else(|| self.core.world.new_id(ProjectId::PREFIX));
         let edit = edit.clone();
+        if edit.workspace == Some(WorkspaceMode::Clone)
+            && let Some(directory) = &edit.working_directory
+        {
+            self.check_source(directory).await?;
+        }
         self.core
             .write(move |tx| {
                 if projects::get(tx, &id)?.is_some() {
@@ -162,6 +172,23 @@ impl Catalog {
                 Ok(id.clone())
             })
             .await
+    }
+
+    /// Checks that tasks can have clones of the repository in `directory`.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    async fn check_source(&self, directory: &Path) -> Result<(), Refusal> {
+        let Some(checkouts) = self.checkouts.get() else {
+            return Err(Refusal::Invalid(
+                "`workspace: clone` needs the coordinator in the server's process: start the daemon with `run`, or use `shared`"
+                    .to_owned(),
+            ));
+        };
+        checkouts
+            .check_source(directory)
+            .await
+            .map_err(|error| Refusal::Invalid(ErrorChain(&error).to_string()))
     }
 
     /// Changes a project. A new key changes the short ids of its tasks; the old ones stay valid.

@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::CoordinatorId;
 use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
 use crate::domain::limits;
+use crate::domain::start_history::StartReason;
+use crate::domain::workspace::Job;
 use crate::domain::{Candidate, LaunchFacts, Refusal, Timestamp};
 use crate::locks::lock;
 use crate::rows::{launches, startable};
@@ -21,7 +23,7 @@ use super::core::Core;
 use super::launches::shims::Shims;
 use super::pause_file::PauseFile;
 use super::waiting::Waiting;
-use super::{ServiceError, Shared};
+use super::{ServiceError, Shared, workspaces};
 use board::{CoordinatorBoard, CoordinatorStatus};
 
 /// The server's part of what a plan is made from.
@@ -45,6 +47,9 @@ pub struct ServerView {
     pub startable: Vec<Candidate>,
     /// Open launches: all launches of the asking coordinator, perhaps launches of others.
     pub launches: Vec<LaunchFacts>,
+    /// The steps that workspaces need. Only the coordinator in the server's process takes them.
+    #[serde(skip)]
+    pub jobs: Vec<Job>,
 }
 
 impl ServerView {
@@ -114,8 +119,15 @@ impl Coordinators {
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
         let at = self.core.now();
         let backoff = self.core.settings().backoff;
-        let read = self.core.read(|tx| Ok((startable::list(tx)?, launches::list_open(tx)?)));
-        let (startable, launches) = read.await?;
+        let keep = self.core.settings().workspace.keep;
+        let read = self.core.read(move |tx| {
+            let mut startable = startable::list(tx)?;
+            for facts in &mut startable {
+                workspaces::look_up(tx, facts)?;
+            }
+            Ok((startable, launches::list_open(tx)?, workspaces::jobs(tx, keep, at)?))
+        });
+        let (startable, launches, jobs) = read.await?;
         let startable = startable
             .into_iter()
             .filter_map(|facts| self.pause_file.apply(facts).candidate(backoff, at));
@@ -132,6 +144,7 @@ impl Coordinators {
             run: format!("{:x}", self.run),
             startable: startable.collect(),
             launches: launches.collect(),
+            jobs,
         })
     }
 
@@ -163,6 +176,10 @@ impl Coordinators {
         let seen = self.mark();
         let mut view = self.view().await?;
         view.launches.retain(|launch| launch.coordinator.as_ref() == Some(coordinator));
+        view.jobs.clear();
+        for candidate in view.startable.iter_mut().filter(|candidate| candidate.needs_clone) {
+            candidate.reason = StartReason::OnOtherHost;
+        }
         Ok(Work { seen, view })
     }
 

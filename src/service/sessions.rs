@@ -23,6 +23,7 @@ use super::clocks::Clocks;
 use super::core::Core;
 use super::launches::change::want_stop;
 use super::waiting::Waiting;
+use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
 use session_rate::SessionRate;
 
@@ -32,6 +33,7 @@ pub struct Sessions {
     heard: Heard,
     waiting: Waiting,
     clocks: Arc<Clocks>,
+    checkouts: OwnCheckouts,
     /// Cancelled when the server must not hold calls any more.
     ending: CancellationToken,
     rate: SessionRate,
@@ -39,8 +41,8 @@ pub struct Sessions {
 
 impl Sessions {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, waiting, clocks, ending, .. } = shared;
-        Self { core, heard, waiting, clocks, ending, rate: SessionRate::default() }
+        let Shared { core, heard, waiting, clocks, checkouts, ending, .. } = shared;
+        Self { core, heard, waiting, clocks, checkouts, ending, rate: SessionRate::default() }
     }
 
     /// Returns the sessions of a filter, the newest first.

@@ -22,6 +22,7 @@ use crate::store::{Read, StoreError, TaskFilter};
 use super::catalog::{check_assignable, project};
 use super::core::Core;
 use super::revision::check_seen;
+use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
 use rules::{Changed, change_task, tasks_below};
 
@@ -40,12 +41,13 @@ pub struct TaskView {
 pub struct Tasks {
     core: Arc<Core>,
     heard: Heard,
+    checkouts: OwnCheckouts,
 }
 
 impl Tasks {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, .. } = shared;
-        Self { core, heard }
+        let Shared { core, heard, checkouts, .. } = shared;
+        Self { core, heard, checkouts }
     }
 
     pub async fn list(&self, filter: &TaskFilter) -> Result<Vec<Task>, ServiceError> {

@@ -53,3 +53,4 @@ mod temporary;
 mod units;
 mod usage;
 mod web;
+mod workspaces;

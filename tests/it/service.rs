@@ -22,6 +22,7 @@ use agent_coordinator::domain::plan::ProcessReport;
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::start_history::{Backoff, StartReason};
+use agent_coordinator::domain::workspace::WorkspaceMode;
 use agent_coordinator::domain::{
     Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason, Task,
     TaskStatus, Timestamp,
@@ -37,6 +38,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 /// Returns the settings of an empty configuration.
 pub fn settings() -> Settings {
     Settings {
+        workspace: agent_coordinator::config::Workspace::default(),
         language: Language::English,
         start: config::Start::default(),
         stop: config::Stop::default(),
@@ -71,6 +73,7 @@ async fn one_pair_with_work() -> Arc<Store> {
     let InstanceKey { agent, project, .. } = key();
     let changes = vec![
         Row::Project(Project {
+            workspace: WorkspaceMode::Shared,
             id: project.clone(),
             name: String::new(),
             key: "PRJ".parse().unwrap(),

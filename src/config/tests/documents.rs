@@ -145,6 +145,7 @@ fn chapters() -> Vec<(&'static str, Vec<Part>)> {
                 K(Shutdown::describe()),
                 K(LogConfig::describe()),
                 K(Output::describe()),
+                K(Workspace::describe()),
                 K(Retention::describe()),
             ],
         ),

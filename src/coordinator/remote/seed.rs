@@ -110,6 +110,7 @@ impl RemoteControlPlane {
             run,
             startable,
             launches,
+            jobs: Vec::new(),
         })
     }
 
@@ -310,6 +311,9 @@ fn candidate(
         reason,
         until: None,
         is_probe: false,
+        needs_clone: false,
+        workspace: None,
+        detail: None,
     }
 }
 

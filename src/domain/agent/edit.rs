@@ -10,6 +10,7 @@ use crate::domain::refusal::Refusal;
 use crate::domain::secret::{PasskeyHash, Secret};
 use crate::domain::short_id::ProjectKey;
 use crate::domain::time::Timestamp;
+use crate::domain::workspace::WorkspaceMode;
 
 /// The changes of an agent. A field that is `None` stays as it is.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,7 @@ pub struct ProjectEdit {
     pub key: Option<ProjectKey>,
     pub working_directory: Option<PathBuf>,
     pub status: Option<ProjectStatus>,
+    pub workspace: Option<WorkspaceMode>,
     pub assign: Vec<AgentId>,
     pub unassign: Vec<AgentId>,
     /// The revision on which the edit is based; `None` edits any revision.
@@ -91,6 +93,7 @@ impl Project {
             id,
             working_directory: PathBuf::new(),
             status: ProjectStatus::Active,
+            workspace: WorkspaceMode::Shared,
             created_at: now,
             revision: 0,
         }
@@ -102,8 +105,9 @@ impl ProjectEdit {
     /// makes sure that no other project has had a new key.
     ///
     /// # Errors
-    /// `Invalid` if the working directory is missing or not absolute; `KeyEdited` for a second
-    /// change of the key; the refusals of [`limits`].
+    /// `Invalid` if the working directory is missing or not absolute, or if the workspace of a
+    /// project that exists is to change; `KeyEdited` for a second change of the key; the refusals of
+    /// [`limits`].
     pub fn apply(&self, project: Project) -> Result<Project, Refusal> {
         let working_directory = self.working_directory.clone().unwrap_or(project.working_directory);
         if !working_directory.is_absolute() {
@@ -119,7 +123,15 @@ impl ProjectEdit {
         if is_other_key && project.is_key_edited {
             return Err(Refusal::KeyEdited { project: project.id, key: project.key });
         }
+        let workspace = self.workspace.unwrap_or(project.workspace);
+        if project.revision > 0 && workspace != project.workspace {
+            return Err(Refusal::Invalid(format!(
+                "project {} works with `workspace: {}`, which is chosen when a project is created; create another project for the same directory",
+                project.id, project.workspace
+            )));
+        }
         Ok(Project {
+            workspace,
             name: limits::NAME.edit(self.name.as_deref(), project.name)?,
             is_key_edited: project.is_key_edited || is_other_key,
             key,

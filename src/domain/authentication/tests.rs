@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::key::InstanceKey;
 use crate::domain::launch::StopReason;
 use crate::domain::time::Timestamp;
+use crate::domain::workspace::WorkspaceMode;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
@@ -22,6 +23,7 @@ fn agent(status: AgentStatus) -> Agent {
 
 fn project() -> Project {
     Project {
+        workspace: WorkspaceMode::Shared,
         id: "prj".parse().expect("an id"),
         name: String::new(),
         key: "PRJ".parse().expect("a key"),

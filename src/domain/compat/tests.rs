@@ -6,6 +6,7 @@ use crate::domain::account::Account;
 use crate::domain::agent::AgentStatus;
 use crate::domain::key::{InstanceKey, Purpose};
 use crate::domain::start_history::{OpenLaunch, StartHistory};
+use crate::domain::workspace::WorkspaceMode;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) };
@@ -19,6 +20,8 @@ fn key(project: &str, purpose: Purpose) -> InstanceKey {
 fn pair(project: &str, waiting_since: Option<i64>, open: Option<LaunchState>) -> StartFacts {
     let key = key(project, Purpose::Task);
     StartFacts {
+        workspace_mode: WorkspaceMode::Shared,
+        clone: None,
         record: StartHistory::new(key.clone()),
         key,
         agent: Some((AgentStatus::Active, "claude".to_owned())),

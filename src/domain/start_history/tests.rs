@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::account::Parked;
 use crate::domain::activity::FailureClass;
 use crate::domain::key::Purpose;
+use crate::domain::workspace::WorkspaceMode;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const LIMIT: StartLimit = StartLimit { failures: 3, interval: Duration::from_mins(10) };
@@ -15,6 +16,8 @@ fn key() -> InstanceKey {
 
 fn ready() -> StartFacts {
     StartFacts {
+        workspace_mode: WorkspaceMode::Shared,
+        clone: None,
         key: key(),
         agent: Some((AgentStatus::Active, "claude".to_owned())),
         project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
@@ -204,5 +207,30 @@ proptest! {
         let less = BACKOFF.delay(n_failures);
         let more = BACKOFF.delay(n_failures + 1);
         prop_assert!(less <= more && more <= BACKOFF.max);
+    }
+}
+
+#[test]
+fn a_key_with_clones_starts_when_the_clone_of_its_next_task_is_ready() {
+    let task: TaskId = "tsk".parse().expect("an id");
+    let workspace = |state| {
+        let id = "wsp".parse().expect("an id");
+        let project = "prj".parse().expect("an id");
+        let branch = "agents/prj-1".to_owned();
+        let at = Timestamp::from_millis(0);
+        Workspace { state, ..Workspace::wanted(id, project, task.clone(), branch, at) }
+    };
+    let with = |workspace| StartFacts {
+        clone: Some(NeededClone { task: task.clone(), workspace }),
+        ..ready()
+    };
+    check(&with(None), StartReason::PreparingWorkspace);
+    for (state, reason) in [
+        (WorkspaceState::Wanted, StartReason::PreparingWorkspace),
+        (WorkspaceState::InUse, StartReason::PreparingWorkspace),
+        (WorkspaceState::Ready, StartReason::Ready),
+        (WorkspaceState::Broken, StartReason::WorkspaceBroken),
+    ] {
+        check(&with(Some(workspace(state))), reason);
     }
 }

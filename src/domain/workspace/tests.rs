@@ -15,6 +15,7 @@ fn id<T: std::str::FromStr<Err = crate::domain::id::InvalidId>>(text: &str) -> T
 fn task(name: &str, parent: Option<&str>, assignee: &str) -> Task {
     Task {
         id: id(name),
+        short_id: "SHOP-1".parse().expect("a short id"),
         project: id("prj"),
         parent: parent.map(id),
         title: "a title".to_owned(),

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::launch::ReportResult;
-use crate::domain::{Execution, ShortId, Timestamp};
+use crate::domain::workspace::WorkspaceMode;
+use crate::domain::{Execution, ShortId, Timestamp, Workspace};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
 
@@ -27,12 +28,53 @@ struct Task {
     title: String,
     description: String,
     working_directory: std::path::PathBuf,
+    /// The clone that the agent works in. An agent that works in the project's directory has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspace: Option<Clone>,
     /// The notes and the result of the agent's last run on the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Run>,
     /// The notes of the previous assignee.
     #[serde(skip_serializing_if = "Option::is_none")]
     handoff: Option<Run>,
+}
+
+#[derive(Serialize)]
+struct Clone {
+    mode: WorkspaceMode,
+    /// The branch to commit on.
+    branch: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base_commit: Option<String>,
+    /// What earlier launches left in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<Left>,
+}
+
+#[derive(Serialize)]
+struct Left {
+    n_commits: u32,
+    n_uncommitted: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_commit: Option<String>,
+}
+
+impl From<Workspace> for Clone {
+    fn from(workspace: Workspace) -> Self {
+        Self {
+            mode: WorkspaceMode::Clone,
+            branch: workspace.branch,
+            base: workspace.base_ref,
+            base_commit: workspace.base_commit,
+            left: workspace.content.map(|content| Left {
+                n_commits: content.n_commits,
+                n_uncommitted: content.n_uncommitted,
+                last_commit: content.head_commit,
+            }),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -96,6 +138,7 @@ impl ToolSpec for GetMyTask {
                 title: mine.task.title,
                 description: mine.task.description,
                 working_directory: mine.working_directory,
+                workspace: mine.workspace.map(Clone::from),
                 context: mine.context.map(Run::from),
                 handoff: mine.handoff.map(Run::from),
             }),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::domain::agent::ProjectStatus;
+use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{AgentId, Project, ProjectId, ProjectKey, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
@@ -27,6 +28,9 @@ pub struct ProjectBody {
     pub key: ProjectKey,
     pub working_directory: PathBuf,
     pub status: ProjectStatus,
+    /// Where the agents of its tasks work: in its directory, or in a clone of its repository for
+    /// each task.
+    pub workspace: WorkspaceMode,
     /// Assigned agents, by id.
     pub agents: Vec<AgentId>,
     pub created_at: Timestamp,
@@ -52,6 +56,9 @@ pub struct ProjectRequest {
     pub working_directory: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ProjectStatus>,
+    /// Chosen when the project is made; `shared` without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceMode>,
     /// Agents to assign.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assign: Vec<AgentId>,
@@ -82,6 +89,7 @@ impl From<(Project, Vec<AgentId>)> for ProjectBody {
             key: project.key,
             working_directory: project.working_directory,
             status: project.status,
+            workspace: project.workspace,
             agents,
             created_at: project.created_at,
         }
@@ -95,6 +103,7 @@ impl From<ProjectRequest> for ProjectEdit {
             key: request.key,
             working_directory: request.working_directory,
             status: request.status,
+            workspace: request.workspace,
             assign: request.assign,
             unassign: request.unassign,
             seen: None,

@@ -434,6 +434,16 @@ impl Words {
                 "it failed lately, and waits before the next try",
                 "失敗したため、次の試行まで待機中です",
             ),
+            StartReason::PreparingWorkspace => {
+                ("the clone for its task is being prepared", "タスク用のクローンを準備中です")
+            }
+            StartReason::WorkspaceBroken => {
+                ("the clone for its task needs a person", "タスク用のクローンに人の対応が必要です")
+            }
+            StartReason::OnOtherHost => (
+                "the clone for its task is on another host",
+                "タスク用のクローンは別のホストにあります",
+            ),
             StartReason::NoFreeSlot => ("all slots are taken", "空きがありません"),
             StartReason::ChatReserve => {
                 ("what is free is kept for chats", "空きはチャット用に確保されています")

@@ -12,6 +12,7 @@ use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::notice::WorkChange;
 use crate::domain::task::{Actor, NewTask, change};
+use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{
     Agent, Assignment, Priority, Project, Refusal, Secret, ShortId, Task, TaskGraph, TaskStatus,
     Timestamp,
@@ -64,6 +65,9 @@ pub struct WantedProject {
     /// To be assigned; others that are stay so.
     pub agents: Vec<AgentId>,
     pub status: ProjectStatus,
+    /// Where its agents work; a project that exists keeps what it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceMode>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -163,6 +167,7 @@ impl From<&Manifest> for Wanted {
             working_directory: project.working_directory.value.clone(),
             agents: project.agents.iter().map(|agent| agent.value.clone()).collect(),
             status: project.status,
+            workspace: project.workspace,
         });
         let tasks = manifest.tasks.iter().map(|task| WantedTask {
             id: task.id.value.clone(),
@@ -321,6 +326,8 @@ impl Applying {
                 name: Some(entry.name.clone()),
                 working_directory: Some(entry.working_directory.clone()),
                 status: Some(entry.status),
+                // A manifest without the key leaves a project as it is.
+                workspace: entry.workspace,
                 ..ProjectEdit::default()
             };
             let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), tx.now()));

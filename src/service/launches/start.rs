@@ -15,7 +15,7 @@ use crate::store::Read;
 
 use super::Launches;
 use super::accounts;
-use crate::service::{AskedBy, ServiceError, Settings};
+use crate::service::{AskedBy, ClonePlace, ServiceError, Settings, workspaces};
 
 /// The answer to "may this key start?".
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub struct Claim {
     /// The ticket replaces the passkey for this launch. Only a coordinator that sent its id gets
     /// one.
     pub ticket: Option<Secret>,
+    /// The clone that the agent works in; `None` for the directory of the project.
+    pub clone: Option<ClonePlace>,
 }
 
 impl Launches {
@@ -92,7 +94,12 @@ impl Question {
     ) -> Result<ControlFlow<ShouldStart, StartFacts>, ServiceError> {
         let mut facts = startable::of_key(tx, &self.key)?;
         facts.is_paused |= self.is_held;
+        workspaces::look_up(tx, &mut facts)?;
         Ok(match facts.reason(self.settings.backoff, now) {
+            StartReason::Ready if workspaces::is_elsewhere(&facts, self.by.as_ref()) => {
+                let reason = StartReason::OnOtherHost;
+                ControlFlow::Break(ShouldStart { reason, claim: None })
+            }
             StartReason::Ready => ControlFlow::Continue(facts),
             StartReason::Starting => {
                 ControlFlow::Break(find_claim(tx, &facts, self.by.as_ref(), &self.settings)?)
@@ -112,10 +119,15 @@ fn claim(
     let (id, now): (LaunchId, _) = (tx.new_id(LaunchId::PREFIX), tx.now());
     let ticket = coordinator.is_some().then(|| ticket_of(&id, settings));
     let deadline = now + settings.start.timeout;
-    let launch = Launch {
+    let mut launch = Launch {
         coordinator,
         ticket: ticket.as_ref().map(Secret::token_hash),
         ..Launch::claimed(id, facts.key, ai_type.clone(), now, deadline)
+    };
+    // The claim decides the task, because the clone of the task is the agent's directory.
+    let clone = match facts.clone {
+        Some(needed) => workspaces::claim(tx, needed, &mut launch)?,
+        None => None,
     };
     // The next claim finds that the account is being tried.
     if facts.account.parked.is_some() {
@@ -123,7 +135,7 @@ fn claim(
     }
     tx.event(launches::event(&launch, now));
     launches::put(tx, &launch)?;
-    let claim = Claim { launch: launch.id, ai_type, deadline, ticket };
+    let claim = Claim { launch: launch.id, ai_type, deadline, ticket, clone };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }
 
@@ -155,6 +167,7 @@ fn find_claim(
         return Ok(no);
     };
     let ticket = Some(ticket_of(&launch.id, settings));
-    let claim = Claim { launch: launch.id, ai_type: launch.ai_type, deadline, ticket };
+    let clone = workspaces::place_of(tx, &launch)?;
+    let claim = Claim { launch: launch.id, ai_type: launch.ai_type, deadline, ticket, clone };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }

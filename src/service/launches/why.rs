@@ -10,7 +10,7 @@ use crate::rows::{launches, startable};
 
 use super::Launches;
 use super::operate::check_known;
-use crate::service::ServiceError;
+use crate::service::{ServiceError, workspaces};
 
 /// The answers of the rules for one key.
 #[derive(Debug, Clone)]
@@ -47,9 +47,13 @@ impl Launches {
         let project = project.clone();
         let read = self.core.read(move |tx| {
             check_known(tx, &agent, &project)?;
-            let facts: Result<Vec<_>, _> =
-                keys.iter().map(|key| startable::of_key(tx, key)).collect();
-            Ok((facts?, launches::list_open(tx)?))
+            let mut facts = Vec::with_capacity(keys.len());
+            for key in &keys {
+                let mut of_key = startable::of_key(tx, key)?;
+                workspaces::look_up(tx, &mut of_key)?;
+                facts.push(of_key);
+            }
+            Ok((facts, launches::list_open(tx)?))
         });
         let (facts, open) = read.await?;
         let at = self.core.now();

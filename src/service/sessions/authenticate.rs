@@ -1,6 +1,7 @@
 //! `authenticate`: an agent proves its identity by its passkey or by the ticket of its launch, and
 //! gets a session on that launch.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::crash_point::{self, CrashPoint};
@@ -19,6 +20,7 @@ use crate::telemetry::counters;
 
 use super::Sessions;
 use crate::service::launches::accounts;
+use crate::service::workspaces::{OwnCheckouts, directory_of};
 use crate::service::{Inputs, ServiceError};
 
 /// The result of opening a session.
@@ -72,10 +74,11 @@ impl Sessions {
         let token = self.core.world.new_token(presenter.transport.session_token_prefix());
         let inputs = self.heard.inputs(&self.core);
         let guidance = self.core.guidance();
+        let checkouts = Arc::clone(&self.checkouts);
         self.core
             .write(move |tx| {
                 let entered = attempt.enter(tx)?;
-                open_session(tx, &inputs, entered, token.clone(), guidance)
+                open_session(tx, &inputs, entered, token.clone(), guidance, &checkouts)
             })
             .await
             .inspect_err(|_| {
@@ -158,6 +161,7 @@ fn open_session(
     entered: Entered,
     token: Secret,
     guidance: Guidance,
+    checkouts: &OwnCheckouts,
 ) -> Result<Authenticated, ServiceError> {
     let Entered { grant, agent, project, is_chat_wanted, .. } = entered;
     let settings = &inputs.settings;
@@ -165,7 +169,7 @@ fn open_session(
     let before = match grant {
         Grant::On(launch) => *launch,
         Grant::OnNewLaunch(purpose) => {
-            let key = InstanceKey::new(agent.id, project.id, purpose);
+            let key = InstanceKey::new(agent.id, project.id.clone(), purpose);
             let deadline = now + settings.start.timeout;
             Launch::claimed(tx.new_id(LaunchId::PREFIX), key, agent.ai_type, now, deadline)
         }
@@ -179,6 +183,7 @@ fn open_session(
     }
     accounts::note_state(tx, &launch, settings.parking)?;
     tx.event(launches::event(&launch, now));
+    let working_directory = directory_of(tx, &launch, Some(&project), checkouts)?;
     launches::put(tx, &launch)?;
     sessions::put(tx, &session)?;
     Ok(Authenticated {
@@ -194,7 +199,7 @@ fn open_session(
         system_prompt: agent.system_prompt,
         instruction: guidance.authenticated(launch.key.purpose),
         purpose: launch.key.purpose,
-        working_directory: project.working_directory,
+        working_directory,
         waited: (launch.is_kept() && before.authenticated_at.is_none())
             .then(|| now.since(before.claimed_at)),
         launch: launch.id,

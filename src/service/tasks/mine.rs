@@ -2,16 +2,18 @@
 //! execution.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::domain::id::{ExecutionId, TaskId};
 use crate::domain::task::next_task;
-use crate::domain::{Execution, InstanceKey, Launch, Task, TaskStatus, Usage};
-use crate::rows::{Transaction, executions, launches, projects, tasks};
+use crate::domain::{Execution, InstanceKey, Launch, Task, TaskStatus, Usage, Workspace};
+use crate::rows::{Transaction, executions, launches, projects, tasks, workspaces};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::Tasks;
 use super::rules::graph_above;
 use crate::service::sessions::caller::fence;
+use crate::service::workspaces::{OwnCheckouts, directory_of};
 use crate::service::{Caller, ServiceError};
 
 /// A task as its agent sees it.
@@ -19,6 +21,8 @@ use crate::service::{Caller, ServiceError};
 pub struct MyTask {
     pub task: Task,
     pub working_directory: PathBuf,
+    /// The clone that it works in; `None` for the directory of the project.
+    pub workspace: Option<Workspace>,
     /// The texts that the agent's own last run on the task left.
     pub context: Option<Execution>,
     /// The texts that the previous assignee left.
@@ -31,14 +35,16 @@ impl Tasks {
     pub async fn mine(&self, caller: &Caller) -> Result<Option<MyTask>, ServiceError> {
         // An agent that asks again changes nothing, and does not use the only writer.
         let first = caller.clone();
-        let found = self.core.read(move |tx| find(tx, &first)).await?;
+        let checkouts = Arc::clone(&self.checkouts);
+        let found = self.core.read(move |tx| find(tx, &first, &checkouts)).await?;
         if found.as_ref().is_none_or(Found::is_bound) {
             return Ok(found.map(|found| found.answer));
         }
         let caller = caller.clone();
+        let checkouts = Arc::clone(&self.checkouts);
         self.core
             .write(move |tx| {
-                let Some(Found { answer, launch, own }) = find(tx, &caller)? else {
+                let Some(Found { answer, launch, own }) = find(tx, &caller, &checkouts)? else {
                     return Ok(None);
                 };
                 bind(tx, launch, &answer.task.id, own)?;
@@ -69,12 +75,20 @@ impl Found {
 }
 
 /// Finds the task of `caller`.
-fn find(tx: &mut Read<'_>, caller: &Caller) -> Result<Option<Found>, ServiceError> {
+fn find(
+    tx: &mut Read<'_>,
+    caller: &Caller,
+    checkouts: &OwnCheckouts,
+) -> Result<Option<Found>, ServiceError> {
     let key = &caller.session.key;
     let launch = fence(tx, caller)?;
     let in_progress = in_progress(tx, key)?;
     let graph = graph_above(tx, &in_progress)?;
-    let Some(task) = next_task(launch.task.as_ref(), &in_progress, &graph) else {
+    let next = next_task(launch.task.as_ref(), &in_progress, &graph);
+    // A clone is of one task. If that was closed meanwhile, another launch does the next one.
+    let is_of_clone =
+        |task: &&Task| launch.workspace.is_none() || launch.task.as_ref() == Some(&task.id);
+    let Some(task) = next.filter(is_of_clone) else {
         return Ok(None);
     };
     let project = projects::get(tx, &key.project)?;
@@ -85,7 +99,11 @@ fn find(tx: &mut Read<'_>, caller: &Caller) -> Result<Option<Found>, ServiceErro
     };
     let answer = MyTask {
         task: task.clone(),
-        working_directory: project.map(|project| project.working_directory).unwrap_or_default(),
+        working_directory: directory_of(tx, &launch, project.as_ref(), checkouts)?,
+        workspace: match &launch.workspace {
+            Some(id) => workspaces::get(tx, id)?,
+            None => None,
+        },
         context: left_by(true),
         handoff: left_by(false),
     };

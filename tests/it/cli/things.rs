@@ -59,7 +59,7 @@ fn things_are_shown_as_json_with_keys_in_snake_case() {
     });
     let project = json!({
         "id": "prj", "name": "Project", "key": "PROJECT", "working_directory": "[working_directory]", "status": "active",
-        "agents": ["agt_a", "agt_b"], "created_at": "[created_at]",
+        "workspace": "shared", "agents": ["agt_a", "agt_b"], "created_at": "[created_at]",
     });
     let subtask = json!({
         "id": "tsk_2", "short_id": "PROJECT-2", "project_id": "prj", "parent_id": "tsk_1", "title": "Form red and bell\u{200f}",
@@ -165,7 +165,9 @@ fn things_are_added_and_changed() {
         done(&["task", "set", "tsk", "--status", "backlog", "--priority", "low"]),
         "PRJ-1 is backlog\n"
     );
-    let expected = format!("prj  renamed\nactive, key PRJ, in {work}\nagents: none\n");
+    let expected = format!(
+        "prj  renamed\nactive, key PRJ, in {work}\nworkspace: shared (all agents work in this folder)\nagents: none\n"
+    );
     assert_eq!(
         done(&["project", "set", "prj", "--name", "renamed", "--unassign", "agt_a"]),
         expected

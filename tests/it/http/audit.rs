@@ -44,7 +44,8 @@ fn what_the_command_line_changes_is_told() {
     let daemon = Daemon::running("");
     let me = &me();
     daemon.project("prj");
-    let project = json!({ "name": "prj", "working_directory": daemon.work(), "status": "active" });
+    let project = json!({ "name": "prj", "key": "PRJ", "working_directory": daemon.work(), "status": "active",
+        "workspace": "shared" });
     check(&daemon, "project", "prj", me, "add", &Value::Null, &project);
     daemon.cli_with_input(
         &["agent", "add", "agt", "--passkey-stdin", "--system-prompt", "my plans"],
@@ -77,7 +78,7 @@ fn what_the_command_line_changes_is_told() {
         "the text",
     ]);
     let task = json!({ "project_id": "prj", "title": "a title", "description": "(8 characters)", "status": "todo",
-        "priority": "medium" });
+        "priority": "medium", "short_id": "PRJ-1" });
     check(&daemon, "task", "tsk", me, "add", &Value::Null, &task);
     daemon.done(&["task", "set", "tsk", "--title", "another"]);
     check(

@@ -204,6 +204,7 @@ impl ControlPlane for Way {
             yield_now().await;
             let world: &dyn agent_coordinator::service::world::World = &*self.0.sim.world;
             return Ok(ClaimAnswer::Claimed {
+                clone: None,
                 launch: world.new_id(LaunchId::PREFIX),
                 ai_type: "claude".to_owned(),
                 start_timeout: START_TIMEOUT,

@@ -63,6 +63,9 @@ fn filled(folder: &Path) -> PathBuf {
     run(
         &path,
         "INSERT INTO pauses (since) VALUES (7);
+         INSERT INTO workspaces (id, project_id, task_id, state, branch, subdirectory, content, created_at, revision)
+             VALUES ('w', 'p', 't', 'ready', 'agents/p-1', '', '{\"n_commits\":1}', 5, 2),
+                 ('W', 'p', 'u', 'wanted', 'agents/p-2', 'a b', NULL, 6, 1);
          UPDATE sqlite_sequence SET seq = 40 WHERE name = 'events';
          UPDATE sqlite_sequence SET seq = 9 WHERE name = 'messages';
          INSERT INTO output_tails (launch_id, tail) VALUES

@@ -8,9 +8,10 @@ use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::launch::ReportResult;
 use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::TokenHash;
+use agent_coordinator::domain::workspace::WorkspaceMode;
 use agent_coordinator::domain::{
     Agent, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project,
-    ProjectKey, Purpose, Secret, Session, ShortId, Task, TaskStatus, Timestamp, Usage,
+    ProjectKey, Purpose, Secret, Session, ShortId, Task, TaskStatus, Timestamp, Usage, Workspace,
 };
 
 #[track_caller]
@@ -42,6 +43,7 @@ pub(super) fn agent(name: &str) -> Agent {
 
 pub(super) fn project(name: &str) -> Project {
     Project {
+        workspace: WorkspaceMode::Shared,
         id: id(name),
         name: name.to_owned(),
         key: project_key(name),
@@ -162,4 +164,9 @@ pub(super) fn message(name: &str, agent: &str, project: &str) -> Message {
         created_at: at(160),
         is_visible: true,
     }
+}
+
+/// Returns a workspace that is to be made.
+pub(super) fn workspace(name: &str) -> Workspace {
+    Workspace::wanted(id(name), id("p"), id("t"), "agents/p-1".to_owned(), at(1))
 }

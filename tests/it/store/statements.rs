@@ -23,7 +23,7 @@ use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
     Context, Transaction, accounts, agents, assignments, credentials, events, executions,
     forge_items, launch_retention, launches, messages, notices, output_tails, pauses, projects,
-    sessions, start_histories, startable, tasks,
+    sessions, start_histories, startable, tasks, workspaces,
 };
 use agent_coordinator::store::{
     BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchFilter, MessageFilter, Read,
@@ -34,7 +34,7 @@ use futures::FutureExt as _;
 use super::observed::{Observed, Observer};
 use super::old::WRITTEN;
 use super::rows::{
-    assignment, at, execution, id, launch, message, project, task, task_key, ticket,
+    assignment, at, execution, id, launch, message, project, task, task_key, ticket, workspace,
 };
 
 /// A statement that was prepared, with the kinds of its parameters.
@@ -210,6 +210,11 @@ fn changes(bed: &Bed) {
         assert_eq!(taken.map(|taken| taken.number), Some(7));
         Ok(())
     });
+    bed.write("workspaces", |tx| {
+        tx.put(&workspace("w"))?;
+        let again = workspaces::get(tx, &id("w"))?.expect("it was written");
+        tx.put(&again).map(drop)
+    });
     bed.write("tasks", |tx| tasks::set_key(tx, &id("p"), &"OTHER".parse().unwrap()));
 }
 
@@ -288,6 +293,16 @@ fn questions(bed: &Bed) {
     });
     bed.read("startable", |tx| {
         Ok((startable::of_key(tx, &task_key("a", "p"))?, startable::list(tx)?))
+    });
+    bed.read("workspaces", |tx| {
+        workspaces::get(tx, &id("w"))?;
+        workspaces::newest_of_task(tx, &id("t"))?;
+        workspaces::newest_removed_of_task(tx, &id("t"))?;
+        workspaces::list(tx, None)?;
+        workspaces::list(tx, Some(&id("p")))?;
+        workspaces::list_wanted(tx)?;
+        workspaces::list_to_keep(tx)?;
+        workspaces::list_finished(tx)
     });
     bed.read("tasks", |tx| {
         tasks::get(tx, &id("t"))?;

@@ -1,0 +1,217 @@
+//! `workspace`: list, show, path, retry; and the commands of `task` that concern results.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use clap::Subcommand;
+
+use super::client::Client;
+use super::error::CliError;
+use super::named::{Named, id_of};
+use super::output::{Form, plain, print_json, print_line, print_table, table};
+use crate::domain::workspace::WorkspaceState;
+use crate::domain::{ProjectId, TaskId};
+use crate::rest::routes::workspaces::{MergeRequest, MergedBody, WorkspaceBody};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum WorkspaceCommand {
+    /// List the workspaces that have files
+    List {
+        /// Select this project
+        #[arg(long)]
+        project: Option<Named<ProjectId>>,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Show the workspace of a task
+    Show {
+        /// Task id
+        task: Named<TaskId>,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Print the folder of a workspace, for `cd "$(agent-coordinator workspace path TASK)"`
+    Path {
+        /// Task id
+        task: Named<TaskId>,
+    },
+    /// Let a broken workspace be tried again
+    Retry {
+        /// Task id
+        task: Named<TaskId>,
+    },
+}
+
+impl WorkspaceCommand {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        match self {
+            Self::List { project, form } => {
+                let project = id_of(project.as_ref(), client).await?;
+                let query = project.map_or_else(String::new, |id| format!("?project={id}"));
+                let found: Vec<WorkspaceBody> = client.get(&format!("/workspaces{query}")).await?;
+                if form.json { print_json(&found) } else { print_workspaces(&found) }
+            }
+            Self::Show { task, form } => {
+                let found = of_task(client, &task).await?;
+                if form.json { print_json(&found) } else { print_workspace(&found) }
+            }
+            Self::Path { task } => {
+                let found = of_task(client, &task).await?;
+                match found.path {
+                    Some(path) => print_line(&path.to_string_lossy()),
+                    None => Err(CliError::Usage(format!(
+                        "the files of the workspace of {task} are not on this host: it is {}",
+                        found.state
+                    ))),
+                }
+            }
+            Self::Retry { task } => {
+                let task = task.id(client).await?;
+                client.post_only(&format!("/tasks/{task}/workspace/retry"), &()).await
+            }
+        }
+    }
+}
+
+/// The arguments of `task diff`.
+#[derive(Debug, clap::Args)]
+pub(super) struct DiffTask {
+    /// Task id
+    task: Named<TaskId>,
+    /// Print one line per file
+    #[arg(long)]
+    stat: bool,
+    /// Print the changes that are in no commit
+    #[arg(long, conflicts_with = "stat")]
+    uncommitted: bool,
+}
+
+impl DiffTask {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let Self { task, stat, uncommitted } = self;
+        let task = task.id(client).await?;
+        let path = format!("/tasks/{task}/workspace/diff?stat={stat}&uncommitted={uncommitted}");
+        let mut diff = Vec::new();
+        client
+            .stream(&path, |bytes| {
+                diff.extend_from_slice(bytes);
+                Ok(())
+            })
+            .await?;
+        let mut stdout = std::io::stdout();
+        if stdout.is_terminal() {
+            return print_line(&String::from_utf8_lossy(&diff));
+        }
+        // A program, such as `git apply`, gets every byte.
+        Ok(stdout.write_all(&diff)?)
+    }
+}
+
+/// The arguments of `task merge`.
+#[derive(Debug, clap::Args)]
+pub(super) struct MergeTask {
+    /// Task id
+    task: Named<TaskId>,
+    /// The branch that gets the result [default: the branch that the work began at]
+    #[arg(long, value_name = "BRANCH")]
+    into: Option<String>,
+    /// Make one commit with all changes instead of a merge
+    #[arg(long)]
+    squash: bool,
+    /// Also merge the changes that are in no commit
+    #[arg(long)]
+    with_uncommitted: bool,
+    /// Refuse the merge if the result is another commit than this one
+    #[arg(long, value_name = "COMMIT")]
+    expected_head: Option<String>,
+    /// Merge what there is now, although the task is open
+    #[arg(long)]
+    now: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl MergeTask {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let Self { task, into, squash, with_uncommitted, expected_head, now, form } = self;
+        let task = task.id(client).await?;
+        let request = MergeRequest { into, squash, with_uncommitted, expected_head, now };
+        let path = format!("/tasks/{task}/workspace/merge");
+        let merged: MergedBody = client.post(&path, &request).await?;
+        if form.json {
+            return print_json(&merged);
+        }
+        let MergedBody { branch, commit, was_merged } = merged;
+        let commit = commit.get(..12).unwrap_or(&commit);
+        let verb = if was_merged { "had the result before" } else { "has the result" };
+        print_line(&format!("{branch} {verb}: {commit}"))
+    }
+}
+
+async fn of_task(client: &Client, task: &Named<TaskId>) -> Result<WorkspaceBody, CliError> {
+    let task = task.id(client).await?;
+    client.get(&format!("/tasks/{task}/workspace")).await
+}
+
+fn print_workspaces(found: &[WorkspaceBody]) -> Result<(), CliError> {
+    let mut rows = table(&["TASK", "STATE", "BRANCH", "CHANGES", "SIZE", "TITLE"]);
+    for workspace in found {
+        rows.add_row([
+            workspace.short_id.to_string(),
+            workspace.state.to_string(),
+            plain(&workspace.branch),
+            changes(workspace),
+            size(workspace),
+            plain(&workspace.title),
+        ]);
+    }
+    print_table(
+        &rows,
+        "No workspaces. A task of a project with `--workspace clone` gets one when it starts.",
+    )
+}
+
+fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
+    print_line(&format!("{}  {}", workspace.short_id, plain(&workspace.title)))?;
+    let reason = workspace.reason.as_deref().map(|reason| format!(": {}", plain(reason)));
+    print_line(&format!("{}{}", workspace.state, reason.unwrap_or_default()))?;
+    let base = workspace.base.as_deref().unwrap_or("a commit");
+    print_line(&format!("branch {}, begun at {}", plain(&workspace.branch), plain(base)))?;
+    if let Some(path) = &workspace.path {
+        print_line(&format!("in {}", plain(&path.to_string_lossy())))?;
+    }
+    print_line(&changes(workspace))?;
+    let left_out = workspace.content.iter().flat_map(|content| &content.left_out);
+    for entry in left_out {
+        print_line(&format!("not kept: {}", plain(entry)))?;
+    }
+    if let Some(commit) = &workspace.merged_commit {
+        print_line(&format!("merged as {commit}"))?;
+    }
+    if workspace.discarded_at.is_some() {
+        print_line("discarded; `task keep` takes that back")?;
+    }
+    if workspace.state == WorkspaceState::Broken {
+        let task = &workspace.short_id;
+        print_line(&format!("after mending it: agent-coordinator workspace retry {task}"))?;
+    }
+    Ok(())
+}
+
+fn changes(workspace: &WorkspaceBody) -> String {
+    let Some(content) = &workspace.content else {
+        return "-".to_owned();
+    };
+    let uncommitted = match content.n_uncommitted {
+        0 => String::new(),
+        n => format!(", {n} uncommitted"),
+    };
+    format!(
+        "{} commits, {} files +{} -{}{uncommitted}",
+        content.n_commits, content.n_files, content.n_additions, content.n_deletions
+    )
+}
+
+fn size(workspace: &WorkspaceBody) -> String {
+    let bytes = workspace.content.as_ref().map(|content| content.disk_bytes);
+    bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{} MiB", bytes.div_ceil(1024 * 1024)))
+}

@@ -1,0 +1,319 @@
+//! `/workspaces` and `/tasks/{task}/workspace`: the clones in which tasks are worked on, and what
+//! becomes of their results.
+
+use std::path::PathBuf;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+
+use crate::domain::workspace::WorkspaceState;
+use crate::domain::{
+    CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp, WorkspaceId,
+};
+use crate::rest::api::{Api, about};
+use crate::rest::extract::{InBody, InQuery, InTask};
+use crate::rest::{Problem, RestState};
+use crate::service::{DiffKind, MergeWish, Merged, WorkspaceView};
+
+/// A workspace as it is shown.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceBody {
+    pub id: WorkspaceId,
+    pub project_id: ProjectId,
+    /// The task that it belongs to. Its parts that the same agent works on use it, too.
+    pub task_id: TaskId,
+    pub short_id: ShortId,
+    pub title: String,
+    pub task_status: TaskStatus,
+    pub state: WorkspaceState,
+    /// What keeps it from being ready, or needs a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The branch of the result.
+    pub branch: String,
+    /// The branch that the work began at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_commit: Option<String>,
+    /// The folder of the agent, while its files are on this host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordinator_id: Option<CoordinatorId>,
+    /// The launch that uses it, or used it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_id: Option<LaunchId>,
+    /// What was found after the last launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<ContentBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discarded_at: Option<Timestamp>,
+    /// The commit by which the result came into the project's repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_commit: Option<String>,
+    pub created_at: Timestamp,
+}
+
+/// The content of a workspace.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContentBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_commit: Option<String>,
+    /// Commits since the base.
+    pub n_commits: u32,
+    /// Files with changes that are in no commit.
+    pub n_uncommitted: u32,
+    /// Files that the commits change.
+    pub n_files: u32,
+    pub n_additions: u32,
+    pub n_deletions: u32,
+    pub disk_bytes: u64,
+    /// The commit of the coordinator's repository that reaches everything.
+    pub kept_commit: String,
+    /// Whether all of it is kept, so that its files may be removed.
+    pub is_complete: bool,
+    /// What could not be kept, each with its path and the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+}
+
+impl From<WorkspaceView> for WorkspaceBody {
+    fn from(WorkspaceView { workspace, task, path }: WorkspaceView) -> Self {
+        let base = workspace.base_ref;
+        let base = base.map(|name| name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned());
+        Self {
+            id: workspace.id,
+            project_id: workspace.project,
+            task_id: workspace.task,
+            short_id: task.short_id,
+            title: task.title,
+            task_status: task.status,
+            state: workspace.state,
+            reason: workspace.reason,
+            branch: workspace.branch,
+            base,
+            base_commit: workspace.base_commit,
+            path,
+            coordinator_id: workspace.coordinator,
+            launch_id: workspace.launch,
+            content: workspace.content.map(|content| ContentBody {
+                head_commit: content.head_commit,
+                n_commits: content.n_commits,
+                n_uncommitted: content.n_uncommitted,
+                n_files: content.n_files,
+                n_additions: content.n_additions,
+                n_deletions: content.n_deletions,
+                disk_bytes: content.disk_bytes,
+                kept_commit: content.kept_commit,
+                is_complete: content.proof.is_some(),
+                left_out: content.left_out,
+            }),
+            discarded_at: workspace.discarded_at,
+            merged_commit: workspace.merged_commit,
+            created_at: workspace.created_at,
+        }
+    }
+}
+
+/// Which workspaces.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkspaceQuery {
+    /// Those of this project; without it those of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectId>,
+}
+
+/// Which changes a diff shows.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DiffQuery {
+    /// One line per file instead of the changes.
+    #[serde(default)]
+    pub stat: bool,
+    /// The changes that are in no commit.
+    #[serde(default)]
+    pub uncommitted: bool,
+}
+
+/// How a result is merged.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MergeRequest {
+    /// The branch that gets the result; without it the one that the work began at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
+    /// One commit with all changes instead of a merge.
+    #[serde(default)]
+    pub squash: bool,
+    /// Also what is in no commit.
+    #[serde(default)]
+    pub with_uncommitted: bool,
+    /// The commit that was seen as the result; another one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_head: Option<String>,
+    /// Although the task is open.
+    #[serde(default)]
+    pub now: bool,
+}
+
+/// The end of a merge.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MergedBody {
+    /// The branch of the project's repository.
+    pub branch: String,
+    /// Its newest commit.
+    pub commit: String,
+    /// Whether the branch had the result before.
+    pub was_merged: bool,
+}
+
+pub(super) fn routes() -> Api {
+    let of_task = "/tasks/{task}/workspace";
+    Api::new()
+        .get(
+            "/workspaces",
+            list,
+            about("The workspaces that have files, by project")
+                .query::<WorkspaceQuery>()
+                .gives::<Vec<WorkspaceBody>>(),
+        )
+        .get(of_task, show, about("The workspace of a task").gives::<WorkspaceBody>())
+        .get(
+            "/tasks/{task}/workspace/diff",
+            diff,
+            about("What a task changed, also while its agent works; cut after 5 MiB")
+                .query::<DiffQuery>()
+                .gives_text("text/plain; charset=utf-8"),
+        )
+        .post(
+            "/tasks/{task}/workspace/merge",
+            merge,
+            about("Merges the result of a task into a branch of the project's repository")
+                .takes::<MergeRequest>()
+                .gives::<MergedBody>(),
+        )
+        .post(
+            "/tasks/{task}/workspace/discard",
+            discard,
+            about("Hides the result of a task; its files go, and the kept commit stays"),
+        )
+        .post(
+            "/tasks/{task}/workspace/keep",
+            keep,
+            about("Takes back that the result of a task was discarded"),
+        )
+        .post(
+            "/tasks/{task}/workspace/retry",
+            retry,
+            about("Lets a broken workspace be tried again"),
+        )
+}
+
+async fn list(
+    State(state): State<RestState>,
+    InQuery(query): InQuery<WorkspaceQuery>,
+) -> Result<Json<Vec<WorkspaceBody>>, Problem> {
+    let found = state.service.workspaces.list(query.project.as_ref()).await?;
+    Ok(Json(found.into_iter().map(WorkspaceBody::from).collect()))
+}
+
+async fn show(
+    State(state): State<RestState>,
+    InTask(task): InTask,
+) -> Result<Json<WorkspaceBody>, Problem> {
+    Ok(Json(state.service.workspaces.of_task(&task).await?.into()))
+}
+
+async fn diff(
+    State(state): State<RestState>,
+    InTask(task): InTask,
+    InQuery(query): InQuery<DiffQuery>,
+) -> Result<Response, Problem> {
+    let kind = match query {
+        DiffQuery { uncommitted: true, .. } => DiffKind::Uncommitted,
+        DiffQuery { stat: true, .. } => DiffKind::Stat,
+        DiffQuery { .. } => DiffKind::Committed,
+    };
+    let text = state.service.workspaces.diff(&task, kind).await?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
+}
+
+async fn merge(
+    State(state): State<RestState>,
+    InTask(task): InTask,
+    InBody(request): InBody<MergeRequest>,
+) -> Result<Json<MergedBody>, Problem> {
+    let MergeRequest { into, squash, with_uncommitted, expected_head, now } = request;
+    let wish = MergeWish { into, squash, with_uncommitted, expected_head, now };
+    match state.service.workspaces.merge(&task, &wish).await? {
+        Merged::Into { branch, commit } => {
+            tracing::info!(task_id = %task, branch, commit, "result merged");
+            Ok(Json(MergedBody { branch, commit, was_merged: false }))
+        }
+        Merged::Already { branch, commit } => {
+            Ok(Json(MergedBody { branch, commit, was_merged: true }))
+        }
+        refused => Err(refusal(&refused)),
+    }
+}
+
+/// Returns the problem of a merge that changed nothing.
+fn refusal(merged: &Merged) -> Problem {
+    let (code, detail, hint) = match merged {
+        Merged::Conflict { branch, files } => (
+            "merge_conflict",
+            format!("the result and `{branch}` change the same lines of: {}", files.join(", ")),
+            "let the agent merge the branch in a follow-up, or merge by hand",
+        ),
+        Merged::InTheWay { branch, message, result } => (
+            "merge_in_the_way",
+            match result {
+                Some(result) => format!(
+                    "`{branch}` was not changed: {message}; the repository has the result as the branch `{result}`"
+                ),
+                None => format!("`{branch}` was not changed: {message}"),
+            },
+            "commit or stash the files that git names, then merge again",
+        ),
+        Merged::Stale { head } => (
+            "merge_stale",
+            format!("the result is {head} now, and not the expected commit"),
+            "look at the diff again",
+        ),
+        Merged::Nothing | Merged::Into { .. } | Merged::Already { .. } => (
+            "nothing_to_merge",
+            "the task has no commit".to_owned(),
+            "uncommitted files are merged with `withUncommitted` (`--with-uncommitted`)",
+        ),
+    };
+    Problem::new(StatusCode::CONFLICT, code, detail).with_hint(Some(hint))
+}
+
+async fn discard(
+    State(state): State<RestState>,
+    InTask(task): InTask,
+) -> Result<StatusCode, Problem> {
+    state.service.workspaces.discard(&task).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn keep(State(state): State<RestState>, InTask(task): InTask) -> Result<StatusCode, Problem> {
+    state.service.workspaces.want_result(&task).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn retry(
+    State(state): State<RestState>,
+    InTask(task): InTask,
+) -> Result<StatusCode, Problem> {
+    state.service.workspaces.retry(&task).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

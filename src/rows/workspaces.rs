@@ -1,0 +1,153 @@
+//! Workspaces: the clones in which tasks are worked on.
+
+use crate::domain::event::NewEvent;
+use crate::domain::workspace::{Workspace, WorkspaceState};
+use crate::domain::{ProjectId, TaskId, WorkspaceId};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+
+use super::audit::{Audited, Fields, plain};
+use super::{Transaction, Wake};
+
+impl Entity for Workspace {
+    const NAME: &'static str = "workspace";
+    const TABLE: &'static str = "workspaces";
+    const COLUMNS: &'static str = "id, project_id, task_id, coordinator_id, state, reason, branch, base_ref, \
+        base_commit, subdirectory, content, launch_id, discarded_at, merged_commit, created_at";
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self {
+            id: cells.get()?,
+            project: cells.get()?,
+            task: cells.get()?,
+            coordinator: cells.get()?,
+            state: cells.get()?,
+            reason: cells.get()?,
+            branch: cells.get()?,
+            base_ref: cells.get()?,
+            base_commit: cells.get()?,
+            subdirectory: cells.get()?,
+            content: match cells.get::<Option<&str>>()? {
+                Some(text) => Some(serde_json::from_str(text)?),
+                None => None,
+            },
+            launch: cells.get()?,
+            discarded_at: cells.get()?,
+            merged_commit: cells.get()?,
+            created_at: cells.get()?,
+            revision: cells.get()?,
+        })
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        vec![
+            (&self.id).into(),
+            (&self.project).into(),
+            (&self.task).into(),
+            (&self.coordinator).into(),
+            self.state.into(),
+            (&self.reason).into(),
+            (&self.branch).into(),
+            (&self.base_ref).into(),
+            (&self.base_commit).into(),
+            (&self.subdirectory).into(),
+            self.content.as_ref().map_or(Value::Null, Value::json),
+            (&self.launch).into(),
+            self.discarded_at.into(),
+            (&self.merged_commit).into(),
+            self.created_at.into(),
+        ]
+    }
+
+    fn revision(&self) -> i64 {
+        self.revision
+    }
+}
+
+impl Audited for Workspace {
+    fn shown(&self) -> Fields {
+        Fields::from([
+            ("task_id", plain(&self.task)),
+            ("state", plain(self.state)),
+            ("branch", plain(&self.branch)),
+            ("discarded_at", plain(self.discarded_at)),
+            ("merged_commit", plain(self.merged_commit.as_deref())),
+        ])
+    }
+}
+
+pub fn get(tx: &mut Read<'_>, id: &WorkspaceId) -> Result<Option<Workspace>, StoreError> {
+    tx.find("WHERE id = ?1", &[id.into()])
+}
+
+/// Returns the newest workspace of a task, also one whose files are gone.
+pub fn newest_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Option<Workspace>, StoreError> {
+    let rest = "WHERE task_id = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
+    tx.find(rest, &[task.into()])
+}
+
+/// Returns the newest workspace of a task whose files are gone.
+pub fn newest_removed_of_task(
+    tx: &mut Read<'_>,
+    task: &TaskId,
+) -> Result<Option<Workspace>, StoreError> {
+    let rest = "WHERE task_id = ?1 AND state = 'removed' \
+        ORDER BY created_at DESC, id DESC LIMIT 1";
+    tx.find(rest, &[task.into()])
+}
+
+/// Returns the workspaces with files, by project, then id.
+pub fn list(tx: &mut Read<'_>, project: Option<&ProjectId>) -> Result<Vec<Workspace>, StoreError> {
+    match project {
+        Some(project) => {
+            let rest = "WHERE project_id = ?1 AND state <> 'removed' ORDER BY id";
+            tx.list(rest, &[project.into()])
+        }
+        None => tx.list("WHERE state <> 'removed' ORDER BY project_id, id", &[]),
+    }
+}
+
+/// Returns the workspaces that are to be made.
+pub fn list_wanted(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
+    tx.list("WHERE state = 'wanted' ORDER BY created_at, id", &[])
+}
+
+/// Returns the workspaces whose launch has ended, and whose content is to be kept.
+pub fn list_to_keep(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
+    let rest = "WHERE state = 'in_use' AND NOT EXISTS (SELECT 1 FROM launches \
+        WHERE launches.id = workspaces.launch_id AND launches.state <> 'ended') \
+        ORDER BY created_at, id";
+    tx.list(rest, &[])
+}
+
+/// Returns the workspaces of closed tasks that nobody uses.
+pub fn list_finished(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
+    let rest = "WHERE state = 'ready' AND EXISTS (SELECT 1 FROM tasks \
+        WHERE tasks.id = workspaces.task_id AND tasks.status IN ('done', 'cancelled')) \
+        ORDER BY created_at, id";
+    tx.list(rest, &[])
+}
+
+/// Writes a workspace.
+///
+/// # Errors
+/// A failed statement.
+pub fn put(tx: &mut Transaction<'_>, workspace: &Workspace) -> Result<(), StoreError> {
+    tx.replace_audited(workspace, &workspace.id, |tx| get(tx, &workspace.id))?;
+    let kind = match workspace.state {
+        WorkspaceState::Wanted => "workspace.wanted",
+        WorkspaceState::Ready => "workspace.ready",
+        WorkspaceState::InUse => "workspace.in_use",
+        WorkspaceState::Broken => "workspace.broken",
+        WorkspaceState::Removed => "workspace.removed",
+    };
+    let event = NewEvent {
+        project: Some(workspace.project.clone()),
+        task: Some(workspace.task.clone()),
+        launch: workspace.launch.clone(),
+        detail: workspace.reason.clone(),
+        ..NewEvent::new(kind, tx.now())
+    };
+    tx.row_event(event);
+    tx.wake(Wake::Coordinators);
+    Ok(())
+}

@@ -1,0 +1,463 @@
+//! Workspaces: the clones in which tasks are worked on, and what people do with their results.
+//!
+//! The store has a row for each workspace, and the host of the coordinator has its files. Only the
+//! coordinator in this process prepares workspaces, so the server asks `workspace` itself for diffs
+//! and merges.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::domain::start_history::NeededClone;
+use crate::domain::task::next_task;
+use crate::domain::workspace::{
+    Job, KeepOrder, Order, RemoveOrder, WorkspaceMode, WorkspaceReport, WorkspaceState, branch_of,
+    owner,
+};
+use crate::domain::{
+    AgentId, CoordinatorId, InstanceKey, Launch, Project, ProjectId, Purpose, Refusal, StartFacts,
+    Task, TaskId, Timestamp, Workspace, WorkspaceId,
+};
+use crate::rows::{Transaction, projects, startable, tasks, workspaces};
+use crate::store::{Read, StoreError};
+use crate::telemetry::ErrorChain;
+use crate::workspace::{CheckoutError, Checkouts, DiffKind, DiffOrder, MergeOrder, Merged};
+
+use super::core::Core;
+use super::tasks::mine::in_progress;
+use super::tasks::rules::graph_above;
+use super::{ServiceError, Shared, audit};
+
+/// The clones on this host, set once when the coordinator of this process starts.
+pub(super) type OwnCheckouts = Arc<OnceLock<Arc<Checkouts>>>;
+
+/// A clone, as a coordinator finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClonePlace {
+    pub id: WorkspaceId,
+    /// The project's directory, relative to the clone.
+    pub subdirectory: String,
+}
+
+/// A workspace with its task, for people.
+#[derive(Debug, Clone)]
+pub struct WorkspaceView {
+    pub workspace: Workspace,
+    pub task: Task,
+    /// The folder of the agent; `None` if its files are gone or on another host.
+    pub path: Option<PathBuf>,
+}
+
+/// What a person wants of a merge.
+#[derive(Debug, Clone, Default)]
+pub struct MergeWish {
+    /// The branch that gets the result; `None` for the branch that the work began at.
+    pub into: Option<String>,
+    pub squash: bool,
+    pub with_uncommitted: bool,
+    /// The commit that the person has seen as the result.
+    pub expected_head: Option<String>,
+    /// Merges although the task is open.
+    pub now: bool,
+}
+
+/// The workspaces of tasks.
+pub struct Workspaces {
+    core: Arc<Core>,
+    checkouts: OwnCheckouts,
+}
+
+impl Workspaces {
+    pub(super) fn new(shared: Shared) -> Self {
+        let Shared { core, checkouts, .. } = shared;
+        Self { core, checkouts }
+    }
+
+    /// Sets the clones of this host. Only the first call has an effect.
+    pub fn serve_from(&self, checkouts: Arc<Checkouts>) {
+        let _ = self.checkouts.set(checkouts);
+    }
+
+    /// Writes that the next launch of `key` needs a clone. Changes nothing if there is one.
+    pub async fn want(&self, key: &InstanceKey) -> Result<(), ServiceError> {
+        let key = key.clone();
+        self.core
+            .write(move |tx| {
+                let mut facts = startable::of_key(tx, &key)?;
+                look_up(tx, &mut facts)?;
+                let Some(NeededClone { task, workspace: None }) = facts.clone else {
+                    return Ok(());
+                };
+                let Some(task) = tasks::get(tx, &task)? else {
+                    return Ok(());
+                };
+                let graph = graph_above(tx, std::slice::from_ref(&task))?;
+                let owner = owner(&task, &graph);
+                let id = tx.new_id(WorkspaceId::PREFIX);
+                let branch = match workspaces::newest_of_task(tx, &owner.id)? {
+                    // Its earlier work goes on.
+                    Some(earlier) => earlier.branch,
+                    None => branch_of(&owner.short_id.to_string()),
+                };
+                let wanted = Workspace::wanted(
+                    id,
+                    owner.project.clone(),
+                    owner.id.clone(),
+                    branch,
+                    tx.now(),
+                );
+                Ok(workspaces::put(tx, &wanted)?)
+            })
+            .await
+    }
+
+    /// Takes the report of a coordinator. A report that comes late or twice changes nothing.
+    pub async fn report(
+        &self,
+        id: &WorkspaceId,
+        report: WorkspaceReport,
+        by: &CoordinatorId,
+    ) -> Result<(), ServiceError> {
+        let id = id.clone();
+        let by = by.clone();
+        self.core
+            .write(move |tx| {
+                let Some(before) = workspaces::get(tx, &id)? else {
+                    return Ok(());
+                };
+                let after = before.clone().on(report.clone(), &by);
+                if after != before {
+                    workspaces::put(tx, &after)?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Returns the workspaces with files, of all projects or of one.
+    pub async fn list(
+        &self,
+        project: Option<&ProjectId>,
+    ) -> Result<Vec<WorkspaceView>, ServiceError> {
+        let project = project.cloned();
+        let found = self.core.read(move |tx| {
+            let mut found = Vec::new();
+            for workspace in workspaces::list(tx, project.as_ref())? {
+                if let Some(task) = tasks::get(tx, &workspace.task)? {
+                    found.push((workspace, task));
+                }
+            }
+            Ok(found)
+        });
+        Ok(found.await?.into_iter().map(|(workspace, task)| self.view(workspace, task)).collect())
+    }
+
+    /// Returns the workspace that a task uses, or used last.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`.
+    pub async fn of_task(&self, id: &TaskId) -> Result<WorkspaceView, ServiceError> {
+        let of = id.clone();
+        let found = self.core.read(move |tx| find(tx, &of)).await?;
+        let (workspace, task) = found.ok_or_else(|| Refusal::NoWorkspace { task: id.clone() })?;
+        Ok(self.view(workspace, task))
+    }
+
+    fn view(&self, workspace: Workspace, task: Task) -> WorkspaceView {
+        let has_files =
+            !matches!(workspace.state, WorkspaceState::Wanted | WorkspaceState::Removed);
+        let path = self.checkouts.get().filter(|_| has_files).map(|checkouts| {
+            checkouts.directory(&workspace.project, &workspace.id, &workspace.subdirectory)
+        });
+        WorkspaceView { workspace, task, path }
+    }
+
+    /// Returns a diff of the work on a task, as text.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
+    pub async fn diff(&self, id: &TaskId, of: DiffKind) -> Result<Vec<u8>, ServiceError> {
+        let (workspace, task, _) = self.find_with_project(id).await?;
+        let order = DiffOrder {
+            is_in_use: workspace.state == WorkspaceState::InUse,
+            keep: keep_order(&workspace, task.assignee.as_ref()),
+            of,
+        };
+        Ok(self.host(&workspace)?.diff(&order).await.map_err(|error| failed(&workspace, &error))?)
+    }
+
+    /// Merges the result of a task into a branch of the project's repository.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`; `Invalid` if the task is open and the
+    /// person did not ask for that, or if an agent uses the workspace.
+    pub async fn merge(&self, id: &TaskId, wish: &MergeWish) -> Result<Merged, ServiceError> {
+        let (workspace, task, project) = self.find_with_project(id).await?;
+        if task.status.is_open() && !wish.now {
+            return Err(Refusal::Invalid(format!(
+                "task {} is {}: finish it first, or merge what there is now (`--now`)",
+                task.id, task.status
+            ))
+            .into());
+        }
+        if let Some(into) = &wish.into
+            && (into.starts_with('-') || into.starts_with("agents/") || into.contains(".."))
+        {
+            return Err(Refusal::Invalid(format!(
+                "`{into}` cannot get the result of a task: name a branch of the project's repository"
+            ))
+            .into());
+        }
+        let author = audit::actor().map_or_else(|| "a person".to_owned(), |actor| actor.name);
+        let order = MergeOrder {
+            id: workspace.id.clone(),
+            project: workspace.project.clone(),
+            branch: workspace.branch.clone(),
+            source: project.working_directory,
+            into: wish.into.clone(),
+            base_ref: workspace.base_ref.clone(),
+            squash: wish.squash,
+            with_uncommitted: wish.with_uncommitted,
+            expected_head: wish.expected_head.clone(),
+            author,
+            message: format!("Merge {}: {}\n", task.short_id, task.title),
+        };
+        let merged = self.host(&workspace)?.merge(&order).await;
+        let merged = merged.map_err(|error| failed(&workspace, &error))?;
+        if let Merged::Into { commit, .. } | Merged::Already { commit, .. } = &merged {
+            let id = workspace.id.clone();
+            let commit = commit.clone();
+            self.core
+                .write(move |tx| {
+                    if let Some(workspace) = workspaces::get(tx, &id)? {
+                        let merged_commit = Some(commit.clone());
+                        workspaces::put(tx, &Workspace { merged_commit, ..workspace })?;
+                    }
+                    Ok(())
+                })
+                .await?;
+        }
+        Ok(merged)
+    }
+
+    /// Notes that the result of a task is not wanted. Its files are removed when the task is closed
+    /// and nobody uses them; the kept commit stays.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`.
+    pub async fn discard(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
+        self.change(id, |workspace, now| Workspace { discarded_at: Some(now), ..workspace }).await
+    }
+
+    /// Takes back that the result of a task is not wanted.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`.
+    pub async fn want_result(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
+        self.change(id, |workspace, _| Workspace { discarded_at: None, ..workspace }).await
+    }
+
+    /// Lets a broken workspace be tried again.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`.
+    pub async fn retry(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
+        self.change(id, |workspace, _| workspace.retried()).await
+    }
+
+    async fn change(
+        &self,
+        id: &TaskId,
+        change: impl Fn(Workspace, Timestamp) -> Workspace + Send + 'static,
+    ) -> Result<Workspace, ServiceError> {
+        let id = id.clone();
+        self.core
+            .write(move |tx| {
+                let Some((before, _)) = find(tx, &id)? else {
+                    return Err(Refusal::NoWorkspace { task: id.clone() }.into());
+                };
+                let after = change(before.clone(), tx.now());
+                if after != before {
+                    workspaces::put(tx, &after)?;
+                }
+                Ok(after)
+            })
+            .await
+    }
+
+    async fn find_with_project(
+        &self,
+        id: &TaskId,
+    ) -> Result<(Workspace, Task, Project), ServiceError> {
+        let id = id.clone();
+        self.core
+            .read(move |tx| {
+                let Some((workspace, task)) = find(tx, &id)? else {
+                    return Err(Refusal::NoWorkspace { task: id }.into());
+                };
+                let project = super::catalog::project(tx, &workspace.project)?;
+                Ok((workspace, task, project))
+            })
+            .await
+    }
+
+    /// Returns the clones of this host, if they contain this one.
+    fn host(&self, workspace: &Workspace) -> Result<&Arc<Checkouts>, Refusal> {
+        self.checkouts.get().ok_or_else(|| Refusal::WorkspaceFailed {
+            workspace: workspace.id.clone(),
+            reason: "its files are on the host of another coordinator".to_owned(),
+        })
+    }
+}
+
+fn failed(workspace: &Workspace, error: &CheckoutError) -> Refusal {
+    let reason = ErrorChain(error).to_string();
+    Refusal::WorkspaceFailed { workspace: workspace.id.clone(), reason }
+}
+
+/// Returns the task and the workspace that it uses, or used last.
+fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<Option<(Workspace, Task)>, ServiceError> {
+    let task = tasks::get(tx, id)?.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
+    let graph = graph_above(tx, std::slice::from_ref(&task))?;
+    let owner = owner(&task, &graph).clone();
+    let found = workspaces::newest_of_task(tx, &owner.id)?;
+    Ok(found.map(|workspace| (workspace, task)))
+}
+
+/// Adds to `facts` which clone the next launch uses, if its project has clones.
+pub(super) fn look_up(tx: &mut Read<'_>, facts: &mut StartFacts) -> Result<(), StoreError> {
+    let needs_clone = facts.workspace_mode == WorkspaceMode::Clone
+        && facts.key.purpose == Purpose::Task
+        && facts.waiting_since.is_some();
+    if !needs_clone {
+        return Ok(());
+    }
+    let in_progress = in_progress(tx, &facts.key)?;
+    let graph = graph_above(tx, &in_progress)?;
+    if let Some(task) = next_task(None, &in_progress, &graph) {
+        let owner = owner(task, &graph);
+        let newest = workspaces::newest_of_task(tx, &owner.id)?;
+        let workspace = newest.filter(|workspace| workspace.state != WorkspaceState::Removed);
+        facts.clone = Some(NeededClone { task: task.id.clone(), workspace });
+    }
+    Ok(())
+}
+
+/// Returns whether the files that the launch needs are not on the host of this coordinator.
+pub(super) fn is_elsewhere(facts: &StartFacts, by: Option<&CoordinatorId>) -> bool {
+    let workspace = facts.clone.as_ref().and_then(|clone| clone.workspace.as_ref());
+    workspace.is_some_and(|workspace| workspace.coordinator.as_ref() != by)
+}
+
+/// Binds a launch that is being claimed to the task and its workspace.
+pub(super) fn claim(
+    tx: &mut Transaction<'_>,
+    needed: NeededClone,
+    launch: &mut Launch,
+) -> Result<Option<ClonePlace>, StoreError> {
+    let Some(workspace) = needed.workspace else {
+        return Ok(None);
+    };
+    launch.task = Some(needed.task);
+    launch.workspace = Some(workspace.id.clone());
+    let used = workspace.claimed(launch.id.clone());
+    workspaces::put(tx, &used)?;
+    Ok(Some(ClonePlace { id: used.id, subdirectory: used.subdirectory }))
+}
+
+/// Returns the clone of a launch.
+pub(super) fn place_of(
+    tx: &mut Read<'_>,
+    launch: &Launch,
+) -> Result<Option<ClonePlace>, StoreError> {
+    let Some(id) = &launch.workspace else {
+        return Ok(None);
+    };
+    let workspace = workspaces::get(tx, id)?;
+    Ok(workspace.map(|Workspace { id, subdirectory, .. }| ClonePlace { id, subdirectory }))
+}
+
+/// Returns the folder in which the agent of a launch works.
+pub(super) fn directory_of(
+    tx: &mut Read<'_>,
+    launch: &Launch,
+    project: Option<&Project>,
+    checkouts: &OwnCheckouts,
+) -> Result<PathBuf, StoreError> {
+    let shared = || project.map(|project| project.working_directory.clone()).unwrap_or_default();
+    let place = place_of(tx, launch)?.zip(checkouts.get());
+    Ok(place.map_or_else(shared, |(place, checkouts)| {
+        checkouts.directory(&launch.key.project, &place.id, &place.subdirectory)
+    }))
+}
+
+/// Returns the steps that workspaces need now.
+pub(super) fn jobs(
+    tx: &mut Read<'_>,
+    keep: Option<Duration>,
+    now: Timestamp,
+) -> Result<Vec<Job>, StoreError> {
+    let mut jobs = Vec::new();
+    for workspace in workspaces::list_wanted(tx)? {
+        let project = projects::get(tx, &workspace.project)?;
+        let task = tasks::get(tx, &workspace.task)?;
+        let Some((project, task)) = project.zip(task) else {
+            continue;
+        };
+        let Some(agent) = task.assignee.clone().filter(|_| task.status.is_open()) else {
+            continue;
+        };
+        let begins_at = match &task.parent {
+            Some(parent) => newest_above(tx, parent)?,
+            None => None,
+        };
+        let earlier = workspaces::newest_removed_of_task(tx, &task.id)?;
+        let restores = earlier.and_then(|earlier| earlier.content).map(|kept| kept.kept_commit);
+        jobs.push(Job::Prepare(Order {
+            id: workspace.id,
+            project: workspace.project,
+            branch: workspace.branch,
+            source: project.working_directory,
+            agent,
+            begins_at,
+            restores,
+        }));
+    }
+    for workspace in workspaces::list_to_keep(tx)? {
+        let task = tasks::get(tx, &workspace.task)?;
+        let agent = task.and_then(|task| task.assignee);
+        jobs.push(Job::Keep(keep_order(&workspace, agent.as_ref())));
+    }
+    for workspace in workspaces::list_finished(tx)? {
+        let Some(task) = tasks::get(tx, &workspace.task)? else {
+            continue;
+        };
+        let proof = workspace.content.as_ref().and_then(|content| content.proof.clone());
+        if let Some(proof) = proof.filter(|_| workspace.may_be_removed(&task, keep, now)) {
+            let keep = keep_order(&workspace, task.assignee.as_ref());
+            jobs.push(Job::Remove(RemoveOrder { keep, proof }));
+        }
+    }
+    Ok(jobs)
+}
+
+/// Returns the workspace of the nearest task above that has one with files.
+fn newest_above(tx: &mut Read<'_>, parent: &TaskId) -> Result<Option<WorkspaceId>, StoreError> {
+    let Some(parent) = tasks::get(tx, parent)? else {
+        return Ok(None);
+    };
+    let graph = graph_above(tx, std::slice::from_ref(&parent))?;
+    let newest = workspaces::newest_of_task(tx, &owner(&parent, &graph).id)?;
+    Ok(newest.filter(|found| found.state != WorkspaceState::Removed).map(|found| found.id))
+}
+
+fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {
+    let nobody = || "nobody".parse().expect("a literal in the grammar of ids");
+    KeepOrder {
+        id: workspace.id.clone(),
+        project: workspace.project.clone(),
+        branch: workspace.branch.clone(),
+        base_commit: workspace.base_commit.clone(),
+        agent: agent.cloned().unwrap_or_else(nobody),
+    }
+}
