@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use agent_coordinator::instance_dir;
 use rustix::process::Signal;
@@ -189,7 +190,7 @@ impl Fleet {
         let output: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
         assert!(output.starts_with("before\n") && output.contains("after\n"), "{output}");
         self.coordinator.until_nothing_is_left();
-        for (agent, _) in &self.pids {
+        for agent in self.pids.keys() {
             let twin = server.work().join(format!("{agent}.alone.twin"));
             assert!(!twin.exists(), "{agent} was there twice");
             assert_eq!(server.ended(agent).len(), 1, "{agent}");
@@ -264,7 +265,10 @@ fn agents_of_a_server_of_the_other_program_are_adopted() {
 /// Installs a program in the way in which a package manager replaces a running one.
 fn install(daemon: &Daemon, program: &Path) -> PathBuf {
     let (new, installed) = (daemon.folder().join("new"), daemon.folder().join("program"));
-    fs::copy(program, &new).unwrap();
+    // `cp` writes it. A process that another test starts meanwhile would inherit the descriptor of
+    // this process, and a program that is open for writing does not start.
+    let copied = Command::new("cp").arg(program).arg(&new).status();
+    assert!(copied.unwrap().success());
     fs::rename(new, &installed).unwrap();
     installed
 }
