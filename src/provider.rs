@@ -23,7 +23,7 @@ use crate::config::{
 };
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
+use crate::domain::{Attempt, CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
 use crate::instance_dir;
 use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server, URL_VARIABLE};
 
@@ -44,6 +44,7 @@ pub struct LaunchRequest {
     /// The proof of identity: the launch ticket, or the passkey itself if the server gave no
     /// ticket.
     pub passkey: Secret,
+    pub attempt: Attempt,
 }
 
 /// A user of this machine that agents run as, with the values that its processes get.
@@ -293,7 +294,8 @@ impl Providers {
     }
 
     fn prompt(&self, request: &LaunchRequest, passkey: Option<&Secret>) -> String {
-        let prompt = self.guidance.prompt(&request.key, &request.working_directory, passkey);
+        let LaunchRequest { key, working_directory, attempt, .. } = request;
+        let prompt = self.guidance.prompt(key, working_directory, passkey, attempt);
         if request.in_clone { prompt + self.guidance.own_clone() + "\n" } else { prompt }
     }
 
@@ -340,6 +342,7 @@ impl Providers {
             ("WORKING_DIRECTORY", Secret::new(text(&request.working_directory))),
             ("AGENT_WORKSPACE", Secret::new(mode.as_str())),
             ("AGENT_LAUNCH_ID", Secret::new(request.launch.as_str())),
+            ("AGENT_ATTEMPT", Secret::new(request.attempt.number.to_string())),
             ("AGENT_COORDINATOR", Secret::new(text(&self.program))),
         ];
         let socket =

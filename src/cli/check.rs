@@ -10,7 +10,8 @@ use crate::config::{
     CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest,
 };
 use crate::domain::{
-    CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress,
+    Attempt, CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret,
+    ServerAddress,
 };
 use crate::provider::{LaunchRequest, Providers};
 use crate::telemetry::ErrorChain;
@@ -241,6 +242,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
         ai_type: name.to_owned(),
         working_directory: PathBuf::from("WORKING_DIRECTORY"),
         passkey: Secret::new("[passkey]"),
+        attempt: Attempt::FIRST,
     };
     let mut lines = vec![String::new(), format!("provider {name}:")];
     let http_need = providers.http_need(name);

@@ -192,7 +192,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 return Err(NotDone);
             }
         };
-        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, clone } = claim else {
+        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone } = claim
+        else {
             return Ok(false);
         };
         crash_point::reach(CrashPoint::Claimed);
@@ -213,6 +214,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             working_directory: working_directory.as_deref().unwrap_or(Path::new("")).to_owned(),
             in_clone,
             passkey: ticket,
+            attempt,
         };
         let started = match working_directory.and_then(|_| {
             self.config.providers.command(&request).map_err(|error| error.to_string())

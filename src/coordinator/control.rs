@@ -7,7 +7,9 @@ use std::time::Duration;
 use crate::domain::WorkspaceId;
 use crate::domain::plan::ProcessReport;
 use crate::domain::workspace::WorkspaceReport;
-use crate::domain::{Activity, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp};
+use crate::domain::{
+    Activity, Attempt, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp,
+};
 use crate::service::{ClonePlace, CoordinatorStatus, ServerView};
 
 /// The server cannot be asked, or did not understand.
@@ -31,6 +33,7 @@ pub enum ClaimAnswer {
         ticket: Secret,
         /// The clone that the agent works in; `None` for the directory of the project.
         clone: Option<ClonePlace>,
+        attempt: Attempt,
     },
     /// Another coordinator has it, or it is no longer wanted.
     NotNow,

@@ -239,22 +239,19 @@ impl RemoteControlPlane {
 
     fn granted(&self, key: &InstanceKey, claimed: Claimed) -> ClaimAnswer {
         let Some(ticket) =
-            claimed.ticket.or_else(|| self.config().passkeys.get(&key.agent).cloned())
+            claimed.ticket.clone().or_else(|| self.config().passkeys.get(&key.agent).cloned())
         else {
             return ClaimAnswer::NotNow;
         };
         let start_timeout = claimed
             .deadline
             .map_or(self.config().start_timeout, |deadline| deadline.since(self.now()));
-        let launch = claimed.launch.unwrap_or_else(|| self.world.new_id(LaunchId::PREFIX));
-        self.seed.note_claim(&launch, key, &claimed.ai_type);
-        ClaimAnswer::Claimed {
-            launch,
-            ai_type: claimed.ai_type,
-            start_timeout,
-            ticket,
-            clone: None,
-        }
+        let Claimed { launch, ai_type, attempt, .. } = claimed;
+        let launch = launch.unwrap_or_else(|| self.world.new_id(LaunchId::PREFIX));
+        self.seed.note_claim(&launch, key, &ai_type);
+        // A coordinator elsewhere has no clones.
+        let clone = None;
+        ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone }
     }
 
     /// Reports to the server, if it offers the tool. A refusal that would stay the same counts as

@@ -6,9 +6,10 @@
 
 use std::path::Path;
 
+use super::attempt::Attempt;
 use super::key::{InstanceKey, Purpose};
 use super::language::Language;
-use super::launch::ReportResult;
+use super::launch::{Outcome, ReportResult, StopReason, TimeLimit};
 use super::next_action::{ChatStep, TaskStep};
 use super::notice::{NoticeAction, NoticeDemand, NoticeKind};
 use super::secret::Secret;
@@ -302,12 +303,13 @@ impl Guidance {
 
     /// Returns the prompt that an agent CLI is started with. Without `passkey` it names the
     /// variable that holds the passkey, because an argument list is readable by every user of the
-    /// machine.
+    /// machine. The prompt of a later attempt names the end of the one before.
     pub fn prompt(
         self,
         key: &InstanceKey,
         working_directory: &Path,
         passkey: Option<&Secret>,
+        attempt: &Attempt,
     ) -> String {
         let InstanceKey { agent, project, purpose } = key;
         let shown = match (passkey, self.0) {
@@ -322,11 +324,65 @@ impl Guidance {
         let steps = self.steps(*purpose, &call, working_directory);
         let steps: Vec<String> =
             (1..).zip(steps).map(|(n, step)| format!("{n}. {step}\n")).collect();
+        let attempt = self.attempt(attempt).map(|sentence| format!("{sentence}\n\n"));
         format!(
-            "\nAgent ID: {agent}\nProject ID: {project}\nPasskey: {shown}\n\n{}:\n{}",
+            "\nAgent ID: {agent}\nProject ID: {project}\nPasskey: {shown}\n\n{}{}:\n{}",
+            attempt.unwrap_or_default(),
             self.steps_title(),
             steps.concat()
         )
+    }
+
+    /// Returns the sentence about the end of the attempt before; `None` for a first attempt. It has
+    /// no text of an agent or a system, because these could be taken for instructions.
+    fn attempt(self, attempt: &Attempt) -> Option<String> {
+        let Attempt { number, last_end: Some(end) } = attempt else { return None };
+        let end = self.end_of_attempt(end);
+        Some(match self.0 {
+            Language::English => {
+                format!("This is attempt {number} at your task: the one before {end}.")
+            }
+            Language::Japanese => format!("これはタスクの {number} 回目の試行です。前回は{end}。"),
+        })
+    }
+
+    const fn end_of_attempt(self, end: &Outcome) -> &'static str {
+        use StopReason as S;
+        match end {
+            Outcome::Completed => self.0.either("reported success", "成功を報告して終了しました"),
+            Outcome::Blocked => self
+                .0
+                .either("reported that it was blocked", "ブロックされたと報告して終了しました"),
+            Outcome::Failed => self.0.either("reported a failure", "失敗を報告して終了しました"),
+            Outcome::Stopped(S::Person | S::StopAll) => {
+                self.0.either("was stopped by a person", "ユーザーによって停止されました")
+            }
+            Outcome::Stopped(S::Shutdown) => self.0.either(
+                "was stopped together with the coordinator",
+                "コーディネーターの停止に伴って停止されました",
+            ),
+            Outcome::Stopped(_) => self.0.either("was stopped", "停止されました"),
+            Outcome::ExitedWithoutReport => self.0.either(
+                "ended without report_completed",
+                "完了報告（report_completed）をせずに終了しました",
+            ),
+            Outcome::NeverAuthenticated => {
+                self.0.either("ended without authenticate", "認証せずに終了しました")
+            }
+            Outcome::StartFailed(_) => {
+                self.0.either("could not be started", "起動できませんでした")
+            }
+            Outcome::TimedOut(TimeLimit::RunMaximum | TimeLimit::SessionMaximum) => {
+                self.0.either("took too long and was stopped", "制限時間を超えたため停止されました")
+            }
+            Outcome::TimedOut(TimeLimit::Silence | TimeLimit::SessionIdle) => self.0.either(
+                "was silent for too long and was stopped",
+                "長時間応答がなかったため停止されました",
+            ),
+            Outcome::Lost => self
+                .0
+                .either("was lost, so its end is not known", "失われたため、終了の状況は不明です"),
+        }
     }
 
     fn steps(self, purpose: Purpose, authenticate: &str, working_directory: &Path) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{Permissions, Telemetry};
-use crate::domain::{FileContent, Language, LaunchFile, Purpose};
+use crate::domain::{Attempt, FileContent, Language, LaunchFile, Purpose};
 
 fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) -> Providers {
     let environment = [
@@ -43,6 +43,7 @@ fn request(ai_type: &str) -> LaunchRequest {
         ai_type: ai_type.to_owned(),
         working_directory: PathBuf::from("/proj_a"),
         passkey: Secret::new("tkt_secret"),
+        attempt: Attempt::FIRST,
     }
 }
 

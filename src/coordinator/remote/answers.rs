@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use crate::domain::instance::ShimIdentity;
 use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::ProcessReport;
-use crate::domain::{Activity, AgentId, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp};
+use crate::domain::{
+    Activity, AgentId, Attempt, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp,
+};
 
 /// The answer of `should_start`. Servers of the older system send only the first two fields.
 #[derive(Deserialize)]
@@ -21,6 +23,9 @@ pub(super) struct ShouldStart {
     start_deadline: Option<Timestamp>,
     #[serde(default)]
     launch_ticket: Option<String>,
+    /// Servers of earlier versions do not name the attempt.
+    #[serde(flatten)]
+    attempt: Attempt,
 }
 
 /// A start that the server granted.
@@ -32,6 +37,7 @@ pub(super) struct Claimed {
     /// The start deadline, on the server's clock.
     pub(super) deadline: Option<Timestamp>,
     pub(super) ticket: Option<Secret>,
+    pub(super) attempt: Attempt,
 }
 
 impl ShouldStart {
@@ -43,6 +49,7 @@ impl ShouldStart {
             launch: self.launch_id,
             deadline: self.start_deadline,
             ticket: self.launch_ticket.map(Secret::new),
+            attempt: self.attempt,
         })
     }
 }

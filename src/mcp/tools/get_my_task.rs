@@ -6,7 +6,7 @@ use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::launch::ReportResult;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{Execution, ShortId, Timestamp, Workspace};
+use crate::domain::{Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
 
@@ -31,6 +31,11 @@ struct Task {
     /// The clone that the agent works in. An agent that works in the project's directory has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace: Option<Clone>,
+    /// The number of this attempt at the task, by any agent.
+    attempt: u32,
+    /// How the attempt before ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_end: Option<End>,
     /// The notes and the result of the agent's last run on the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Run>,
@@ -97,6 +102,33 @@ struct Run {
     outcome: Option<&'static str>,
 }
 
+#[derive(Serialize)]
+struct End {
+    outcome: &'static str,
+    /// The detail of the outcome, such as who stopped it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// The kind of failure that its agent printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<FailureClass>,
+    /// The last line about its progress that its CLI printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_line: Option<String>,
+    at: Timestamp,
+}
+
+impl From<LastEnd> for End {
+    fn from(end: LastEnd) -> Self {
+        Self {
+            outcome: end.outcome.as_str(),
+            reason: end.outcome.reason(),
+            failure: end.failure.map(|failure| failure.class),
+            last_line: end.last_line,
+            at: end.at,
+        }
+    }
+}
+
 impl From<Execution> for Run {
     fn from(execution: Execution) -> Self {
         Self {
@@ -139,6 +171,8 @@ impl ToolSpec for GetMyTask {
                 description: mine.task.description,
                 working_directory: mine.working_directory,
                 workspace: mine.workspace.map(Clone::from),
+                attempt: mine.attempt,
+                last_end: mine.last_end.map(End::from),
                 context: mine.context.map(Run::from),
                 handoff: mine.handoff.map(Run::from),
             }),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::start_history::StartReason;
-use crate::domain::{Purpose, Timestamp};
+use crate::domain::{Attempt, Purpose, Timestamp};
 use crate::mcp::compat::without_project;
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
@@ -49,6 +49,9 @@ struct Start {
     start_deadline: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     launch_ticket: Option<String>,
+    /// Only of a later attempt at a task.
+    #[serde(flatten)]
+    attempt: Attempt,
 }
 
 impl ToolSpec for ShouldStart {
@@ -87,6 +90,7 @@ impl ToolSpec for ShouldStart {
                 launch_id: claim.launch,
                 start_deadline: claim.deadline,
                 launch_ticket: claim.ticket.map(|ticket| ticket.reveal().to_owned()),
+                attempt: claim.attempt,
             }),
         })
     }

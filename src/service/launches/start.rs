@@ -9,12 +9,17 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::secret::TICKET_PREFIX;
 use crate::domain::start_history::StartReason;
-use crate::domain::{InstanceKey, Launch, LaunchState, Secret, StartFacts, Timestamp};
-use crate::rows::{Transaction, launches, startable};
-use crate::store::Read;
+use crate::domain::task::next_task;
+use crate::domain::{
+    Attempt, InstanceKey, Launch, LaunchState, Purpose, Secret, StartFacts, Timestamp,
+};
+use crate::rows::{Transaction, executions, launches, startable};
+use crate::store::{Read, StoreError};
 
 use super::Launches;
 use super::accounts;
+use crate::service::tasks::mine::in_progress;
+use crate::service::tasks::rules::graph_above;
 use crate::service::{AskedBy, ClonePlace, ServiceError, Settings, workspaces};
 
 /// The answer to "may this key start?".
@@ -37,6 +42,8 @@ pub struct Claim {
     pub ticket: Option<Secret>,
     /// The clone that the agent works in; `None` for the directory of the project.
     pub clone: Option<ClonePlace>,
+    /// The attempt at the task that the agent gets, as far as that is known before it asks.
+    pub attempt: Attempt,
 }
 
 impl Launches {
@@ -135,8 +142,22 @@ fn claim(
     }
     tx.event(launches::event(&launch, now));
     launches::put(tx, &launch)?;
-    let claim = Claim { launch: launch.id, ai_type, deadline, ticket, clone };
+    let attempt = attempt_of(tx, &launch)?;
+    let claim = Claim { launch: launch.id, ai_type, deadline, ticket, attempt, clone };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
+}
+
+/// Returns the attempt of a launch at the task that its agent would get now.
+fn attempt_of(tx: &mut Read<'_>, launch: &Launch) -> Result<Attempt, StoreError> {
+    if launch.key.purpose == Purpose::Chat {
+        return Ok(Attempt::FIRST);
+    }
+    let in_progress = in_progress(tx, &launch.key)?;
+    let graph = graph_above(tx, &in_progress)?;
+    match next_task(launch.task.as_ref(), &in_progress, &graph) {
+        Some(task) => Ok(Attempt::of(&launch.id, &executions::list_of_task(tx, &task.id)?)),
+        None => Ok(Attempt::FIRST),
+    }
 }
 
 /// Returns the ticket of a launch. It is made from the id and a key that only the server has, so
@@ -168,6 +189,8 @@ fn find_claim(
     };
     let ticket = Some(ticket_of(&launch.id, settings));
     let clone = workspaces::place_of(tx, &launch)?;
-    let claim = Claim { launch: launch.id, ai_type: launch.ai_type, deadline, ticket, clone };
+    let attempt = attempt_of(tx, &launch)?;
+    let claim =
+        Claim { launch: launch.id, ai_type: launch.ai_type, deadline, ticket, attempt, clone };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }

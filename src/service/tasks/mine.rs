@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::domain::id::{ExecutionId, TaskId};
 use crate::domain::task::next_task;
-use crate::domain::{Execution, InstanceKey, Launch, Task, TaskStatus, Usage, Workspace};
+use crate::domain::{
+    Attempt, Execution, InstanceKey, LastEnd, Launch, Task, TaskStatus, Usage, Workspace,
+};
 use crate::rows::{Transaction, executions, launches, projects, tasks, workspaces};
 use crate::store::{Read, StoreError, TaskFilter};
 
@@ -23,6 +25,10 @@ pub struct MyTask {
     pub working_directory: PathBuf,
     /// The clone that it works in; `None` for the directory of the project.
     pub workspace: Option<Workspace>,
+    /// The number of this attempt at the task. The first one is 1.
+    pub attempt: u32,
+    /// The end of the attempt before, by any agent.
+    pub last_end: Option<LastEnd>,
     /// The texts that the agent's own last run on the task left.
     pub context: Option<Execution>,
     /// The texts that the previous assignee left.
@@ -97,7 +103,17 @@ fn find(
         let mut others = earlier.iter().filter(|execution| execution.launch != launch.id);
         others.find(|execution| (execution.key.agent == key.agent) == is_mine).cloned()
     };
+    let last_end = match LastEnd::of(&launch.id, &earlier) {
+        Some(end) => {
+            let ended = launches::get(tx, &end.launch)?;
+            let last_line = ended.and_then(|launch| launch.activity.progress);
+            Some(LastEnd { last_line, ..end })
+        }
+        None => None,
+    };
     let answer = MyTask {
+        attempt: Attempt::of(&launch.id, &earlier).number,
+        last_end,
         task: task.clone(),
         working_directory: directory_of(tx, &launch, project.as_ref(), checkouts)?,
         workspace: match &launch.workspace {

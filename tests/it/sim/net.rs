@@ -9,7 +9,8 @@ use agent_coordinator::coordinator::{ClaimAnswer, ControlError, ControlPlane, Lo
 use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::domain::plan::ProcessReport;
 use agent_coordinator::domain::{
-    Activity, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp,
+    Activity, Attempt, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, StopReason,
+    Timestamp,
 };
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{CoordinatorStatus, ServerView};
@@ -209,6 +210,7 @@ impl ControlPlane for Way {
                 ai_type: "claude".to_owned(),
                 start_timeout: START_TIMEOUT,
                 ticket: Secret::new("tkt_of_nobody"),
+                attempt: Attempt::FIRST,
             });
         }
         let (key, world) = (key.clone(), self.0.sim.world.clone());
