@@ -15,7 +15,7 @@
 //! - tokens, cookies, links and sessions that this server has just issued, or that were right when
 //!   they were last shown
 //!
-//! Agents on the Unix socket have slots of their own for each launch. So an agent that guesses at
+//! Agents on the Unix socket have slots of their own for each launch. Therefore, an agent that guesses at
 //! the passkeys of others locks out only itself.
 //!
 //! The listeners call this module; they know who is at the other end. It never sees the secrets

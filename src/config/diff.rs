@@ -12,7 +12,7 @@ use super::kinds::Kind;
 use super::reader::join;
 use super::{Config, ProviderConfig};
 
-/// When a changed setting counts in a daemon that runs.
+/// The time from which a changed setting counts in a running daemon.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -49,9 +49,9 @@ impl Applies {
     Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 pub struct Change {
-    /// As in the file: `session.max_timeout`.
+    /// The path in the file, such as `session.max_timeout`.
     pub setting: String,
-    /// Before and after, where both may be shown: never those of secrets, and of texts that variables were put into.
+    /// The values before and after the change; absent for a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<[String; 2]>,
     pub applies: Applies,
@@ -72,14 +72,14 @@ impl fmt::Display for Change {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Setting {
-    /// As in the file: `session.max_timeout`.
+    /// The path in the file, such as `session.max_timeout`.
     pub setting: String,
-    /// Absent where it may not be shown.
+    /// Absent for a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// It is what it would be without a file.
+    /// True if it has its default.
     pub is_default: bool,
-    /// When a change of it would count.
+    /// The time from which a change of it would count.
     pub applies: Applies,
 }
 

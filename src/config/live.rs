@@ -11,7 +11,7 @@ use super::diff::{Change, Setting, diff, settings, without_restart};
 use super::{Config, Loaded};
 use crate::domain::Timestamp;
 
-/// How the file stands to what is in use.
+/// The relation of the file to the configuration in use.
 #[derive(
     Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -20,31 +20,31 @@ pub struct ConfigurationState {
     /// The file; `None` means that there is none, and all settings have their defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// When what is in use was read.
+    /// The time at which the configuration in use was read.
     pub since: Timestamp,
-    /// Why what is in the file is not in use.
+    /// The reason why the file is not in use, if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejected>,
-    /// What of it only counts after a restart.
+    /// The changes that count only after a restart.
     #[serde(default)]
     pub waiting: Vec<Change>,
-    /// What is in use, setting by setting; shown by itself.
+    /// All settings in use. A request of its own returns them.
     #[serde(skip)]
     pub settings: Arc<[Setting]>,
 }
 
-/// What is in the file is not in use.
+/// The reason why the content of the file is not in use.
 #[derive(
     Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 pub struct Rejected {
-    /// When it was read so for the first time.
+    /// The time at which the file was found invalid for the first time.
     pub since: Timestamp,
-    /// What is wrong with it now, with its places, on one line.
+    /// The current problems with their places, on one line.
     pub problem: String,
 }
 
-/// What came of reading the file again.
+/// The result of a reload.
 #[derive(
     Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -52,14 +52,14 @@ pub struct Rejected {
 pub struct Reloaded {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// When this was.
+    /// The time of the reload.
     pub at: Timestamp,
-    /// When what is in use was read: this time, unless nothing was different.
+    /// The time at which the configuration in use was read. It is earlier if nothing has changed.
     pub since: Timestamp,
-    /// What was different then. A file that changes is read by itself, sooner than a person can ask
-    /// for it.
+    /// The changes that were found at `since`. The daemon reads a changed file by itself, mostly
+    /// before a person asks for a reload.
     pub changes: Vec<Change>,
-    /// What of it, or of an earlier one, only counts after a restart.
+    /// The changes that count only after a restart, also those of earlier reloads.
     pub waiting: Vec<Change>,
 }
 

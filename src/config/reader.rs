@@ -613,8 +613,8 @@ fn find_secrets(node: &Node, is_secret: bool, secrets: &mut Vec<Span>) {
         Value::List(items) => items.iter().for_each(|item| find_secrets(item, is_secret, secrets)),
         Value::Mapping(entries) => {
             for Entry { key, value, .. } in entries {
-                // People may call a whole agent `monkey`. Therefore a name hides only a single
-                // value, not a mapping.
+                // The name of an agent may contain `key`, such as `monkey`. Therefore a key hides
+                // only a single value, not a mapping.
                 let is_named_so = is_secret_name(key) && !matches!(value.value, Value::Mapping(_));
                 let is_secret =
                     is_secret || is_named_so || matches!(key.as_str(), "environment" | "passkey");

@@ -74,9 +74,10 @@ impl Usage {
 }
 
 words! {
-    /// What kind of trouble an agent has: who has to do something about it. `auth`: its login is missing, wrong or locked. `quota`:
-    /// its account has used up what it may use. `overload`: the service has no room at present. `config`: what it was started with
-    /// can't work, such as an unknown model, or a server that is not reached. `crash`: it broke.
+    /// The class of a failure, which decides who must act. `auth`: the login is missing, wrong or
+    /// locked. `quota`: the account has used up its quota. `overload`: the service is overloaded.
+    /// `config`: the configuration can't work, for example with an unknown model or an unreachable
+    /// server. `crash`: the agent crashed.
     // Comments at the variants would make `oneOf` of the schema, which some clients do not accept.
     pub enum FailureClass as "failure" {
         Auth = "auth",

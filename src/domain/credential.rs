@@ -27,7 +27,7 @@ pub const REMEMBERED: Duration = Duration::from_hours(24);
 pub const USE_GRAIN: Duration = Duration::from_mins(5);
 
 words! {
-    /// What somebody may do who has come in.
+    /// The rights of a person or a script that is logged in.
     pub enum Role as "role" {
         /// Everything.
         Operator = "operator",
@@ -37,11 +37,11 @@ words! {
 }
 
 words! {
-    /// What a secret is good for.
+    /// The use of a secret.
     pub enum CredentialKind as "kind of credential" {
         /// For one login, in a browser.
         Link = "link",
-        /// What a browser got for a link.
+        /// A login of a browser, made from a link.
         Cookie = "cookie",
         /// For scripts.
         Token = "token",

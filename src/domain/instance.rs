@@ -73,12 +73,12 @@ impl Condition {
 }
 
 words! {
-    /// What an exit status alone doesn't tell.
+    /// A fact about an exit that the exit status does not contain.
     pub enum ExitHint as "exit hint" {
         /// The kernel killed a process of its tree for want of memory.
         OutOfMemory = "out_of_memory",
-        /// KILL, and not from its shim: from the kernel, for want of memory, or from somebody's
-        /// hand.
+        /// SIGKILL came from outside the shim: from the kernel, if memory was short, or from another
+        /// process.
         KilledFromOutside = "killed_from_outside",
         CoreDumped = "core_dumped",
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::id::{AgentId, ProjectId};
 use super::printable::excerpt;
 
-/// What an agent instance was started for. A chat and a task of one agent live side by side.
+/// The purpose of an agent instance. A chat and a task of one agent live side by side.
 #[derive(
     Debug,
     Clone,

@@ -14,11 +14,11 @@ use super::time::Timestamp;
 use super::words::words;
 
 words! {
-    /// What a notice is about, as its readers sort it.
+    /// The subject of a notice.
     pub enum NoticeKind as "notice type" {
-        /// Of the task.
+        /// The status of the task changed.
         StatusChange = "status_change",
-        /// Of the agent itself.
+        /// The agent itself must stop.
         Stop = "stop",
     }
 }
@@ -29,7 +29,7 @@ words! {
         /// The task was blocked.
         Blocked = "blocked",
         Cancelled = "cancelled",
-        /// Somebody else says that the task is done.
+        /// A person or another agent set the task to done.
         Done = "done",
         /// The task was put back.
         Todo = "todo",
@@ -73,7 +73,7 @@ impl NoticeAction {
 }
 
 words! {
-    /// What settles a notice.
+    /// The action of the agent that settles a notice.
     pub enum NoticeDemand as "notice demand" {
         /// The agent's report: the launch's own task, or the launch itself, is concerned.
         End = "end",
@@ -211,7 +211,7 @@ impl WorkChange {
 }
 
 /// Returns the notices of a launch after changes with these meanings: the open ones, some of them
-/// settled now, then the new ones. Of two notices about the same subject, the newer one counts.
+/// settled now, then the new ones. A newer notice replaces an older one about the same subject.
 pub fn after_changes(
     open: &[Notice],
     launch: &LaunchId,

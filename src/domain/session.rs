@@ -11,7 +11,7 @@ use super::time::Timestamp;
 use super::words::words;
 
 words! {
-    /// What ended a session.
+    /// The reason for the end of a session.
     pub enum SessionEndReason as "session end" {
         Reported = "reported",
         LoggedOut = "logged_out",

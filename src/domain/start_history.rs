@@ -272,7 +272,7 @@ words! {
         OnOtherHost = "on_other_host",
         /// All slots are taken.
         NoFreeSlot = "no_free_slot",
-        /// What is free is kept for chats.
+        /// The free slots are reserved for chats.
         ChatReserve = "chat_reserve",
         /// Its project has as many as it may.
         ProjectLimit = "project_limit",

@@ -29,7 +29,7 @@ use super::time::Timestamp;
 use super::words::words;
 
 words! {
-    /// Where a task stands.
+    /// The status of a task.
     pub enum TaskStatus as "task status" {
         Backlog = "backlog",
         Todo = "todo",
@@ -335,10 +335,9 @@ fn ids_where<'a>(
     tasks.filter(|task| is_wanted(task)).map(|task| task.id.clone()).collect()
 }
 
-/// Returns the task that an agent works on. It is the task of its launch, while that is in progress
-/// and still assigned to the agent. Otherwise it is the most urgent of `in_progress`, the oldest
-/// first. A task that is part of another of them, according to `graph`, is done as part of that
-/// one.
+/// Returns the task that an agent works on. It is the task of its launch, as long as this task is in
+/// progress and assigned to the agent. Otherwise it is the most urgent task of `in_progress`, the
+/// oldest first. A subtask of another task of `in_progress` (see `graph`) is done with that task.
 pub fn next_task<'a>(
     bound: Option<&TaskId>,
     in_progress: &'a [Task],

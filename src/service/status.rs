@@ -18,7 +18,7 @@ use super::{CoordinatorView, ForgeStatus, Service, ServiceError};
 #[derive(Debug, Clone)]
 pub struct StatusView {
     pub at: Timestamp,
-    /// How the store answers.
+    /// The state of the store.
     pub store: StoreState,
     /// The store has answered. Otherwise, the fields that come from its rows are empty.
     pub has_rows: bool,

@@ -484,7 +484,7 @@ async fn place_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Store
     Arc::clone(places).acquire_owned().await.map_err(|_| StoreError::Closed)
 }
 
-/// Waits for the answer of a thread. What a caller has asked for may still happen after this gave up.
+/// Waits for the answer of a thread. The store may still carry out the request after this gave up.
 async fn answer_within<T>(
     longest_wait: Option<Duration>,
     answered: oneshot::Receiver<T>,

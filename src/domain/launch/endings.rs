@@ -175,7 +175,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What an agent says of its work (`report_completed`).
+/// The result that an agent reports (`report_completed`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportResult {

@@ -4,42 +4,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{Activity, Failure, FailureClass, Timestamp, Usage};
 
-/// What the output of an agent told.
+/// The facts that the daemon read from the output of an agent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActivityBody {
-    /// Absent where the agent said nothing of it.
+    /// Absent if the agent did not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageBody>,
-    /// The last thing it did.
+    /// The last action of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// What is wrong with it, or was at its end.
+    /// The failure of the agent, now or at its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureBody>,
 }
 
-/// What an agent took from its model.
+/// The use of a model by an agent.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageBody {
     pub turns: u64,
-    /// Those from a cache not counted.
+    /// The input tokens without those from a cache.
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_read_tokens: u64,
     pub cache_write_tokens: u64,
-    /// Millionths of a US dollar; absent where the agent doesn't say what it costs.
+    /// The cost in millionths of a US dollar; absent if the agent does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd_micros: Option<u64>,
 }
 
-/// Trouble, by whose it is to mend.
+/// A failure with its class.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureBody {
     pub class: FailureClass,
-    /// When a quota begins anew.
+    /// The time at which a quota begins anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resets_at: Option<Timestamp>,
 }

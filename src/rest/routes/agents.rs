@@ -29,11 +29,11 @@ pub struct AgentBody {
     pub passkey: Option<String>,
 }
 
-/// What is to be made or changed; what is left out stays, or takes its default.
+/// The fields of a new or changed agent. A missing field stays, or has its default.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentRequest {
-    /// Of a new agent; generated without it.
+    /// The id of a new agent. The server generates one if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -40,19 +40,19 @@ pub struct SessionsBody {
     pub agent_sessions: BTreeMap<AgentId, SessionCounts>,
 }
 
-/// How many of an agent.
+/// The numbers of open sessions of an agent.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SessionCounts {
     pub chat: u32,
     pub task: u32,
 }
 
-/// What a person says.
+/// A message of a person.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MessageRequest {
-    /// Of the client's choice, so that it can say it again without saying it twice; generated
-    /// without it.
+    /// An id of the client's choice. A repeated request with the same id adds no second message. The
+    /// server generates one if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MessageId>,
     #[schemars(transform = limits::CONTENT.described_as_needed())]

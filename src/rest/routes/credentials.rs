@@ -14,11 +14,11 @@ use crate::rest::auth::Operator;
 use crate::rest::extract::{InBody, InPath, whole_number};
 use crate::rest::{Problem, RestState};
 
-/// For a login link.
+/// The fields of a login link.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoginRequest {
-    /// Who logs in; without it, who asks.
+    /// The name of the person who logs in. The default is the name of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,
@@ -40,11 +40,11 @@ pub struct LoginBody {
     pub expires_at: Timestamp,
 }
 
-/// For a token.
+/// The fields of a token.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TokenRequest {
-    /// What it is for; without it, who asks.
+    /// The name of the token. The default is the name of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,

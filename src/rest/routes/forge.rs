@@ -23,13 +23,13 @@ pub struct ForgeBody {
     pub host: String,
     /// `unknown` before the first look, `ok`, `unauthorized`, `limited`, `unavailable`.
     pub health: String,
-    /// Of a host that asked to be left alone: until when it is.
+    /// The end of the pause that the host asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_until: Option<Timestamp>,
     /// Labels and comments wait until then: `forge.writes_per_hour` is used up. Stops don't wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_held_until: Option<Timestamp>,
-    /// The last one, also if it is over.
+    /// The last error, also if it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// Nothing is written there, and nothing new is taken.
@@ -55,12 +55,12 @@ pub struct RepositoryBody {
     pub seen_at: Option<Timestamp>,
     /// Open items that the bot is assigned to, as far as the last look went.
     pub n_assigned: usize,
-    /// Of these, those that somebody else works on.
+    /// The assigned items that another coordinator or a person works on.
     pub n_elsewhere: usize,
-    /// Of these, those that wait for an agent and a slot.
+    /// The assigned items that wait for an agent and a slot.
     #[serde(default)]
     pub n_waiting: usize,
-    /// What keeps it from being looked at, or its items from being taken.
+    /// The reason why the repository is not polled, or its items are not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -69,10 +69,10 @@ pub struct RepositoryBody {
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ForgeItemBody {
-    /// One that waits has none.
+    /// A waiting item has no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ItemId>,
-    /// As people write it: `owner/name#7`.
+    /// The name of the item as people write it: `owner/name#7`.
     pub item: String,
     pub forge: ForgeKind,
     pub host: String,
@@ -90,23 +90,24 @@ pub struct ForgeItemBody {
     /// `waiting`, `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`, `stopping`,
     /// `done`, `stopped`, `expired`, `elsewhere`.
     pub state: String,
-    /// Of one that waits for an agent and a slot: 1 is the next of all repositories.
+    /// The position of an item that waits for an agent and a slot; 1 is the next of all
+    /// repositories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
     /// Why it was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<StopCause>,
-    /// What is still to be done at the forge and in the folders, in this order.
+    /// The pending writes at the forge and in the folders, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owed: Vec<String>,
-    /// How often the first of these has failed.
+    /// The number of failures of the first pending write.
     #[serde(default)]
     pub n_attempts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When it was claimed; of one that waits, when it was seen first.
+    /// The time of the claim. For a waiting item, the time at which it was first seen.
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -116,8 +117,8 @@ pub struct ForgeItemBody {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ForgeItemQuery {
-    /// Those that are over, the newest end first, instead of those for which there is something to
-    /// do, and those that wait.
+    /// Lists the ended items, the newest end first, in place of the waiting ones and those with
+    /// work or pending writes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
     /// At most so many; 100 without it, 1000 at most.

@@ -54,7 +54,7 @@ pub struct LaunchBody {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// What its shim saw of an end that needs a word more.
+    /// Facts about the exit that the exit status does not contain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exit_hints: Vec<ExitHint>,
     #[serde(flatten)]
@@ -80,7 +80,7 @@ pub struct LaunchQuery {
     pub cursor: Option<LaunchId>,
 }
 
-/// How output is read.
+/// The options for reading output.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OutputQuery {

@@ -13,7 +13,7 @@ use crate::rest::extract::InBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{Force, StopTarget};
 
-/// Whom it concerns: one pair, or all.
+/// The target: one agent in a project, or all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TargetRequest {
@@ -23,13 +23,13 @@ pub struct TargetRequest {
     pub agent_id: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Both without it.
+    /// The default is both purposes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<Purpose>,
-    /// Only of a stop: also what nobody can end, because its coordinator is not there.
+    /// For a stop only: also ends launches whose coordinator is not connected.
     #[serde(default)]
     pub force: bool,
-    /// Only of a resume, and alone: the provider whose account is parked no more.
+    /// For a resume only, without other fields: the provider whose account is resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
 }
@@ -94,13 +94,13 @@ fn of_resume(schema: &mut Schema) {
     schema.insert("anyOf".to_owned(), json!([all, pair, provider]));
 }
 
-/// What a stop has set in motion.
+/// The result of a stop.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoppedBody {
     /// Launches that are being ended.
     pub launches: Vec<LaunchId>,
-    /// Launches that nobody can end, because their coordinator is not there.
+    /// Launches that can't be ended, because their coordinator is not connected.
     pub abandoned: Vec<LaunchId>,
 }
 

@@ -36,11 +36,11 @@ pub struct ProjectBody {
     pub created_at: Timestamp,
 }
 
-/// What is to be made or changed; what is left out stays, or takes its default.
+/// The fields of a new or changed project. A missing field stays, or has its default.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectRequest {
-    /// Of a new project; generated without it.
+    /// The id of a new project. The server generates one if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ProjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -33,25 +33,25 @@ pub struct StatusBody {
     pub version: String,
     pub health: String,
     pub at: Timestamp,
-    /// No new starts; since when.
+    /// True while starts are paused.
     pub paused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Timestamp>,
-    /// Absent where the server doesn't listen for HTTP.
+    /// Absent if the server does not listen for HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpBody>,
-    /// How the configuration on disk stands to the one in use.
+    /// The relation of the configuration file to the configuration in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<ConfigurationState>,
     /// The database of the server. If it does not answer, launches are shown as their coordinators
     /// see them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreBody>,
-    /// Of a coordinator without its server: where that is.
+    /// The server of a coordinator that runs without one in its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerBody>,
     pub limits: LimitsBody,
-    /// Who starts agents for this server.
+    /// The coordinators that start agents for this server.
     #[serde(default)]
     pub coordinators: Vec<CoordinatorBody>,
     /// When a coordinator that does not report its status, and so is not listed, last asked for
@@ -78,12 +78,12 @@ pub struct StatusBody {
     /// The last ones, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
-    /// Of the server, not of a coordinator without it.
+    /// The totals of the server. A coordinator alone has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub totals: Option<TotalsBody>,
 }
 
-/// Where the server listens for HTTP.
+/// The HTTP listener of the server.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HttpBody {
     pub address: SocketAddr,
@@ -94,7 +94,7 @@ pub struct HttpBody {
 #[serde(rename_all = "camelCase")]
 pub struct ServerBody {
     pub address: String,
-    /// What the last call failed with.
+    /// The error of the last call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -111,9 +111,9 @@ pub struct LimitsBody {
 #[serde(rename_all = "camelCase")]
 pub struct CoordinatorBody {
     pub coordinator_id: CoordinatorId,
-    /// When it last asked for anything.
+    /// The time of its last request.
     pub heard_at: Timestamp,
-    /// Whether that was lately.
+    /// True if that was recently.
     pub is_there: bool,
     pub max_concurrent: usize,
     pub running: usize,
@@ -142,14 +142,13 @@ pub struct InstanceBody {
     pub session: Option<SessionId>,
     /// Found alive when the daemon started.
     pub adopted: bool,
-    /// Since when it waits to be continued, after somebody stopped it by a signal.
+    /// The time at which a signal suspended the agent; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_since: Option<Timestamp>,
-    /// Since when something of it is known to survive KILL.
+    /// The time since which a process of it is known to survive SIGKILL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unkillable_since: Option<Timestamp>,
-    /// Since when it neither called nor printed anything, if that is half of what ends it
-    /// (`run.silence_timeout`).
+    /// The time of its last sign of life, if it has been silent for half of `run.silence_timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
     /// Its coordinator is not there. If it does not come back, only a stop with `force` ends the
@@ -168,7 +167,7 @@ pub struct DeferredBody {
     pub reason: StartReason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The figures behind the reason, where there are any.
+    /// The figures behind the reason, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -183,7 +182,7 @@ pub struct ParkedBody {
     pub reason: FailureClass,
     pub since: Timestamp,
     pub until: Timestamp,
-    /// In a row.
+    /// The number of failures in a row.
     pub n_failures: u32,
     /// The launch that tries whether it works again.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,7 @@ pub struct StoreBody {
     /// Since when it is stuck or failing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// What is wrong, in one sentence.
+    /// The problem in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The time of one statement without work. Absent if there was none in the last minutes.
@@ -35,7 +35,7 @@ pub struct StoreBody {
     /// The time of a transaction that writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transaction: Option<LatencyBody>,
-    /// How many transactions were committed since the server started.
+    /// The number of transactions that were committed since the start of the server.
     pub n_transactions: u64,
 }
 

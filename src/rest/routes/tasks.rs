@@ -43,15 +43,15 @@ pub struct TaskBody {
     pub status_since: Timestamp,
 }
 
-/// A task with what hangs on it.
+/// A task with its subtasks and dependencies.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskDetail {
     #[serde(flatten)]
     pub task: TaskBody,
-    /// At every depth, each before its own.
+    /// The subtasks at every depth, each before its own subtasks.
     pub subtasks: Vec<TaskBody>,
-    /// What `dependencies` names, as far as it exists.
+    /// The tasks in `dependencies`, as far as they exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<TaskBody>,
     /// The newest first.
@@ -79,10 +79,10 @@ pub struct ExecutionBody {
     pub next_steps: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// What the launch took from its model; absent where its agent said nothing of it.
+    /// The use of the model by the launch; absent if its agent did not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageBody>,
-    /// What was wrong with it, if it went without a report.
+    /// The failure of the launch, if it ended without a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureBody>,
 }
@@ -146,7 +146,7 @@ pub struct NewTaskRequest {
     pub dependencies: Vec<TaskId>,
 }
 
-/// What is to be changed; what is left out stays.
+/// The changed fields of a task. A missing field stays.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskRequest {

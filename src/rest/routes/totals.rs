@@ -28,16 +28,16 @@ pub struct TotalBody {
     pub agent_id: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// How many launches ended.
+    /// The number of ended launches.
     pub launches: u64,
-    /// How many with each outcome.
+    /// The number of ended launches with each outcome.
     pub outcomes: BTreeMap<String, u64>,
     /// From the start of each process to the end of its launch, added up.
     pub run_time_seconds: u64,
-    /// What the agents' CLIs reported; absent if none of them reported anything. It is a lower bound.
+    /// The usage that the CLIs reported; absent if none of them reported any. It is a lower bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_usage: Option<UsageBody>,
-    /// How many of the launches reported any usage.
+    /// The number of launches that reported any usage.
     pub launches_with_usage: u64,
 }
 

@@ -20,8 +20,8 @@ use crate::service::Why;
 pub struct WhyBody {
     pub purpose: Purpose,
     pub at: Timestamp,
-    /// What decides: the first rule that keeps it, or what a coordinator puts it off for; `ready`
-    /// if nothing does.
+    /// The deciding reason: the first rule that prevents the start, or the reason for which a
+    /// coordinator defers it. `ready` if the start is allowed.
     pub reason: StartReason,
     pub n_failures: u32,
     /// The provider of the agent, if its account is parked.

@@ -41,7 +41,7 @@ pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How a database is opened.
+/// The options for opening a database.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The name of this server for people, such as `host (pid 7)`.

@@ -31,8 +31,8 @@ impl Handle {
             data: 0,
             tag: 0,
         };
-        // This fails for a process that is dead already. The process is read after the
-        // registration, so that the end of the process that was read is reported.
+        // The registration fails for a process that is dead already. It comes before the reading, so
+        // that the kernel reports the end of exactly the process that was read.
         queue.change(exit).ok()?;
         Some(Self { queue, process: processes::read(pid)? })
     }
