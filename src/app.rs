@@ -183,7 +183,7 @@ pub async fn run(
                     (daemon.context(unexpected)??, Some(signal))
                 }
                 second = signals.next() => {
-                    tracing::warn!(signal = second.as_str(), "second signal: not waiting any longer");
+                    tracing::warn!(signal = second.as_str(), "received a second signal; not waiting any longer");
                     return Ok(Ending::Hurried(second));
                 }
             }
@@ -225,7 +225,7 @@ pub async fn run(
     tokio::select! {
         () = end => Ok(cause.map_or(Ending::Superseded, |_| Ending::Clean)),
         second = signals.next() => {
-            tracing::warn!(signal = second.as_str(), "second signal: not waiting any longer");
+            tracing::warn!(signal = second.as_str(), "received a second signal; not waiting any longer");
             if let Some(supervisor) = &started.supervisor {
                 supervisor.hurry().await;
             }
@@ -309,7 +309,7 @@ impl Daemon {
         );
         // This comes first: a start after a crash must not replace the other coordinator in turn.
         if let Err(error) = identity::give_up_coordinator_id(&config.paths.state_dir) {
-            tracing::error!(error = %ErrorChain(error.as_ref()), "the next start here would take the other's place");
+            tracing::error!(error = %ErrorChain(error.as_ref()), "could not give up the coordinator id; the next start here would replace the other coordinator");
         }
         if let Some(supervisor) = &self.supervisor {
             supervisor.stop_agents(None).await;
@@ -335,10 +335,10 @@ impl Start<'_> {
             config.paths.server == ServerAddress::Socket(config.paths.mcp_socket_path.clone());
         match role {
             Role::Run | Role::Serve if !is_own => {
-                tracing::warn!(server = %config.paths.server, "the setting `server` is for `supervise`, `call` and `mcp`; not used here");
+                tracing::warn!(server = %config.paths.server, "ignored the setting `server`: only `supervise`, `call` and `mcp` use it");
             }
             Role::Supervise if is_own => {
-                tracing::warn!(server = %config.paths.server, "`server` is not set: working for a server with this very state_dir");
+                tracing::warn!(server = %config.paths.server, "`server` is not set; using the server with the same state_dir");
             }
             Role::Run | Role::Serve | Role::Supervise => {}
         }
@@ -496,7 +496,7 @@ async fn within<F: Future>(deadline: Duration, what: &str, step: F) {
         tracing::error!(
             what,
             deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
-            "still not finished; going on without it"
+            "a step of the shutdown exceeded its deadline; continuing without it"
         );
     }
 }

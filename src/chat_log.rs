@@ -60,7 +60,7 @@ pub enum ChatLogError {
         #[source]
         source: io::Error,
     },
-    #[error("`{}` is a symbolic link, or no folder or file at all; remove it", .path.display())]
+    #[error("`{}` is a symbolic link, or neither a folder nor a file; remove it", .path.display())]
     NotOurs { path: PathBuf },
     #[error(
         "`{}` is reached by a symbolic link that was not there before; restart the daemon if the link is meant to be there",

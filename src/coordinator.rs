@@ -465,9 +465,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             match tokio::time::timeout(LAST_WORDS, told).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::debug!(launch_id = %instance.launch, error = %ErrorChain(&error), "the stop is not marked");
+                    tracing::debug!(launch_id = %instance.launch, error = %ErrorChain(&error), "could not tell the server about a stop");
                 }
-                Err(_) => tracing::debug!(launch_id = %instance.launch, "the stop is not marked yet"),
+                Err(_) => tracing::debug!(launch_id = %instance.launch, "the server did not answer in time to the report of a stop"),
             }
             self.processes.request_stop(&instance.launch, StopReason::Shutdown, timeout).await;
         });
@@ -480,7 +480,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let n_actions = plan.actions.iter().filter(is_news).count();
         if n_actions > 0 {
             self.counters.found_by_poll_only += n_actions as u64;
-            tracing::warn!(n_actions, "the poll found what nothing had announced");
+            tracing::warn!(n_actions, "a poll found work that was not announced");
         }
     }
 
@@ -527,7 +527,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             match self.control.report_status(status.clone()).await {
                 Ok(()) => self.reported = Some((run.to_owned(), status)),
                 Err(error) => {
-                    tracing::debug!(error = %ErrorChain(&error), "the status was not taken");
+                    tracing::debug!(error = %ErrorChain(&error), "the server did not take the status of the coordinator");
                 }
             }
         }

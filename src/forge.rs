@@ -159,7 +159,7 @@ pub enum ForgeError {
     Unavailable { message: String },
     /// An answer that does not follow the API: truncated, not JSON, or without a field. The forge
     /// may have carried out a write.
-    #[error("the answer to {request} is not understood: {problem}")]
+    #[error("the answer to {request} is not valid: {problem}")]
     NotUnderstood { request: String, problem: String },
 }
 
@@ -351,7 +351,7 @@ async fn look_at_once(
         looks.woken().await;
         pokes.wake_where(|_| true);
         if let Err(error) = service.forge_items.hurry().await {
-            tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "what has failed at forges is not tried before its time");
+            tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "could not shorten the delays of failed writes to forges");
         }
     }
 }
@@ -371,7 +371,7 @@ async fn warn_of_orphans(service: &Service, config: &Forges) {
     let items = match service.forge_items.open().await {
         Ok(items) => items,
         Err(error) => {
-            tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "could not look for items without a forge");
+            tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "could not look for items whose repository is not configured");
             return;
         }
     };
@@ -380,7 +380,7 @@ async fn warn_of_orphans(service: &Service, config: &Forges) {
     {
         tracing::warn!(
             item = %item.key, host = item.key.host, state = item.state.as_str(),
-            "no repository of the configuration has this item; it is followed only if its repository has a new name that is there"
+            "no configured repository has this item; it is followed only if its repository was renamed to a configured name"
         );
     }
 }

@@ -96,7 +96,7 @@ pub enum CallError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The answer does not have the form of the tool's answers.
-    #[error("the answer to {tool} is not understood: {problem}")]
+    #[error("the answer to {tool} is not valid: {problem}")]
     NotUnderstood { tool: String, problem: String },
 }
 
@@ -251,8 +251,7 @@ impl McpClient {
                     Ok(message) if message["id"] == id => answer = Ok(message),
                     Ok(_) => {}
                     Err(error) => {
-                        answer =
-                            Err(Lost::Answer(format!("the answer is not understood: {error}")));
+                        answer = Err(Lost::Answer(format!("the answer is not valid: {error}")));
                     }
                 };
                 let version = agreed.get().map(String::as_str);

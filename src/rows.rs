@@ -65,7 +65,7 @@ fn read_outcome(cells: &mut Cells<'_>) -> Result<Option<Outcome>, BoxError> {
         "start_failed" => Outcome::StartFailed(reason()?.to_owned()),
         "timed_out" => Outcome::TimedOut(crate::store::word(reason()?)?),
         "lost" => Outcome::Lost,
-        other => return Err(format!("`{other}` is no outcome").into()),
+        other => return Err(format!("`{other}` is not an outcome").into()),
     }))
 }
 

@@ -60,7 +60,7 @@ struct TakeOverError {
 
 /// The kernel refused to move the agent. Its shim finds and ends its tree without the group.
 #[derive(Debug, thiserror::Error)]
-#[error("the agent is not in its control group: no limits hold for it")]
+#[error("the agent is not in its control group: its limits are not enforced")]
 struct OutsideItsGroup;
 
 /// Runs the whole life of a shim. `arguments` are those of the process.

@@ -51,8 +51,8 @@ pub(super) async fn place_bound_coordinator_id(state_dir: &Path) -> anyhow::Resu
         let former = regular_file::read_small_text(&id_file).unwrap_or_default();
         tracing::warn!(
             former = former.trim(),
-            "the state directory is a copy of another: taking a coordinator id of its own; what was open under the former one \
-             ends by `stop AGENT PROJECT --force`"
+            "the state directory is a copy of another: this coordinator takes a new id; launches of the former id \
+             end by `stop AGENT PROJECT --force`"
         );
         let copied = instance_dir::instances(state_dir);
         let aside = copied.with_extension(format!("copied-{}", SystemWorld.now().as_millis()));
@@ -109,7 +109,7 @@ pub(super) fn next_incarnation(state_dir: &Path) -> Incarnation {
     if let Err(error) = write_line(&path, &incarnation.to_string()) {
         // A full disk must not keep the coordinator from managing live agents. The clock makes the
         // next start later all the same.
-        tracing::warn!(error = %ErrorChain(error.as_ref()), "could not note this start");
+        tracing::warn!(error = %ErrorChain(error.as_ref()), "could not record this start of the coordinator");
     }
     incarnation
 }

@@ -37,10 +37,10 @@ pub enum InheritedError {
     #[error("{NAMES_VARIABLE} has {n_names} names for {n_sockets} sockets")]
     Names { n_names: usize, n_sockets: usize },
     #[error(
-        "no listener is called `{name}`, as an inherited socket is: expected `mcp` or `http` (`FileDescriptorName=` of the socket unit)"
+        "an inherited socket has the unknown name `{name}`: expected `mcp` or `http` (`FileDescriptorName=` of the socket unit)"
     )]
     UnknownName { name: String },
-    #[error("the inherited socket {which} is no {expected}")]
+    #[error("the inherited socket {which} is not a {expected}")]
     Kind { which: String, expected: &'static str, source: io::Error },
     #[error("two sockets were inherited for `{listener}`, which is one listener")]
     Twice { listener: &'static str },

@@ -20,7 +20,7 @@ use crate::sys;
 #[derive(Debug, thiserror::Error)]
 pub enum UserProblem {
     #[error(
-        "`ai_providers.{provider}.run_as: {user}` needs a daemon of root; this one can become nobody else"
+        "`ai_providers.{provider}.run_as: {user}` needs a daemon that runs as root; this one can't change its user"
     )]
     NotRoot { provider: String, user: String },
     #[error("`ai_providers.{provider}.run_as`: this machine has no user `{user}`")]
@@ -201,17 +201,17 @@ pub(super) fn find_cgroups(config: &Config) -> Option<cgroup::Delegated> {
                 let not_kept = not_kept.join(", ");
                 tracing::warn!(
                     %group, memory, processes, not_kept,
-                    "each agent gets a control group, but its controllers are not ours to use: limits are not kept"
+                    "each agent gets a control group without limits: the daemon may not use the controllers"
                 );
             }
             Some(found)
         }
         Err(reason) if limits == cgroup::CgroupLimits::default() => {
-            tracing::info!(%reason, "agents get no control groups; their trees are found and ended without");
+            tracing::info!(%reason, "agents get no control groups; the daemon finds and ends their processes without them");
             None
         }
         Err(reason) => {
-            tracing::warn!(%reason, "agents get no control groups: limits of memory and processes are not kept");
+            tracing::warn!(%reason, "agents get no control groups: limits of memory and processes are not enforced");
             None
         }
     }

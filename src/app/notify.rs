@@ -67,7 +67,7 @@ impl ServiceManager {
         let address = environment.variable("NOTIFY_SOCKET").and_then(|name| {
             let made = address_of(name);
             made.inspect_err(
-                |error| tracing::warn!(%error, "NOTIFY_SOCKET is no socket; the service manager hears nothing"),
+                |error| tracing::warn!(%error, "NOTIFY_SOCKET is not a usable socket; the service manager is not notified"),
             )
             .ok()
         });
@@ -137,7 +137,7 @@ impl ServiceManager {
         match told {
             Ok(_) => self.is_deaf.store(false, Ordering::Relaxed),
             Err(error) if !self.is_deaf.swap(true, Ordering::Relaxed) => {
-                tracing::warn!(%error, "could not tell the service manager");
+                tracing::warn!(%error, "could not notify the service manager");
             }
             Err(_) => {}
         }

@@ -73,12 +73,12 @@ fn clear(path: &Path) -> anyhow::Result<()> {
     };
     if !metadata.file_type().is_socket() {
         bail!(
-            "`{}` is in the way: it is no socket; move it or choose another path",
+            "`{}` is in the way: it is not a socket; move it or choose another path",
             path.display()
         );
     }
     match UnixStream::connect(path) {
-        Ok(_) => bail!("somebody listens on `{}` already", path.display()),
+        Ok(_) => bail!("another process listens on `{}` already", path.display()),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path)
                 .with_context(|| format!("could not remove the stale socket `{}`", path.display()))

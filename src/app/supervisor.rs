@@ -84,7 +84,7 @@ pub(super) struct Means {
 
 impl Means {
     pub(super) fn find(config: &Config) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("could not find this program's own file")?;
+        let program = std::env::current_exe().context("could not find the file of this program")?;
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let temporary =
             [std::env::temp_dir(), PathBuf::from("/tmp")].into_iter().chain(runtime).collect();
@@ -103,7 +103,7 @@ pub(super) async fn adopt(
         adopted = adoption.n_adopted,
         ended = adoption.n_ended,
         lost = adoption.n_lost,
-        "took stock of the instances"
+        "checked the instances of earlier daemons"
     );
     Ok(processes)
 }
@@ -187,10 +187,10 @@ async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir
             Ok(Ok(0)) | Err(_) => {}
             Ok(Ok(n)) => {
                 counters::FORGOTTEN.add_many("output", n);
-                tracing::info!(n_outputs = n, "what agents printed long ago is removed");
+                tracing::info!(n_outputs = n, "removed old output of agents");
             }
             Ok(Err(error)) => {
-                tracing::warn!(error = %ErrorChain(&error), "could not look for old outputs; will try again");
+                tracing::warn!(error = %ErrorChain(&error), "could not remove old output of agents; will try again");
             }
         }
         tokio::select! {

@@ -35,7 +35,7 @@ impl WatchedFiles {
     /// Watches no files yet. Must be called within a tokio runtime.
     pub(super) fn new() -> Self {
         let folders = Folders::new().inspect_err(|error| {
-            tracing::warn!(%error, "changes of the configuration are not heard of; SIGHUP and `reload` tell");
+            tracing::warn!(%error, "could not watch the configuration file; run `reload` after a change");
         });
         Self {
             folders: folders.ok(),
@@ -79,7 +79,7 @@ impl WatchedFiles {
                 Err(error) => {
                     tracing::warn!(
                         %error, folder = %folder.display(),
-                        "changes in the folder of the configuration are not heard of; SIGHUP and `reload` tell"
+                        "could not watch the folder of the configuration; run `reload` after a change"
                     );
                 }
             }
@@ -97,7 +97,7 @@ impl WatchedFiles {
             };
             if !self.is_stirred {
                 if let Err(error) = folders.seen().await {
-                    tracing::warn!(%error, "changes of the configuration are not heard of any more; SIGHUP and `reload` tell");
+                    tracing::warn!(%error, "lost the watch of the configuration file; run `reload` after a change");
                     self.folders = None;
                     continue;
                 }

@@ -5,7 +5,7 @@
 pub enum NotDelegated {
     #[error("this machine shows no cgroup v2 hierarchy")]
     NoHierarchy,
-    #[error("the daemon runs in the root group of the machine, which belongs to nobody")]
+    #[error("the daemon runs in the root cgroup of the machine, which is never delegated")]
     MachineRoot,
     #[error("control group `{path}` is outside of what this process sees")]
     OutOfSight { path: String },
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_root_of_the_machine_and_what_cant_be_seen_are_left_alone() {
-        check(Facts { path: "/", is_machine_root: true, ..SERVICE }, Err("root group"));
+        check(Facts { path: "/", is_machine_root: true, ..SERVICE }, Err("root cgroup"));
         check(Facts { path: "/../other", own: MARKED, ..SERVICE }, Err("outside"));
     }
 

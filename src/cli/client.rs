@@ -89,7 +89,9 @@ impl Client {
         let (head, mut body) = response.into_parts();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| {
-                CliError::Failed("the daemon went away; when it is back, ask again".to_owned())
+                CliError::Failed(
+                    "the daemon closed the connection; try again when it runs".to_owned(),
+                )
             })?;
             if let Some(data) = frame.data_ref() {
                 take(data)?;
@@ -162,7 +164,11 @@ fn to_bytes(body: &impl Serialize) -> Result<Bytes, CliError> {
 
 async fn collect(response: Response<Incoming>) -> Result<Bytes, CliError> {
     let body = response.into_body().collect().await;
-    Ok(body.map_err(|error| CliError::Failed(format!("the daemon broke off: {error}")))?.to_bytes())
+    Ok(body
+        .map_err(|error| {
+            CliError::Failed(format!("the daemon closed the connection during its answer: {error}"))
+        })?
+        .to_bytes())
 }
 
 async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, CliError> {
@@ -171,7 +177,7 @@ async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, Cl
     }
     serde_json::from_slice(&collect(response).await?).map_err(|error| {
         CliError::Failed(format!(
-            "the daemon's answer is not understood: {error}; is it another version?"
+            "the daemon's answer is not valid: {error}; is it another version?"
         ))
     })
 }

@@ -48,7 +48,7 @@ impl CliError {
                 format!("agent-coordinator: {}", printable::lines(text))
             }
             Self::NoDaemon { at } => format!(
-                "agent-coordinator: no daemon is running: nobody listens on {at}\n\
+                "agent-coordinator: no daemon is running: no process listens on {at}\n\
                  Start one with `agent-coordinator run` (or `serve`, `supervise`), or name its configuration with --config.",
             ),
             Self::Configuration(error @ ConfigError::Unreadable { .. }) => {

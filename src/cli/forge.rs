@@ -95,7 +95,7 @@ fn report(reports: &[HostReport], form: Form) -> Result<(), CliError> {
     if is_good {
         Ok(())
     } else {
-        Err(CliError::Failed("not all is in order at the forges".to_owned()))
+        Err(CliError::Failed("there are problems at the forges".to_owned()))
     }
 }
 
@@ -188,7 +188,7 @@ fn print(reports: &[HostReport]) -> Result<(), CliError> {
 fn of_host(report: &HostReport) -> String {
     let owner = report.token_of.as_deref().unwrap_or("nobody");
     let scopes = report.scopes.as_ref().map_or_else(
-        || "its rights are not told by the forge".to_owned(),
+        || "the forge does not report its rights".to_owned(),
         |scopes| format!("scopes {}", scopes.join(", ")),
     );
     format!("token of {owner} ({scopes}), bot {}", report.bot_name)

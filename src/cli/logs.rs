@@ -82,7 +82,7 @@ impl LogsArguments {
         // The hints go to standard error, because the output may go into a program.
         let launch: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
         for hint in launch.exit_hints {
-            eprintln!("agent-coordinator: of the end of this agent: {}", hint_in_words(hint));
+            eprintln!("agent-coordinator: the last output of this agent: {}", hint_in_words(hint));
         }
         if headers.get(OUTPUT_IS).is_some_and(|what| what == TAIL) {
             eprintln!(

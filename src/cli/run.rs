@@ -38,7 +38,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     raise_descriptor_limit();
     // Other processes of the same user must not read the memory of this process.
     if let Err(error) = sys::birth::hide_memory() {
-        tracing::warn!(%error, "could not keep others out of the memory of the daemon");
+        tracing::warn!(%error, "could not protect the memory of the daemon from other processes");
     }
     if let Some(path) = source {
         tracing::info!(config = %path.display(), "configuration read");

@@ -50,7 +50,7 @@ pub(super) const fn in_words(hint: ExitHint) -> &'static str {
 fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
     (!coordinator.is_there).then(|| {
         format!(
-            "coordinator {} was last heard of {} ago; agents with it then: {}",
+            "coordinator {} was last seen {} ago; it ran {} agents then",
             coordinator.coordinator_id,
             ago(coordinator.heard_at, now),
             coordinator.running

@@ -78,8 +78,8 @@ impl StopArguments {
         }
         for launch in &stopped.abandoned {
             eprintln!(
-                "agent-coordinator: {launch} is kept by a coordinator that is not there: nobody can end it or see whether it \
-                 lives. Start that coordinator again, or make sure that its processes are gone and repeat this with --force."
+                "agent-coordinator: {launch} belongs to a coordinator that is not connected, so that it can't be ended. \
+                 Start that coordinator again, or make sure that its processes are gone and repeat this with --force."
             );
         }
         match (&target.agent_id, &target.project_id) {
@@ -91,7 +91,7 @@ impl StopArguments {
         if stopped.abandoned.is_empty() {
             Ok(())
         } else {
-            Err(CliError::Failed("not all of it could be ended".to_owned()))
+            Err(CliError::Failed("some launches could not be ended".to_owned()))
         }
     }
 }
@@ -107,8 +107,8 @@ async fn wait_until_ended(
         if n_looks % LOOKS_UNTIL_A_WORD == 0 {
             if n_looks == LOOKS_UNTIL_A_WORD {
                 eprintln!(
-                    "agent-coordinator: waiting for {launch} to end; Ctrl-C leaves it to end without us. If its coordinator is \
-                     lost, --force ends it two minutes after that was last heard of."
+                    "agent-coordinator: waiting for {launch} to end; Ctrl-C stops the waiting only. If its coordinator is \
+                     lost, --force ends it two minutes after its last contact."
                 );
             }
             if target.force {

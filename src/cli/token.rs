@@ -87,6 +87,6 @@ fn print_credentials(all: &[CredentialBody]) -> Result<(), CliError> {
     }
     print_table(
         &rows,
-        "Nobody can come in over the network. `agent-coordinator login` prints a link for a browser.",
+        "No browser or script can log in over the network. `agent-coordinator login` prints a link for a browser.",
     )
 }

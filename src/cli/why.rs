@@ -87,9 +87,9 @@ const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
         StartReason::Starting | StartReason::Running | StartReason::Stopping => "none of it runs",
         StartReason::NoWork => match purpose {
             Purpose::Task => "a task of it is in progress",
-            Purpose::Chat => "somebody wants to talk to it",
+            Purpose::Chat => "a person wants to chat with it",
         },
-        StartReason::Held => "nobody holds it (`resume` ends that)",
+        StartReason::Held => "it is not held (`resume` ends a hold)",
         StartReason::Suspended => "it has not failed too often (`resume` ends that)",
         StartReason::Misconfigured => {
             "it can work as it is configured (`resume` after mending it ends that)"

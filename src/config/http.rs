@@ -94,7 +94,7 @@ impl Http {
         let is_restricted = !self.allowed_hosts.is_empty() || self.public_url.is_some();
         if address.ip().is_unspecified() && !is_restricted {
             note(
-                "by names that nobody listed",
+                "and the names of this server are not listed",
                 "list the names that clients use in `http.allowed_hosts`",
             );
         }

@@ -120,7 +120,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             self.tell_activity(launch).await;
         }
         if let Err(error) = self.control.report(launch, reports).await {
-            tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report; will report again");
+            tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not report the process to the server; will report again");
             return Err(NotDone);
         }
         points().for_each(|(_, reported)| crash_point::reach(reported));
@@ -131,7 +131,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         match action {
             Action::WantStop { launch, reason } => {
                 if let Err(error) = self.control.want_stop(&launch, reason).await {
-                    tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not mark the stop; will try again");
+                    tracing::warn!(launch_id = %launch, error = %ErrorChain(&error), "could not tell the server about a stop; will try again");
                     return Err(NotDone);
                 }
             }
@@ -204,7 +204,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         if self.processes.instances().iter().any(|instance| instance.launch == launch) {
             // The process runs here. A server that grants its launch once more does not end it.
-            tracing::warn!(launch_id = %launch, "the server granted a launch that has a process already");
+            tracing::warn!(launch_id = %launch, "the server granted a start whose launch has a process already");
             return Ok(false);
         }
         let request = LaunchRequest {

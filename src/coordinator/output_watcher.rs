@@ -225,7 +225,7 @@ impl<C: ControlPlane> Watcher<C> {
                     Ok(Seen::Folders(ids)) => self.stirred.extend(ids.iter().filter_map(|id| self.watched.get(id).cloned())),
                     Ok(Seen::Anything) => self.stirred.extend(self.outputs.keys().cloned()),
                     Err(error) => {
-                        tracing::warn!(error = %ErrorChain(&error), "could not listen to the agents' output");
+                        tracing::warn!(error = %ErrorChain(&error), "could not watch the folders with the agents' output");
                         self.look_at = clock::now() + RETRY_AFTER;
                     }
                 },
@@ -345,7 +345,7 @@ impl<C: ControlPlane> Watcher<C> {
         self.reporting.spawn(async move {
             let reported = control.report_activity(&launch, &activity).await;
             if let Err(error) = &reported {
-                tracing::debug!(launch_id = %launch, error = %ErrorChain(error), "the activity was not taken");
+                tracing::debug!(launch_id = %launch, error = %ErrorChain(error), "the server did not take the activity of the agent");
             }
             (launch, reported.is_ok())
         });

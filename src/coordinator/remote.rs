@@ -269,7 +269,12 @@ impl RemoteControlPlane {
             // The later start reports it from now on.
             Ok(_) | Err(LinkError::Superseded) => Ok(()),
             Err(LinkError::Call(CallError::Refused { code, message, .. })) if is_settled(&code) => {
-                tracing::warn!(tool, code, message, "the server has another view of a launch");
+                tracing::warn!(
+                    tool,
+                    code,
+                    message,
+                    "the server refused a report about a launch; it is not repeated"
+                );
                 Ok(())
             }
             Err(error) => Err(error),

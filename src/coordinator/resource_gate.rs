@@ -31,7 +31,7 @@ impl ResourceGate {
             (before, Some(closed))
                 if before.as_ref().is_none_or(|before| before.reason != closed.reason) =>
             {
-                tracing::warn!(reason = %closed.reason, figures = closed.detail, "nothing is started for want of free space");
+                tracing::warn!(reason = %closed.reason, figures = closed.detail, "no agent starts: free disk space or memory is too low");
             }
             (Some(_), None) => tracing::info!("there is enough free space again"),
             _ => {}

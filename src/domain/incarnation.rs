@@ -24,7 +24,7 @@ pub struct Incarnation {
 
 /// The error for a text that is not an incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no incarnation: expected NUMBER.MARK, two whole numbers")]
+#[error("`{0}` is not an incarnation: expected NUMBER.MARK, two whole numbers")]
 pub struct InvalidIncarnation(String);
 
 impl Incarnation {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(incarnation("12.34").to_string(), "12.34");
         for wrong in ["", "1", "1.", ".1", "1.-1", "1.2.3", "a.b", "99999999999999999999.1"] {
             let problem = wrong.parse::<Incarnation>().unwrap_err().to_string();
-            assert!(problem.starts_with(&format!("`{wrong}` is no incarnation")), "{problem}");
+            assert!(problem.starts_with(&format!("`{wrong}` is not an incarnation")), "{problem}");
         }
     }
 

@@ -56,7 +56,7 @@ impl FromStr for Purpose {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no purpose: expected `task` or `chat`")]
+#[error("`{0}` is not a purpose: expected `task` or `chat`")]
 pub struct InvalidPurpose(String);
 
 /// The key of an instance. At most one instance of each key is alive.

@@ -460,8 +460,9 @@ impl Launch {
             }
             (S::Starting { .. } | S::Stopping { .. }, E::ClaimLapsed { at }) => {
                 let at = *at;
-                let end =
-                    ProcessEnd::StartFailed("nobody reported a process for this claim".to_owned());
+                let end = ProcessEnd::StartFailed(
+                    "no coordinator reported a process for this claim".to_owned(),
+                );
                 Ok(self.ended_with(end, at))
             }
             (S::Running { .. } | S::Ending, E::ClaimLapsed { .. }) => Err(impossible(&self, event)),

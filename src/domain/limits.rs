@@ -239,12 +239,12 @@ mod tests {
         check(
             TITLE,
             "Login\npage",
-            Err("`title` has a control character at position 6, and is to be one line of text"),
+            Err("`title` has a control character at position 6, and must be one line of text"),
         );
         check(
             NAME,
             "\u{1b}[31mAnn",
-            Err("`name` has a control character at position 1, and is to be one line of text"),
+            Err("`name` has a control character at position 1, and must be one line of text"),
         );
         check(TITLE, "שלום \u{200f}עולם", Ok("שלום \u{200f}עולם"));
     }

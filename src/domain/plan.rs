@@ -201,7 +201,7 @@ impl Plan {
 
 /// The reason that is reported if one of our claims has no process.
 const DIED_BEFORE_SPAWN: &str =
-    "the daemon died before the spawn, or never heard that its claim was granted";
+    "the daemon died before the spawn, or never learned that its claim was granted";
 
 /// Decides what a coordinator does in one cycle.
 pub fn plan(snapshot: &Snapshot) -> Plan {

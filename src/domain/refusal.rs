@@ -57,9 +57,9 @@ pub enum Refusal {
     /// Another change came before the caller changed what it had seen.
     #[error("{what} {id} was changed meanwhile: it is at revision {revision}")]
     Changed { what: &'static str, id: String, revision: i64 },
-    #[error("Launch {launch} is kept by another coordinator")]
+    #[error("Launch {launch} belongs to another coordinator")]
     NotYourLaunch { launch: LaunchId },
-    #[error("A later start of coordinator {coordinator} is there")]
+    #[error("A later start of coordinator {coordinator} has connected")]
     Superseded { coordinator: CoordinatorId },
     #[error("The output of launch {launch} is where its coordinator {coordinator} runs")]
     OutputElsewhere { launch: LaunchId, coordinator: CoordinatorId },
@@ -69,7 +69,7 @@ pub enum Refusal {
     NoOpenLaunch { agent: AgentId, project: ProjectId, pid: Option<i32> },
     #[error("More than one launch of {agent} in {project} fits: {}", list_launches(launches))]
     AmbiguousLaunch { agent: AgentId, project: ProjectId, launches: Vec<(LaunchId, Purpose)> },
-    #[error("No project of {agent} stands out: project_id must say which is meant")]
+    #[error("More than one project of {agent} fits, or none: name one in project_id")]
     NeedsProject { agent: AgentId },
     #[error("no agent has the ai_type `{ai_type}`")]
     ProviderNotFound { ai_type: String },
@@ -89,7 +89,7 @@ pub enum Refusal {
     DependenciesOpen { task: TaskId, open: Vec<TaskId> },
     #[error("Task {task} has subtasks that are not finished: {}", list(open))]
     SubtasksOpen { task: TaskId, open: Vec<TaskId> },
-    #[error("Parent task {parent} is {status}: what is part of it can't be open")]
+    #[error("Parent task {parent} is {status}: its subtasks can't be open")]
     ParentClosed { parent: TaskId, status: TaskStatus },
     #[error("There is no task {task} in project {project}")]
     NoSuchTask { task: TaskId, project: ProjectId },
@@ -110,7 +110,7 @@ pub enum Refusal {
     #[error("`{text}` is {length} characters long, and at most {limit} are taken")]
     TooLong { text: &'static str, length: usize, limit: usize },
     #[error(
-        "`{text}` has a control character at position {position}, and is to be one line of text"
+        "`{text}` has a control character at position {position}, and must be one line of text"
     )]
     NotOneLine { text: &'static str, position: usize },
     #[error(
@@ -258,7 +258,7 @@ impl Refusal {
             Self::DependenciesOpen { .. } => Some("finish the dependencies first"),
             Self::NeedsAssignee { .. } => Some("assign an agent first"),
             Self::AmbiguousLaunch { .. } => {
-                Some("say launch_id, or the pid that was reported as started")
+                Some("give launch_id, or the pid that was reported as started")
             }
             Self::NeedsProject { .. } => {
                 Some("use the PROJECT_ID of your environment as project_id")
@@ -272,7 +272,7 @@ impl Refusal {
             Self::NoTaskToSave => Some("call get_my_task first; a chat has no task"),
             Self::InBatch { refusal, .. } => refusal.hint(),
             Self::TooLong { .. } => {
-                Some("say it shorter; what is long belongs into a file of the working directory")
+                Some("shorten it; put long text into a file of the working directory")
             }
             Self::TooManyTasks { .. } => Some(
                 "do the work with the tasks that there are, or report what is left; a person can raise limits.tasks_per_launch",
@@ -289,9 +289,9 @@ impl Refusal {
                 Some("use the session_token that you have, or wait 2 seconds and call again")
             }
             Self::CredentialNotFound { .. } => {
-                Some("those that are good are listed by: agent-coordinator token list")
+                Some("list the valid ones with: agent-coordinator token list")
             }
-            Self::LinkNotValid(_) => Some("a new one is printed by: agent-coordinator login"),
+            Self::LinkNotValid(_) => Some("print a new one with: agent-coordinator login"),
             Self::KeyTaken { .. } => Some("choose another key"),
             Self::NoSuchTask { .. }
             | Self::StaysInProject { .. }

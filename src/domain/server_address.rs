@@ -16,7 +16,7 @@ pub enum ServerAddress {
 /// The error for a text that is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no server: expected unix:PATH, http://HOST[:PORT]/mcp or https://HOST[:PORT]/mcp"
+    "`{0}` is not the address of a server: expected unix:PATH, http://HOST[:PORT]/mcp or https://HOST[:PORT]/mcp"
 )]
 pub struct InvalidAddress(String);
 

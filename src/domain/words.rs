@@ -47,7 +47,7 @@ pub(crate) use words;
 
 /// The error for a word that is not a value of its enum.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{word}` is no {kind}: expected one of {expected}")]
+#[error("`{word}` is not a valid {kind}: expected one of {expected}")]
 pub struct UnknownWord {
     kind: &'static str,
     word: String,

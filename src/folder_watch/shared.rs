@@ -109,7 +109,7 @@ impl SharedWatcher {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "could not hear what happens in the followed folders");
+                    tracing::warn!(%error, "could not read the events of the watched folders");
                     *followed = Followed { has_failed: true, ..Followed::default() };
                     return;
                 }

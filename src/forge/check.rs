@@ -169,13 +169,13 @@ async fn check_repository(
             }
             Err(error) => report
                 .findings
-                .push(of_error("whether the bot can be assigned is not known", &error)),
+                .push(of_error("could not find out whether the bot can be assigned", &error)),
         }
     }
     let absent = match forge.labels(name).await {
         Ok(labels) => absent(&host.labels, &labels),
         Err(error) => {
-            report.findings.push(of_error("the labels were not listed", &error));
+            report.findings.push(of_error("could not list the labels", &error));
             return report;
         }
     };
@@ -233,7 +233,7 @@ fn of_identity(host: &ForgeHost, identity: &Identity, bot: Option<&ForgeUser>) -
             format!("the scopes {}", scopes.join(", "))
         };
         let advice = match host.kind {
-            ForgeKind::GitHub => "give it `repo`, or `public_repo` where all is public",
+            ForgeKind::GitHub => "give it `repo`, or `public_repo` if all repositories are public",
             ForgeKind::GitLab => "give it `api`",
         };
         findings.push(Finding::problem(format!("the token has {has}"), advice));
@@ -298,12 +298,12 @@ fn of_repository_error(error: &ForgeError) -> Finding {
     match error {
         ForgeError::NotFound { .. } => Finding::problem(
             "not found: it doesn't exist, or the token may not see it",
-            "look at the name, and at whether the token's account is a member",
+            "check the name, and whether the token's account is a member",
         ),
         ForgeError::Moved { .. } => {
             Finding::problem(error.to_string(), "write the new name into the configuration")
         }
-        _ => of_error("it was not looked at", error),
+        _ => of_error("it was not checked", error),
     }
 }
 
@@ -322,11 +322,11 @@ fn of_error(what: &str, error: &ForgeError) -> Finding {
         ForgeError::NotFound { .. }
         | ForgeError::Moved { .. }
         | ForgeError::NotUnderstood { .. } => {
-            "look at `base_url`: it should be the one of an API (docs/forges.md)"
+            "check `base_url`: it must be the URL of an API (docs/forges.md)"
         }
-        ForgeError::Refused { .. } => "see what the forge says",
+        ForgeError::Refused { .. } => "read the answer of the forge",
         ForgeError::Unavailable { .. } => {
-            "look at `base_url`, at the network, and whether the forge is up"
+            "check `base_url`, the network, and whether the forge is up"
         }
     };
     Finding::problem(format!("{what}: {error}"), advice)

@@ -24,12 +24,12 @@ pub(super) async fn forget(service: Arc<Service>, contexts: Arc<Contexts>) -> In
                     let removed =
                         tokio::task::spawn_blocking(move || known.remove_completed(&id)).await;
                     if let Ok(Err(error)) = removed {
-                        tracing::warn!(error = %ErrorChain(&error), "could not remove the folder of a forgotten item");
+                        tracing::warn!(error = %ErrorChain(&error), "could not remove the folder of an old forge item");
                     }
                 }
                 Ok(Some(_)) => {}
                 Err(error) => {
-                    tracing::warn!(error = %ErrorChain(&error), "could not look for forgotten items; will try again");
+                    tracing::warn!(error = %ErrorChain(&error), "could not look for the folders of old forge items; will try again");
                     break;
                 }
             }

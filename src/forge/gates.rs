@@ -82,7 +82,7 @@ impl Gates {
         if let Some(problem) = problem {
             tracing::warn!(
                 file = %file.display(), error = problem,
-                "ignored a part of the file with the limits of forges; the forges will say them again"
+                "ignored an invalid part of the file with the rate limits of forges"
             );
         }
         let mut gates = BTreeMap::new();
@@ -136,9 +136,9 @@ impl Gates {
         match saved.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(file = %self.file.display(), %error, "could not write the limits of forges");
+                tracing::warn!(file = %self.file.display(), %error, "could not save the rate limits of forges");
             }
-            Err(error) => tracing::error!(%error, "could not write the limits of forges"),
+            Err(error) => tracing::error!(%error, "could not save the rate limits of forges"),
         }
     }
 

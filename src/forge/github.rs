@@ -395,7 +395,7 @@ fn path<'a>(repository: &'a str, rest: &[&'a str]) -> Result<Vec<&'a str>, Forge
         Some((owner, name)) if !name.contains('/') => Ok([&["repos", owner, name], rest].concat()),
         _ => Err(ForgeError::Refused {
             status: 400,
-            message: format!("`{repository}` is no repository: expected `owner/name`"),
+            message: format!("`{repository}` is not a repository: expected `owner/name`"),
         }),
     }
 }

@@ -208,7 +208,7 @@ impl GitLab {
         }
         if let Some(label) = delta.add.iter().chain(&delta.remove).find(|label| label.contains(','))
         {
-            let message = format!("a label with a comma can't be named to GitLab: `{label}`");
+            let message = format!("a label with a comma can't be sent to GitLab: `{label}`");
             return Err(ForgeError::Refused { status: 400, message });
         }
         let number = number.to_string();

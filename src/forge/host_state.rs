@@ -48,7 +48,7 @@ pub(super) struct HostState {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unanswered {
     /// The host asked for a pause, so nothing was sent. The status of the host has its end.
-    #[error("the host asked to be left alone")]
+    #[error("the host asked for a pause of all requests")]
     Closed,
     /// The budget of the host's writes is used up: nothing was sent.
     #[error("the writes of this hour (`forge.writes_per_hour`) are used up")]
@@ -355,7 +355,10 @@ impl HostState {
     fn note_limit(&self) {
         let is_shown = matches!(lock(&self.status).health, ForgeHealth::Limited(_));
         if let Some(until) = self.limited_until().filter(|_| !is_shown) {
-            self.set_health(ForgeHealth::Limited(until), Some("the host asked to be left alone"));
+            self.set_health(
+                ForgeHealth::Limited(until),
+                Some("the host asked for a pause of all requests"),
+            );
         }
     }
 
@@ -389,7 +392,7 @@ impl HostState {
                     );
                 }
                 ForgeHealth::Limited(until) => {
-                    tracing::warn!(host, forge, error, %until, "a forge asked to be left alone");
+                    tracing::warn!(host, forge, error, %until, "a forge asked for a pause of all requests");
                 }
                 ForgeHealth::Unavailable => {
                     tracing::warn!(host, forge, error, "a forge did not answer; will ask again");

@@ -239,7 +239,7 @@ impl OutboxWorker {
             Ok(false) => Some(Some(clock::now() + LONGEST_NAP)),
             Err(error) => {
                 tracing::warn!(
-                    item = %item.key, error = %ErrorChain(&error), "could not note what was done for a forge item; it will be done again"
+                    item = %item.key, error = %ErrorChain(&error), "could not record a finished write to a forge item; will write again"
                 );
                 // The store has a problem, so the next check waits.
                 Some(Some(clock::now() + RETRY))
@@ -275,7 +275,7 @@ impl OutboxWorker {
                 Ok(false)
             }
             Next::GiveUp => {
-                tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "given up for a forge item");
+                tracing::warn!(item = %item.key, host = item.key.host, owed = what, error, "gave up a write to a forge item");
                 let given_up = format!("{what} given up: {error}");
                 self.host_state
                     .service
@@ -383,7 +383,7 @@ impl OutboxWorker {
         };
         crash_point::reach(CrashPoint::ItemClaimed);
         if self.is_of_another(&claimants, &comments, item, after_comment) {
-            tracing::info!(item = %item.key, host = item.key.host, "another coordinator was first at a forge item");
+            tracing::info!(item = %item.key, host = item.key.host, "another coordinator claimed a forge item first");
             return Ok(service.forge_items.lose(&item.id).await?);
         }
         let description = task_text::description(&item.key, &facts, &comments, &claimants);

@@ -174,17 +174,17 @@ impl Poller {
                     self.keep_waiting(|kind, _| !kinds_of(*feed).contains(&kind));
                     let ours = self.ours().await?.into_iter().map(|item| within(&item));
                     self.suspects.extend(ours.filter(|within| kinds_of(*feed).contains(&within.0)));
-                    problem = Some(format!("{error}; `forge check` tells more"));
+                    problem = Some(format!("{error}; `forge check` shows more"));
                 }
                 // A suspected repository proves nothing either, because its items would not answer.
                 Err(error @ Unanswered::Repository(_)) => {
                     problem = Some(format!(
-                        "{error}; its items are worked on as before, and `forge check` tells more"
+                        "{error}; its items are worked on as before, and `forge check` shows more"
                     ));
                 }
                 // A project without merge requests answers like this.
                 Err(Unanswered::Failed(error @ ForgeError::Forbidden { .. })) => {
-                    problem = Some(format!("{error}; `forge check` tells more"));
+                    problem = Some(format!("{error}; `forge check` shows more"));
                 }
                 // It says nothing of the other lists, nor of what is suspected.
                 Err(error) => unanswered = Some(error.to_string()),

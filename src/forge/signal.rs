@@ -73,7 +73,7 @@ fn watched(folder: &Path) -> Option<Folders> {
     });
     folders
         .inspect_err(
-            |error| tracing::warn!(folder = %folder.display(), %error, "the pause file is looked for, not heard of"),
+            |error| tracing::warn!(folder = %folder.display(), %error, "could not watch the pause file; polling for it instead"),
         )
         .ok()
 }

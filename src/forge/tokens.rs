@@ -22,7 +22,7 @@ pub(super) async fn follow(host_state: Arc<HostState>, file: std::path::PathBuf)
     loop {
         // The file is read before the first wait, too, because it may have changed.
         if matches!(host_state.read_token_again(), Ok(true)) {
-            tracing::info!(host = host_state.config.host(), file = %file.display(), "a forge has a new token");
+            tracing::info!(host = host_state.config.host(), file = %file.display(), "read a new token for a forge");
             host_state.service.forges.look();
         }
         let seen = match &folders {
@@ -30,7 +30,7 @@ pub(super) async fn follow(host_state: Arc<HostState>, file: std::path::PathBuf)
             None => std::future::pending().await,
         };
         if let Err(error) = seen {
-            tracing::warn!(file = %file.display(), %error, "changes of a token file are not heard of any more; `refresh` tells");
+            tracing::warn!(file = %file.display(), %error, "lost the watch of a token file; run `refresh` after a change");
             return std::future::pending().await;
         }
         tokio::time::sleep(QUIET).await;
@@ -45,7 +45,7 @@ fn watched(file: &Path) -> Option<Folders> {
     });
     watched
         .inspect_err(|error| {
-            tracing::warn!(file = %file.display(), %error, "changes of a token file are not heard of; `refresh` tells");
+            tracing::warn!(file = %file.display(), %error, "could not watch a token file; run `refresh` after a change");
         })
         .ok()
 }

@@ -63,12 +63,12 @@ pub(super) struct Dialect {
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     #[error(
-        "`{url}` is no base URL of an API: expected something like `https://code.example/path`: {problem}"
+        "`{url}` is not the base URL of an API: expected something like `https://code.example/path`: {problem}"
     )]
     BaseUrl { url: String, problem: &'static str },
     #[error("the token for {host} is empty or has characters that can't be sent")]
     Token { host: String },
-    #[error("no HTTP client could be made for {host}")]
+    #[error("could not create an HTTP client for {host}")]
     Client {
         host: String,
         #[source]
@@ -154,9 +154,9 @@ impl Host {
     ) -> Result<Self, HostError> {
         let wrong =
             |problem| HostError::BaseUrl { url: excerpt(base_url, 200).into_owned(), problem };
-        let url = Url::parse(base_url.trim()).map_err(|_| wrong("it is no URL"))?;
+        let url = Url::parse(base_url.trim()).map_err(|_| wrong("it is not a URL"))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-            return Err(wrong("it has to begin with `https://` or `http://`"));
+            return Err(wrong("it must begin with `https://` or `http://`"));
         }
         if !url.username().is_empty() || url.password().is_some() {
             // The URL is not quoted, because it contains a password.
@@ -421,7 +421,7 @@ impl Response {
                 route = self.request,
                 n_malformed,
                 problem,
-                "a list has items that are not understood"
+                "a list has malformed items"
             );
         }
         Ok(good)

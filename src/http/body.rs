@@ -120,5 +120,9 @@ pub fn unreadable(error: &axum::Error) -> Problem {
         }
         cause = error.source();
     }
-    Problem::new(StatusCode::BAD_REQUEST, "broken_body", format!("the body broke off: {error}"))
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "broken_body",
+        format!("the connection closed during the body: {error}"),
+    )
 }

@@ -420,7 +420,7 @@ impl Incoming<'_> {
             return Ok(());
         };
         if launch.is_kept() && self.service.launches.is_outside_launch(&launch.id, processes) {
-            tracing::info!(launch_id = %launch.id, "an agent of no known launch showed a session token");
+            tracing::info!(launch_id = %launch.id, "a process of an unknown agent presented a session token");
             return Err(Refusal::InvalidSession);
         }
         Ok(())

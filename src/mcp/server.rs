@@ -218,7 +218,7 @@ impl ServerHandler for Connection {
         let of_request = || context.extensions.get::<Parts>()?.extensions.get::<Sender>();
         let Some(sender) = self.sender.as_ref().or_else(of_request) else {
             return Err(ErrorData::internal_error(
-                "nobody knows who called: this is a bug of agent-coordinator",
+                "the caller of this tool is not known: this is a bug of agent-coordinator",
                 None,
             ));
         };

@@ -148,6 +148,6 @@ pub async fn converse(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "an MCP connection ended badly");
+        tracing::debug!(%error, "an MCP connection ended with an error");
     }
 }

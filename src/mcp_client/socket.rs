@@ -107,7 +107,7 @@ async fn read(
         });
         let message = match message {
             Ok(message) => message,
-            Err(error) => return Lost::Answer(format!("the answer is not understood: {error}")),
+            Err(error) => return Lost::Answer(format!("the answer is not valid: {error}")),
         };
         if let (Some(method), Some(id)) = (message.get("method"), message.get("id")) {
             // A server that waits for the answer to a ping may close the connection without it.

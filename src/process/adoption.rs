@@ -139,11 +139,11 @@ fn mend_lock(dir: &Path, lock: LockState) -> LockState {
     }
     let noted = lock::note_anew(dir, &shim);
     if let Err(error) = noted {
-        warn!(path = %dir.display(), error = &error as &dyn std::error::Error, "could not mend the lock of an instance");
+        warn!(path = %dir.display(), error = &error as &dyn std::error::Error, "could not repair the lock file of an instance");
         return lock;
     }
     crash_point::reach(CrashPoint::LockMended);
-    warn!(path = %dir.display(), pid = shim.pid, "the lock of an instance did not name its shim");
+    warn!(path = %dir.display(), pid = shim.pid, "repaired the lock file of an instance, which did not name its shim");
     LockState::Held(Some(shim))
 }
 
@@ -163,7 +163,7 @@ fn says_nothing(dir: &Path) -> io::Result<bool> {
 fn remove_blank(dir: &Path, launch: &LaunchId) {
     match std::fs::remove_dir_all(dir) {
         Ok(()) => {
-            info!(launch_id = %launch, "folder of a start that was not carried out is removed");
+            info!(launch_id = %launch, "removed the folder of a start that was not carried out");
         }
         // The folder is only litter: the next daemon tries again.
         Err(error) => {
@@ -231,7 +231,7 @@ pub async fn end_strays(
             break;
         }
         if clock::unpaused() >= kill_at + TIMEOUT {
-            warn!(n_alive, "processes of unknown instances can't be ended; going on beside them");
+            warn!(n_alive, "could not end the processes of unknown instances; continuing");
             break;
         }
         tokio::time::sleep(STRAY_POLL).await;

@@ -87,7 +87,7 @@ impl Entry {
         };
         if let Err(error) = written {
             // The shim stops without it as well, with the timeout of its order.
-            warn!(launch_id = %self.instance.launch, error = &error as &dyn std::error::Error, "could not write why the agent is to stop");
+            warn!(launch_id = %self.instance.launch, error = &error as &dyn std::error::Error, "could not write the stop reason of the agent");
         }
     }
 

@@ -106,7 +106,7 @@ async fn until_none(round: impl Fn() -> io::Result<usize> + Send + Sync + 'stati
             Err(error) if !has_failed => {
                 has_failed = true;
                 let error = &error as &dyn std::error::Error;
-                warn!(error, "could not look for what a lost shim left behind; will look again");
+                warn!(error, "could not look for the processes of a lost shim; will look again");
             }
             Ok(_) | Err(_) => {}
         }

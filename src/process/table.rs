@@ -139,7 +139,7 @@ pub async fn open(
             .await
             .unwrap_or_default();
         if swept > 0 {
-            info!(n_groups = swept, "control groups of launches that are over are removed");
+            info!(n_groups = swept, "removed the control groups of ended launches");
         }
     }
     let ended = adoption::end_strays(&mut stock, &config, &state.installation_id).await;
@@ -206,7 +206,7 @@ impl Table {
                     Ok(Seen::Folders(ids)) => self.refresh_watched(&ids),
                     Ok(Seen::Anything) => self.refresh_all(),
                     Err(error) => {
-                        warn!(error = &error as &dyn std::error::Error, "could not listen to instance folders; will look at them");
+                        warn!(error = &error as &dyn std::error::Error, "could not watch the instance folders; polling them instead");
                         self.is_deaf = true;
                     }
                 },

@@ -81,7 +81,7 @@ impl TemporaryFolders {
                 Err(error) => {
                     let path = path.display();
                     let error = &error as &dyn std::error::Error;
-                    warn!(%path, error, "a folder for temporary files is not usable any more; it is left alone");
+                    warn!(%path, error, "a folder for temporary files is not usable any more; its files stay");
                 }
             }
         }
@@ -433,7 +433,7 @@ fn read_list(state_dir: &Path, installation_id: &str) -> Vec<PathBuf> {
         Err(error) => {
             let path = state_dir.join(FILE);
             let error = &error as &dyn std::error::Error;
-            warn!(path = %path.display(), error, "could not read where temporary files are; old ones are left alone");
+            warn!(path = %path.display(), error, "could not read the list of temporary folders; old temporary files stay");
             return Vec::new();
         }
     }

@@ -155,7 +155,7 @@ impl Api {
 
     /// Returns the routes with `/openapi.json`, which describes them and the routes of `beside`.
     pub(super) fn described_with(self, beside: &Self) -> Router<RestState> {
-        let summary = "What there is to ask for, as OpenAPI 3.1";
+        let summary = "The description of this API, as OpenAPI 3.1";
         // It is described like all others, although it does not exist yet.
         let mut api = self;
         api.operations.extend(beside.operations.iter().cloned());
@@ -199,7 +199,7 @@ fn describe(operations: &[Operation]) -> Value {
         "info": {
             "title": "agent-coordinator",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "What people ask a fleet of AI coding agents, and tell it.",
+            "description": "Shows and changes the state of a fleet of AI coding agents.",
             "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
         },
         "servers": [{ "url": "/api" }],
@@ -310,9 +310,9 @@ fn problem() -> Value {
             "type": { "const": "about:blank" },
             "title": { "type": "string" },
             "status": { "type": "integer" },
-            "detail": { "type": "string", "description": "What went wrong with what" },
+            "detail": { "type": "string", "description": "The error, with the object that it is about" },
             "code": { "type": "string", "description": "The word that programs branch on" },
-            "hint": { "type": "string", "description": "What to do about it" },
+            "hint": { "type": "string", "description": "The remedy" },
             "problems": { "type": "array", "items": place },
         },
     })

@@ -60,7 +60,7 @@ impl Operator {
         }
         let detail = format!("`{}` is a viewer, and viewers change nothing", self.name);
         let hint =
-            "somebody who may change things logs in with: agent-coordinator login --role operator";
+            "a person who may change things logs in with: agent-coordinator login --role operator";
         Err(Problem::new(StatusCode::FORBIDDEN, "viewer_may_not", detail).with_hint(Some(hint)))
     }
 }
@@ -193,7 +193,7 @@ pub(super) async fn hold_back(attempt: Attempt, peer: &Peer, problem: Problem) -
     match attempt.failed(None, clock::unpaused()) {
         Some(delay) => {
             let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-            tracing::warn!(%peer, reason = %problem.code, delay_ms, "somebody showed a token, cookie or link that is none");
+            tracing::warn!(%peer, reason = %problem.code, delay_ms, "an HTTP client presented an invalid token, cookie or link");
             tokio::time::sleep(delay).await;
             problem
         }
@@ -202,7 +202,7 @@ pub(super) async fn hold_back(attempt: Attempt, peer: &Peer, problem: Problem) -
 }
 
 fn not_authenticated() -> Problem {
-    let detail = "this needs a token (`Authorization: Bearer op_…`) or a login, and those shown are none, or no longer";
+    let detail = "this needs a token (`Authorization: Bearer op_…`) or a login; those presented are not valid, or have expired";
     let hint = "agent-coordinator token create makes a token; agent-coordinator login prints a link for a browser";
     Problem::new(StatusCode::UNAUTHORIZED, "not_authenticated", detail).with_hint(Some(hint))
 }

@@ -67,7 +67,7 @@ impl<T> Page<T> {
         let limit = limit_of(limit)?;
         if let Some(cursor) = cursor {
             let Some(position) = items.iter().position(|item| id(item) == cursor) else {
-                let detail = "the cursor names nothing in this list; begin again without it";
+                let detail = "the cursor does not belong to this list; begin again without it";
                 return Err(Problem::new(StatusCode::CONFLICT, "unknown_cursor", detail));
             };
             items.drain(..=position);

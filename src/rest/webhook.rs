@@ -174,7 +174,7 @@ fn not_signed() -> Problem {
 }
 
 fn busy() -> Problem {
-    let detail = "too many webhooks are being read; nothing is lost, because forges are also asked now and then";
+    let detail = "too many webhooks are being read; nothing is lost, because the daemon also polls the forges";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_webhooks", detail)
 }
 

@@ -125,7 +125,7 @@ pub(super) fn state_of(
         "stopping" => stopping.map(|(reason, stop_at)| LaunchState::Stopping { reason, stop_at }),
         "ending" => Some(LaunchState::Ending),
         "ended" => ended.map(|(outcome, at)| LaunchState::Ended { outcome, at }),
-        other => return Err(format!("`{other}` is no state of a launch").into()),
+        other => return Err(format!("`{other}` is not a state of a launch").into()),
     };
     known.ok_or_else(|| format!("the columns of the state `{state}` are NULL").into())
 }

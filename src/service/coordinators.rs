@@ -230,7 +230,7 @@ impl Coordinators {
             match heard {
                 Heard::Latest => {}
                 Heard::Successor => {
-                    tracing::info!(coordinator_id = %coordinator, "a later start of a coordinator is there");
+                    tracing::info!(coordinator_id = %coordinator, "a later start of a coordinator has connected");
                     // An earlier start that still runs may wait for news. It asks again, and is
                     // refused then.
                     self.waiting.coordinators.wake();

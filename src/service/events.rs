@@ -122,7 +122,7 @@ impl Events {
                     (last, again_at) = match self.hand_out_after(last).await {
                         Ok(last) => (last, None),
                         Err(error) => {
-                            tracing::warn!(error = %ErrorChain(&error), "could not read what happened; will try again");
+                            tracing::warn!(error = %ErrorChain(&error), "could not read new events; will try again");
                             (None, Some(clock::now() + READ_PAUSE))
                         }
                     };

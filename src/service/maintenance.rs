@@ -57,7 +57,7 @@ impl Maintenance {
                 biased;
                 _ = ticks.tick() => {
                     if let Err(error) = self.cleanup().await {
-                        tracing::warn!(error = %ErrorChain(&error), "could not clean up; will try again");
+                        tracing::warn!(error = %ErrorChain(&error), "the periodic cleanup failed; will try again");
                     }
                 }
                 () = deadlines.woken() => {
@@ -84,7 +84,7 @@ impl Maintenance {
             next_at = match self.end_overdue().await {
                 Ok(next) => next.map(|after| clock::now() + after),
                 Err(error) => {
-                    tracing::warn!(error = %ErrorChain(&error), "could not end what is overdue; will try again");
+                    tracing::warn!(error = %ErrorChain(&error), "could not end overdue launches; will try again");
                     None
                 }
             };

@@ -140,7 +140,7 @@ impl fmt::Display for OpenError {
             ),
             OpenErrorKind::DiskFull => write!(
                 f,
-                "there is no space left for the database `{path}`: free some, then try again"
+                "there is no space left for the database `{path}`: free some space, then try again"
             ),
             OpenErrorKind::Other => write!(f, "could not open the database `{path}`"),
         }

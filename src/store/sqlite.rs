@@ -168,12 +168,12 @@ impl Sqlite {
                 Ok(Emptied::NotWhileItIsRead) => {
                     "another process reads an old state of the database (checkpoint: busy)"
                 }
-                Ok(Emptied::Yes) => "it is written faster than it can be emptied",
+                Ok(Emptied::Yes) => "the database writes to it faster than it can be emptied",
                 Err(error) => error,
             };
             tracing::warn!(
                 log = %log.display(), size_mib = size >> 20, cause,
-                remedy = "find the process with `fuser` or `lsof` on this file, and end its read",
+                remedy = "find the process with `fuser` or `lsof` on this file, and end it",
                 "the log of the database grows and takes space on the disk"
             );
             self.is_log_reported = true;

@@ -283,7 +283,7 @@ fn the_group_of_a_launch_without_a_folder_is_swept() {
     }
     group.start(&mut daemon);
     until_some("it is told", || {
-        daemon.logged("control groups of launches that are over are removed").pop()
+        daemon.logged("removed the control groups of ended launches").pop()
     });
     assert!(is_gone(child));
     until("the agent's end is known", || !daemon.ended("agt").is_empty());
@@ -294,8 +294,9 @@ fn without_a_delegated_group_one_line_says_so() {
     let daemon = Daemon::running("limits: { memory_per_agent: 1 GiB }");
     let said = daemon.log().matches("control group").count();
     if daemon.logged("each agent gets a control group").is_empty() {
-        let lines = daemon
-            .logged("agents get no control groups: limits of memory and processes are not kept");
+        let lines = daemon.logged(
+            "agents get no control groups: limits of memory and processes are not enforced",
+        );
         assert_eq!((lines.len(), said), (1, 1), "{}", daemon.log());
         assert!(!lines[0]["reason"].as_str().unwrap().is_empty());
     }

@@ -269,7 +269,7 @@ fn a_machine_with_too_little_free_starts_nothing_and_says_so_once() {
         daemon.agent("later", "prj", &WORKS);
         daemon.task("tsk_later", "prj", "later");
         until_deferred(&daemon, "later", reason);
-        assert_eq!(daemon.logged("nothing is started for want of free space").len(), 1);
+        assert_eq!(daemon.logged("no agent starts: free disk space or memory is too low").len(), 1);
         daemon.terminate();
         daemon.configure(&format!("limits: {{ {gate}: 1 }}"));
         daemon.start();

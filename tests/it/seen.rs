@@ -79,7 +79,7 @@ fn check_hint(daemon: &Daemon, signal: i32, hint: &str, in_words: &str) {
     let shown = daemon.done(&["status"]);
     assert!(shown.contains(&format!("signal {signal}, {in_words} ")), "{shown}");
     let said = daemon.cli(&["logs", "agt", "prj"]).stderr;
-    assert_eq!(said, format!("agent-coordinator: of the end of this agent: {in_words}\n"));
+    assert_eq!(said, format!("agent-coordinator: the last output of this agent: {in_words}\n"));
 }
 
 /// Returns whether a process of the tests dumps core in its working directory. Otherwise prints the

@@ -166,32 +166,32 @@ fn what_no_door_can_use_is_refused_by_name() {
         unix(),
         1,
         Some("web"),
-        "no listener is called `web`, as an inherited socket is: expected `mcp` or `http`",
+        "an inherited socket has the unknown name `web`: expected `mcp` or `http`",
     );
     check_refused(
         tcp(),
         1,
         Some("mcp"),
-        "the inherited socket `mcp` is no Unix socket for a stream",
+        "the inherited socket `mcp` is not a Unix socket for a stream",
     );
-    check_refused(unix(), 1, Some("http"), "the inherited socket `http` is no TCP socket");
+    check_refused(unix(), 1, Some("http"), "the inherited socket `http` is not a TCP socket");
     check_refused(
         UdpSocket::bind("127.0.0.1:0").unwrap(),
         1,
         None,
-        "the inherited socket number 1 (without a name) is no Unix or TCP socket",
+        "the inherited socket number 1 (without a name) is not a Unix or TCP socket",
     );
     check_refused(
         UnixDatagram::unbound().unwrap(),
         1,
         Some("mcp"),
-        "`mcp` is no Unix socket for a stream",
+        "`mcp` is not a Unix socket for a stream",
     );
     check_refused(
         std::io::pipe().unwrap().0,
         1,
         Some("mcp"),
-        "`mcp` is no Unix socket for a stream",
+        "`mcp` is not a Unix socket for a stream",
     );
     check_refused(
         unix(),

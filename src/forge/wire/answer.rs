@@ -37,14 +37,14 @@ pub(super) fn refusal(
         403 => ForgeError::Forbidden { message },
         404 | 410 => ForgeError::NotFound { status: code, message },
         301 | 302 | 303 | 307 | 308 => {
-            let to = text(headers, LOCATION.as_str()).unwrap_or("a place that it doesn't tell");
+            let to = text(headers, LOCATION.as_str()).unwrap_or("an unnamed place");
             ForgeError::Moved { status: code, to: one_line(to, MAX_PLACE) }
         }
         408 | 425 | 500.. => ForgeError::Unavailable { message: format!("{code}: {message}") },
         400..500 => ForgeError::Refused { status: code, message },
         _ => ForgeError::NotUnderstood {
             request: request.to_owned(),
-            problem: format!("nobody asked for an answer of {status}"),
+            problem: format!("unexpected answer with status {status}"),
         },
     }
 }
@@ -150,12 +150,12 @@ pub(in crate::forge) fn problem(error: &serde_path_to_error::Error<serde_json::E
     let said = inner.to_string();
     let what = match inner.classify() {
         serde_json::error::Category::Eof => "it ends too early",
-        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is no JSON",
+        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is not JSON",
         // This names a field of ours. Other errors quote values.
         serde_json::error::Category::Data if said.starts_with("missing field") => {
             said.split(" at line").next().unwrap_or(&said)
         }
-        serde_json::error::Category::Data => "a value has another form than documented",
+        serde_json::error::Category::Data => "a value does not have the documented form",
     };
     let path = error.path().to_string();
     if path == "." { what.to_owned() } else { format!("{what}, at `{}`", one_line(&path, 80)) }
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(number("https://other.example/api/v3/repositories/5"), None);
         assert_eq!(number("https://code.example/api/v3/repos/a/b"), None);
         assert_eq!(number("https://code.example/api/v3/repositories/5/issues"), None);
-        assert_eq!(number("a place that it doesn't tell"), None);
+        assert_eq!(number("an unnamed place"), None);
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl ToolSpec for RespondChat {
         input: Input,
     ) -> Result<Output, ServiceError> {
         let message_id = service.chats.respond(&caller, &input.content).await?;
-        tracing::debug!(message_id = %message_id, "agent said something in its chat");
+        tracing::debug!(message_id = %message_id, "agent wrote a message in its chat");
         Ok(Output { success: true, message_id, instruction: service.guidance().responded() })
     }
 }

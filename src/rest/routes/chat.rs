@@ -134,7 +134,7 @@ pub(super) fn routes() -> Api {
         .get(
             "/projects/{project}/agent-sessions",
             sessions,
-            about("How many sessions each agent has open").gives::<SessionsBody>(),
+            about("The number of open sessions of each agent").gives::<SessionsBody>(),
         )
         .post(
             "/projects/{project}/agents/{agent}/chat/start",
@@ -150,7 +150,7 @@ pub(super) fn routes() -> Api {
         .post(
             messages,
             say,
-            about("Says something to an agent").takes::<MessageRequest>().makes::<MessageBody>(),
+            about("Sends a message to an agent").takes::<MessageRequest>().makes::<MessageBody>(),
         )
 }
 

@@ -103,14 +103,14 @@ pub(super) fn routes() -> Api {
         .get(
             "/tokens",
             list,
-            about("Ways in for people and scripts").gives::<Vec<CredentialBody>>(),
+            about("The tokens and logins of people and scripts").gives::<Vec<CredentialBody>>(),
         )
         .post(
             "/tokens",
             make_token,
             about("Makes a token for a script").takes::<TokenRequest>().makes::<CredentialBody>(),
         )
-        .delete("/tokens/{credential}", revoke, about("Takes a way in away"))
+        .delete("/tokens/{credential}", revoke, about("Revokes a token or a login"))
 }
 
 async fn make_link(

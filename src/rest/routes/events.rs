@@ -140,16 +140,14 @@ impl Places {
     /// Fails if all places are taken.
     pub(super) fn take(self, what: &str) -> Result<OwnedSemaphorePermit, Problem> {
         self.0.try_acquire_owned().map_err(|_| {
-            let detail =
-                format!("so many follow the {what} already that there is no place for another");
+            let detail = format!("too many clients follow the {what} already; try again later");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_followers", detail)
         })
     }
 }
 
 pub(super) fn routes() -> Api {
-    let text =
-        "What happens, as it happens: server-sent events of EventBody, and `status` and `reset`";
+    let text = "Events as they happen: server-sent events of EventBody, and `status` and `reset`";
     let follow = get(follow).layer(Extension(Places::of_door()));
     Api::new().route(
         "get",
@@ -240,7 +238,7 @@ impl Stream {
                 Err(_) => ":\n\n".to_owned(),
                 Ok(Ok(news)) => (self.text_of)(&news),
                 Ok(Err(error)) => {
-                    tracing::warn!(error = %ErrorChain(&error), "could not go on telling events; the client will come back");
+                    tracing::warn!(error = %ErrorChain(&error), "could not continue a stream of events; the client will reconnect");
                     return None;
                 }
             };

@@ -251,7 +251,7 @@ pub(super) fn routes() -> Api {
         .get(
             "/forge/hosts",
             hosts,
-            about("The forges that are watched, and how they are").gives::<Vec<ForgeBody>>(),
+            about("The watched forges and their state").gives::<Vec<ForgeBody>>(),
         )
         .get(
             "/forge/items",

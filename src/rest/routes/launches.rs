@@ -119,14 +119,12 @@ impl From<Launch> for LaunchBody {
 }
 
 pub(super) fn routes() -> Api {
-    let output_of = "What the agent of a launch printed; with `follow`, until it has ended";
+    let output_of = "The output of a launch; with `follow`, until the launch has ended";
     Api::new()
         .get(
             "/launches",
             list,
-            about("What ran and runs, the newest first")
-                .query::<LaunchQuery>()
-                .gives::<Vec<LaunchBody>>(),
+            about("Launches, the newest first").query::<LaunchQuery>().gives::<Vec<LaunchBody>>(),
         )
         .get("/launches/{id}", show, about("One launch").gives::<LaunchBody>())
         .route(

@@ -10,7 +10,7 @@ use crate::rest::{FieldProblem, Problem, RestState};
 use crate::service::{Applied, AppliedAs, ApplyError, Wanted};
 
 pub(super) fn routes() -> Api {
-    let text = "Makes projects, agents and tasks what a manifest says of them";
+    let text = "Creates and changes projects, agents and tasks as a manifest lists them";
     Api::new().post("/apply", apply, about(text).takes::<Wanted>().gives::<Vec<Applied>>())
 }
 

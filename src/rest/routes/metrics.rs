@@ -58,7 +58,7 @@ const OF_COORDINATORS: [Counted; 5] = [
     },
     Counted {
         name: "agent_coordinator_cycles_total",
-        help: "Turns of a coordinator's loop.",
+        help: "Cycles of a coordinator's loop.",
         of: |counters| counters.cycles,
     },
 ];
@@ -97,7 +97,7 @@ pub(super) fn describe(
     let unkillable = status.instances.iter().filter(|each| each.unkillable_since.is_some()).count();
     text.gauge(
         "agent_coordinator_instances_unkillable",
-        "Agents of which something survived KILL.",
+        "Agents with processes that survived SIGKILL.",
         n(unkillable),
     );
     text.gauge(

@@ -49,7 +49,7 @@ impl From<Notice> for NoticeBody {
 }
 
 pub(super) fn routes() -> Api {
-    let text = "What agents were told while they worked, the newest first";
+    let text = "The notices of agents, the newest first";
     Api::new().get("/notices", list, about(text).query::<NoticeQuery>().gives::<Vec<NoticeBody>>())
 }
 

@@ -112,7 +112,7 @@ impl TryFrom<TargetRequest> for StopTarget {
             _ if request.provider.is_some() => Err(Problem::new(
                 StatusCode::BAD_REQUEST,
                 "invalid_body",
-                "provider stands alone, and only in a resume",
+                "only `resume` takes `provider`, and without other fields",
             )),
             (true, None, None) if request.purpose.is_none() => Ok(Self::All),
             (false, Some(agent), Some(project)) => {
@@ -141,23 +141,22 @@ pub(super) fn routes() -> Api {
         .post(
             "/stop",
             stop,
-            about("Stops a pair, or all").takes::<StopRequest>().gives::<StoppedBody>(),
+            about("Stops an agent in a project, or all agents")
+                .takes::<StopRequest>()
+                .gives::<StoppedBody>(),
         )
         .post(
             "/resume",
             resume,
-            about("Lets a pair, a provider, or all run again").takes::<ResumeRequest>(),
+            about("Resumes an agent in a project, a provider, or all agents")
+                .takes::<ResumeRequest>(),
         )
         .post("/pause", pause, about("Starts nothing more"))
-        .post(
-            "/drain",
-            drain,
-            about("Starts nothing more, and lets chats end").gives::<StoppedBody>(),
-        )
+        .post("/drain", drain, about("Pauses all starts and ends chats").gives::<StoppedBody>())
         .post(
             "/refresh",
             refresh,
-            about("Makes coordinators look again, and forges be asked at once"),
+            about("Makes coordinators look for work and ask the forges at once"),
         )
         .also_below("/coordinator")
 }
@@ -206,7 +205,7 @@ async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
 
 async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Problem> {
     let open = state.service.launches.drain().await?;
-    tracing::info!(n_launches = open.len(), "a person drains");
+    tracing::info!(n_launches = open.len(), "a person started a drain");
     let launches = open.into_iter().map(|launch| launch.id).collect();
     Ok(Json(StoppedBody { launches, abandoned: Vec::new() }))
 }

@@ -74,7 +74,7 @@ pub(super) fn routes() -> Api {
         .get(
             "/sessions",
             list,
-            about("Who is or was logged in, the newest first")
+            about("The sessions of agents, the newest first")
                 .query::<SessionQuery>()
                 .gives::<Vec<SessionBody>>(),
         )

@@ -356,7 +356,7 @@ pub(super) fn health() -> Api {
         .get(
             "/health/ready",
             ready,
-            about("Whether the server would answer").gives_text("text/plain").for_everybody(),
+            about("The readiness of the server").gives_text("text/plain").for_everybody(),
         )
 }
 

@@ -246,7 +246,11 @@ pub(super) fn routes() -> Api {
             about("Tasks, the oldest first").query::<TaskQuery>().gives::<Vec<TaskBody>>(),
         )
         .post("/tasks", add, about("Makes a task").takes::<NewTaskRequest>().makes::<TaskDetail>())
-        .get("/tasks/{id}", show, about("A task, and what hangs on it").gives::<TaskDetail>())
+        .get(
+            "/tasks/{id}",
+            show,
+            about("A task with its subtasks and dependencies").gives::<TaskDetail>(),
+        )
         .patch(
             "/tasks/{id}",
             set,
@@ -255,7 +259,7 @@ pub(super) fn routes() -> Api {
         .get(
             "/tasks/{id}/history",
             history,
-            about("What happened to a task").query::<HistoryQuery>().gives::<Vec<EventBody>>(),
+            about("The history of a task").query::<HistoryQuery>().gives::<Vec<EventBody>>(),
         )
 }
 

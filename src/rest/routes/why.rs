@@ -97,7 +97,7 @@ impl From<Why> for WhyBody {
 }
 
 pub(super) fn routes() -> Api {
-    let text = "Each rule that lets a pair start or keeps it from starting";
+    let text = "Each rule that allows or prevents the start of an agent in a project";
     Api::new().get(
         "/projects/{project}/agents/{agent}/why",
         why,

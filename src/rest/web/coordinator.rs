@@ -107,7 +107,7 @@ async fn resume(State(state): State<RestState>) -> Result<StatusCode, Problem> {
 
 async fn drain(State(state): State<RestState>) -> Result<StatusCode, Problem> {
     let open = state.service.launches.drain().await?;
-    tracing::info!(n_launches = open.len(), "a person drains");
+    tracing::info!(n_launches = open.len(), "a person started a drain");
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -69,7 +69,7 @@ texts! {
     title: "Title", "タイトル";
     description: "Description", "説明";
     assignee: "Assignee", "担当";
-    nobody: "nobody", "なし";
+    nobody: "no one", "なし";
     priority: "Priority", "優先度";
     subtasks: "Subtasks", "サブタスク";
     part_of: "part of", "親タスク:";
@@ -80,7 +80,7 @@ texts! {
     reason: "Reason", "理由";
     move_to: "Move to", "移動";
     work_so_far: "Work so far", "これまでの作業";
-    no_work_yet: "Nobody has worked on it yet.", "まだ誰も作業していません。";
+    no_work_yet: "No agent has worked on it yet.", "まだ誰も作業していません。";
     since: "since", "開始:";
     next_steps: "Next steps", "次のステップ";
     backlog: "Backlog", "バックログ";
@@ -196,8 +196,8 @@ texts! {
     owed: "Still to be done:", "未完了:";
     tried_again: "tried again", "再試行:";
     dry_run: "dry run", "試行のみ";
-    heard: "heard", "最終応答";
-    gone: "not heard of", "応答なし";
+    heard: "last contact", "最終応答";
+    gone: "no contact", "応答なし";
     counters: "Since its start", "起動後の累計";
     starts: "starts", "起動";
     adoptions: "adoptions", "引き継ぎ";
@@ -295,7 +295,7 @@ impl Words {
         let (english, japanese) = match health {
             "ok" => ("answers", "正常"),
             "unauthorized" => ("does not take the token", "トークン無効"),
-            "limited" => ("asked to be left alone", "制限中"),
+            "limited" => ("rate-limited", "制限中"),
             "unavailable" => ("does not answer", "応答なし"),
             _ => ("not asked yet", "未確認"),
         };
@@ -415,7 +415,7 @@ impl Words {
             ),
             StartReason::Starting => ("it is starting", "起動中です"),
             StartReason::Running => ("it runs", "実行中です"),
-            StartReason::Stopping => ("it is on its way out", "停止処理中です"),
+            StartReason::Stopping => ("it is ending", "停止処理中です"),
             StartReason::NoWork => ("there is no work for it", "作業がありません"),
             StartReason::Paused => ("all starts are paused", "すべての起動が一時停止中です"),
             StartReason::Held => ("a person stopped it", "人が停止しました"),
@@ -446,7 +446,7 @@ impl Words {
             ),
             StartReason::NoFreeSlot => ("all slots are taken", "空きがありません"),
             StartReason::ChatReserve => {
-                ("what is free is kept for chats", "空きはチャット用に確保されています")
+                ("the free slots are reserved for chats", "空きはチャット用に確保されています")
             }
             StartReason::ProjectLimit => {
                 ("its project has as many as it may", "プロジェクトの上限に達しています")

@@ -85,9 +85,9 @@ impl Chats {
 /// Ends the chats whose panels have been closed long enough.
 pub(in crate::service) async fn end_left(core: &Core, heard: &Heard, attendances: &Attendances) {
     for Assignment { agent, project } in attendances.take_left(clock::now()) {
-        tracing::info!(agent_id = %agent, project_id = %project, "the last panel of a chat was closed; it ends");
+        tracing::info!(agent_id = %agent, project_id = %project, "the last view of a chat was closed; ending the chat");
         if let Err(error) = people::end(core, heard, &agent, &project).await {
-            tracing::warn!(error = %ErrorChain(&error), "could not end a chat; it ends by its silence");
+            tracing::warn!(error = %ErrorChain(&error), "could not end a chat; it will end after its idle timeout");
         }
     }
 }

@@ -66,7 +66,7 @@ pub(in crate::service) fn log_accounts<'a>(accounts: impl Iterator<Item = &'a Ac
                     "account parked: no agent of this provider is started until then, or until it is resumed"
                 );
             }
-            None => tracing::info!(provider = ai_type, "account is parked no more"),
+            None => tracing::info!(provider = ai_type, "account is not parked any more"),
         }
     }
 }

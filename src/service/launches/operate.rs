@@ -77,7 +77,7 @@ impl Launches {
     /// a person can ask for this, because the process may live. A coordinator that comes back ends
     /// it then.
     async fn force_end(&self, launch: &LaunchId) -> Result<(), ServiceError> {
-        tracing::warn!(launch_id = %launch, "ended without its coordinator, which is not there");
+        tracing::warn!(launch_id = %launch, "ended a launch whose coordinator is not connected");
         let gone = ProcessReport::Ended { end: ProcessEnd::Lost, at: self.core.now() };
         self.report_process(launch, &[gone]).await
     }

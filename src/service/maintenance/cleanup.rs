@@ -57,7 +57,7 @@ impl Maintenance {
         for launch in open {
             // A launch that cannot be ended does not keep the others from it.
             if let Err(error) = self.expire(&launch, &sessions).await {
-                tracing::warn!(launch_id = %launch.id, error = %ErrorChain(&error), "could not end what has run out of time");
+                tracing::warn!(launch_id = %launch.id, error = %ErrorChain(&error), "could not end a launch whose time is over");
             }
         }
         self.clocks.end_look(Look::Cleanup, began);
@@ -88,7 +88,7 @@ impl Maintenance {
         let is_too_old = lasted > self.core.settings().session.max_timeout;
         if launch.is_kept() {
             if is_too_old {
-                tracing::info!(launch_id = %launch.id, "session is past its maximum; its agent is stopped");
+                tracing::info!(launch_id = %launch.id, "session exceeded its maximum; stopping its agent");
                 want_stop(
                     &self.core,
                     &self.heard,

@@ -33,7 +33,7 @@ impl Maintenance {
             if left.is_zero() {
                 tracing::warn!(
                     launch_id = %notice.launch, task_id = notice.task.as_ref().map(tracing::field::display),
-                    reason = notice.action.as_str(), "agent was told of a change and went on; it is stopped"
+                    reason = notice.action.as_str(), "agent ignored a notice until its deadline; stopping it"
                 );
                 want_stop(
                     &self.core,
@@ -51,7 +51,7 @@ impl Maintenance {
             let left = silence::left(&self.core, &self.clocks, &launch).await?;
             match left.map(|left| left.saturating_add(self.time_to_ask_again())) {
                 Some(left) if left.is_zero() => {
-                    tracing::info!(launch_id = %launch.id, "nobody says anything in this chat; it ends");
+                    tracing::info!(launch_id = %launch.id, "a chat has been idle for too long; ending it");
                     want_stop(
                         &self.core,
                         &self.heard,

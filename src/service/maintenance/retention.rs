@@ -30,7 +30,7 @@ impl Maintenance {
         let n_chats = self.forget_messages().await?;
         let n_items = self.forget_forge_items().await?;
         if n_launches + n_events + n_chats + n_items > 0 {
-            tracing::info!(n_launches, n_events, n_chats, n_items, "what was old is forgotten");
+            tracing::info!(n_launches, n_events, n_chats, n_items, "removed old records");
         }
         Ok(())
     }

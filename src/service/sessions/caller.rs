@@ -239,7 +239,7 @@ impl Sessions {
         });
         let caller = read.await?;
         if !is_presented_by_its_own(&caller.launch, presenter.launch) {
-            tracing::warn!(launch_id = %caller.launch.id, "an agent showed the session token of another");
+            tracing::warn!(launch_id = %caller.launch.id, "an agent presented the session token of another agent");
             return Err(Refusal::InvalidSession.into());
         }
         // Only a valid token gets this answer, because not every client of the network may learn

@@ -65,7 +65,7 @@ async fn listen(server: &Server, hear: &Hear) {
         if !is_reported {
             tracing::warn!(
                 error = %chain(error.as_ref()),
-                "lost the connection that hears of the changes of other servers; will retry"
+                "lost the connection that reports changes of other servers; will retry"
             );
             is_reported = true;
         }
@@ -89,7 +89,7 @@ async fn listen_once(
                 begun?;
                 is_listening = true;
                 if std::mem::take(is_reported) {
-                    tracing::info!("hears of the changes of other servers again");
+                    tracing::info!("the connection that reports changes of other servers is open again");
                 }
                 hear(EventUpdate::Anything);
             }

@@ -129,7 +129,7 @@ fn a_server_that_answers_nothing_useful_is_told_so() {
     let variables = [("COORDINATOR_MCP_SOCKET", socket.to_str().unwrap())];
     for why in [
         "closed the connection without answering",
-        "is not understood",
+        "is not valid",
         "closed the connection without answering",
     ] {
         let said = call(&daemon, &variables, &["health_check"]);

@@ -104,7 +104,7 @@ fn each_problem_is_told_with_what_to_do() {
         &[],
     );
     assert_eq!(said.code, 1);
-    assert!(said.stderr.contains("not all is in order"), "{}", said.stderr);
+    assert!(said.stderr.contains("there are problems at the forges"), "{}", said.stderr);
     insta::assert_snapshot!("problems", said.stdout);
 }
 

@@ -92,7 +92,8 @@ fn without_a_daemon_every_command_says_so() {
         &["agent", "list"],
         &["call", "health_check"],
     ] {
-        let said = check_fails(&daemon, arguments, 69, "no daemon is running: nobody listens on ");
+        let said =
+            check_fails(&daemon, arguments, 69, "no daemon is running: no process listens on ");
         assert!(said.stderr.contains("agent-coordinator run"), "{said:?}");
     }
     // A socket of a dead daemon makes no difference.

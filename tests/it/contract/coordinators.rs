@@ -116,7 +116,7 @@ pub fn an_earlier_start_of_a_coordinator_is_refused(bed: &Bed) {
     let pair = json!({ "agent_id": "agt_a", "project_id": "prj" });
     for tool in ["wait_for_work", "should_start", "list_stop_requests"] {
         let refusal = earlier.call(tool, pair.clone()).refusal("superseded");
-        assert_eq!(refusal["error"], "A later start of coordinator crd_one is there");
+        assert_eq!(refusal["error"], "A later start of coordinator crd_one has connected");
         assert_eq!(
             refusal["hint"],
             "end your agents; a copy of a coordinator needs a coordinator_id of its own"
@@ -128,6 +128,7 @@ pub fn an_earlier_start_of_a_coordinator_is_refused(bed: &Bed) {
     bed.coordinator("crd_one").done("wait_for_work", json!({}));
     let refusal =
         start("crd_one", "8").call("wait_for_work", json!({})).refusal("invalid_arguments");
-    let words = "argument `coordinator_incarnation`: `8` is no incarnation: expected NUMBER.MARK";
+    let words =
+        "argument `coordinator_incarnation`: `8` is not an incarnation: expected NUMBER.MARK";
     assert!(refusal["error"].as_str().unwrap().contains(words), "{refusal}");
 }

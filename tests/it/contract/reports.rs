@@ -164,7 +164,7 @@ pub fn a_launch_is_its_coordinators(bed: &Bed) {
         let mut arguments = more;
         arguments["launch_id"] = launch.clone();
         let refusal = other.call(tool, arguments.clone()).refusal("not_your_launch");
-        let error = format!("Launch {} is kept by another coordinator", launch.as_str().unwrap());
+        let error = format!("Launch {} belongs to another coordinator", launch.as_str().unwrap());
         assert_eq!(refusal["error"], error.as_str());
         assert_eq!(
             refusal["hint"],

@@ -49,7 +49,7 @@ fn check_without_database(daemon: &Daemon, agent: i32, expected: &str) {
             == 1
     });
     until("it can't be reported", || {
-        !daemon.logged("could not report; will report again").is_empty()
+        !daemon.logged("could not report the process to the server; will report again").is_empty()
     });
     assert!(daemon.ended("agt").is_empty());
     assert!(!daemon.work().join("other").exists(), "no agent was started");

@@ -58,7 +58,7 @@ fn check_without_space(daemon: &Daemon, expected: &str) {
             == 1
     });
     until("it can't be reported", || {
-        !daemon.logged("could not report; will report again").is_empty()
+        !daemon.logged("could not report the process to the server; will report again").is_empty()
     });
     assert!(daemon.ended("brief").is_empty());
 }

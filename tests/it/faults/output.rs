@@ -216,7 +216,10 @@ fn output_has_a_limited_number_of_followers() {
     let mut late = Follower::of(&daemon, &launch);
     assert_eq!(late.line(), "HTTP/1.0 503 Service Unavailable");
     let problem = late.until("too_many_followers");
-    assert!(problem.contains("so many follow the output of launches already"), "{problem}");
+    assert!(
+        problem.contains("too many clients follow the output of launches already"),
+        "{problem}"
+    );
     let [_stays, leaves] = followers;
     drop(leaves);
     until("its place is free", || Follower::of(&daemon, &launch).line().contains("200"));

@@ -94,7 +94,7 @@ fn a_lock_on_the_database_while_it_runs_delays_and_loses_nothing() {
     let connection = stranger(&daemon.state().join("state.db"), "BEGIN IMMEDIATE");
     fs::write(daemon.work().join("go"), "").unwrap();
     crate::support::until("it could not be reported", || {
-        !daemon.logged("could not report; will report again").is_empty()
+        !daemon.logged("could not report the process to the server; will report again").is_empty()
     });
     daemon.done(&["status"]);
     drop(connection);
@@ -168,7 +168,7 @@ fn a_start_that_hangs_among_its_agents_ends_in_time_and_at_once_at_a_second_sign
         let code = daemon.terminate().code();
         let (expected, message) = match n_signals {
             1 => (0, "the start did not finish; the agents are left to their shims"),
-            _ => (128 + 15, "second signal: not waiting any longer"),
+            _ => (128 + 15, "received a second signal; not waiting any longer"),
         };
         assert_eq!((code, daemon.logged(message).len()), (Some(expected), 1), "{}", daemon.log());
     }

@@ -390,7 +390,7 @@ fn a_project_without_one_of_its_lists_has_the_other() {
 fn while_one_list_fails_the_items_of_the_other_are_stopped() {
     let (bed, issue) = at_work(ForgeKind::GitLab, "");
     bed.fake.fail("GET /api/v4/projects/{id}/merge_requests", Times::Always, Fault::WrongJson);
-    bed.until_problem("not understood");
+    bed.until_problem("not valid");
     issue.unassign(BOT);
     bed.until("stopped");
 }
@@ -406,7 +406,7 @@ fn an_item_that_is_locked_at_work_gets_its_labels_and_ends_without_the_comment()
         let item = bed.until("done");
         assert_eq!(n_comments(&issue, "Task done"), 0);
         assert_eq!(bed.places(&item), ["completed"]);
-        assert_eq!(bed.daemon.logged("given up for a forge item").len(), 1);
+        assert_eq!(bed.daemon.logged("gave up a write to a forge item").len(), 1);
         assert_eq!(bed.fake.n_requests(posts_comment(forge)), 1, "it is given up at once");
         let error = item["last_error"].as_str().unwrap();
         assert!(error.contains("comment 1 given up: the conversation is locked"), "{error}");

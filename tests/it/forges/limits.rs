@@ -102,7 +102,7 @@ fn a_limit_of_a_host_outlives_a_restart_and_a_reload() {
     until("the limit is known again", || bed.host()["health"] == "limited");
     // The text has no time, because it would be shown unchanged for the whole limit.
     let problem = || bed.host()["repositories"][0]["problem"].clone();
-    until("its repository tells", || problem() == "the host asked to be left alone");
+    until("its repository tells", || problem() == "the host asked for a pause of all requests");
     check_silent(&bed, n_requests, begin, Duration::from_secs(4));
     bed.daemon.configure(&settings(&bed.fake, "poll_interval: 150ms, write_interval: 0s"));
     bed.daemon.done(&["reload"]);

@@ -141,10 +141,7 @@ fn what_is_owed_and_why_it_is_not_done_is_seen() {
         "{status}"
     );
     let page = bed.daemon.page("/ui/parts/coordinator", "en");
-    assert!(
-        page.contains("asked to be left alone") && page.contains("/ann/site/issues/1\""),
-        "{page}"
-    );
+    assert!(page.contains("rate-limited") && page.contains("/ann/site/issues/1\""), "{page}");
     let task = status["forge_items"][0]["task_id"].as_str().unwrap();
     let panel = bed.daemon.page(&format!("/ui/parts/tasks/{task}"), "en");
     assert!(panel.contains(">ann/site#1</a>"), "{panel}");

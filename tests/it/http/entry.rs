@@ -488,7 +488,7 @@ fn who_guesses_is_answered_later_and_later_and_keeps_nobody_else_out() {
         n_told >= 30 && statuses.iter().all(|status| [401, 403, 429].contains(status)),
         "{statuses:?}"
     );
-    assert!(daemon.logged("somebody showed a token, cookie or link that is none").len() < 60);
+    assert!(daemon.logged("an HTTP client presented an invalid token, cookie or link").len() < 60);
     assert!(!daemon.log().contains("op_1"), "{}", daemon.log());
 }
 

@@ -43,7 +43,7 @@ fn a_fixed_port_that_is_taken_is_a_reason_not_to_start() {
     let way_out =
         format!("could not listen on {address}; set http.listen to another port, to port 0");
     assert!(said.contains(&way_out) && said.contains("in use"), "{said}");
-    assert!(!said.contains("took stock of the instances"), "{said}");
+    assert!(!said.contains("checked the instances of earlier daemons"), "{said}");
     drop(in_the_way);
     daemon.start();
     assert_eq!(super::address(&daemon), address);
@@ -83,7 +83,7 @@ fn other_machines_are_let_in_with_a_token_and_a_name_only() {
     );
     check(
         "http: { listen: '[::]:0' }\ncoordinator_token: a token\n",
-        "by names that nobody listed",
+        "and the names of this server are not listed",
     );
     check("http: { listen: '7420' }\n", "expected an address and a port");
     let daemon = Daemon::running(

@@ -284,7 +284,7 @@ fn who_does_not_say_where_is_taken_where_work_waits() {
     check_refused(
         &lost,
         "needs_project",
-        "No project of agt_a stands out: project_id must say which is meant",
+        "More than one project of agt_a fits, or none: name one in project_id",
     );
     assert_eq!(lost["action"], "exit");
 

@@ -226,7 +226,7 @@ fn by_no_door_is_a_parent_done_before_its_subtasks() {
         let said = daemon.cli(&arguments.split(' ').collect::<Vec<_>>());
         assert!(said.code != 0 && said.stderr.contains(expected), "{arguments}: {said:?}");
     };
-    let closed = "Parent task tsk_done is done: what is part of it can't be open";
+    let closed = "Parent task tsk_done is done: its subtasks can't be open";
     check(
         "task set tsk_open --status done",
         "Task tsk_open has subtasks that are not finished: tsk_part",

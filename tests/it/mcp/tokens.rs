@@ -134,7 +134,7 @@ fn the_token_of_an_agent_is_of_no_use_to_another() {
         assert!(said.contains("invalid_session") && !said.contains("a title"), "{file}: {said}");
     }
     assert_eq!(daemon.task_status("tsk"), "in_progress");
-    assert_eq!(daemon.logged("an agent showed the session token of another").len(), 2);
+    assert_eq!(daemon.logged("an agent presented the session token of another agent").len(), 2);
     // The token is valid for its owner.
     fs::write(daemon.work().join("go"), "").unwrap();
     let ended: Value = daemon.until_ended("agt_a");

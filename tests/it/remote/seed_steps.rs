@@ -62,7 +62,7 @@ fn an_agent_outlives_its_coordinator_and_a_failing_one_is_held_back() {
     let agent = bed.written_pid("ready");
     coordinator.kill();
     coordinator.start();
-    assert_eq!(coordinator.logged("took stock of the instances")[0]["adopted"], 1);
+    assert_eq!(coordinator.logged("checked the instances of earlier daemons")[0]["adopted"], 1);
     let n_asked = server.calls("health_check").len();
     until("some more cycles", || server.calls("health_check").len() > n_asked + 5);
     assert!(!is_gone(agent));

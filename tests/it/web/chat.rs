@@ -100,7 +100,7 @@ fn the_last_panel_that_closes_ends_the_chat() {
     browser.find("[data-close]").click();
     let ended = daemon.until_ended("agt");
     assert_eq!(ended["outcome"], "completed", "{ended}");
-    assert_eq!(daemon.logged("the last panel of a chat was closed; it ends").len(), 1);
+    assert_eq!(daemon.logged("the last view of a chat was closed; ending the chat").len(), 1);
     assert_quiet(&browser);
 }
 
