@@ -8,6 +8,7 @@
 mod agents;
 mod assets;
 mod board;
+mod changes;
 mod chat;
 mod coordinator;
 mod errors;
@@ -20,6 +21,7 @@ mod projects;
 mod settings;
 mod shown;
 mod tasks;
+mod unified_diff;
 mod words;
 
 use axum::Router;
@@ -45,6 +47,7 @@ pub(super) fn router() -> Router<RestState> {
         .merge(projects::routes())
         .merge(board::routes())
         .merge(tasks::routes())
+        .merge(changes::routes())
         .merge(chat::routes())
         .merge(agents::routes())
         .merge(launches::routes())

@@ -6,6 +6,7 @@ mod agents;
 mod audit;
 mod bad_requests;
 mod calls;
+pub mod changes;
 mod entry;
 mod guesses;
 mod hosts;

@@ -3,6 +3,7 @@
 
 mod board;
 mod browser;
+mod changes;
 mod chat;
 mod looks;
 mod pictures;

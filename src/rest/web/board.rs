@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 
+use super::changes::{CardResult, results};
 use super::layout::{Frame, NavSection, rendered};
 use super::shown::{Card, Face, Faces, When, leads_to, order_of};
 use crate::domain::{AgentId, Project, ProjectId, Task, TaskId, TaskStatus};
@@ -236,6 +237,7 @@ struct Board {
     tasks: Vec<Task>,
     statuses: BTreeMap<TaskId, (TaskStatus, usize)>,
     parts: BTreeMap<TaskId, Vec<TaskStatus>>,
+    results: BTreeMap<TaskId, CardResult>,
     faces: Faces,
 }
 
@@ -259,7 +261,8 @@ impl Board {
             state.service.catalog.agents().await?,
             &state.service.launches.open().await?,
         );
-        Ok(Self { tasks, statuses, parts, faces })
+        let results = results(state, project).await?;
+        Ok(Self { tasks, statuses, parts, results, faces })
     }
 
     fn tasks_in(&self, status: TaskStatus) -> impl Iterator<Item = &Task> {
@@ -306,6 +309,7 @@ impl Board {
                 0
             },
             blocked_reason: task.blocked_reason.clone(),
+            result: self.results.get(&task.id).cloned(),
             order: order_of(task),
             leads_to: leads_to(task.status)
                 .iter()

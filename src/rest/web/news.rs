@@ -33,6 +33,8 @@ struct NewsQuery {
 enum Item<'a> {
     /// One card.
     Task { task: &'a TaskId },
+    /// One card, and the changes of the task.
+    Workspace { task: &'a TaskId },
     /// A chat.
     Chat,
     /// The assignments and the launches.
@@ -47,6 +49,7 @@ impl<'a> Item<'a> {
     fn of(event: &'a Event) -> Self {
         match (&event.task, event.kind.split('.').next()) {
             (Some(task), Some("task")) => Self::Task { task },
+            (Some(task), Some("workspace")) => Self::Workspace { task },
             (_, Some("chat")) if event.kind == "chat.message" => Self::Chat,
             _ => Self::Work,
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use super::changes::CardResult;
 use crate::domain::{
     Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task, TaskId,
     TaskStatus, Timestamp, Usage,
@@ -116,6 +117,8 @@ pub(super) struct Card {
     /// The number of dependencies that are not finished.
     pub(super) n_waits_for: usize,
     pub(super) blocked_reason: Option<String>,
+    /// What its agent changed.
+    pub(super) result: Option<CardResult>,
     /// The sort key in its column: cards are in the order of these texts.
     pub(super) order: String,
     /// The statuses that a person may move it to, separated by spaces.

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
+use super::changes::workspace_owner;
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces, When, cost_of, leads_to};
 use crate::domain::{
@@ -58,6 +59,8 @@ struct ShownTask {
     priority: Priority,
     assignee: Option<Face>,
     blocked_reason: Option<String>,
+    /// The task whose workspace it uses; `None` if it has none.
+    workspace_of: Option<TaskId>,
     /// The name and the URL of the forge item that the task was made from.
     source: Option<(String, Option<String>)>,
     parent: Option<(TaskId, String)>,
@@ -176,9 +179,11 @@ async fn part(
     let item = state.service.forge_items.of_task(&id).await?;
     let source =
         item.map(|item| (item.key.to_string(), Some(item.url).filter(|url| is_safe_link(url))));
+    let workspace_of = workspace_owner(&state, &id).await?;
     let task = view.task;
     let leads_to = leads_to(task.status);
     let task = ShownTask {
+        workspace_of,
         source,
         parent,
         assignee: task.assignee.as_ref().and_then(|agent| faces.of(agent)),

@@ -3,6 +3,7 @@
 use crate::domain::launch::{ReportResult, StopReason, TimeLimit};
 use crate::domain::start_history::StartReason;
 use crate::domain::store_state::{Spread, span};
+use crate::domain::workspace::WorkspaceState;
 use crate::domain::{Language, Outcome, Priority, TaskStatus};
 
 macro_rules! texts {
@@ -93,6 +94,37 @@ texts! {
     medium: "medium", "中";
     high: "high", "高";
     urgent: "urgent", "緊急";
+
+    changes: "Changes", "変更";
+    merged: "Merged", "マージ済み";
+    discarded: "Discarded", "破棄済み";
+    from_base: "from", "元:";
+    merge: "Merge", "マージ";
+    merge_squash: "Merge all in one commit", "1つのコミットにまとめてマージ";
+    merge_open_sure: "The task is still open. Merge what it has until now?", "タスクは未完了です。現時点の結果をマージしますか？";
+    with_uncommitted: "with what is not committed", "未コミットの変更も含める";
+    discard_result: "Discard…", "破棄…";
+    discard_sure: "Discard this result? It is hidden, and its files are removed when the task is closed. The commits are kept.", "この結果を破棄しますか？ 非表示になり、タスクの終了後にファイルを削除します。コミットは保持されます。";
+    keep_result: "Keep", "破棄を取り消す";
+    try_again: "Try again", "再試行";
+    not_committed: "Not committed", "未コミットの変更";
+    no_changes: "Nothing has changed yet.", "まだ変更はありません。";
+    no_diff: "The changes cannot be shown now:", "変更を表示できません:";
+    diff_of: "Changes of", "変更内容:";
+    diff_cut: "The changes are too long to be shown completely. On the command line:", "変更が長すぎるため、一部のみ表示しています。コマンドライン:";
+    no_newline: "No newline at the end of the file", "ファイル末尾に改行がありません";
+    file_new: "new", "新規";
+    file_deleted: "deleted", "削除";
+    file_renamed: "renamed", "名前変更";
+    file_copied: "copied", "コピー";
+    file_binary: "binary", "バイナリー";
+    left_out: "These files could not be kept, so the workspace is not removed:", "次のファイルは保存できないため、作業場所は削除されません:";
+    workspace_in_use_hint: "An agent works here now. You can merge when it has ended.", "エージェントが作業中です。終了後にマージできます。";
+    merge_conflict_hint: "Nothing was changed. Make a follow-up task in which the agent merges the branch, or merge by hand.", "何も変更していません。エージェントにブランチをマージさせる後続タスクを作成するか、手動でマージしてください。";
+    merge_in_the_way_hint: "No file was changed. Commit or stash the files that git names, then merge again.", "ファイルは変更していません。git が示すファイルをコミットまたは退避してから、もう一度マージしてください。";
+    merge_stale: "The result has changed since you saw it. Look at the changes below, then merge again.", "表示後に結果が変わりました。下の変更を確認してから、もう一度マージしてください。";
+    nothing_to_merge: "There is nothing to merge: the task has no commit.", "マージするものがありません: コミットがありません。";
+    nothing_to_merge_hint: "Choose to merge with what is not committed, or let the agent commit its work.", "未コミットの変更も含めるか、エージェントにコミットさせてください。";
 
     chat_with: "Chat with", "チャット:";
     preparing: "Preparing...", "準備中...";
@@ -253,6 +285,89 @@ impl Words {
             Priority::Medium => self.medium,
             Priority::High => self.high,
             Priority::Urgent => self.urgent,
+        }
+    }
+
+    /// Returns the text for the state of a workspace.
+    pub(super) const fn of_workspace_state(&self, state: WorkspaceState) -> &'static str {
+        let (english, japanese) = match state {
+            WorkspaceState::Wanted => ("being prepared", "準備中"),
+            WorkspaceState::Ready => ("ready", "準備完了"),
+            WorkspaceState::InUse => ("in use", "使用中"),
+            WorkspaceState::Broken => ("needs a person", "対応が必要"),
+            WorkspaceState::Removed => {
+                ("files removed, commits kept", "ファイル削除済み、コミット保持")
+            }
+        };
+        self.language.either(english, japanese)
+    }
+
+    /// Returns the size of a result, before the name of its branch.
+    pub(super) fn of_changes(&self, n_files: usize, n_commits: u32) -> String {
+        match self.language {
+            Language::English => {
+                let files = ending(n_files == 1);
+                let commits = ending(n_commits == 1);
+                format!("{n_files} file{files}, {n_commits} commit{commits} on")
+            }
+            Language::Japanese => format!("{n_files} ファイル、{n_commits} コミット:"),
+        }
+    }
+
+    pub(super) fn of_uncommitted(&self, n_files: u32) -> String {
+        match self.language {
+            Language::English => format!("{n_files} not committed"),
+            Language::Japanese => format!("未コミット {n_files}"),
+        }
+    }
+
+    pub(super) fn of_merge_into(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => format!("Merge into {branch}"),
+            Language::Japanese => format!("{branch} にマージ"),
+        }
+    }
+
+    pub(super) fn of_merged_into(&self, branch: &str, commit: &str) -> String {
+        match self.language {
+            Language::English => format!("Merged into {branch}, which is at {commit} now."),
+            Language::Japanese => format!("{branch} にマージしました（{commit}）。"),
+        }
+    }
+
+    pub(super) fn of_merged_before(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => format!("Nothing to merge: {branch} has the result already."),
+            Language::Japanese => format!("マージ不要: {branch} には結果が含まれています。"),
+        }
+    }
+
+    pub(super) fn of_merge_conflict(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => format!("The result and {branch} change the same lines of:"),
+            Language::Japanese => {
+                format!("結果と {branch} が、次のファイルの同じ行を変更しています:")
+            }
+        }
+    }
+
+    pub(super) fn of_merge_in_the_way(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => format!("{branch} was not changed, because files are in the way:"),
+            Language::Japanese => {
+                format!("妨げになるファイルがあるため、{branch} を変更していません:")
+            }
+        }
+    }
+
+    pub(super) fn of_result_branch(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => {
+                format!("The project's repository has the result as the branch {branch}.")
+            }
+            Language::Japanese => {
+                format!("結果は、プロジェクトのリポジトリのブランチ {branch} にあります。")
+            }
         }
     }
 
@@ -472,6 +587,10 @@ impl Words {
     }
 }
 
+const fn ending(is_one: bool) -> &'static str {
+    if is_one { "" } else { "s" }
+}
+
 /// Returns the Japanese text for the code of a problem that people meet on the pages.
 fn japanese_problem(code: &str) -> Option<&'static str> {
     Some(match code {
@@ -501,6 +620,8 @@ fn japanese_problem(code: &str) -> Option<&'static str> {
         "part_of_itself" => "タスクを自分自身のサブタスクにはできません",
         "dependency_cycle" => "依存関係が循環しています",
         "limit_reached" => "上限に達しています",
+        "no_workspace" => "このタスクには専用の作業場所がありません",
+        "workspace_failed" => "作業場所の処理に失敗しました",
         "no_open_launch" => "実行中のエージェントがありません",
         "no_output" => "出力がありません",
         "output_on_other_host" => "出力は別のマシンにあります",

@@ -283,6 +283,10 @@ impl Found<'_> {
         self.browser.runtime.block_on(self.element.text()).unwrap()
     }
 
+    pub fn is_shown(&self) -> bool {
+        self.browser.runtime.block_on(self.element.is_displayed()).unwrap()
+    }
+
     pub fn is_enabled(&self) -> bool {
         self.browser.runtime.block_on(self.element.is_enabled()).unwrap()
     }

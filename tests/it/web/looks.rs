@@ -90,7 +90,7 @@ fn every_page_fits_and_can_be_read_from_a_phone_to_a_wall() {
 }
 
 /// A script for the texts whose contrast is less than WCAG 2.2 AA requires.
-const TOO_FAINT: &str = r"
+pub const TOO_FAINT: &str = r"
 const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
 const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return canvas.getImageData(0, 0, 1, 1).data; };
 const light = (color) => { const [r, g, b] = [0, 1, 2].map(i => color[i] / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };

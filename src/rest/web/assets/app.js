@@ -80,7 +80,7 @@ setInterval(writeTimes, 5000);
 
 // One stream per page. A page that nobody sees gives it up, so that many tabs don't use up what a browser grants to one server;
 // a chat keeps it, because its panel is open as long as the stream is.
-const live = { source: null, after: Number(body.dataset.after), chat: null, pending: new Set(), tasks: new Set() };
+const live = { source: null, after: Number(body.dataset.after), chat: null, pending: new Set(), tasks: new Set(), workspaces: new Set() };
 
 function listen() {
   live.source?.close();
@@ -118,6 +118,7 @@ function hear(news) {
   if (live.pending.size === 0) setTimeout(tellParts, 30);
   live.pending.add(news.topic);
   if (news.task) live.tasks.add(news.task);
+  if (news.topic === "workspace") live.workspaces.add(news.task);
 }
 
 function tellParts() {
@@ -125,7 +126,10 @@ function tellParts() {
   live.pending.clear();
   const all = topics.includes("reset");
   const trigger = (name) => body.dispatchEvent(new CustomEvent(`live-${name}`));
-  if (all || topics.includes("task")) showChangedTasks(all);
+  if (all || topics.includes("task") || topics.includes("workspace")) showChangedTasks(all);
+  const changes = find("[data-changes-of]");
+  if (changes && (all || live.workspaces.has(changes.dataset.changesOf))) trigger("changes");
+  live.workspaces.clear();
   if (all || topics.some((topic) => topic === "work" || topic === "task")) trigger("work");
   if (all || topics.includes("work")) { trigger("launch"); trigger("task"); }
   if (all || topics.includes("status")) trigger("status");

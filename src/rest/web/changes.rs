@@ -1,0 +1,373 @@
+//! The changes of a task: the state of its workspace, what its agent changed, and what people do
+//! with the result.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Deserialize;
+
+use super::layout::{Frame, rendered};
+use super::unified_diff::{ChangeKind, FileDiff, RowKind, UnifiedDiff};
+use super::words::Words;
+use crate::domain::workspace::{Content, WorkspaceState};
+use crate::domain::{ProjectId, Refusal, TaskId, Workspace};
+use crate::rest::extract::{InForm, InTask};
+use crate::rest::{Problem, RestState};
+use crate::service::{DiffKind, MergeWish, Merged, ServiceError, WorkspaceView};
+
+/// The number of digits of a commit that people read.
+const SHORT_COMMIT: usize = 10;
+
+#[derive(Template)]
+#[template(path = "parts/changes.html")]
+struct ChangesPart {
+    frame: Frame,
+    task: TaskId,
+    is_open: bool,
+    workspace: Workspace,
+    content: Content,
+    message: Option<Message>,
+    committed: Listing,
+    uncommitted: Listing,
+}
+
+/// What became of an action of the reader.
+struct Message {
+    /// A class of the page: `good`, `wait` or `bad`.
+    tone: &'static str,
+    text: String,
+    /// The names of files, or the lines that git printed.
+    lines: Vec<String>,
+    hint: Option<String>,
+}
+
+/// A diff, or the reason why there is none.
+#[derive(Default)]
+struct Listing {
+    diff: UnifiedDiff,
+    problem: Option<String>,
+}
+
+/// The result of a task, for its card.
+#[derive(Clone)]
+pub(super) struct CardResult {
+    pub(super) branch: String,
+    pub(super) n_files: u32,
+    pub(super) n_additions: u32,
+    pub(super) n_deletions: u32,
+    pub(super) n_uncommitted: u32,
+    pub(super) is_merged: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MergeFields {
+    /// The commit that the page showed as the result.
+    #[serde(default)]
+    expected_head: String,
+    #[serde(default)]
+    squash: bool,
+    #[serde(default)]
+    with_uncommitted: bool,
+    /// The reader confirmed to merge although the task is open.
+    #[serde(default)]
+    now: bool,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/ui/parts/tasks/{id}/changes", get(part))
+        .route("/ui/do/tasks/{id}/merge", post(merge))
+        .route("/ui/do/tasks/{id}/discard", post(discard))
+        .route("/ui/do/tasks/{id}/keep", post(keep))
+        .route("/ui/do/tasks/{id}/retry", post(retry))
+}
+
+async fn part(
+    frame: Frame,
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<Response, Problem> {
+    show(frame, &state, &id, None).await
+}
+
+async fn merge(
+    frame: Frame,
+    State(state): State<RestState>,
+    InTask(id): InTask,
+    InForm(fields): InForm<MergeFields>,
+) -> Result<Response, Problem> {
+    let wish = MergeWish {
+        into: None,
+        squash: fields.squash,
+        with_uncommitted: fields.with_uncommitted,
+        expected_head: Some(fields.expected_head).filter(|head| !head.is_empty()),
+        now: fields.now,
+    };
+    let merged = state.service.workspaces.merge(&id, &wish).await?;
+    if let Merged::Into { branch, commit } = &merged {
+        tracing::info!(task_id = %id, branch, commit, "result merged");
+    }
+    let message = message_of(frame.w, merged);
+    show(frame, &state, &id, Some(message)).await
+}
+
+async fn discard(
+    frame: Frame,
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<Response, Problem> {
+    state.service.workspaces.discard(&id).await?;
+    show(frame, &state, &id, None).await
+}
+
+async fn keep(
+    frame: Frame,
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<Response, Problem> {
+    state.service.workspaces.want_result(&id).await?;
+    show(frame, &state, &id, None).await
+}
+
+async fn retry(
+    frame: Frame,
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<Response, Problem> {
+    state.service.workspaces.retry(&id).await?;
+    show(frame, &state, &id, None).await
+}
+
+async fn show(
+    frame: Frame,
+    state: &RestState,
+    id: &TaskId,
+    message: Option<Message>,
+) -> Result<Response, Problem> {
+    let WorkspaceView { workspace, task, .. } = state.service.workspaces.of_task(id).await?;
+    let was_made = workspace.base_commit.is_some() || workspace.launch.is_some();
+    let committed =
+        if was_made { listing(state, id, DiffKind::Committed).await? } else { Listing::default() };
+    let content = workspace.content.clone().unwrap_or_default();
+    let uncommitted = match content.n_uncommitted {
+        0 => Listing::default(),
+        _ => listing(state, id, DiffKind::Uncommitted).await?,
+    };
+    let is_open = task.status.is_open();
+    let part = ChangesPart {
+        frame,
+        task: task.id,
+        is_open,
+        workspace,
+        content,
+        message,
+        committed,
+        uncommitted,
+    };
+    Ok(rendered(&part))
+}
+
+/// Returns a diff. A host that cannot make one now hides nothing else of the part.
+async fn listing(state: &RestState, id: &TaskId, kind: DiffKind) -> Result<Listing, Problem> {
+    match state.service.workspaces.diff(id, kind).await {
+        Ok(text) => {
+            let diff = UnifiedDiff::parse(&String::from_utf8_lossy(&text));
+            Ok(Listing { diff, problem: None })
+        }
+        Err(ServiceError::Refused(Refusal::WorkspaceFailed { reason, .. })) => {
+            Ok(Listing { problem: Some(reason), ..Listing::default() })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn message_of(w: &Words, merged: Merged) -> Message {
+    let none = Vec::new();
+    let said = |tone, text, lines, hint: Option<&str>| Message {
+        tone,
+        text,
+        lines,
+        hint: hint.map(str::to_owned),
+    };
+    match merged {
+        Merged::Into { branch, commit } => {
+            said("good", w.of_merged_into(&branch, short(&commit)), none, None)
+        }
+        Merged::Already { branch, .. } => said("good", w.of_merged_before(&branch), none, None),
+        Merged::Conflict { branch, files } => {
+            said("bad", w.of_merge_conflict(&branch), files, Some(w.merge_conflict_hint))
+        }
+        Merged::InTheWay { branch, message, result } => {
+            let lines = message.lines().map(str::to_owned).collect();
+            let hint = match result {
+                Some(result) => {
+                    format!("{} {}", w.merge_in_the_way_hint, w.of_result_branch(&result))
+                }
+                None => w.merge_in_the_way_hint.to_owned(),
+            };
+            said("bad", w.of_merge_in_the_way(&branch), lines, Some(&hint))
+        }
+        Merged::Stale { .. } => said("wait", w.merge_stale.to_owned(), none, None),
+        Merged::Nothing => {
+            said("wait", w.nothing_to_merge.to_owned(), none, Some(w.nothing_to_merge_hint))
+        }
+    }
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..SHORT_COMMIT).unwrap_or(commit)
+}
+
+impl ChangesPart {
+    /// Returns the class and the text of the state.
+    fn state(&self) -> (&'static str, &'static str) {
+        let w = self.frame.w;
+        let tone = match self.workspace.state {
+            WorkspaceState::Broken => "bad",
+            WorkspaceState::Wanted => "wait",
+            WorkspaceState::Ready => "good",
+            WorkspaceState::InUse | WorkspaceState::Removed => "",
+        };
+        (tone, w.of_workspace_state(self.workspace.state))
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.workspace.state == WorkspaceState::InUse
+    }
+
+    fn is_broken(&self) -> bool {
+        self.workspace.state == WorkspaceState::Broken
+    }
+
+    fn is_discarded(&self) -> bool {
+        self.workspace.discarded_at.is_some()
+    }
+
+    /// Returns whether there is something that a reader could merge now.
+    fn may_merge(&self) -> bool {
+        let has_result = self.content.n_commits > 0 || self.content.n_uncommitted > 0;
+        has_result && !self.is_in_use() && !self.is_broken() && !self.is_discarded()
+    }
+
+    /// Returns whether there is a result that a reader could discard.
+    fn may_discard(&self) -> bool {
+        self.workspace.content.is_some() && !self.is_discarded()
+    }
+
+    fn base(&self) -> Option<&str> {
+        let base = self.workspace.base_ref.as_deref()?;
+        Some(base.strip_prefix("refs/heads/").unwrap_or(base))
+    }
+
+    fn base_commit(&self) -> Option<&str> {
+        self.workspace.base_commit.as_deref().map(short)
+    }
+
+    fn merged_commit(&self) -> Option<&str> {
+        self.workspace.merged_commit.as_deref().map(short)
+    }
+
+    fn head(&self) -> &str {
+        self.content.head_commit.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the number of changed files. The diff is newer than the content while an agent
+    /// works.
+    fn n_files(&self) -> usize {
+        let diff = &self.committed.diff;
+        if self.is_in_use() && !diff.is_cut {
+            return diff.files.len();
+        }
+        usize::try_from(self.content.n_files).unwrap_or(usize::MAX)
+    }
+
+    fn n_additions(&self) -> u32 {
+        if self.is_in_use() {
+            return self.committed.diff.files.iter().map(|file| file.n_additions).sum();
+        }
+        self.content.n_additions
+    }
+
+    fn n_deletions(&self) -> u32 {
+        if self.is_in_use() {
+            return self.committed.diff.files.iter().map(|file| file.n_deletions).sum();
+        }
+        self.content.n_deletions
+    }
+
+    /// Returns the two lists of files, each with the beginning of the ids in it and its heading.
+    fn listings(&self) -> [(&'static str, &'static str, &Listing); 2] {
+        let heading = self.frame.w.not_committed;
+        [("committed", "", &self.committed), ("uncommitted", heading, &self.uncommitted)]
+    }
+}
+
+impl Listing {
+    fn is_empty(&self) -> bool {
+        self.diff.files.is_empty() && self.problem.is_none()
+    }
+}
+
+impl FileDiff {
+    fn kind_text(&self, w: &'static Words) -> Option<&'static str> {
+        match self.kind {
+            ChangeKind::Modified => None,
+            ChangeKind::New => Some(w.file_new),
+            ChangeKind::Deleted => Some(w.file_deleted),
+            ChangeKind::Renamed => Some(w.file_renamed),
+            ChangeKind::Copied => Some(w.file_copied),
+        }
+    }
+}
+
+impl RowKind {
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Hunk | Self::NoNewline => "hunk",
+            Self::Context => "",
+            Self::Add => "add",
+            Self::Delete => "del",
+        }
+    }
+}
+
+/// Returns the results of the tasks of a project, for the board.
+pub(super) async fn results(
+    state: &RestState,
+    project: &ProjectId,
+) -> Result<BTreeMap<TaskId, CardResult>, Problem> {
+    let views = state.service.workspaces.list(Some(project)).await?;
+    Ok(views.into_iter().filter_map(|view| card_result(view.workspace)).collect())
+}
+
+/// Returns the result of a workspace; `None` if its agent has changed nothing, or if the result was
+/// discarded.
+fn card_result(workspace: Workspace) -> Option<(TaskId, CardResult)> {
+    let content = workspace.content.filter(|_| workspace.discarded_at.is_none())?;
+    let result = CardResult {
+        branch: workspace.branch,
+        n_files: content.n_files,
+        n_additions: content.n_additions,
+        n_deletions: content.n_deletions,
+        n_uncommitted: content.n_uncommitted,
+        is_merged: workspace.merged_commit.is_some(),
+    };
+    (result.n_files > 0 || result.n_uncommitted > 0).then_some((workspace.task, result))
+}
+
+/// Returns the task whose workspace a task uses, or `None` if it has none.
+pub(super) async fn workspace_owner(
+    state: &RestState,
+    task: &TaskId,
+) -> Result<Option<TaskId>, Problem> {
+    match state.service.workspaces.of_task(task).await {
+        Ok(view) => Ok(Some(view.workspace.task)),
+        Err(ServiceError::Refused(Refusal::NoWorkspace { .. })) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,235 @@
+//! The changes of a task on the page: what an agent changed, and what people do with the result.
+
+use std::fs;
+use std::process::Command;
+
+use super::entry::{OWN, log_in};
+use super::{Answer, LISTENING, Web};
+use crate::daemon::Daemon;
+use crate::support::until_some;
+
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+
+/// Runs git in the repository of the person.
+#[track_caller]
+pub fn git(daemon: &Daemon, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.invalid"])
+        .args(arguments)
+        .current_dir(daemon.work())
+        .env("HOME", daemon.folder())
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .expect("git is installed");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "git {arguments:?}: {message}");
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+/// Starts a daemon with the project `shop`, whose tasks have clones. Its agent `agt` takes these
+/// steps.
+pub fn shop(settings: &str, steps: &[&str]) -> Daemon {
+    let daemon = Daemon::running(settings);
+    daemon.steps("agt", steps);
+    fs::write(daemon.work().join("main.txt"), "one\ntwo\nthree\n").unwrap();
+    git(&daemon, &["init", "--quiet", "--initial-branch=main"]);
+    git(&daemon, &["add", "."]);
+    git(&daemon, &["commit", "--quiet", "-m", "first"]);
+    let work = daemon.work();
+    let directory = work.to_str().unwrap();
+    daemon.done(&["project", "add", "shop", "--directory", directory, "--workspace", "clone"]);
+    daemon.done(&["agent", "add", "agt"]);
+    daemon.done(&["project", "set", "shop", "--assign", "agt"]);
+    daemon
+}
+
+/// The steps of an agent that changes a line, adds a file, and leaves another one uncommitted.
+pub const WORKS: [&str; 4] = [
+    "authenticate",
+    "get-my-task",
+    "run:printf 'one\\n<b>TWO</b>\\nthree\\n' >main.txt; echo new >'日本.txt'; git add . && git commit --quiet -m work; echo left >left.txt",
+    "report:success",
+];
+
+/// Waits until the result of the task is kept.
+#[track_caller]
+pub fn until_kept(daemon: &Daemon, task: &str) {
+    until_some("the result is kept", || {
+        let listed = daemon.json(&["workspace", "list"]);
+        let workspaces = listed.as_array()?.iter();
+        let mut of_task = workspaces
+            .filter(|workspace| workspace["task_id"] == task && workspace["state"] == "ready");
+        of_task.find(|workspace| workspace["content"].is_object()).cloned()
+    });
+}
+
+fn part(daemon: &Daemon, language: &str) -> String {
+    daemon.page("/ui/parts/tasks/tsk/changes", language)
+}
+
+/// Returns the commit that the part shows as the result.
+fn head(part: &str) -> &str {
+    let (_, rest) = part.split_once("name=\"expected_head\" value=\"").expect(part);
+    rest.split_once('"').unwrap().0
+}
+
+struct Person<'a> {
+    web: Web,
+    cookie: String,
+    daemon: &'a Daemon,
+}
+
+impl<'a> Person<'a> {
+    fn of(daemon: &'a Daemon, role: &str) -> Self {
+        let mut web = Web::to(daemon);
+        let cookie = log_in(&mut web, daemon, &["--role", role]);
+        Self { web, cookie, daemon }
+    }
+
+    fn get(&mut self, path: &str) -> Answer {
+        let cookie = &self.cookie;
+        self.web.ask("GET", path, cookie, "")
+    }
+
+    fn does(&mut self, action: &str, body: &str) -> Answer {
+        let headers = format!("{}{OWN}{FORM}Hx-Request: true\r\n", self.cookie);
+        self.web.ask("POST", &format!("/ui/do/tasks/{action}"), &headers, body)
+    }
+
+    /// Merges, and checks that the part tells this.
+    #[track_caller]
+    fn merges(&mut self, body: &str, told: &str) -> String {
+        let answer = self.does("tsk/merge", body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(answer.body.contains(told), "{}", answer.body);
+        assert!(answer.body.contains("<span class=\"mark "), "the part is whole: {}", answer.body);
+        git(self.daemon, &["rev-parse", "main"])
+    }
+}
+
+#[test]
+fn a_reader_sees_what_an_agent_changed_and_merges_it() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    let shown = part(&daemon, "en");
+    for text in [
+        "<span class=\"mark good\">ready</span>",
+        "2 files, 1 commit on <code>agents/shop-1</code> · from <code>main</code>",
+        "1 not committed",
+        "<tr class=\"hunk\"><td class=\"ln\"></td><td class=\"ln\"></td><td>@@ -1,3 +1,3 @@</td></tr>",
+        "<tr class=\"del\"><td class=\"ln\">2</td><td class=\"ln\"></td><td>two</td></tr>",
+        "<tr class=\"add\"><td class=\"ln\"></td><td class=\"ln\">2</td><td>&#60;b&#62;TWO&#60;/b&#62;</td></tr>",
+        "日本.txt",
+        "Not committed",
+        "left.txt",
+        "Merge into main",
+    ] {
+        assert!(shown.contains(text), "no `{text}` in {shown}");
+    }
+    assert_eq!(shown.matches("<details class=\"box\" ").count(), 3);
+    assert!(!shown.contains("<b>TWO"), "{shown}");
+    let japanese = part(&daemon, "ja");
+    assert!(japanese.contains("変更") && japanese.contains("main にマージ"), "{japanese}");
+    let panel = daemon.page("/ui/parts/tasks/tsk", "en");
+    assert!(
+        panel.contains("data-changes-of=\"tsk\"") && panel.contains("/ui/parts/tasks/tsk/changes")
+    );
+    let board = daemon.page("/ui/parts/projects/shop/board", "en");
+    assert!(
+        board.contains("agents/shop-1") && board.contains("<span class=\"plus\">+2</span>"),
+        "{board}"
+    );
+    let mut person = Person::of(&daemon, "operator");
+    let merge = format!("expected_head={}&squash=false", head(&shown));
+    person.merges(&merge, "Merged into main");
+    assert_eq!(git(&daemon, &["show", "main:main.txt"]), "one\n<b>TWO</b>\nthree");
+    assert!(!daemon.work().join("left.txt").exists());
+    person.merges(&merge, "main has the result already");
+}
+
+#[test]
+fn a_merge_that_is_refused_changes_nothing_and_says_what_to_do() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    let mut person = Person::of(&daemon, "operator");
+    let seen = head(&part(&daemon, "en")).to_owned();
+    let before = git(&daemon, &["rev-parse", "main"]);
+    let other = "0".repeat(40);
+    let after = person.merges(&format!("expected_head={other}"), "has changed since you saw it");
+    assert_eq!(after, before);
+    let merge = format!("expected_head={seen}");
+    fs::write(daemon.work().join("main.txt"), "my own\n").unwrap();
+    assert_eq!(person.merges(&merge, "files are in the way"), before);
+    assert_eq!(fs::read_to_string(daemon.work().join("main.txt")).unwrap(), "my own\n");
+    assert_eq!(git(&daemon, &["rev-parse", "agents/shop-1"]), seen);
+    git(&daemon, &["commit", "--quiet", "--all", "-m", "mine"]);
+    let mine = git(&daemon, &["rev-parse", "main"]);
+    assert_eq!(person.merges(&merge, "change the same lines of:"), mine);
+    assert_eq!(git(&daemon, &["status", "--porcelain"]), "");
+    let answer = person.does("tsk/merge", &format!("{merge}&into=other"));
+    assert!((400..500).contains(&answer.status), "{answer:?}");
+    // A person discards the result, and takes that back.
+    let answer = person.does("tsk/discard", "");
+    assert!(answer.body.contains("Discarded") && !answer.body.contains("Merge into"), "{answer:?}");
+    let board = daemon.page("/ui/parts/projects/shop/board", "en");
+    assert!(!board.contains("agents/shop-1"), "{board}");
+}
+
+#[test]
+fn a_result_without_a_commit_is_merged_only_with_what_is_not_committed() {
+    let steps = ["authenticate", "get-my-task", "run:echo left >left.txt", "report:success"];
+    let daemon = shop(LISTENING, &steps);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    let mut person = Person::of(&daemon, "operator");
+    let before = git(&daemon, &["rev-parse", "main"]);
+    assert_eq!(person.merges("squash=true", "Nothing to merge"), before);
+    let after = person.merges("squash=true&with_uncommitted=true", "Merged into main");
+    assert_ne!(after, before);
+    assert_eq!(git(&daemon, &["show", "main:left.txt"]), "left");
+}
+
+#[test]
+fn viewers_may_look_at_changes_and_do_nothing() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    let mut viewer = Person::of(&daemon, "viewer");
+    let shown = viewer.get("/ui/parts/tasks/tsk/changes");
+    assert_eq!(shown.status, 200, "{shown:?}");
+    assert!(shown.body.contains("main.txt"), "{shown:?}");
+    assert!(!shown.body.contains("<button") && !shown.body.contains("<form"), "{shown:?}");
+    let before = git(&daemon, &["rev-parse", "main"]);
+    for action in ["merge", "discard", "keep", "retry"] {
+        let answer = viewer.does(&format!("tsk/{action}"), "");
+        answer.check_problem(403, "viewer_may_not", "");
+    }
+    assert_eq!(git(&daemon, &["rev-parse", "main"]), before);
+    assert!(part(&daemon, "en").contains("Merge into main"));
+}
+
+#[test]
+fn changes_of_what_is_not_there_are_refused() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.done(&["task", "add", "--id", "tsk", "--project", "shop", "--title", "a title"]);
+    let mut person = Person::of(&daemon, "operator");
+    for (id, statuses) in [
+        ("tsk", [404, 404]),
+        ("none", [404, 404]),
+        ("..", [400, 404]),
+        ("%2e%2e", [400, 404]),
+        ("a%2fb", [400, 404]),
+        ("a%00b", [400, 404]),
+        ("%ff", [400, 404]),
+    ] {
+        let shown = person.get(&format!("/ui/parts/tasks/{id}/changes"));
+        assert!(statuses.contains(&shown.status), "{id}: {shown:?}");
+        for action in ["merge", "discard", "keep", "retry"] {
+            let answer = person.does(&format!("{id}/{action}"), "");
+            assert!(statuses.contains(&answer.status), "{id} {action}: {answer:?}");
+        }
+    }
+    assert!(!daemon.page("/ui/parts/tasks/tsk", "en").contains("data-changes-of"));
+}

@@ -1,0 +1,56 @@
+//! The changes of a task in the panel: they appear while it is open, and a result is merged.
+
+use serde_json::Value;
+
+use super::assert_quiet;
+use super::browser::Browser;
+use super::looks::TOO_FAINT;
+use crate::http::changes::{WORKS, git, shop, until_kept};
+
+#[test]
+fn the_changes_of_a_task_appear_in_its_panel_and_are_merged_there() {
+    let daemon = shop("http: { listen: \"127.0.0.1:0\" }", &WORKS);
+    daemon.done(&[
+        "task",
+        "add",
+        "--id",
+        "tsk",
+        "--project",
+        "shop",
+        "--assignee",
+        "agt",
+        "--title",
+        "a title",
+    ]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/shop?task=tsk");
+    browser.find("#panel .task");
+    assert!(!browser.has("#panel .changes"));
+    // The changes of its agent appear without a reload.
+    daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
+    browser.find("#panel .changes .mark.good");
+    until_kept(&daemon, "tsk");
+    browser.until("the files are there", || browser.texts("#panel .changes .box code").len() == 3);
+    browser.until("the card shows them", || {
+        browser.texts("#card-tsk .plus") == ["+2"] && browser.has("#card-tsk .dot.wait")
+    });
+    assert!(!browser.find(".changes .box .diff").is_shown());
+    browser.run("document.querySelectorAll('.changes .box summary').forEach(e => e.click())");
+    browser.until("the lines are shown", || browser.find(".changes .box .diff").is_shown());
+    assert!(browser.texts(".changes tr.add td:last-child").contains(&"<b>TWO</b>".to_owned()));
+    for theme in ["light", "dark"] {
+        browser.run(&format!("document.documentElement.dataset.theme = '{theme}'"));
+        let faint: Vec<Value> = serde_json::from_value(browser.run(TOO_FAINT)).unwrap();
+        assert!(faint.is_empty(), "{theme}: {faint:#?}");
+    }
+    browser.find(".changes .primary").click();
+    browser.until("it is merged", || {
+        browser.texts(".changes .call.good").concat().contains("Merged into main")
+    });
+    assert_eq!(git(&daemon, &["show", "main:main.txt"]), "one\n<b>TWO</b>\nthree");
+    // What the reader opened is still open.
+    assert!(browser.find(".changes .box .diff").is_shown());
+    assert_quiet(&browser);
+}
