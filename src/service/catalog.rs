@@ -174,6 +174,11 @@ impl Catalog {
             .await
     }
 
+    /// Returns whether the tasks of a new project in `directory` can have clones of a repository.
+    pub async fn may_be_cloned(&self, directory: &Path) -> bool {
+        directory.is_absolute() && self.check_source(directory).await.is_ok()
+    }
+
     /// Checks that tasks can have clones of the repository in `directory`.
     ///
     /// # Errors

@@ -13,8 +13,9 @@ use serde::Deserialize;
 use super::layout::{Frame, NavSection, go_to, rendered};
 use super::shown::{Face, Faces};
 use crate::domain::agent::ProjectStatus;
+use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{AgentId, Project, ProjectId};
-use crate::rest::extract::{InForm, InPath, given};
+use crate::rest::extract::{InForm, InPath, InQuery, given};
 use crate::rest::{Problem, RestState};
 use crate::service::{ProjectEdit, TaskFilter};
 
@@ -50,6 +51,17 @@ struct ProjectForm {
     project: Option<Project>,
     members: Vec<Face>,
     others: Vec<Face>,
+    modes: &'static [WorkspaceMode],
+    proposed: WorkspaceMode,
+}
+
+#[derive(Template)]
+#[template(path = "parts/workspace_choice.html")]
+struct WorkspaceChoice {
+    frame: Frame,
+    modes: &'static [WorkspaceMode],
+    /// The mode that suits the working directory.
+    proposed: WorkspaceMode,
 }
 
 impl ProjectForm {
@@ -101,6 +113,15 @@ struct ProjectFields {
     name: String,
     working_directory: PathBuf,
     status: Option<ProjectStatus>,
+    /// Of a new project.
+    workspace: Option<WorkspaceMode>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DirectoryQuery {
+    #[serde(default)]
+    working_directory: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
@@ -114,6 +135,7 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/projects", get(all))
         .route("/ui/parts/projects", get(all_part))
         .route("/ui/projects/new", get(new))
+        .route("/ui/parts/projects/workspace", get(choose_workspace))
         .route("/ui/projects/{project}/edit", get(edit))
         .route("/ui/do/projects", post(make))
         .route("/ui/do/projects/{project}", post(change))
@@ -153,7 +175,27 @@ async fn tiles(state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
 
 async fn new(frame: Frame) -> Response {
     let frame = frame.at(NavSection::Projects);
-    rendered(&ProjectForm { frame, project: None, members: Vec::new(), others: Vec::new() })
+    rendered(&ProjectForm {
+        frame,
+        project: None,
+        members: Vec::new(),
+        others: Vec::new(),
+        modes: WorkspaceMode::ALL,
+        proposed: WorkspaceMode::Shared,
+    })
+}
+
+/// Returns the choice of a workspace that suits a directory: clones if it is in a git repository.
+async fn choose_workspace(
+    frame: Frame,
+    State(state): State<RestState>,
+    InQuery(DirectoryQuery { working_directory }): InQuery<DirectoryQuery>,
+) -> Response {
+    // Only those who may create a project learn something about the directories of this machine.
+    let has_clones =
+        frame.may_change() && state.service.catalog.may_be_cloned(&working_directory).await;
+    let proposed = if has_clones { WorkspaceMode::Clone } else { WorkspaceMode::Shared };
+    rendered(&WorkspaceChoice { frame, modes: WorkspaceMode::ALL, proposed })
 }
 
 async fn edit(
@@ -176,6 +218,8 @@ async fn edit(
         project: Some(project),
         members,
         others,
+        modes: WorkspaceMode::ALL,
+        proposed: WorkspaceMode::Shared,
     }))
 }
 
@@ -187,6 +231,7 @@ async fn make(
     let edit = ProjectEdit {
         name: Some(fields.name).filter(|name| !name.trim().is_empty()),
         working_directory: Some(fields.working_directory),
+        workspace: fields.workspace,
         ..ProjectEdit::default()
     };
     let id = state.service.catalog.add_project(id, &edit).await?;
@@ -203,6 +248,7 @@ async fn change(
         name: Some(fields.name),
         working_directory: Some(fields.working_directory),
         status: fields.status,
+        workspace: fields.workspace,
         ..ProjectEdit::default()
     };
     state.service.catalog.set_project(&id, &edit).await?;

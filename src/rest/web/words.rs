@@ -3,7 +3,7 @@
 use crate::domain::launch::{ReportResult, StopReason, TimeLimit};
 use crate::domain::start_history::StartReason;
 use crate::domain::store_state::{Spread, span};
-use crate::domain::workspace::WorkspaceState;
+use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
 use crate::domain::{Language, Outcome, Priority, TaskStatus};
 
 macro_rules! texts {
@@ -96,6 +96,8 @@ texts! {
     urgent: "urgent", "緊急";
 
     changes: "Changes", "変更";
+    workspace: "Where agents work", "エージェントの作業場所";
+    workspace_hint: "Clones need a git repository. The choice cannot be changed later.", "クローンには git リポジトリが必要です。後から変更できません。";
     merged: "Merged", "マージ済み";
     discarded: "Discarded", "破棄済み";
     from_base: "from", "元:";
@@ -298,6 +300,21 @@ impl Words {
             WorkspaceState::Removed => {
                 ("files removed, commits kept", "ファイル削除済み、コミット保持")
             }
+        };
+        self.language.either(english, japanese)
+    }
+
+    /// Returns a sentence that says where the agents of a project work.
+    pub(super) const fn of_workspace_mode(&self, mode: WorkspaceMode) -> &'static str {
+        let (english, japanese) = match mode {
+            WorkspaceMode::Shared => (
+                "shared: all agents work in the project's directory",
+                "共有: すべてのエージェントがプロジェクトのディレクトリで作業します",
+            ),
+            WorkspaceMode::Clone => (
+                "clone: each task has its own clone, and you merge its result",
+                "クローン: タスクごとに専用のクローンで作業し、結果は人がマージします",
+            ),
         };
         self.language.either(english, japanese)
     }

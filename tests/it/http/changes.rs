@@ -233,3 +233,33 @@ fn changes_of_what_is_not_there_are_refused() {
     }
     assert!(!daemon.page("/ui/parts/tasks/tsk", "en").contains("data-changes-of"));
 }
+
+#[test]
+fn the_form_of_a_new_project_proposes_clones_in_a_repository_and_says_what_they_are() {
+    let daemon = shop(LISTENING, &WORKS);
+    let mut person = Person::of(&daemon, "operator");
+    let work = daemon.work();
+    let cloned = "<option value=\"clone\" selected>";
+    let shared = "<option value=\"shared\" selected>";
+    assert!(person.get("/ui/projects/new").body.contains(shared));
+    let choice = |person: &mut Person<'_>, directory: &str| {
+        person.get(&format!("/ui/parts/projects/workspace?working_directory={directory}")).body
+    };
+    assert!(choice(&mut person, work.to_str().unwrap()).contains(cloned));
+    assert!(choice(&mut person, daemon.folder().to_str().unwrap()).contains(shared));
+    assert!(choice(&mut person, "").contains(shared));
+    let mut viewer = Person::of(&daemon, "viewer");
+    assert!(choice(&mut viewer, work.to_str().unwrap()).contains(shared));
+    let headers = format!("{}{OWN}{FORM}Hx-Request: true\r\n", person.cookie);
+    let body = format!("id=blog&name=Blog&working_directory={}&workspace=clone", work.display());
+    let answer = person.web.ask("POST", "/ui/do/projects", &headers, &body);
+    assert_eq!(answer.status, 204, "{answer:?}");
+    assert_eq!(daemon.json(&["project", "show", "blog"])["workspace"], "clone");
+    for page in ["/ui/projects/blog", "/ui/projects/blog/edit"] {
+        let page = daemon.page(page, "en");
+        assert!(page.contains("each task has its own clone"), "{page}");
+    }
+    let body = format!("name=Blog&working_directory={}&workspace=shared", work.display());
+    let answer = person.web.ask("POST", "/ui/do/projects/blog", &headers, &body);
+    assert_eq!(answer.status, 422, "{answer:?}");
+}
