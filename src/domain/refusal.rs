@@ -11,6 +11,7 @@ use super::id::{
 use super::key::Purpose;
 use super::short_id::ProjectKey;
 use super::task::TaskStatus;
+use super::workspace::WorkspaceMode;
 
 /// The reason for a refusal. `Display` is the text that people and agents read. Clients of the
 /// older system know some of these texts.
@@ -144,6 +145,13 @@ pub enum Refusal {
         "Task {task} has no workspace: its project works in a shared directory, or it was never started"
     )]
     NoWorkspace { task: TaskId },
+    #[error(
+        "Project {project} works with `workspace: {mode}`, which is chosen when a project is created"
+    )]
+    WorkspaceModeFixed { project: ProjectId, mode: WorkspaceMode },
+    /// Tasks cannot have clones of the repository in this directory.
+    #[error("{reason}")]
+    CannotClone { reason: String },
     #[error("Workspace {workspace}: {reason}")]
     WorkspaceFailed { workspace: WorkspaceId, reason: String },
     #[error("{0} exists already")]
@@ -211,6 +219,8 @@ impl Refusal {
             Self::KeyEdited { .. } => "key_edited",
             Self::KeyTaken { .. } => "key_taken",
             Self::NoWorkspace { .. } => "no_workspace",
+            Self::WorkspaceModeFixed { .. } => "workspace_mode_fixed",
+            Self::CannotClone { .. } => "cannot_clone",
             Self::WorkspaceFailed { .. } => "workspace_failed",
             Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
@@ -293,6 +303,9 @@ impl Refusal {
             }
             Self::LinkNotValid(_) => Some("print a new one with: agent-coordinator login"),
             Self::KeyTaken { .. } => Some("choose another key"),
+            Self::WorkspaceModeFixed { .. } => {
+                Some("create another project for the same directory")
+            }
             Self::NoSuchTask { .. }
             | Self::StaysInProject { .. }
             | Self::PartOfItself { .. }
@@ -313,6 +326,7 @@ impl Refusal {
             | Self::NotOneLine { .. }
             | Self::KeyEdited { .. }
             | Self::NoWorkspace { .. }
+            | Self::CannotClone { .. }
             | Self::WorkspaceFailed { .. }
             | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,

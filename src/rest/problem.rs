@@ -85,6 +85,8 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::Superseded { .. }
         | Refusal::KeyEdited { .. }
         | Refusal::KeyTaken { .. }
+        | Refusal::WorkspaceModeFixed { .. }
+        | Refusal::CannotClone { .. }
         | Refusal::WorkspaceFailed { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }

@@ -146,8 +146,8 @@ impl Catalog {
     /// Creates a project. Without a key in `edit`, its name suggests one.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute, or if it is
-    /// to be cloned and is in no repository; `KeyTaken`; `AgentNotFound`.
+    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute; `CannotClone`
+    /// if it is to be cloned and is in no repository; `KeyTaken`; `AgentNotFound`.
     pub async fn add_project(
         &self,
         id: Option<ProjectId>,
@@ -157,6 +157,7 @@ impl Catalog {
         let edit = edit.clone();
         if edit.workspace == Some(WorkspaceMode::Clone)
             && let Some(directory) = &edit.working_directory
+            && directory.is_absolute()
         {
             self.check_source(directory).await?;
         }
@@ -182,25 +183,21 @@ impl Catalog {
     /// Checks that tasks can have clones of the repository in `directory`.
     ///
     /// # Errors
-    /// `Invalid`.
+    /// `CannotClone`.
     async fn check_source(&self, directory: &Path) -> Result<(), Refusal> {
         let Some(checkouts) = self.checkouts.get() else {
-            return Err(Refusal::Invalid(
-                "`workspace: clone` needs the coordinator in the server's process: start the daemon with `run`, or use `shared`"
-                    .to_owned(),
-            ));
+            let reason = "`workspace: clone` needs the coordinator in the server's process: start the daemon with `run`, or use `shared`";
+            return Err(Refusal::CannotClone { reason: reason.to_owned() });
         };
-        checkouts
-            .check_source(directory)
-            .await
-            .map_err(|error| Refusal::Invalid(ErrorChain(&error).to_string()))
+        let checked = checkouts.check_source(directory).await;
+        checked.map_err(|error| Refusal::CannotClone { reason: ErrorChain(&error).to_string() })
     }
 
     /// Changes a project. A new key changes the short ids of its tasks; the old ones stay valid.
     ///
     /// # Errors
     /// `ProjectNotFound`, `AgentNotFound`, `Invalid` for a working directory that is not absolute;
-    /// `KeyEdited`, `KeyTaken`.
+    /// `WorkspaceModeFixed`, `KeyEdited`, `KeyTaken`.
     pub async fn set_project(
         &self,
         id: &ProjectId,

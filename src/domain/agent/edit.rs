@@ -105,9 +105,9 @@ impl ProjectEdit {
     /// makes sure that no other project has had a new key.
     ///
     /// # Errors
-    /// `Invalid` if the working directory is missing or not absolute, or if the workspace of a
-    /// project that exists is to change; `KeyEdited` for a second change of the key; the refusals of
-    /// [`limits`].
+    /// `Invalid` if the working directory is missing or not absolute; `WorkspaceModeFixed` if the
+    /// workspace of a project that exists is to change; `KeyEdited` for a second change of the key;
+    /// the refusals of [`limits`].
     pub fn apply(&self, project: Project) -> Result<Project, Refusal> {
         let working_directory = self.working_directory.clone().unwrap_or(project.working_directory);
         if !working_directory.is_absolute() {
@@ -125,10 +125,10 @@ impl ProjectEdit {
         }
         let workspace = self.workspace.unwrap_or(project.workspace);
         if project.revision > 0 && workspace != project.workspace {
-            return Err(Refusal::Invalid(format!(
-                "project {} works with `workspace: {}`, which is chosen when a project is created; create another project for the same directory",
-                project.id, project.workspace
-            )));
+            return Err(Refusal::WorkspaceModeFixed {
+                project: project.id,
+                mode: project.workspace,
+            });
         }
         Ok(Project {
             workspace,

@@ -261,5 +261,5 @@ fn the_form_of_a_new_project_proposes_clones_in_a_repository_and_says_what_they_
     }
     let body = format!("name=Blog&working_directory={}&workspace=shared", work.display());
     let answer = person.web.ask("POST", "/ui/do/projects/blog", &headers, &body);
-    assert_eq!(answer.status, 422, "{answer:?}");
+    assert_eq!(answer.status, 409, "{answer:?}");
 }
