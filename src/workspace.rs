@@ -20,6 +20,8 @@ mod create;
 mod git;
 mod keep_repository;
 mod keeping;
+mod objects;
+mod refs;
 mod removal;
 mod results;
 mod source;
@@ -104,6 +106,22 @@ struct Place {
 }
 
 impl Place {
+    /// Checks that the tree is a folder, and not a link to one.
+    ///
+    /// # Errors
+    /// `Gone`; `Refused` for a link.
+    fn check_tree(&self) -> Result<(), CheckoutError> {
+        for path in [&self.folder, &self.tree()] {
+            if path.is_symlink() {
+                return Err(CheckoutError::Refused(format!(
+                    "`{}` is a symbolic link, which is never followed; remove it by hand",
+                    path.display()
+                )));
+            }
+        }
+        if self.tree().is_dir() { Ok(()) } else { Err(CheckoutError::Gone(self.tree())) }
+    }
+
     fn tree(&self) -> PathBuf {
         self.folder.join("tree")
     }
@@ -158,9 +176,11 @@ impl Checkouts {
     /// Checks that the repository of a workspace is there, before an agent starts in it.
     ///
     /// # Errors
-    /// `Gone`.
+    /// `Gone`, `Refused`.
     pub fn check(&self, project: &ProjectId, workspace: &WorkspaceId) -> Result<(), CheckoutError> {
-        let head = self.place(project, workspace).tree().join(".git/HEAD");
+        let place = self.place(project, workspace);
+        place.check_tree()?;
+        let head = place.tree().join(".git/HEAD");
         if head.is_file() { Ok(()) } else { Err(CheckoutError::Gone(head)) }
     }
 

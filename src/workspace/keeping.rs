@@ -16,59 +16,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::git::{Call, GitError};
+use super::objects::lines;
+use super::refs::{Refs, read_refs};
 use super::source::entries;
 use super::walk::{Walk, walk};
-use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, remove_folder};
+use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Content, KeepOrder};
 use crate::domain::{ProjectId, WorkspaceId};
-
-/// The largest file of refs or logs that is read, in bytes.
-const MAX_TEXT: u64 = 16 * 1024 * 1024;
-/// The files of `.git` that name commits beside `refs` and `logs`.
-const HEADS: [&str; 7] = [
-    "HEAD",
-    "ORIG_HEAD",
-    "FETCH_HEAD",
-    "MERGE_HEAD",
-    "CHERRY_PICK_HEAD",
-    "REVERT_HEAD",
-    "REBASE_HEAD",
-];
-
-/// The refs of an agent's repository, read as text.
-#[derive(Debug, Default)]
-struct Refs {
-    head: Option<String>,
-    /// Full names of refs, with the ids that they name.
-    refs: BTreeMap<String, String>,
-    /// All ids that HEAD, refs and logs name.
-    named: BTreeSet<String>,
-    /// The text that is kept.
-    text: String,
-}
-
-impl Refs {
-    /// Returns the commit that the branch names, or else the one that HEAD names.
-    fn result(&self, branch: &str) -> Option<&String> {
-        self.refs.get(&format!("refs/heads/{branch}")).or_else(|| self.head_commit())
-    }
-
-    fn head_commit(&self) -> Option<&String> {
-        let head = self.head.as_deref()?;
-        match head.strip_prefix("ref: ") {
-            Some(name) => self.refs.get(name.trim()),
-            None => self.named.get(head.trim()),
-        }
-    }
-}
 
 impl Checkouts {
     /// Keeps the content of a workspace in which no process runs.
@@ -93,11 +52,9 @@ impl Checkouts {
         policy: &KeepPolicy,
     ) -> Result<Content, CheckoutError> {
         let tree = place.tree();
-        if !tree.is_dir() {
-            return Err(CheckoutError::Gone(tree));
-        }
+        place.check_tree()?;
         let before = walked(&tree).await?;
-        let mut left_out: Vec<String> = before.left_out.iter().map(shown).collect();
+        let mut left_out = Vec::new();
         let _locked = self.lock_keep(&order.project, place).await?;
         let objects = match self.take_objects(place, &order.id).await {
             Ok(objects) => objects,
@@ -110,7 +67,11 @@ impl Checkouts {
         };
         crash_point::reach(CrashPoint::ObjectsTaken);
         let refs = read_refs(&tree).await?;
-        let result = self.existing(place, refs.result(&order.branch)).await?;
+        let mut result = self.existing(place, refs.result(&order.branch)).await?;
+        if result.is_none() {
+            // An agent that removed its repository does not take back what it had committed.
+            result = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
+        }
         let result = result.or_else(|| order.base_commit.clone());
         let files = self.take_files(place, &before, policy, &mut left_out).await?;
         crash_point::reach(CrashPoint::FilesTaken);
@@ -141,7 +102,7 @@ impl Checkouts {
         workspace: &WorkspaceId,
     ) -> Result<Option<String>, CheckoutError> {
         let place = self.place(project, workspace);
-        if !place.tree().is_dir() {
+        if place.check_tree().is_err() {
             return Ok(None);
         }
         let _locked = self.lock_keep(project, &place).await?;
@@ -160,66 +121,6 @@ impl Checkouts {
             Some(id) => self.resolve(place, id).await,
             None => Ok(None),
         }
-    }
-
-    /// Copies the objects of the workspace's own repository into the keep repository, and returns
-    /// their ids.
-    async fn take_objects(
-        &self,
-        place: &Place,
-        workspace: &WorkspaceId,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
-        let quarantine = place.project.join(format!(".q-{workspace}"));
-        remove_folder(&quarantine)?;
-        let from = place.tree().join(".git/objects");
-        let to = quarantine.join("objects");
-        let copied = blocking({
-            let to = to.clone();
-            move || copy_objects(&from, &to)
-        });
-        let Copied { loose, packs } = copied.await?;
-        let mut ids: BTreeSet<String> = loose.into_iter().collect();
-        let on_copies = |arguments: &[&OsStr]| -> Call<'_> {
-            self.git
-                .on(&place.keep(), arguments)
-                .variable("GIT_OBJECT_DIRECTORY", &to)
-                .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.keep().join("objects"))
-                .long()
-        };
-        for pack in &packs {
-            on_copies(&[OsStr::new("index-pack"), pack.as_os_str()]).run().await?;
-            let index = pack.with_extension("idx");
-            let index = std::fs::read(&index).map_err(CheckoutError::io("read", &index))?;
-            let listed = self.git.call(["show-index"]).input(index).text().await?;
-            ids.extend(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned));
-        }
-        let new = self.missing(place, &ids).await?;
-        if !new.is_empty() {
-            let base = quarantine.join("pack");
-            let pack = [OsStr::new("pack-objects"), OsStr::new("--quiet"), base.as_os_str()];
-            let name = on_copies(&pack).input(lines(&new)).text().await?;
-            let packs = place.keep().join("objects/pack");
-            make_folder(&packs)?;
-            let to = packs.join(format!("pack-{name}.pack"));
-            super::rename(&quarantine.join(format!("pack-{name}.pack")), &to)?;
-            // The index is made anew, so the names of the objects are those of their content.
-            let index = [OsStr::new("index-pack"), to.as_os_str()];
-            self.git.on(&place.keep(), index).long().run().await?;
-        }
-        remove_folder(&quarantine)?;
-        Ok(ids)
-    }
-
-    /// Returns those of `ids` that the keep repository does not have.
-    async fn missing(
-        &self,
-        place: &Place,
-        ids: &BTreeSet<String>,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
-        let call = self.git.on(&place.keep(), ["cat-file", "--batch-check=%(objectname)"]);
-        let listed = call.input(lines(ids)).long().text().await?;
-        let missing = listed.lines().filter_map(|line| line.strip_suffix(" missing"));
-        Ok(missing.map(str::to_owned).collect())
     }
 
     /// Writes the files of the workspace into the keep repository.
@@ -242,20 +143,26 @@ impl Checkouts {
         // A call that was killed may have left the lock of the index.
         let _ = std::fs::remove_file(place.folder.join("index.lock"));
         let index = place.index();
-        let mut add = [OsStr::new("add"), OsStr::new("--all"), OsStr::new("--")].to_vec();
-        let excluded: Vec<_> = found.left_out.iter().map(|(path, _)| excluding(path)).collect();
-        add.push(OsStr::new("."));
+        let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
+        let ignored = on_files(&list.map(OsStr::new), &index).run().await?;
+        let ignored: Vec<PathBuf> = entries(&ignored).map(Path::to_owned).collect();
+        let is_ignored = |path: &Path| ignored.iter().any(|folder| path.starts_with(folder));
+        // Git accepts no pattern for what it ignores anyway, and takes no `.git` at the top.
+        let is_in_the_way = |path: &Path| path != ".git" && !is_ignored(path);
+        let excluded = found.left_out.iter().filter(|(path, _)| is_in_the_way(path));
+        let excluded: Vec<OsString> = excluded.map(|(path, _)| excluding(path)).collect();
+        let mut add = ["add", "--all", "--", "."].map(OsStr::new).to_vec();
         add.extend(excluded.iter().map(OsString::as_os_str));
         on_files(&add, &index).run().await?;
         let visible = on_files(&[OsStr::new("write-tree")], &index).text().await?;
-        let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
-        let ignored = on_files(&list.map(OsStr::new), &index).run().await?;
-        let (wanted, too_much) = {
+        let chosen = {
             let tree = tree.clone();
             let policy = policy.clone();
-            blocking(move || Ok(choose_ignored(&tree, &ignored, &policy))).await?
+            let found = found.left_out.clone();
+            blocking(move || Ok(choose(&tree, &ignored, found, &policy))).await?
         };
-        left_out.extend(too_much);
+        let Chosen { wanted, left_out: not_kept } = chosen;
+        left_out.extend(not_kept);
         if wanted.is_empty() {
             return Ok(Files { all: visible.clone(), visible });
         }
@@ -505,24 +412,39 @@ fn excluding(path: &Path) -> OsString {
     pattern
 }
 
-fn lines<'a>(ids: impl IntoIterator<Item = &'a String>) -> String {
-    ids.into_iter().flat_map(|id| [id.as_str(), "\n"]).collect()
-}
-
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
+/// What is kept of the ignored files, and what is not kept at all.
+struct Chosen {
+    /// The ignored files and folders that are kept, each ended by NUL.
+    wanted: Vec<u8>,
+    /// Each entry with the reason. Nothing in a rebuildable folder is among them.
+    left_out: Vec<String>,
+}
+
 /// Chooses the ignored files and folders that are kept: all but the rebuildable ones, up to the
-/// limit. Returns them, each ended by NUL, and the entries that are too large.
-fn choose_ignored(tree: &Path, listed: &[u8], policy: &KeepPolicy) -> (Vec<u8>, Vec<String>) {
+/// limit. A folder with something that cannot be kept is left out as a whole, because git would
+/// refuse it. `found` is what the walk left out.
+fn choose(
+    tree: &Path,
+    ignored: &[PathBuf],
+    mut found: Vec<(PathBuf, &'static str)>,
+    policy: &KeepPolicy,
+) -> Chosen {
     let mut wanted = Vec::new();
     let mut too_much = Vec::new();
     let mut used = 0;
-    for path in entries(listed) {
+    for path in ignored {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
         if is_folder && policy.rebuildable.iter().any(|known| *known == name) {
+            found.retain(|(inside, _)| !inside.starts_with(path));
+            continue;
+        }
+        if found.iter().any(|(inside, _)| inside.starts_with(path)) {
+            too_much.push(format!("{}: something in it cannot be kept", path.display()));
             continue;
         }
         let size = size_of(&tree.join(path));
@@ -538,7 +460,8 @@ fn choose_ignored(tree: &Path, listed: &[u8], policy: &KeepPolicy) -> (Vec<u8>, 
         wanted.extend_from_slice(path.as_os_str().as_bytes());
         wanted.push(0);
     }
-    (wanted, too_much)
+    let left_out = found.iter().map(shown).chain(too_much).collect();
+    Chosen { wanted, left_out }
 }
 
 fn size_of(path: &Path) -> u64 {
@@ -548,139 +471,4 @@ fn size_of(path: &Path) -> u64 {
     let below = if found.is_dir() { std::fs::read_dir(path).ok() } else { None };
     let below = below.into_iter().flatten().flatten().map(|entry| size_of(&entry.path()));
     if found.is_dir() { below.sum() } else { found.len() }
-}
-
-/// The objects of a workspace that were copied.
-struct Copied {
-    /// The ids of objects in files of their own.
-    loose: Vec<String>,
-    /// The copies of packs.
-    packs: Vec<PathBuf>,
-}
-
-/// Copies the objects of a repository. Follows no link, and takes no index of a pack.
-fn copy_objects(from: &Path, to: &Path) -> Result<Copied, CheckoutError> {
-    let mut copied = Copied { loose: Vec::new(), packs: Vec::new() };
-    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
-    make_folder(&to.join("pack"))?;
-    for folder in names_in(from) {
-        let source = from.join(&folder);
-        let target = to.join(&folder);
-        if source.is_symlink() {
-            continue;
-        }
-        if folder.len() == 2 && is_hex(&folder) {
-            make_folder(&target)?;
-            for name in names_in(&source).into_iter().filter(|name| is_hex(name)) {
-                copy_file(&source.join(&name), &target.join(&name))?;
-                copied.loose.push(format!("{folder}{name}"));
-            }
-        } else if folder == "pack" {
-            for name in names_in(&source) {
-                if Path::new(&name).extension() == Some(OsStr::new("pack")) {
-                    copy_file(&source.join(&name), &target.join(&name))?;
-                    copied.packs.push(target.join(&name));
-                }
-            }
-        }
-    }
-    Ok(copied)
-}
-
-fn names_in(folder: &Path) -> Vec<String> {
-    let read = std::fs::read_dir(folder).ok();
-    let names = read.into_iter().flatten().flatten().map(|entry| entry.file_name().into_string());
-    names.flatten().collect()
-}
-
-fn copy_file(from: &Path, to: &Path) -> Result<(), CheckoutError> {
-    let mut source = open(from).map_err(CheckoutError::io("read", from))?;
-    let mut target = File::create(to).map_err(CheckoutError::io("write", to))?;
-    io::copy(&mut source, &mut target).map_err(CheckoutError::io("write", to))?;
-    Ok(())
-}
-
-/// Opens a file for reading. A link is an error, and a pipe does not block.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
-}
-
-/// Reads HEAD, refs and logs of the repository in `tree` as text.
-async fn read_refs(tree: &Path) -> Result<Refs, CheckoutError> {
-    let own = tree.join(".git");
-    blocking(move || {
-        let mut refs = Refs::default();
-        for name in HEADS {
-            let text = read_text(&own.join(name));
-            if name == "HEAD" {
-                refs.head.clone_from(&text);
-            }
-            refs.note(name, text);
-        }
-        refs.note_packed(read_text(&own.join("packed-refs")));
-        for folder in ["refs", "logs"] {
-            refs.note_below(&own, Path::new(folder));
-        }
-        Ok(refs)
-    })
-    .await
-}
-
-fn read_text(path: &Path) -> Option<String> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    open(path).ok()?.take(MAX_TEXT).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-impl Refs {
-    fn note(&mut self, name: &str, text: Option<String>) {
-        let Some(text) = text else {
-            return;
-        };
-        for word in text.split(|c: char| c.is_whitespace() || c == '^').filter(|word| is_id(word)) {
-            self.named.insert(word.to_owned());
-        }
-        if name.starts_with("refs/")
-            && let Some(id) = text.split_whitespace().next().filter(|id| is_id(id))
-        {
-            self.refs.insert(name.to_owned(), id.to_owned());
-        }
-        let _ = writeln!(self.text, "== {name}\n{text}");
-    }
-
-    fn note_packed(&mut self, text: Option<String>) {
-        for line in text.iter().flat_map(|text| text.lines()) {
-            if let Some((id, name)) = line.split_once(' ').filter(|(id, _)| is_id(id)) {
-                self.refs.insert(name.to_owned(), id.to_owned());
-            }
-        }
-        self.note("packed-refs", text);
-    }
-
-    fn note_below(&mut self, own: &Path, folder: &Path) {
-        let full = own.join(folder);
-        if full.is_symlink() {
-            return;
-        }
-        let mut names = names_in(&full);
-        names.sort();
-        for name in names {
-            let path = folder.join(name);
-            if own.join(&path).is_dir() {
-                self.note_below(own, &path);
-            } else {
-                self.note(&path.to_string_lossy(), read_text(&own.join(&path)));
-            }
-        }
-    }
-}
-
-/// Returns whether a word is the id of an object, by SHA-1 or SHA-256.
-fn is_id(word: &str) -> bool {
-    matches!(word.len(), 40 | 64)
-        && word.bytes().all(|b| b.is_ascii_hexdigit())
-        && word.bytes().any(|b| b != b'0')
 }

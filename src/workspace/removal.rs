@@ -31,13 +31,8 @@ impl Checkouts {
             folder: place.project.join(format!(".trash-{}", order.keep.id)),
             project: place.project.clone(),
         };
-        if place.folder.is_symlink() {
-            return Err(CheckoutError::Refused(format!(
-                "`{}` is a symbolic link, which is never followed; remove it by hand",
-                place.folder.display()
-            )));
-        }
-        if place.folder.is_dir() {
+        if place.folder.is_symlink() || place.folder.is_dir() {
+            place.check_tree()?;
             if !is_unchanged(&place, &order.proof).await? {
                 return Ok(Removal::KeptAgain(self.keep(&order.keep, policy).await?));
             }

@@ -296,6 +296,58 @@ async fn what_cannot_be_kept_is_named_and_keeps_the_files_from_being_removed() {
 }
 
 #[tokio::test]
+async fn ignored_folders_with_repositories_do_not_stop_the_keeping() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    // A folder that can be built again counts for nothing, whatever is in it.
+    std::fs::create_dir_all(tree.join("target/nested")).unwrap();
+    bed.git(&tree.join("target/nested"), &["init", "--quiet"]);
+    let _socket = std::os::unix::net::UnixListener::bind(tree.join("target/socket")).unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.left_out.as_slice(), kept.proof.is_some()), ([].as_slice(), true));
+    std::fs::create_dir_all(tree.join("vendor.log/nested")).unwrap();
+    bed.git(&tree.join("vendor.log/nested"), &["init", "--quiet"]);
+    std::fs::write(tree.join("other.log"), "kept").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert!(kept.left_out.iter().any(|entry| entry.starts_with("vendor.log")), "{kept:?}");
+    assert_eq!(kept.proof, None);
+    let file = format!("{}:worktree/other.log", kept.kept_commit);
+    assert_eq!(bed.git(&bed.keep_repository(), &["cat-file", "-p", &file]), "kept");
+}
+
+#[tokio::test]
+async fn the_branch_stays_as_last_taken_if_the_agent_removes_its_repository() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "work.txt", "work\n");
+    let before = bed.keep("one", &one).await;
+    std::fs::remove_dir_all(tree.join(".git")).unwrap();
+    let after = bed.keep("one", &one).await;
+    assert_eq!((after.n_commits, &after.head_commit), (1, &before.head_commit));
+    let branch = bed.git(&bed.keep_repository(), &["rev-parse", "agents/one"]);
+    assert_eq!(Some(branch), before.head_commit);
+    let file = format!("{}:worktree/work.txt", after.kept_commit);
+    assert_eq!(bed.git(&bed.keep_repository(), &["cat-file", "-p", &file]), "work");
+}
+
+#[tokio::test]
+async fn a_link_in_the_place_of_the_tree_or_of_its_repository_is_not_followed() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    let aside = bed.folder.path().join("aside");
+    std::fs::rename(tree.join(".git"), &aside).unwrap();
+    std::os::unix::fs::symlink(bed.source().join(".git"), tree.join(".git")).unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert!(kept.left_out.iter().any(|entry| entry.starts_with(".git: ")), "{kept:?}");
+    assert_eq!((kept.proof, kept.head_commit), (None, one.base_commit.clone()));
+    std::fs::remove_dir_all(&tree).unwrap();
+    std::os::unix::fs::symlink(bed.source(), &tree).unwrap();
+    let order = Bed::keep_order("one", &one);
+    let refused = bed.checkouts.keep(&order, &bed.policy).await.unwrap_err();
+    assert!(refused.needs_person() && refused.to_string().contains("link"), "{refused}");
+}
+
+#[tokio::test]
 async fn nothing_of_the_agents_repository_runs() {
     let bed = Bed::new();
     let (one, tree) = bed.prepare("one").await;

@@ -75,7 +75,9 @@ impl Walker {
         }
         let kind = found.file_type();
         let name = path.file_name().unwrap_or_default();
-        if !is_own_git {
+        if path == ".git" && !kind.is_dir() {
+            self.leave_out(path, "it is not the repository, but a link or a file");
+        } else if !is_own_git {
             if name == ".git" {
                 self.leave_out(path, "it is a repository inside the repository");
             } else if is_refused(name) {

@@ -1,0 +1,145 @@
+//! Takes the objects of an agent's repository into the keep repository, without running git there.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::git::Call;
+use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder};
+use crate::domain::WorkspaceId;
+
+impl Checkouts {
+    /// Copies the objects of the workspace's own repository into the keep repository, and returns
+    /// their ids. Objects that no ref reaches are among them.
+    pub(super) async fn take_objects(
+        &self,
+        place: &Place,
+        workspace: &WorkspaceId,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let quarantine = place.project.join(format!(".q-{workspace}"));
+        remove_folder(&quarantine)?;
+        let from = place.tree().join(".git/objects");
+        let to = quarantine.join("objects");
+        let copied = blocking({
+            let to = to.clone();
+            move || copy_objects(&from, &to)
+        });
+        let Copied { loose, packs } = copied.await?;
+        let mut ids: BTreeSet<String> = loose.into_iter().collect();
+        let on_copies = |arguments: &[&OsStr]| -> Call<'_> {
+            self.git
+                .on(&place.keep(), arguments)
+                .variable("GIT_OBJECT_DIRECTORY", &to)
+                .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.keep().join("objects"))
+                .long()
+        };
+        for pack in &packs {
+            on_copies(&[OsStr::new("index-pack"), pack.as_os_str()]).run().await?;
+            let index = pack.with_extension("idx");
+            let index = std::fs::read(&index).map_err(CheckoutError::io("read", &index))?;
+            let listed = self.git.call(["show-index"]).input(index).text().await?;
+            ids.extend(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned));
+        }
+        let new = self.missing(place, &ids).await?;
+        if !new.is_empty() {
+            let base = quarantine.join("pack");
+            let pack = [OsStr::new("pack-objects"), OsStr::new("--quiet"), base.as_os_str()];
+            let name = on_copies(&pack).input(lines(&new)).text().await?;
+            let packs = place.keep().join("objects/pack");
+            make_folder(&packs)?;
+            let to = packs.join(format!("pack-{name}.pack"));
+            super::rename(&quarantine.join(format!("pack-{name}.pack")), &to)?;
+            // The index is made anew, so the names of the objects are those of their content.
+            let index = [OsStr::new("index-pack"), to.as_os_str()];
+            self.git.on(&place.keep(), index).long().run().await?;
+        }
+        remove_folder(&quarantine)?;
+        Ok(ids)
+    }
+
+    /// Returns those of `ids` that the keep repository does not have.
+    async fn missing(
+        &self,
+        place: &Place,
+        ids: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let call = self.git.on(&place.keep(), ["cat-file", "--batch-check=%(objectname)"]);
+        let listed = call.input(lines(ids)).long().text().await?;
+        let missing = listed.lines().filter_map(|line| line.strip_suffix(" missing"));
+        Ok(missing.map(str::to_owned).collect())
+    }
+}
+
+/// Returns one line for each id.
+pub(super) fn lines<'a>(ids: impl IntoIterator<Item = &'a String>) -> String {
+    ids.into_iter().flat_map(|id| [id.as_str(), "\n"]).collect()
+}
+
+/// The objects of a workspace that were copied.
+struct Copied {
+    /// The ids of objects in files of their own.
+    loose: Vec<String>,
+    /// The copies of packs.
+    packs: Vec<PathBuf>,
+}
+
+/// Copies the objects of a repository. Follows no link, and takes no index of a pack.
+fn copy_objects(from: &Path, to: &Path) -> Result<Copied, CheckoutError> {
+    let mut copied = Copied { loose: Vec::new(), packs: Vec::new() };
+    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    make_folder(&to.join("pack"))?;
+    if !from.parent().is_some_and(is_folder) || !is_folder(from) {
+        return Ok(copied);
+    }
+    for folder in names_in(from) {
+        let source = from.join(&folder);
+        let target = to.join(&folder);
+        if source.is_symlink() {
+            continue;
+        }
+        if folder.len() == 2 && is_hex(&folder) {
+            make_folder(&target)?;
+            for name in names_in(&source).into_iter().filter(|name| is_hex(name)) {
+                copy_file(&source.join(&name), &target.join(&name))?;
+                copied.loose.push(format!("{folder}{name}"));
+            }
+        } else if folder == "pack" {
+            for name in names_in(&source) {
+                if Path::new(&name).extension() == Some(OsStr::new("pack")) {
+                    copy_file(&source.join(&name), &target.join(&name))?;
+                    copied.packs.push(target.join(&name));
+                }
+            }
+        }
+    }
+    Ok(copied)
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<(), CheckoutError> {
+    let mut source = open(from).map_err(CheckoutError::io("read", from))?;
+    let mut target = File::create(to).map_err(CheckoutError::io("write", to))?;
+    io::copy(&mut source, &mut target).map_err(CheckoutError::io("write", to))?;
+    Ok(())
+}
+
+/// Returns the names in a folder. A folder that cannot be read has none.
+pub(super) fn names_in(folder: &Path) -> Vec<String> {
+    let read = std::fs::read_dir(folder).ok();
+    let names = read.into_iter().flatten().flatten().map(|entry| entry.file_name().into_string());
+    names.flatten().collect()
+}
+
+/// Returns whether `path` is a folder, and not a link to one.
+pub(super) fn is_folder(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_dir())
+}
+
+/// Opens a file for reading. A link is an error, and a pipe does not block.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}

@@ -1,0 +1,131 @@
+//! Reads the refs of an agent's repository as text, without running git there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::objects::{is_folder, names_in, open};
+use super::{CheckoutError, blocking};
+
+/// The largest file of refs or logs that is read, in bytes.
+const MAX_TEXT: u64 = 16 * 1024 * 1024;
+/// The files of `.git` that name commits beside `refs` and `logs`.
+const HEADS: [&str; 7] = [
+    "HEAD",
+    "ORIG_HEAD",
+    "FETCH_HEAD",
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "REBASE_HEAD",
+];
+
+/// The refs of an agent's repository, read as text.
+#[derive(Debug, Default)]
+pub(super) struct Refs {
+    /// The text of HEAD; `None` if there is no repository.
+    pub(super) head: Option<String>,
+    /// Full names of refs, with the ids that they name.
+    refs: BTreeMap<String, String>,
+    /// All ids that HEAD, refs and logs name.
+    pub(super) named: BTreeSet<String>,
+    /// The text that is kept.
+    pub(super) text: String,
+}
+
+impl Refs {
+    /// Returns the commit that the branch names, or else the one that HEAD names.
+    pub(super) fn result(&self, branch: &str) -> Option<&String> {
+        self.refs.get(&format!("refs/heads/{branch}")).or_else(|| self.head_commit())
+    }
+
+    pub(super) fn head_commit(&self) -> Option<&String> {
+        let head = self.head.as_deref()?;
+        match head.strip_prefix("ref: ") {
+            Some(name) => self.refs.get(name.trim()),
+            None => self.named.get(head.trim()),
+        }
+    }
+}
+
+/// Reads HEAD, refs and logs of the repository in `tree` as text. Without a repository there are
+/// none.
+pub(super) async fn read_refs(tree: &Path) -> Result<Refs, CheckoutError> {
+    let own = tree.join(".git");
+    blocking(move || {
+        let mut refs = Refs::default();
+        if !is_folder(&own) {
+            return Ok(refs);
+        }
+        for name in HEADS {
+            let text = read_text(&own.join(name));
+            if name == "HEAD" {
+                refs.head.clone_from(&text);
+            }
+            refs.note(name, text);
+        }
+        refs.note_packed(read_text(&own.join("packed-refs")));
+        for folder in ["refs", "logs"] {
+            refs.note_below(&own, Path::new(folder));
+        }
+        Ok(refs)
+    })
+    .await
+}
+
+fn read_text(path: &Path) -> Option<String> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    open(path).ok()?.take(MAX_TEXT).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+impl Refs {
+    fn note(&mut self, name: &str, text: Option<String>) {
+        let Some(text) = text else {
+            return;
+        };
+        for word in text.split(|c: char| c.is_whitespace() || c == '^').filter(|word| is_id(word)) {
+            self.named.insert(word.to_owned());
+        }
+        if name.starts_with("refs/")
+            && let Some(id) = text.split_whitespace().next().filter(|id| is_id(id))
+        {
+            self.refs.insert(name.to_owned(), id.to_owned());
+        }
+        let _ = writeln!(self.text, "== {name}\n{text}");
+    }
+
+    fn note_packed(&mut self, text: Option<String>) {
+        for line in text.iter().flat_map(|text| text.lines()) {
+            if let Some((id, name)) = line.split_once(' ').filter(|(id, _)| is_id(id)) {
+                self.refs.insert(name.to_owned(), id.to_owned());
+            }
+        }
+        self.note("packed-refs", text);
+    }
+
+    fn note_below(&mut self, own: &Path, folder: &Path) {
+        let full = own.join(folder);
+        if full.is_symlink() {
+            return;
+        }
+        let mut names = names_in(&full);
+        names.sort();
+        for name in names {
+            let path = folder.join(name);
+            if own.join(&path).is_dir() {
+                self.note_below(own, &path);
+            } else {
+                self.note(&path.to_string_lossy(), read_text(&own.join(&path)));
+            }
+        }
+    }
+}
+
+/// Returns whether a word is the id of an object, by SHA-1 or SHA-256.
+fn is_id(word: &str) -> bool {
+    matches!(word.len(), 40 | 64)
+        && word.bytes().all(|b| b.is_ascii_hexdigit())
+        && word.bytes().any(|b| b != b'0')
+}
