@@ -20,7 +20,7 @@ use super::time::Timestamp;
 use super::words::words;
 
 words! {
-    /// Where the agents of a project work.
+    /// The place where the agents of a project work.
     pub enum WorkspaceMode as "workspace mode" {
         /// All agents work in the project's directory.
         Shared = "shared",
@@ -55,7 +55,7 @@ pub struct Workspace {
     /// The coordinator whose host has the files.
     pub coordinator: Option<CoordinatorId>,
     pub state: WorkspaceState,
-    /// What keeps it from being ready, for people.
+    /// The reason why it is not ready, for people.
     pub reason: Option<String>,
     /// The branch that the work is committed on.
     pub branch: String,
@@ -79,7 +79,7 @@ pub struct Workspace {
     pub revision: i64,
 }
 
-/// What was found in a workspace when its content was kept.
+/// The content of a workspace, as it was found when it was kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Content {
     /// The last commit of the work; `None` if there is no commit at all.
@@ -99,7 +99,7 @@ pub struct Content {
     /// The mark of the files that `kept_commit` was proved to reach; `None` if something was left
     /// out.
     pub proof: Option<String>,
-    /// What could not be kept, each with its path and the reason.
+    /// The entries that could not be kept, each with its path and the reason.
     pub left_out: Vec<String>,
 }
 
@@ -156,7 +156,7 @@ impl Job {
     }
 }
 
-/// What is known of a workspace when it has been made.
+/// The facts that are known of a workspace when it has been made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
     pub branch: String,
@@ -165,7 +165,7 @@ pub struct Prepared {
     pub subdirectory: String,
 }
 
-/// What a coordinator reports of a workspace on its host.
+/// The report of a coordinator about a workspace on its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkspaceReport {
     Prepared(Prepared),
@@ -210,10 +210,17 @@ impl Workspace {
         }
     }
 
-    /// Returns the workspace that a launch uses from now on.
+    /// Returns the workspace that a launch uses from now on. The launch may add to the result, so
+    /// that an earlier merge or an earlier decision says nothing about it.
     #[must_use]
     pub fn claimed(self, launch: LaunchId) -> Self {
-        Self { state: WorkspaceState::InUse, launch: Some(launch), ..self }
+        Self {
+            state: WorkspaceState::InUse,
+            launch: Some(launch),
+            discarded_at: None,
+            merged_commit: None,
+            ..self
+        }
     }
 
     /// Returns the workspace after a report. A report that comes late or twice changes nothing.
@@ -263,7 +270,7 @@ impl Workspace {
         Self { state, reason: None, ..self }
     }
 
-    /// Returns whether its files may be removed: nobody uses it, the task is closed, everything was
+    /// Returns whether its files may be removed: no launch uses it, the task is closed, everything was
     /// kept, and the result is merged, discarded or older than `keep`. `None` keeps it for ever.
     pub fn may_be_removed(
         &self,

@@ -91,6 +91,16 @@ fn a_person_decides_about_a_broken_workspace() {
     assert_eq!(used.retried().state, WorkspaceState::InUse, "its content is kept first");
 }
 
+#[test]
+fn a_launch_takes_back_that_the_result_was_merged_or_discarded() {
+    let ready = workspace().on(prepared(), &id("crd"));
+    let merged_commit = Some("1234".to_owned());
+    let over = Workspace { merged_commit, discarded_at: Some(NOW), ..ready };
+    let kept = over.claimed(id("lch")).on(kept(Some("p")), &id("crd"));
+    assert_eq!((&kept.merged_commit, kept.discarded_at), (&None, None));
+    assert!(!kept.may_be_removed(&task("tsk", None, "one"), Some(KEEP), NOW));
+}
+
 /// One step of the life of a workspace.
 #[derive(Debug, Clone, Copy)]
 enum Step {
