@@ -63,8 +63,8 @@ pub(super) struct ProjectEditArguments {
     /// Its status: active, inactive or archived
     #[arg(long)]
     status: Option<ProjectStatus>,
-    /// Where agents work on its tasks: `shared` for its folder, `clone` for a clone of its
-    /// repository for each task; chosen when the project is added
+    /// The place of the work: `shared` for its folder, `clone` for a clone of its repository for
+    /// each task; it is chosen when the project is added
     #[arg(long, value_name = "MODE")]
     workspace: Option<WorkspaceMode>,
     /// An agent that may work in it; may be given several times

@@ -78,7 +78,7 @@ pub struct ProjectEntry {
     pub working_directory: Located<PathBuf>,
     pub agents: Vec<Located<AgentId>>,
     pub status: ProjectStatus,
-    /// Where its agents work. It is chosen when the project is created.
+    /// The place where its agents work. It is chosen when the project is created.
     pub workspace: Option<WorkspaceMode>,
 }
 

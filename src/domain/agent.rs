@@ -64,7 +64,7 @@ pub struct Project {
     /// An absolute path. This program never creates the directory.
     pub working_directory: PathBuf,
     pub status: ProjectStatus,
-    /// Where the agents of its tasks work. It is chosen when the project is created.
+    /// The place where the agents of its tasks work. It is chosen when the project is created.
     pub workspace: WorkspaceMode,
     pub created_at: Timestamp,
     pub revision: i64,

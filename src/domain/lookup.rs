@@ -1,5 +1,5 @@
-//! What a person names with a text: an agent, a project or a task, by its id, by a shorter form, or
-//! by the beginning of its id.
+//! Finds the agent, the project or the task that a text of a person names: by its id, by a shorter
+//! form, or by the beginning of its id.
 
 use super::words::words;
 

@@ -222,7 +222,7 @@ pub struct StartFacts {
     pub agent: Option<(AgentStatus, String)>,
     /// The project; `None` if it does not exist.
     pub project: Option<(ProjectStatus, PathBuf)>,
-    /// Where the agents of the project's tasks work.
+    /// The place where the agents of the project's tasks work.
     pub workspace_mode: WorkspaceMode,
     /// The clone that the next launch uses. `None` if it uses the project's directory, and before
     /// the tasks were looked at.

@@ -119,7 +119,7 @@ pub fn list_to_keep(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list(rest, &[])
 }
 
-/// Returns the workspaces of closed tasks that nobody uses.
+/// Returns the workspaces of closed tasks that no launch uses.
 pub fn list_finished(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     let rest = "WHERE state = 'ready' AND EXISTS (SELECT 1 FROM tasks \
         WHERE tasks.id = workspaces.task_id AND tasks.status IN ('done', 'cancelled')) \

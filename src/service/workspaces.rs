@@ -241,7 +241,7 @@ impl Workspaces {
     }
 
     /// Notes that the result of a task is not wanted. Its files are removed when the task is closed
-    /// and nobody uses them; the kept commit stays.
+    /// and no launch uses them; the kept commit stays.
     ///
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`.

@@ -28,8 +28,8 @@ pub struct ProjectBody {
     pub key: ProjectKey,
     pub working_directory: PathBuf,
     pub status: ProjectStatus,
-    /// Where the agents of its tasks work: in its directory, or in a clone of its repository for
-    /// each task.
+    /// The place where the agents of its tasks work: its directory, or a clone of its repository
+    /// for each task.
     pub workspace: WorkspaceMode,
     /// Assigned agents, by id.
     pub agents: Vec<AgentId>,

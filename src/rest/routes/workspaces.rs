@@ -30,7 +30,7 @@ pub struct WorkspaceBody {
     pub title: String,
     pub task_status: TaskStatus,
     pub state: WorkspaceState,
-    /// What keeps it from being ready, or needs a person.
+    /// The reason why it is not ready, or why it needs a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The branch of the result.
@@ -48,7 +48,7 @@ pub struct WorkspaceBody {
     /// The launch that uses it, or used it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_id: Option<LaunchId>,
-    /// What was found after the last launch.
+    /// The content, as it was found after the last launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ pub struct ContentBody {
     pub kept_commit: String,
     /// Whether all of it is kept, so that its files may be removed.
     pub is_complete: bool,
-    /// What could not be kept, each with its path and the reason.
+    /// The entries that could not be kept, each with its path and the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }

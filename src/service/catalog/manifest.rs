@@ -65,7 +65,7 @@ pub struct WantedProject {
     /// To be assigned; others that are stay so.
     pub agents: Vec<AgentId>,
     pub status: ProjectStatus,
-    /// Where its agents work; a project that exists keeps what it has.
+    /// The place where its agents work. A project that exists keeps its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceMode>,
 }
