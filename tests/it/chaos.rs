@@ -235,6 +235,12 @@ fn survive_without_postgresql(daemon: &mut Daemon, cluster: &mut Cluster, n_kill
     daemon.start();
     let mut seen = Seen::default();
     for n in 0..n_kills {
+        // On a busy machine a start takes longer than this life of the database.
+        let n_seen = seen.0.len();
+        until("an agent was started", || {
+            seen.look(daemon);
+            seen.0.len() > n_seen
+        });
         thread::sleep(Duration::from_millis(dice.below(LIFE)));
         seen.look(daemon);
         let before = seen.living();
@@ -258,7 +264,6 @@ fn survive_without_postgresql(daemon: &mut Daemon, cluster: &mut Cluster, n_kill
         work_again(daemon);
     }
     end(daemon, &mut seen);
-    assert!(seen.0.len() > n_kills, "hardly an agent was started: this shows nothing");
     eprintln!("chaos: {} launches", seen.0.len());
 }
 
