@@ -15,6 +15,11 @@ keys! {
         /// specification, because such a server does not say which agent has authenticated.
         pub timeout: Duration = 2 * MINUTE, durations(SECOND..=DAY), ToNewStarts;
 
+        /// A start that waits longer than this counts as urgent, whatever the priority of its task.
+        /// Urgent starts come first, and the longest waiting before all others. A shorter time
+        /// makes the order fairer. A longer one follows the priorities for longer.
+        pub aging: Duration = 60 * MINUTE, durations(SECOND..=30 * DAY), Now;
+
         /// The number of failures within `interval` that suspend an agent in a project until
         /// `resume`, or until a task of it is set in progress again. 0 allows any number. A smaller
         /// number spares tokens. A greater one survives longer troubles of other systems.

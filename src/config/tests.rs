@@ -164,7 +164,7 @@ ai_providers:
   codex: { preset: codex }
 agents: { agt_a: { passkey: 0123 } }
 session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
-start: { timeout: 1.5, limit: 3, interval: 1h }
+start: { timeout: 1.5, aging: 2h, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
 run: { linger: 5, max_runtime: 3h, silence_timeout: 20m }
 limits:
@@ -265,7 +265,12 @@ fn every_setting_arrives() {
             max_timeout: 2 * hour,
             cleanup_interval: seconds(60),
         },
-        start: Start { timeout: Duration::from_millis(1_500), limit: 3, interval: hour },
+        start: Start {
+            timeout: Duration::from_millis(1_500),
+            aging: 2 * hour,
+            limit: 3,
+            interval: hour,
+        },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
         run: Run {
             linger: seconds(5),

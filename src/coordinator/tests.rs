@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::domain::plan::ProcessReport;
 use crate::domain::start_history::{Candidate, StartReason};
-use crate::domain::{Activity, Guidance, InstanceKey, Language, Purpose};
+use crate::domain::{Activity, Guidance, InstanceKey, Language, Priority, Purpose};
 use crate::nudge::Nudge;
 use crate::process::{BootInstant, StartError, StartRequest};
 use crate::service::ServerView;
@@ -97,6 +97,7 @@ fn view(run: &str, has_work: bool) -> ServerView {
         ai_type: "claude".to_owned(),
         working_directory: PathBuf::from("/work"),
         waiting_since: NOW,
+        priority: Priority::Medium,
         reason: StartReason::Ready,
         until: None,
         is_probe: false,

@@ -311,6 +311,7 @@ mod tests {
             project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
             is_assigned: true,
             waiting_since: None,
+            task: None,
             open: None,
             record: record(),
             account: Account::new("claude".to_owned()),

@@ -85,6 +85,8 @@ pub struct Launch {
     pub authenticated_at: Option<Timestamp>,
     /// The task that it works on, from its first `get_my_task` on.
     pub task: Option<TaskId>,
+    /// The task by which its start was ordered. It is given this task first.
+    pub claimed_task: Option<TaskId>,
     /// The clone that it works in; `None` for the directory of its project.
     pub workspace: Option<WorkspaceId>,
     pub report: Option<ReportResult>,
@@ -274,6 +276,7 @@ impl Launch {
             started_at: None,
             authenticated_at: None,
             task: None,
+            claimed_task: None,
             workspace: None,
             report: None,
             stop_reason: None,

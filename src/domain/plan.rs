@@ -6,6 +6,7 @@
 //! started, exited, ended, or are to stop) comes before starts.
 
 pub mod gates;
+mod queue;
 pub mod silence;
 pub mod slots;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::id::WorkspaceId;
-use super::id::{CoordinatorId, LaunchId, ProjectId};
+use super::id::{CoordinatorId, LaunchId};
 use super::instance::{Instance, Phase, ShimIdentity};
 use super::key::{InstanceKey, Purpose};
 use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason};
@@ -24,6 +25,7 @@ use super::start_history::{Candidate, StartReason};
 use super::time::Timestamp;
 use super::workspace::Job;
 use gates::{Closed, Resources};
+use queue::Queue;
 use silence::{SilenceLimits, is_long, silence};
 use slots::Slots;
 
@@ -391,8 +393,7 @@ fn plan_workspaces(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Fills the free slots, those for chats first. Each slot goes to a key of the project with the
-/// fewest slots, the longest waiting first.
+/// Fills the free slots, those for chats first, in the order of [`queue`].
 fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     let mut live: BTreeSet<&InstanceKey> = BTreeSet::new();
     // Most plans are made while no key is ready, and a fleet is long.
@@ -400,8 +401,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         let instances = snapshot.instances.iter().filter(|instance| instance.is_live());
         live = instances.map(|instance| &instance.key).collect();
     }
-    let mut chats = Waiting::new();
-    let mut tasks = Waiting::new();
+    let mut chats: Vec<&Candidate> = Vec::new();
+    let mut tasks: Vec<&Candidate> = Vec::new();
     for candidate in &snapshot.startable {
         let reason = match candidate.reason {
             // A process of ours lives, so the key is not free, although the server says so.
@@ -415,17 +416,16 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             plan.deferred.push(Deferred::of(candidate, reason));
             continue;
         }
-        let waiting = match candidate.key.purpose {
-            Purpose::Chat => &mut chats,
-            Purpose::Task => &mut tasks,
-        };
-        waiting.entry(&candidate.key.project).or_default().push(candidate);
+        match candidate.key.purpose {
+            Purpose::Chat => chats.push(candidate),
+            Purpose::Task => tasks.push(candidate),
+        }
     }
     if chats.is_empty() && tasks.is_empty() {
         return;
     }
     if let Some(Closed { reason, detail }) = gates::closed(&snapshot.limits, snapshot.free) {
-        for candidate in chats.into_values().chain(tasks.into_values()).flatten() {
+        for candidate in chats.into_iter().chain(tasks) {
             plan.deferred
                 .push(Deferred { detail: Some(detail.clone()), ..Deferred::of(candidate, reason) });
             plan.wake(snapshot.now + GATE_PAUSE);
@@ -434,6 +434,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     }
     let mut slots = Slots::of(snapshot);
     let mut put_off = Vec::new();
+    let mut n_ahead = 0;
     for (purpose, waiting) in [(Purpose::Chat, chats), (Purpose::Task, tasks)] {
         let mut queue = Queue::of(waiting, &slots);
         let all_kept = loop {
@@ -442,7 +443,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             }
             // A limit that refuses a start now refuses it for the rest of this plan, because slots
             // are only taken.
-            let Some(next) = queue.take_fairest() else {
+            let Some(next) = queue.take_first() else {
                 break StartReason::NoFreeSlot;
             };
             let by_probe =
@@ -450,7 +451,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             if let Some(reason) =
                 by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type).next())
             {
-                put_off.push((next, reason));
+                put_off.push((next, reason, 0));
             } else {
                 slots.take(&next.key, &next.ai_type);
                 if next.is_probe {
@@ -464,13 +465,19 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             }
             queue.line_up(&next.key.project, &slots);
         };
-        put_off
-            .extend(queue.waiting.into_values().flatten().map(|candidate| (candidate, all_kept)));
+        for candidate in queue.into_order(&slots) {
+            put_off.push((candidate, all_kept, n_ahead));
+            n_ahead += 1;
+        }
     }
-    for (candidate, reason) in put_off {
+    for (candidate, reason, n_ahead) in put_off {
         let also =
             slots.keeping(&candidate.key, &candidate.ai_type).filter(|other| *other != reason);
-        let detail = (reason == StartReason::NoFreeSlot).then(|| slots.to_string());
+        let detail = (reason == StartReason::NoFreeSlot).then(|| match n_ahead {
+            0 => slots.to_string(),
+            1 => format!("{slots}; 1 start is ahead"),
+            n => format!("{slots}; {n} starts are ahead"),
+        });
         plan.deferred.push(Deferred {
             also: also.collect(),
             detail,
@@ -481,45 +488,6 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// The time between two looks at a closed gate. No event announces that a gate opens.
 const GATE_PAUSE: Duration = Duration::from_secs(10);
-
-/// Candidates by project, the longest waiting last.
-type Waiting<'a> = BTreeMap<&'a ProjectId, Vec<&'a Candidate>>;
-
-/// The order of the candidates. Each project with a candidate has one place in line, by its slots
-/// and its longest waiting candidate. If each start looked at all candidates, a plan that puts off
-/// thousands of them would take seconds.
-struct Queue<'a> {
-    waiting: Waiting<'a>,
-    line: BTreeSet<(usize, Timestamp, &'a InstanceKey)>,
-}
-
-impl<'a> Queue<'a> {
-    fn of(mut waiting: Waiting<'a>, slots: &Slots<'_>) -> Self {
-        for candidates in waiting.values_mut() {
-            candidates.sort_by(|a, b| (b.waiting_since, &b.key).cmp(&(a.waiting_since, &a.key)));
-        }
-        let projects: Vec<&ProjectId> = waiting.keys().copied().collect();
-        let mut queue = Self { waiting, line: BTreeSet::new() };
-        for project in projects {
-            queue.line_up(project, slots);
-        }
-        queue
-    }
-
-    /// Returns the next candidate: of the project with the fewest slots, and of several such
-    /// projects the longest waiting. It takes the project out of the line.
-    fn take_fairest(&mut self) -> Option<&'a Candidate> {
-        let (_, _, key) = self.line.pop_first()?;
-        self.waiting.get_mut(&key.project)?.pop()
-    }
-
-    /// Puts a project in line with the slots that it has now.
-    fn line_up(&mut self, project: &ProjectId, slots: &Slots<'_>) {
-        if let Some(next) = self.waiting.get(project).and_then(|candidates| candidates.last()) {
-            self.line.insert((slots.of_project(project), next.waiting_since, &next.key));
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

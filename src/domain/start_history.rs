@@ -10,6 +10,7 @@ use super::agent::{AgentStatus, ProjectStatus};
 use super::id::{LaunchId, TaskId, WorkspaceId};
 use super::key::{InstanceKey, Purpose};
 use super::launch::{LaunchState, Verdict};
+use super::task::{Priority, Task};
 use super::time::Timestamp;
 use super::words::words;
 use super::workspace::{Workspace, WorkspaceMode, WorkspaceState};
@@ -214,6 +215,21 @@ impl NeededClone {
     }
 }
 
+/// The task that the next launch of a key is given, as far as it decides when the key starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskToStart {
+    pub id: TaskId,
+    pub priority: Priority,
+    /// The time since which it is in progress.
+    pub since: Timestamp,
+}
+
+impl TaskToStart {
+    pub fn of(task: &Task) -> Self {
+        Self { id: task.id.clone(), priority: task.priority, since: task.status_since }
+    }
+}
+
 /// All facts that decide whether a key may start. They are read together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartFacts {
@@ -231,6 +247,9 @@ pub struct StartFacts {
     /// The time when the work began. For a task pair it is that of the oldest task in progress, for
     /// a chat pair that of the wish for a chat. `None` if there is no work.
     pub waiting_since: Option<Timestamp>,
+    /// The task that the next launch is given. `None` for a chat, if there is no work, and before
+    /// the tasks were looked at.
+    pub task: Option<TaskToStart>,
     pub open: Option<OpenLaunch>,
     pub record: StartHistory,
     /// The account of the agent's provider.
@@ -297,7 +316,13 @@ pub struct Candidate {
     pub key: InstanceKey,
     pub ai_type: String,
     pub working_directory: PathBuf,
+    /// The time since which this start waits: since its task is in progress, or since the end of
+    /// the last launch of the key.
     pub waiting_since: Timestamp,
+    /// The priority of its task. A start that has waited for `start.aging` is urgent. Starts of
+    /// chats, and those of servers that do not say it, are medium.
+    #[serde(default = "medium", skip_serializing_if = "is_medium")]
+    pub priority: Priority,
     /// [`StartReason::Ready`], or the reason that keeps it from starting.
     pub reason: StartReason,
     /// The time when the reason is over, if it is known.
@@ -316,6 +341,15 @@ pub struct Candidate {
     /// More about the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+}
+
+const fn medium() -> Priority {
+    Priority::Medium
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_medium(priority: &Priority) -> bool {
+    matches!(priority, Priority::Medium)
 }
 
 impl StartReason {
@@ -358,14 +392,24 @@ impl StartReason {
 
 impl StartFacts {
     /// Returns the candidate that the facts describe. `None` if there is no work, or if the agent
-    /// or the project does not exist.
-    pub fn candidate(self, backoff: Backoff, now: Timestamp) -> Option<Candidate> {
+    /// or the project does not exist. A start that has waited for `aging` is urgent.
+    pub fn candidate(self, backoff: Backoff, aging: Duration, now: Timestamp) -> Option<Candidate> {
         let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
         let (reason, until) =
             keeping.map_or((StartReason::Ready, None), |ruling| (ruling.reason, ruling.until));
         let is_probe = self.account.state_at(now) == AccountState::MayBeTried;
         let ((_, ai_type), (_, working_directory)) = (self.agent?, self.project?);
-        let waiting_since = self.waiting_since?;
+        let work_since = self.waiting_since?;
+        let task_since = self.task.as_ref().map_or(work_since, |task| task.since);
+        // While another launch of the key ran, this start did not wait. An end in the future was
+        // written by a wrong clock.
+        let last_end = self.record.last_end_at.filter(|end| *end <= now);
+        let waiting_since = last_end.map_or(task_since, |end| end.max(task_since));
+        let priority = if now.since(waiting_since) >= aging {
+            Priority::Urgent
+        } else {
+            self.task.map_or_else(medium, |task| task.priority)
+        };
         let needs_clone = self.clone.is_some();
         let workspace = self.clone.and_then(|clone| clone.workspace);
         let is_about_clone =
@@ -379,6 +423,7 @@ impl StartFacts {
             ai_type,
             working_directory,
             waiting_since,
+            priority,
             reason,
             until,
             is_probe,

@@ -26,7 +26,7 @@ impl Entity for Launch {
         claimed_at, pid, started_at, authenticated_at, task_id, report, stop_reason, is_chat_over, exit_code, \
         signal, n_notices, state, deadline, session_id, stopping_reason, ladder_at, outcome, outcome_reason, \
         ended_at, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns, \
-        failure, failure_resets_at, progress, workspace_id";
+        failure, failure_resets_at, progress, workspace_id, claimed_task_id";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -52,6 +52,7 @@ impl Entity for Launch {
                 progress: cells.get()?,
             },
             workspace: cells.get()?,
+            claimed_task: cells.get()?,
             revision: cells.get()?,
         })
     }
@@ -78,7 +79,11 @@ impl Entity for Launch {
         values.extend(state_values(&self.state));
         values.extend(usage_values(self.activity.usage));
         values.extend(failure_values(self.activity.failure));
-        values.extend([(&self.activity.progress).into(), (&self.workspace).into()]);
+        values.extend([
+            (&self.activity.progress).into(),
+            (&self.workspace).into(),
+            (&self.claimed_task).into(),
+        ]);
         values
     }
 

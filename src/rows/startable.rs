@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use crate::domain::start_history::OpenLaunch;
+use crate::domain::start_history::{OpenLaunch, TaskToStart};
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{Account, InstanceKey, StartFacts, StartHistory};
+use crate::domain::{Account, InstanceKey, StartFacts, StartHistory, Timestamp};
 use crate::store::{BoxError, Cells, Read, StoreError};
 
 use super::{accounts, key_values, launches, read_key, start_histories};
@@ -13,12 +13,14 @@ use super::{accounts, key_values, launches, read_key, start_histories};
 /// The facts in the order in which `read` reads them. A key without a row in `pairs` has NULL in
 /// `r.revision`, and the others have what a fresh record has.
 macro_rules! facts {
-    ($is_assigned:literal, $waiting_since:literal, $launch:literal) => {
+    ($is_assigned:literal, $waiting_since:literal, $task:literal, $launch:literal) => {
         concat!(
             "a.status, a.ai_type, p.status, p.working_directory, p.workspace, ",
             $is_assigned,
             ", ",
             $waiting_since,
+            ", ",
+            $task,
             ", ",
             $launch,
             ", r.revision, r.held_since, COALESCE(r.n_failures, 0), r.last_end_at, \
@@ -37,6 +39,7 @@ const OF_KEY: &str = concat!(
         "s.agent_id IS NOT NULL",
         "CASE WHEN ?3 = 'chat' THEN r.wanted_since ELSE (SELECT MIN(status_since) FROM tasks \
             WHERE status = 'in_progress' AND assignee_id = ?1 AND project_id = ?2) END",
+        "0, NULL, NULL",
         "l.id, l.state, l.deadline, l.session_id, l.stopping_reason, l.ladder_at"
     ),
     "FROM (SELECT 1 AS one) AS k \
@@ -52,11 +55,17 @@ const OF_KEY: &str = concat!(
 /// CROSS JOIN fixes the order of the loops: first the work, which is little, and never the pairs.
 const STARTABLE: &str = concat!(
     "SELECT w.agent_id, w.project_id, w.purpose, ",
-    facts!("TRUE", "w.waiting_since", "NULL, NULL, NULL, NULL, NULL, NULL"),
+    facts!(
+        "TRUE",
+        "w.waiting_since",
+        "w.n_tasks, w.task_id, w.priority",
+        "NULL, NULL, NULL, NULL, NULL, NULL"
+    ),
     "FROM (SELECT assignee_id AS agent_id, project_id, 'task' AS purpose, \
-            MIN(status_since) AS waiting_since FROM tasks \
+            MIN(status_since) AS waiting_since, COUNT(*) AS n_tasks, MIN(id) AS task_id, \
+            MIN(priority) AS priority FROM tasks \
         WHERE status = 'in_progress' AND assignee_id IS NOT NULL GROUP BY assignee_id, project_id \
-        UNION ALL SELECT agent_id, project_id, purpose, wanted_since FROM pairs \
+        UNION ALL SELECT agent_id, project_id, purpose, wanted_since, 0, NULL, NULL FROM pairs \
         WHERE wanted_since IS NOT NULL AND purpose = 'chat') AS w \
     CROSS JOIN agents AS a CROSS JOIN projects AS p CROSS JOIN assignments AS s \
     LEFT JOIN pairs AS r ON r.agent_id = w.agent_id AND r.project_id = w.project_id \
@@ -77,6 +86,7 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<StartFacts, BoxError>
     let workspace_mode = cells.get::<Option<_>>()?;
     let is_assigned = cells.get()?;
     let waiting_since = cells.get()?;
+    let task = read_only_task(cells, waiting_since)?;
     let open = read_open(cells)?;
     let revision = cells.get::<Option<i64>>()?;
     let memory = start_histories::read_memory(cells, key.clone())?;
@@ -91,6 +101,7 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<StartFacts, BoxError>
         clone: None,
         is_assigned,
         waiting_since,
+        task,
         open,
         record: match revision {
             Some(revision) => StartHistory { revision, ..memory },
@@ -103,6 +114,18 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<StartFacts, BoxError>
         key,
         is_paused: cells.get()?,
     })
+}
+
+/// Reads the task of a key with a single task in progress. The rules choose among several.
+fn read_only_task(
+    cells: &mut Cells<'_>,
+    since: Option<Timestamp>,
+) -> Result<Option<TaskToStart>, BoxError> {
+    let n_tasks = cells.get::<i64>()?;
+    let id = cells.get::<Option<_>>()?;
+    let priority = cells.get::<Option<_>>()?;
+    let only = id.zip(priority).zip(since).filter(|_| n_tasks == 1);
+    Ok(only.map(|((id, priority), since)| TaskToStart { id, priority, since }))
 }
 
 fn read_open(cells: &mut Cells<'_>) -> Result<Option<OpenLaunch>, BoxError> {

@@ -119,6 +119,7 @@ impl Coordinators {
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
         let at = self.core.now();
         let backoff = self.core.settings().backoff;
+        let aging = self.core.settings().start.aging;
         let keep = self.core.settings().workspace.keep;
         let read = self.core.read(move |tx| {
             let mut startable = startable::list(tx)?;
@@ -130,7 +131,7 @@ impl Coordinators {
         let (startable, launches, jobs) = read.await?;
         let startable = startable
             .into_iter()
-            .filter_map(|facts| self.pause_file.apply(facts).candidate(backoff, at));
+            .filter_map(|facts| self.pause_file.apply(facts).candidate(backoff, aging, at));
         let launches = launches.into_iter().map(|launch| {
             let idle_ms = self.clocks.idle_for(&self.heard, &launch).and_then(millis);
             let is_shim_unknown = launch.pid.is_some() && !self.shims.is_reported(&launch.id);

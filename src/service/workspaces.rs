@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::domain::start_history::NeededClone;
+use crate::domain::start_history::{NeededClone, TaskToStart};
 use crate::domain::task::next_task;
 use crate::domain::workspace::{
     Job, KeepOrder, Order, RemoveOrder, WorkspaceMode, WorkspaceReport, WorkspaceState, branch_of,
@@ -324,17 +324,21 @@ fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<Option<(Workspace, Task)>, Ser
     Ok(found.map(|workspace| (workspace, task)))
 }
 
-/// Adds to `facts` which clone the next launch uses, if its project has clones.
+/// Adds to `facts` which task the next launch is given, and which clone it uses, if its project has
+/// clones.
 pub(super) fn look_up(tx: &mut Read<'_>, facts: &mut StartFacts) -> Result<(), StoreError> {
-    let needs_clone = facts.workspace_mode == WorkspaceMode::Clone
-        && facts.key.purpose == Purpose::Task
-        && facts.waiting_since.is_some();
-    if !needs_clone {
+    let has_tasks = facts.key.purpose == Purpose::Task && facts.waiting_since.is_some();
+    let needs_clone = facts.workspace_mode == WorkspaceMode::Clone;
+    if !has_tasks || (facts.task.is_some() && !needs_clone) {
         return Ok(());
     }
     let in_progress = in_progress(tx, &facts.key)?;
     let graph = graph_above(tx, &in_progress)?;
-    if let Some(task) = next_task(None, &in_progress, &graph) {
+    let Some(task) = next_task(None, &in_progress, &graph) else {
+        return Ok(());
+    };
+    facts.task = Some(TaskToStart::of(task));
+    if needs_clone {
         let owner = owner(task, &graph);
         let newest = workspaces::newest_of_task(tx, &owner.id)?;
         let workspace = newest.filter(|workspace| workspace.state != WorkspaceState::Removed);

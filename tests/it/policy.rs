@@ -276,3 +276,60 @@ fn a_machine_with_too_little_free_starts_nothing_and_says_so_once() {
         daemon.until_in_state("agt", "running");
     }
 }
+
+/// The steps of an agent that notes its id and is done.
+const NOTES: [&str; 5] =
+    ["authenticate", "get-my-task", "run:echo $AGENT_ID >>order.txt", "report:success", "exit:0"];
+
+/// Adds a task in progress.
+fn add_with_priority(daemon: &Daemon, task: &str, agent: &str, priority: &str) {
+    let add = ["task", "add", "--id", task, "--project", "prj", "--title", task];
+    let more = ["--assignee", agent, "--status", "in_progress", "--priority", priority];
+    daemon.done(&[&add[..], &more].concat());
+}
+
+#[test]
+fn urgent_tasks_start_first_and_the_claim_gives_that_task() {
+    let daemon = Daemon::running("max_concurrent: 1");
+    daemon.project("prj");
+    daemon.agent("first", "prj", &WORKS);
+    daemon.agent("low", "prj", &NOTES);
+    daemon.agent("urgent", "prj", &NOTES);
+    daemon.task("tsk_first", "prj", "first");
+    daemon.until_in_state("first", "running");
+    add_with_priority(&daemon, "tsk_low", "low", "low");
+    // The agent of the urgent task has an older one, too.
+    add_with_priority(&daemon, "tsk_older", "urgent", "low");
+    add_with_priority(&daemon, "tsk_urgent", "urgent", "urgent");
+    until("the low task says how many are ahead", || {
+        daemon.done(&["why", "low", "prj"]).contains("1 start is ahead")
+    });
+    fs::write(daemon.work().join("go"), "").unwrap();
+    daemon.until_ended("low");
+    let order = fs::read_to_string(daemon.work().join("order.txt")).unwrap();
+    assert!(order.starts_with("urgent\n"), "{order}");
+    let shown = daemon.json(&["task", "show", "tsk_urgent"]);
+    assert_eq!(shown["executions"].as_array().map(Vec::len), Some(1), "{shown}");
+}
+
+#[test]
+fn a_start_that_waits_for_long_is_urgent() {
+    let daemon = Daemon::running("max_concurrent: 1\nstart: { aging: 1s }");
+    daemon.project("prj");
+    daemon.agent("first", "prj", &WORKS);
+    daemon.agent("low", "prj", &NOTES);
+    daemon.agent("high", "prj", &NOTES);
+    daemon.task("tsk_first", "prj", "first");
+    daemon.until_in_state("first", "running");
+    add_with_priority(&daemon, "tsk_low", "low", "low");
+    let since = daemon.json(&["task", "show", "tsk_low"])["status_since"].clone();
+    let since: jiff::Timestamp = serde_json::from_value(since).unwrap();
+    until("the low task has waited for a second", || {
+        jiff::Timestamp::now().duration_since(since).as_secs() >= 1
+    });
+    add_with_priority(&daemon, "tsk_high", "high", "high");
+    fs::write(daemon.work().join("go"), "").unwrap();
+    daemon.until_ended("high");
+    let order = fs::read_to_string(daemon.work().join("order.txt")).unwrap();
+    assert_eq!(order, "low\nhigh\n");
+}

@@ -22,7 +22,8 @@ use crate::domain::plan::ProcessReport;
 use crate::domain::plan::slots::Slots;
 use crate::domain::start_history::{StartHistory, StartLimit, StartReason};
 use crate::domain::{
-    Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp,
+    Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Priority, Purpose,
+    Timestamp,
 };
 use crate::locks::lock;
 use crate::mcp_client::McpClient;
@@ -308,6 +309,7 @@ fn candidate(
         ai_type,
         working_directory,
         waiting_since,
+        priority: Priority::Medium,
         reason,
         until: None,
         is_probe: false,

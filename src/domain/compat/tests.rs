@@ -28,6 +28,7 @@ fn pair(project: &str, waiting_since: Option<i64>, open: Option<LaunchState>) ->
         project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
         is_assigned: true,
         waiting_since: waiting_since.map(Timestamp::from_millis),
+        task: None,
         open: open.map(|state| OpenLaunch { id: "lch".parse().expect("an id"), state }),
         account: Account::new("claude".to_owned()),
         is_paused: false,

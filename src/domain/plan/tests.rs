@@ -7,7 +7,9 @@ use super::*;
 use crate::domain::id::SessionId;
 use crate::domain::instance::Condition;
 use crate::domain::key::Purpose;
+use crate::domain::task::Priority;
 
+mod order;
 mod refused;
 mod shims;
 mod silence;
@@ -42,6 +44,7 @@ fn waiting(key: InstanceKey, since: i64) -> Candidate {
         key,
         working_directory: PathBuf::from("dir"),
         waiting_since: Timestamp::from_millis(since),
+        priority: Priority::Medium,
         reason: StartReason::Ready,
         until: None,
         is_probe: false,
@@ -577,7 +580,7 @@ prop_compose! {
         max_concurrent in 0usize..5,
         (per_project, per_agent, per_provider) in (prop::option::of(0usize..4), prop::option::of(0usize..3), prop::option::of(0usize..4)),
         chat_reserve in 0usize..3,
-        n_waiting in prop::collection::vec((0usize..6, 0usize..3, 0i64..100, 0u8..6), 0..10),
+        n_waiting in prop::collection::vec((0usize..6, 0usize..3, 0i64..100, 0u8..6, 0usize..4), 0..10),
         open in prop::collection::vec((0usize..6, 0usize..3, 0u8..10, 0u8..4), 0..6),
     ) -> Snapshot {
         let mut taken = BTreeSet::new();
@@ -606,7 +609,7 @@ prop_compose! {
             }
         }
         let mut startable = Vec::new();
-        for (agent, project, since, reason) in n_waiting {
+        for (agent, project, since, reason, priority) in n_waiting {
             let key = for_purpose(key(agent, project), reason >= 3);
             let is_open = launches.iter().any(|launch: &LaunchFacts| launch.key == key);
             if is_open || startable.iter().any(|other: &Candidate| other.key == key) {
@@ -617,7 +620,8 @@ prop_compose! {
                 1 => (StartReason::Paused, None),
                 _ => (StartReason::Backoff, Some(NOW + Duration::from_secs(1))),
             };
-            startable.push(Candidate { reason, until, ..waiting(key, since) });
+            let priority = Priority::ALL[priority];
+            startable.push(Candidate { priority, reason, until, ..waiting(key, since) });
         }
         let limits = StartLimits { per_project, per_agent, per_provider, chat_reserve, ..snapshot(max_concurrent).limits };
         Snapshot { startable, launches, instances, limits, ..snapshot(max_concurrent) }
@@ -671,6 +675,9 @@ fn violations(plan: &Plan, snapshot: &Snapshot) -> BTreeSet<&'static str> {
         ("one key twice", started.iter().collect::<BTreeSet<_>>().len() < started.len()),
         ("a key that lives", started.iter().copied().any(lives)),
         ("a key that is claimed", started.iter().copied().any(is_claimed)),
+        ("an urgent start waits", order::leaves_urgent(plan, snapshot)),
+        ("a lower priority first", order::leaves_higher(plan, snapshot)),
+        ("a project out of turn", order::skips_turn(plan, snapshot)),
     ];
     found.into_iter().filter(|(_, is_so)| *is_so).map(|(what, _)| what).collect()
 }
@@ -729,6 +736,7 @@ fn planners_that_are_wrong_are_found() {
         },
         "one key twice",
     );
+    order::wrong_orders_are_found();
 }
 
 proptest! {

@@ -8,6 +8,7 @@ use crate::domain::workspace::WorkspaceMode;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const LIMIT: StartLimit = StartLimit { failures: 3, interval: Duration::from_mins(10) };
+const AGING: Duration = Duration::from_hours(1);
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_mins(5) };
 
 fn key() -> InstanceKey {
@@ -23,6 +24,7 @@ fn ready() -> StartFacts {
         project: Some((ProjectStatus::Active, PathBuf::from("dir"))),
         is_assigned: true,
         waiting_since: Some(NOW),
+        task: None,
         open: None,
         record: StartHistory::new(key()),
         account: Account::new("claude".to_owned()),
@@ -38,6 +40,27 @@ fn open(state: LaunchState) -> OpenLaunch {
 fn failed(record: StartHistory, began: u64, ended: u64) -> StartHistory {
     let at = |seconds| NOW + Duration::from_secs(seconds);
     record.after_end(Verdict::Failure, at(began), at(ended), LIMIT)
+}
+
+#[test]
+fn a_start_has_the_priority_of_its_task_and_is_urgent_after_a_long_wait() {
+    let task = |priority, since| TaskToStart { id: "tsk".parse().expect("an id"), priority, since };
+    let check = |facts: &StartFacts, waited: Duration, expected: (Priority, Timestamp)| {
+        let candidate = facts.clone().candidate(BACKOFF, AGING, NOW + waited).expect("work");
+        assert_eq!((candidate.priority, candidate.waiting_since), expected);
+    };
+    let low = StartFacts { task: Some(task(Priority::Low, NOW)), ..ready() };
+    check(&low, Duration::ZERO, (Priority::Low, NOW));
+    check(&low, AGING - Duration::from_millis(1), (Priority::Low, NOW));
+    check(&low, AGING, (Priority::Urgent, NOW));
+    // A launch of the key ended meanwhile, so the start has waited only since then.
+    let later = NOW + Duration::from_mins(50);
+    let record = StartHistory { last_end_at: Some(later), ..StartHistory::new(key()) };
+    check(&StartFacts { record, ..low.clone() }, AGING, (Priority::Low, later));
+    // The clock was set back.
+    let record = StartHistory { last_end_at: Some(NOW + 2 * AGING), ..StartHistory::new(key()) };
+    check(&StartFacts { record, ..low }, Duration::ZERO, (Priority::Low, NOW));
+    check(&ready(), Duration::ZERO, (Priority::Medium, NOW));
 }
 
 #[track_caller]
@@ -79,11 +102,11 @@ fn a_parked_account_keeps_its_pairs_until_its_time_and_then_one_tries_it() {
     let facts = StartFacts { account: parked(), ..ready() };
     check(&facts, StartReason::Parked);
     let until = NOW + Duration::from_mins(5);
-    let waits = facts.clone().candidate(BACKOFF, NOW).expect("work");
+    let waits = facts.clone().candidate(BACKOFF, AGING, NOW).expect("work");
     assert_eq!((waits.until, waits.is_probe), (Some(until), false));
-    let tries = facts.candidate(BACKOFF, until).expect("work");
+    let tries = facts.candidate(BACKOFF, AGING, until).expect("work");
     assert_eq!((tries.reason, tries.until, tries.is_probe), (StartReason::Ready, None, true));
-    assert!(!ready().candidate(BACKOFF, NOW).expect("work").is_probe);
+    assert!(!ready().candidate(BACKOFF, AGING, NOW).expect("work").is_probe);
 }
 
 #[test]
@@ -116,13 +139,15 @@ fn an_open_launch_counts_before_everything_that_may_change() {
 #[test]
 fn a_candidate_is_judged_by_its_server() {
     let failed = self::failed(StartHistory::new(key()), 0, 0);
-    let waits =
-        StartFacts { record: failed.clone(), ..ready() }.candidate(BACKOFF, NOW).expect("work");
+    let waits = StartFacts { record: failed.clone(), ..ready() }
+        .candidate(BACKOFF, AGING, NOW)
+        .expect("work");
     assert_eq!((waits.reason, waits.until), (StartReason::Backoff, BACKOFF.until(&failed, NOW)));
-    let held =
-        StartFacts { record: failed.held(NOW), ..ready() }.candidate(BACKOFF, NOW).expect("work");
+    let held = StartFacts { record: failed.held(NOW), ..ready() }
+        .candidate(BACKOFF, AGING, NOW)
+        .expect("work");
     assert_eq!((held.reason, held.until), (StartReason::Held, None));
-    assert_eq!(StartFacts { waiting_since: None, ..ready() }.candidate(BACKOFF, NOW), None);
+    assert_eq!(StartFacts { waiting_since: None, ..ready() }.candidate(BACKOFF, AGING, NOW), None);
 }
 
 #[test]

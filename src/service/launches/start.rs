@@ -129,6 +129,8 @@ fn claim(
     let mut launch = Launch {
         coordinator,
         ticket: ticket.as_ref().map(Secret::token_hash),
+        // The order of the starts was that of this task, so the agent is given this task.
+        claimed_task: facts.task.map(|task| task.id),
         ..Launch::claimed(id, facts.key, ai_type.clone(), now, deadline)
     };
     // The claim decides the task, because the clone of the task is the agent's directory.
@@ -154,7 +156,8 @@ fn attempt_of(tx: &mut Read<'_>, launch: &Launch) -> Result<Attempt, StoreError>
     }
     let in_progress = in_progress(tx, &launch.key)?;
     let graph = graph_above(tx, &in_progress)?;
-    match next_task(launch.task.as_ref(), &in_progress, &graph) {
+    let bound = launch.task.as_ref().or(launch.claimed_task.as_ref());
+    match next_task(bound, &in_progress, &graph) {
         Some(task) => Ok(Attempt::of(&launch.id, &executions::list_of_task(tx, &task.id)?)),
         None => Ok(Attempt::FIRST),
     }

@@ -90,7 +90,8 @@ fn find(
     let launch = fence(tx, caller)?;
     let in_progress = in_progress(tx, key)?;
     let graph = graph_above(tx, &in_progress)?;
-    let next = next_task(launch.task.as_ref(), &in_progress, &graph);
+    let bound = launch.task.as_ref().or(launch.claimed_task.as_ref());
+    let next = next_task(bound, &in_progress, &graph);
     // A clone is of one task. If that was closed meanwhile, another launch does the next one.
     let is_of_clone =
         |task: &&Task| launch.workspace.is_none() || launch.task.as_ref() == Some(&task.id);
