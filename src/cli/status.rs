@@ -11,7 +11,9 @@ use super::output::{Form, ago, lines, print_json, print_line, table};
 use crate::config::ConfigurationState;
 use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
-use crate::rest::routes::status::{CoordinatorBody, InstanceBody, ParkedBody, StatusBody};
+use crate::rest::routes::status::{
+    CoordinatorBody, InstanceBody, ParkedBody, StatusBody, StuckBody,
+};
 use crate::rest::routes::store::StoreBody;
 
 /// The time between two updates of `--watch`.
@@ -112,6 +114,15 @@ pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
         ),
     };
     format!("parked: {provider} ({reason}): {until}")
+}
+
+/// Returns the line about a task that waits for a cancelled one, and how to let it go on.
+fn stuck_line(stuck: &StuckBody) -> String {
+    let StuckBody { short_id, after_short_id, .. } = stuck;
+    format!(
+        "{short_id} is to start after {after_short_id}, which was cancelled: reopen {after_short_id}, or change the \
+         dependencies of {short_id} (`task set`)"
+    )
 }
 
 /// Returns the line that the pause file keeps agents from starting, and how to end that.
@@ -233,6 +244,10 @@ fn describe(status: &StatusBody) -> String {
             ]);
         }
         parts.push(lines(&waiting));
+    }
+    if !status.stuck.is_empty() {
+        let stuck: Vec<String> = status.stuck.iter().map(stuck_line).collect();
+        parts.push(stuck.join("\n"));
     }
     if !status.ended.is_empty() {
         let mut ended = table(&[

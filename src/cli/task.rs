@@ -50,7 +50,7 @@ pub(super) enum TaskCommand {
         #[command(flatten)]
         form: Form,
     },
-    /// Add a task; a task in_progress starts its agent
+    /// Add a task; a task in_progress starts its agent, after its dependencies are done
     Add(AddTask),
     /// Change a task; setting it in_progress lets its agent start, also after a stop
     Set(SetTask),
@@ -230,7 +230,12 @@ impl SetTask {
         if self.form.json {
             print_json(&task)
         } else {
-            print_line(&format!("{} is {}", task.task.short_id, task.task.status))
+            print_line(&format!(
+                "{} is {}{}",
+                task.task.short_id,
+                task.task.status,
+                starts_after(&task).map(|text| format!("; {text}")).unwrap_or_default()
+            ))
         }
     }
 }
@@ -314,6 +319,9 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
             task.dependencies.iter().map(|id| with_status(id, &detail.depends_on)).collect();
         print_line(&format!("depends on {}", ids.join(", ")))?;
     }
+    if let Some(text) = starts_after(detail) {
+        print_line(&text)?;
+    }
     if let Some(reason) = &task.blocked_reason {
         print_line(&format!("blocked: {}", plain(reason)))?;
     }
@@ -339,6 +347,19 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
         }
     }
     Ok(())
+}
+
+/// Returns the sentence about a task that begins by itself; `None` if a person has to begin it.
+fn starts_after(detail: &TaskDetail) -> Option<String> {
+    let others: Vec<String> =
+        detail.starts_after.iter().map(|id| with_status(id, &detail.depends_on)).collect();
+    let is_cancelled = |other: &TaskBody| other.status == TaskStatus::Cancelled;
+    let hint = if detail.depends_on.iter().any(is_cancelled) {
+        ". A cancelled task is never done: reopen it, or change the dependencies (`task set`)"
+    } else {
+        ""
+    };
+    (!others.is_empty()).then(|| format!("starts after {}{hint}", others.join(", ")))
 }
 
 fn with_status(id: &TaskId, tasks: &[TaskBody]) -> String {

@@ -13,8 +13,12 @@
 //! blocks the subtasks below it that are todo or in progress. When the task continues, the subtasks
 //! that were blocked by it become todo again. Cancelled subtasks stay cancelled when their parent
 //! is reopened.
+//!
+//! A person may want a task in progress while its dependencies are open. It then stays todo, and
+//! begins with the change that finishes the last dependency. An agent is refused instead.
 
 pub mod batch;
+mod chain;
 mod edit;
 mod graph;
 
@@ -95,6 +99,9 @@ pub struct Task {
     pub dependencies: Vec<TaskId>,
     /// The reason why it is blocked; `None` in every other status.
     pub blocked_reason: Option<String>,
+    /// The time since which a person wants it to begin as soon as its dependencies are done. Only a
+    /// task that is todo has it, and one that is blocked together with its parent.
+    pub start_wanted_since: Option<Timestamp>,
     pub created_at: Timestamp,
     /// The time when it got its status.
     pub status_since: Timestamp,
@@ -151,9 +158,12 @@ pub fn change(
     if let Some(before) = before.filter(|before| before.status != after.status) {
         check_transition(before, after.status, actor)?;
     }
-    check_needs(before, after, graph)?;
+    check_needs(before, after, actor, graph)?;
 
-    let task = if before.is_some_and(|before| before.status == after.status) {
+    let after = &chain::without_withdrawn_wish(before, after, actor);
+    let task = if chain::has_to_wait(before, after, graph) {
+        chain::wanted(before, after, now)
+    } else if before.is_some_and(|before| before.status == after.status) {
         Task {
             blocked_reason: after
                 .blocked_reason
@@ -164,15 +174,21 @@ pub fn change(
     } else {
         moved(after, after.status, after.blocked_reason.as_deref(), now)
     };
+    if before == Some(&task) {
+        return Ok(Vec::new());
+    }
     let mut changed = taken_along(before, &task, graph, now);
     changed.insert(0, task);
-    Ok(changed)
+    Ok(chain::begin_wanted(changed, graph, now))
 }
 
 fn moved(task: &Task, to: TaskStatus, reason: Option<&str>, now: Timestamp) -> Task {
     Task {
         status: to,
         blocked_reason: reason.filter(|_| to == TaskStatus::Blocked).map(str::to_owned),
+        start_wanted_since: task
+            .start_wanted_since
+            .filter(|_| matches!(to, TaskStatus::Todo | TaskStatus::Blocked)),
         status_since: now,
         ..task.clone()
     }
@@ -295,7 +311,12 @@ fn check_transition(task: &Task, to: TaskStatus, actor: Actor<'_>) -> Result<(),
 
 /// Checks the conditions of a status. They are checked only when something about them changes, so
 /// reopening a dependency stops no task.
-fn check_needs(before: Option<&Task>, after: &Task, graph: &TaskGraph) -> Result<(), Refusal> {
+fn check_needs(
+    before: Option<&Task>,
+    after: &Task,
+    actor: Actor<'_>,
+    graph: &TaskGraph,
+) -> Result<(), Refusal> {
     let is_moved = before.is_none_or(|before| before.status != after.status);
     let is_replaced = is_moved || before.is_some_and(|before| before.parent != after.parent);
     let parent = after.parent.as_ref().and_then(|parent| graph.find(parent));
@@ -308,12 +329,13 @@ fn check_needs(before: Option<&Task>, after: &Task, graph: &TaskGraph) -> Result
         TaskStatus::InProgress if after.assignee.is_none() => {
             Err(Refusal::NeedsAssignee { task: after.id.clone() })
         }
+        // The task waits for its dependencies.
+        TaskStatus::InProgress if is_moved && actor == Actor::Person => Ok(()),
         TaskStatus::InProgress
             if is_moved
                 || before.is_some_and(|before| before.dependencies != after.dependencies) =>
         {
-            let dependencies = after.dependencies.iter().filter_map(|id| graph.find(id));
-            match ids_where(dependencies, |dependency| dependency.status != TaskStatus::Done) {
+            match chain::open_dependencies(after, graph) {
                 open if open.is_empty() => Ok(()),
                 open => Err(Refusal::DependenciesOpen { task: after.id.clone(), open }),
             }

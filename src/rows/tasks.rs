@@ -14,7 +14,7 @@ impl Entity for Task {
     const NAME: &'static str = "task";
     const TABLE: &'static str = "tasks";
     const COLUMNS: &'static str = "id, project_key, number, project_id, parent_id, title, description, status, priority, \
-        assignee_id, dependencies, blocked_reason, created_at, status_since";
+        assignee_id, dependencies, blocked_reason, created_at, status_since, start_wanted_since";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -31,6 +31,7 @@ impl Entity for Task {
             blocked_reason: cells.get()?,
             created_at: cells.get()?,
             status_since: cells.get()?,
+            start_wanted_since: cells.get()?,
             revision: cells.get()?,
         })
     }
@@ -51,6 +52,7 @@ impl Entity for Task {
             (&self.blocked_reason).into(),
             self.created_at.into(),
             self.status_since.into(),
+            self.start_wanted_since.into(),
         ]
     }
 
@@ -72,6 +74,7 @@ impl Audited for Task {
             ("assignee_id", plain(&self.assignee)),
             ("dependencies", plain(&self.dependencies)),
             ("blocked_reason", plain(&self.blocked_reason)),
+            ("start_wanted_since", plain(self.start_wanted_since)),
         ])
     }
 }
@@ -131,6 +134,20 @@ pub fn list(tx: &mut Read<'_>, wanted: &TaskFilter) -> Result<Vec<Task>, StoreEr
     if wanted.only_open {
         filter.also("status IN ('backlog', 'todo', 'in_progress', 'blocked')");
     }
+    filter.list(tx, "ORDER BY created_at, id")
+}
+
+/// Returns the tasks that begin when their dependencies are done, of all projects or of one, by
+/// creation, then id.
+pub fn list_wanted(
+    tx: &mut Read<'_>,
+    project: Option<&ProjectId>,
+) -> Result<Vec<Task>, StoreError> {
+    let mut filter = Filter::default();
+    if let Some(project) = project {
+        filter.is("project_id", project);
+    }
+    filter.also("start_wanted_since IS NOT NULL");
     filter.list(tx, "ORDER BY created_at, id")
 }
 

@@ -8,9 +8,11 @@ use std::time::Duration;
 use crate::domain::id::LaunchId;
 use crate::domain::store_state::{Access, StoreFailure, StoreState};
 use crate::domain::totals::Totals;
-use crate::domain::{Account, ForgeItem, Launch, StartHistory, Timestamp};
-use crate::rows::{accounts, agents, forge_items, launches, pauses, projects, start_histories};
-use crate::store::{LaunchFilter, StoreError};
+use crate::domain::{Account, ForgeItem, Launch, StartHistory, Task, TaskStatus, Timestamp};
+use crate::rows::{
+    accounts, agents, forge_items, launches, pauses, projects, start_histories, tasks,
+};
+use crate::store::{LaunchFilter, Read, StoreError};
 
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};
 
@@ -37,6 +39,9 @@ pub struct StatusView {
     pub forges: Vec<ForgeStatus>,
     /// The items with pending work.
     pub forge_items: Vec<ForgeItem>,
+    /// Tasks that wait for a cancelled task, each with one that it waits for. A person has to
+    /// decide about them.
+    pub stuck: Vec<(Task, Task)>,
     /// Open launches whose coordinator is absent.
     pub abandoned: BTreeSet<LaunchId>,
     pub totals: Totals,
@@ -59,6 +64,7 @@ struct Rows {
     held: Vec<StartHistory>,
     parked: Vec<Account>,
     forge_items: Vec<ForgeItem>,
+    stuck: Vec<(Task, Task)>,
 }
 
 /// The time that `status` waits for the store. A database that was stopped by a signal never
@@ -94,6 +100,7 @@ impl Service {
                 held: start_histories::list_held(tx)?,
                 parked: accounts::list_parked(tx)?,
                 forge_items: forge_items::list_open(tx)?,
+                stuck: list_stuck(tx)?,
             })
         });
         let read = tokio::time::timeout(LONGEST_READ, read).await;
@@ -116,7 +123,7 @@ impl Service {
                 (false, Rows::default())
             }
         };
-        let Rows { open, ended, paused_since, held, parked, forge_items } = rows;
+        let Rows { open, ended, paused_since, held, parked, forge_items, stuck } = rows;
         let abandoned = open.iter().filter(|launch| self.board.is_abandoned(launch, now));
         Ok(StatusView {
             abandoned: abandoned.map(|launch| launch.id.clone()).collect(),
@@ -134,6 +141,22 @@ impl Service {
             pause_file: self.pause_file.get(),
             forges: self.forges.all(),
             forge_items,
+            stuck,
         })
     }
+}
+
+/// Returns the tasks that are to begin after a task that is cancelled, each with such a task.
+fn list_stuck(tx: &mut Read<'_>) -> Result<Vec<(Task, Task)>, StoreError> {
+    let mut stuck = Vec::new();
+    for task in tasks::list_wanted(tx, None)? {
+        for id in &task.dependencies {
+            let other = tasks::get(tx, id)?;
+            if let Some(other) = other.filter(|other| other.status == TaskStatus::Cancelled) {
+                stuck.push((task, other));
+                break;
+            }
+        }
+    }
+    Ok(stuck)
 }

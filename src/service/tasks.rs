@@ -37,6 +37,15 @@ pub struct TaskView {
     pub executions: Vec<Execution>,
 }
 
+impl TaskView {
+    /// Returns the unfinished dependencies after which the task begins by itself; none if a person
+    /// has to begin it.
+    pub fn starts_after(&self) -> impl Iterator<Item = &Task> {
+        let is_wanted = self.task.start_wanted_since.is_some();
+        self.dependencies.iter().filter(move |other| is_wanted && other.status != TaskStatus::Done)
+    }
+}
+
 /// Tasks: those that people keep, and what agents do with theirs.
 pub struct Tasks {
     core: Arc<Core>,

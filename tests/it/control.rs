@@ -266,8 +266,13 @@ tasks:
     check("PATCH", "/tasks/tsk", r#"{"assigneeId": "agt_b"}"#, "not_assigned", stranger);
     let nobody = "Task tsk_first has no assignee: it can't be in progress";
     check("PATCH", "/tasks/tsk_first", r#"{"status": "in_progress"}"#, "needs_assignee", nobody);
-    let waits = "Task tsk_second depends on tasks that are not done: tsk_first";
-    check("PATCH", "/tasks/tsk_second", r#"{"status": "in_progress"}"#, "dependencies_open", waits);
+    // It waits for its dependency. A task that is in progress gets no open dependency.
+    let second = r#"{"status": "in_progress"}"#;
+    send(&daemon, "PATCH", "/tasks/tsk_second", second.as_bytes());
+    let waits = "Task tsk depends on tasks that are not done: tsk_first";
+    let after = r#"{"dependencies": ["tsk_first"]}"#;
+    daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
+    check("PATCH", "/tasks/tsk", after, "dependencies_open", waits);
 
     let invalid = |method: &str, path: &str, body: &str, detail: &str| {
         assert_eq!(refused(&daemon, method, path, body, 422, "invalid")["detail"], detail);

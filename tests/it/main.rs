@@ -5,6 +5,7 @@ mod attempts;
 mod bad_input;
 mod bridge;
 mod cgroups;
+mod chains;
 mod chaos;
 mod chat;
 mod cli;

@@ -106,6 +106,7 @@ async fn one_pair_with_work() -> Arc<Store> {
             assignee: Some(agent),
             dependencies: Vec::new(),
             blocked_reason: None,
+            start_wanted_since: None,
             created_at: NOW,
             status_since: NOW,
             revision: 0,

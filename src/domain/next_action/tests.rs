@@ -33,6 +33,7 @@ fn task(name: &str, status: TaskStatus, assignee: Option<&str>) -> Task {
         assignee: assignee.map(id),
         dependencies: Vec::new(),
         blocked_reason: None,
+        start_wanted_since: None,
         created_at: NOW,
         status_since: NOW,
         revision: 1,

@@ -60,6 +60,7 @@ fn task(name: &str, status: TaskStatus, assignee: &str) -> Task {
         assignee: Some(id(assignee)),
         dependencies: Vec::new(),
         blocked_reason: None,
+        start_wanted_since: None,
         created_at: NOW,
         status_since: NOW,
         revision: 1,

@@ -60,6 +60,7 @@ impl NewTask {
             assignee: self.assignee.clone(),
             dependencies: each_once(&self.dependencies),
             blocked_reason: None,
+            start_wanted_since: None,
             created_at: now,
             status_since: now,
             revision: 0,
@@ -87,6 +88,8 @@ impl TaskEdit {
             assignee: self.assignee.clone().unwrap_or_else(|| task.assignee.clone()),
             status,
             blocked_reason: reason.filter(|_| status == TaskStatus::Blocked),
+            // A status that a person gives withdraws the wish, also if it is the same.
+            start_wanted_since: task.start_wanted_since.filter(|_| self.status.is_none()),
             ..task.clone()
         })
     }

@@ -5,6 +5,8 @@ use proptest::sample::select;
 
 use super::*;
 
+mod chain;
+
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
 fn task(id: &str, status: TaskStatus) -> Task {
@@ -20,6 +22,7 @@ fn task(id: &str, status: TaskStatus) -> Task {
         assignee: Some("agt".parse().expect("an id")),
         dependencies: Vec::new(),
         blocked_reason: None,
+        start_wanted_since: None,
         created_at: Timestamp::from_millis(0),
         status_since: Timestamp::from_millis(0),
         revision: 1,
@@ -126,11 +129,10 @@ fn work_begins_with_an_assignee_and_finished_dependencies() {
     };
     assert!(matches!(begin(&nobodys, &[]), Err(Refusal::NeedsAssignee { .. })));
     let mine = task("tsk", TaskStatus::Todo);
-    assert!(matches!(
-        begin(&mine, &[task("dep", TaskStatus::Cancelled)]),
-        Err(Refusal::DependenciesOpen { .. })
-    ));
-    assert!(begin(&mine, &[task("dep", TaskStatus::Done)]).is_ok());
+    let waits = begin(&mine, &[task("dep", TaskStatus::Cancelled)]).unwrap();
+    assert_eq!((waits[0].status, waits[0].start_wanted_since), (TaskStatus::Todo, Some(NOW)));
+    let begun = begin(&mine, &[task("dep", TaskStatus::Done)]).unwrap();
+    assert_eq!((begun[0].status, begun[0].start_wanted_since), (TaskStatus::InProgress, None));
 }
 
 /// A tree of three levels, one of whose leaves was blocked before.
@@ -398,10 +400,12 @@ proptest! {
             let mut wished = tasks.clone();
             wished.insert(after.clone());
             let Ok(changed) = change(before.as_ref(), &after, actor, &wished, NOW) else { continue };
+            let changed_first = changed.first().cloned();
             tasks.extend(changed);
             check_all(&tasks);
             let is_begun = after.status == TaskStatus::InProgress && before.as_ref().is_none_or(|task| task.status != after.status);
-            if is_begun {
+            if let Some(first) = changed_first.filter(|first| is_begun && first.status == TaskStatus::InProgress) {
+                prop_assert_eq!(first.start_wanted_since, None);
                 prop_assert!(after.dependencies.iter().all(|id| tasks.find(id).is_some_and(|task| task.status == TaskStatus::Done)));
             }
             if let (Some(by), Some(before)) = (&by, &before) {

@@ -25,6 +25,7 @@ fn task(name: &str, parent: Option<&str>, assignee: &str) -> Task {
         assignee: Some(id(assignee)),
         dependencies: Vec::new(),
         blocked_reason: None,
+        start_wanted_since: None,
         created_at: NOW,
         status_since: NOW,
         revision: 1,

@@ -86,6 +86,7 @@ impl From<CoordinatorLook> for StatusBody {
             pause_file_path: None,
             forges: Vec::new(),
             forge_items: Vec::new(),
+            stuck: Vec::new(),
             ended: Vec::new(),
             counters: view.status.counters,
             totals: None,

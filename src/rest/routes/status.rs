@@ -13,7 +13,7 @@ use crate::domain::account::Parked;
 use crate::domain::activity::FailureClass;
 use crate::domain::plan::Deferred;
 use crate::domain::start_history::StartReason;
-use crate::domain::{Account, Launch, LaunchState, StartHistory};
+use crate::domain::{Account, Launch, LaunchState, ShortId, StartHistory, Task, TaskId};
 use crate::domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId,
     Timestamp,
@@ -75,6 +75,9 @@ pub struct StatusBody {
     /// Their items for which there is something to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forge_items: Vec<ForgeItemBody>,
+    /// Tasks that are to begin after a task that was cancelled. A person has to decide.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stuck: Vec<StuckBody>,
     /// The last ones, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
@@ -170,6 +173,30 @@ pub struct DeferredBody {
     /// The figures behind the reason, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+}
+
+/// A task that is to begin after a task that was cancelled.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StuckBody {
+    pub task_id: TaskId,
+    pub short_id: ShortId,
+    pub project_id: ProjectId,
+    /// The cancelled task.
+    pub after: TaskId,
+    pub after_short_id: ShortId,
+}
+
+impl From<(Task, Task)> for StuckBody {
+    fn from((task, after): (Task, Task)) -> Self {
+        Self {
+            task_id: task.id,
+            short_id: task.short_id,
+            project_id: task.project,
+            after: after.id,
+            after_short_id: after.short_id,
+        }
+    }
 }
 
 /// A provider whose account is parked: none of its agents is started.
@@ -271,6 +298,7 @@ impl From<StatusView> for StatusBody {
             pause_file_path: view.pause_file.map(|path| path.display().to_string()),
             forges: view.forges.into_iter().map(ForgeBody::from).collect(),
             forge_items: view.forge_items.into_iter().map(ForgeItemBody::from).collect(),
+            stuck: view.stuck.into_iter().map(StuckBody::from).collect(),
             ended: view.ended.into_iter().map(LaunchBody::from).collect(),
             counters,
             totals: Some(TotalsBody::from(&view.totals)),

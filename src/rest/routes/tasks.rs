@@ -41,6 +41,9 @@ pub struct TaskBody {
     pub blocked_reason: Option<String>,
     pub created_at: Timestamp,
     pub status_since: Timestamp,
+    /// The time since which a person wants it to begin as soon as its dependencies are done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_wanted_since: Option<Timestamp>,
 }
 
 /// A task with its subtasks and dependencies.
@@ -54,6 +57,10 @@ pub struct TaskDetail {
     /// The tasks in `dependencies`, as far as they exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<TaskBody>,
+    /// The unfinished dependencies after which it begins by itself, because a person set it in
+    /// progress. One that is cancelled needs a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts_after: Vec<TaskId>,
     /// The newest first.
     pub executions: Vec<ExecutionBody>,
 }
@@ -167,6 +174,8 @@ pub struct TaskRequest {
     /// All of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<Vec<TaskId>>,
+    /// A task that is set in progress while dependencies are open stays `todo`, and begins when they
+    /// are done: see `startsAfter` of the answer. Another status or assignee takes that back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
     /// Why it is blocked. `reason`, its name in earlier versions, is accepted too; servers of these know no other.
@@ -204,13 +213,16 @@ impl From<Task> for TaskBody {
             blocked_reason: task.blocked_reason,
             created_at: task.created_at,
             status_since: task.status_since,
+            start_wanted_since: task.start_wanted_since,
         }
     }
 }
 
 impl From<TaskView> for TaskDetail {
     fn from(view: TaskView) -> Self {
+        let starts_after = view.starts_after().map(|other| other.id.clone()).collect();
         Self {
+            starts_after,
             task: view.task.into(),
             subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
             depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),

@@ -290,6 +290,10 @@ impl Board {
         let is_waited_for = |id: &&TaskId| {
             self.statuses.get(*id).is_none_or(|(status, _)| *status != TaskStatus::Done)
         };
+        let is_cancelled = |id: &TaskId| {
+            self.statuses.get(id).is_some_and(|(status, _)| *status == TaskStatus::Cancelled)
+        };
+        let is_start_wanted = task.start_wanted_since.is_some();
         let parent = task.parent.as_ref().and_then(|parent| self.statuses.get(parent));
         Card {
             id: task.id.clone(),
@@ -308,6 +312,8 @@ impl Board {
             } else {
                 0
             },
+            is_start_wanted,
+            waits_for_cancelled: is_start_wanted && task.dependencies.iter().any(is_cancelled),
             blocked_reason: task.blocked_reason.clone(),
             result: self.results.get(&task.id).cloned(),
             order: order_of(task),

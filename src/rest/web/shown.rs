@@ -116,6 +116,10 @@ pub(super) struct Card {
     pub(super) n_parts_done: usize,
     /// The number of dependencies that are not finished.
     pub(super) n_waits_for: usize,
+    /// It starts when its dependencies are done.
+    pub(super) is_start_wanted: bool,
+    /// It would start after a task that was cancelled.
+    pub(super) waits_for_cancelled: bool,
     pub(super) blocked_reason: Option<String>,
     /// What its agent changed.
     pub(super) result: Option<CardResult>,

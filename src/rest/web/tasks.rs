@@ -65,6 +65,10 @@ struct ShownTask {
     source: Option<(String, Option<String>)>,
     parent: Option<(TaskId, String)>,
     dependencies: Vec<Task>,
+    /// It starts when its dependencies are done.
+    is_start_wanted: bool,
+    /// It would start after a task that was cancelled.
+    waits_for_cancelled: bool,
     dependency_ids: String,
     subtasks: Vec<Task>,
     executions: Vec<Work>,
@@ -180,6 +184,8 @@ async fn part(
     let source =
         item.map(|item| (item.key.to_string(), Some(item.url).filter(|url| is_safe_link(url))));
     let workspace_of = workspace_owner(&state, &id).await?;
+    let is_cancelled = |other: &Task| other.status == TaskStatus::Cancelled;
+    let waits_for_cancelled = view.starts_after().any(is_cancelled);
     let task = view.task;
     let leads_to = leads_to(task.status);
     let task = ShownTask {
@@ -189,6 +195,8 @@ async fn part(
         assignee: task.assignee.as_ref().and_then(|agent| faces.of(agent)),
         dependency_ids: task.dependencies.iter().map(TaskId::as_str).collect::<Vec<_>>().join(" "),
         dependencies: view.dependencies,
+        is_start_wanted: task.start_wanted_since.is_some(),
+        waits_for_cancelled,
         subtasks: view.subtasks,
         executions: view.executions.into_iter().map(Work::from).collect(),
         may_be_blocked: leads_to.contains(&TaskStatus::Blocked),

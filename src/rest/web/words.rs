@@ -77,6 +77,9 @@ texts! {
     dependencies: "Waits for", "依存タスク";
     dependencies_hint: "Ids of tasks that must be done first, separated by spaces.", "先に完了すべきタスクのID（空白区切り）。";
     waits_for: "waits for", "依存:";
+    starts_after: "starts after", "完了後に開始:";
+    starts_by_itself: "It starts when all of these are done.", "以下がすべて完了すると自動的に開始します。";
+    waits_for_cancelled: "A task that it waits for was cancelled. Reopen that task, or change the dependencies.", "依存タスクが取り消されました。そのタスクを再開するか、依存タスクを変更してください。";
     blocked_because: "Blocked:", "ブロック理由:";
     reason: "Reason", "理由";
     move_to: "Move to", "移動";

@@ -216,9 +216,15 @@ impl WantedTask {
         let task = new.to_task(self.id.clone(), short_id, now)?;
         Ok(match before.cloned() {
             None => task,
-            Some(Task { status, blocked_reason, created_at, status_since, revision, .. }) => {
-                Task { status, blocked_reason, created_at, status_since, revision, ..task }
-            }
+            Some(before) => Task {
+                status: before.status,
+                blocked_reason: before.blocked_reason,
+                start_wanted_since: before.start_wanted_since,
+                created_at: before.created_at,
+                status_since: before.status_since,
+                revision: before.revision,
+                ..task
+            },
         })
     }
 }
@@ -426,10 +432,10 @@ impl Applying {
             }
             match change(before.as_ref(), task, Actor::Person, &graph, tx.now()) {
                 Ok(of_task) => {
-                    self.news.extend(write_changed(tx, before.as_ref(), of_task)?);
-                    if before.is_none() {
-                        release_for(tx, task)?;
+                    if let (None, Some(new)) = (before, of_task.first()) {
+                        release_for(tx, new)?;
                     }
+                    self.news.extend(write_changed(tx, before.as_ref(), of_task)?);
                 }
                 Err(refusal) => {
                     let field = field_of_task(&refusal, before.as_ref(), task);

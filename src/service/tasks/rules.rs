@@ -109,11 +109,34 @@ pub(in crate::service) fn graph_around(
                 add(tx, &mut graph, dependency)?;
             }
             for part in tasks_below(tx, &after.id, |part| part.status.is_open())? {
+                add_dependencies_of_wanted(tx, &mut graph, &part)?;
                 insert_new(&mut graph, part);
+            }
+        }
+        add_dependencies_of_wanted(tx, &mut graph, after)?;
+        if after.status == TaskStatus::Done {
+            let waiting = tasks::list_wanted(tx, Some(&after.project))?;
+            for task in waiting.into_iter().filter(|task| task.dependencies.contains(&after.id)) {
+                add_dependencies_of_wanted(tx, &mut graph, &task)?;
+                insert_new(&mut graph, task);
             }
         }
     }
     Ok(graph)
+}
+
+/// Adds the dependencies of a task that begins when they are done.
+fn add_dependencies_of_wanted(
+    tx: &mut Read<'_>,
+    graph: &mut TaskGraph,
+    task: &Task,
+) -> Result<(), StoreError> {
+    if task.start_wanted_since.is_some() {
+        for dependency in &task.dependencies {
+            add(tx, graph, dependency)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns these tasks with all their ancestors.

@@ -82,6 +82,7 @@ pub(super) fn task(name: &str, project: &str, assignee: Option<&str>) -> Task {
         assignee: assignee.map(id),
         dependencies: Vec::new(),
         blocked_reason: None,
+        start_wanted_since: None,
         created_at: at(10),
         status_since: at(10),
         revision: 0,

@@ -305,6 +305,9 @@ fn questions(bed: &Bed) {
         workspaces::list_finished(tx)
     });
     bed.read("tasks", |tx| {
+        Ok((tasks::list_wanted(tx, None)?, tasks::list_wanted(tx, Some(&id("p")))?))
+    });
+    bed.read("tasks", |tx| {
         tasks::get(tx, &id("t"))?;
         tasks::find_short(tx, &"SHOP-1".parse().unwrap())?;
         tasks::list_with_prefix(tx, "t", 9)

@@ -37,6 +37,7 @@ fn task(status: TaskStatus) -> Task {
         assignee: Some("agt".parse().expect("an id")),
         dependencies: Vec::new(),
         blocked_reason: (status == TaskStatus::Blocked).then(|| "why".to_owned()),
+        start_wanted_since: None,
         created_at: NOW,
         status_since: NOW,
         revision: 3,
