@@ -221,6 +221,8 @@ fn settings(state_dir: &Path) -> Settings {
             ..config::Session::default()
         },
         creation: CreationLimits::default(),
+        checks: Vec::new(),
+        checks_rounds: 2,
         retention: Retention::default(),
         parking: Parking::default(),
         backoff: Backoff::default(),

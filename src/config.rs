@@ -16,6 +16,7 @@
 mod agents;
 mod backoff;
 mod chat;
+mod checks;
 mod declaration;
 mod diff;
 mod environment;
@@ -66,6 +67,7 @@ use source::{MAX_BYTES, Source, Unreadable};
 
 pub use agents::AgentCredentials;
 pub use chat::Chat;
+pub use checks::{CheckKeys, NamedCheck};
 pub use diff::{Applies, Change, Setting, diff, settings};
 pub use environment::Environment;
 pub use forge::{
@@ -117,6 +119,8 @@ pub struct Config {
     pub providers: BTreeMap<String, ProviderConfig>,
     /// The credentials of the agents that this coordinator starts for a server on another host.
     pub agents: BTreeMap<AgentId, AgentCredentials>,
+    /// The checks in the order of the file.
+    pub checks: Vec<NamedCheck>,
     pub session: Session,
     pub start: Start,
     pub stop: Stop,
@@ -151,6 +155,7 @@ impl Config {
             http: Http::default(),
             providers: BTreeMap::new(),
             agents: BTreeMap::new(),
+            checks: Vec::new(),
             session: Session::default(),
             start: Start::default(),
             stop: Stop::default(),
@@ -199,6 +204,7 @@ impl Config {
             http,
             providers: providers::read(&mut top),
             agents: agents::read(&mut top),
+            checks: checks::read(&mut top),
             session: Session::read_section(&mut top),
             start: Start::read_section(&mut top),
             stop: Stop::read_section(&mut top),

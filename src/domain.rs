@@ -9,6 +9,7 @@ pub mod agent;
 pub mod attempt;
 pub mod authentication;
 pub mod chat;
+pub mod check;
 pub mod command;
 pub mod compat;
 pub mod creation;
@@ -54,14 +55,15 @@ pub use activity::{Activity, Failure, FailureClass, OutputFact, Usage};
 pub use agent::{Agent, Assignment, Project};
 pub use attempt::{Attempt, LastEnd};
 pub use chat::Message;
+pub use check::Check;
 pub use command::{CommandSpec, FileContent, LaunchFile, RunAs};
 pub use credential::{Credential, CredentialKind, Role};
 pub use file_owner::{FileOwner, FileOwners};
 pub use forge::{ForgeItem, ItemKey};
 pub use guidance::Guidance;
 pub use id::{
-    AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId,
-    ProjectId, SessionId, TaskId, WorkspaceId,
+    AgentId, CheckId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId,
+    NoticeId, ProjectId, SessionId, TaskId, WorkspaceId,
 };
 pub use incarnation::{Incarnation, Incarnations};
 pub use instance::{Condition, Instance, Phase};

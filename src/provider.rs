@@ -22,6 +22,7 @@ use crate::config::{
     CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template, fill,
 };
 use crate::domain::agent::DEFAULT_AI_TYPE;
+use crate::domain::check::CheckOrder;
 use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{Attempt, CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
 use crate::instance_dir;
@@ -278,6 +279,59 @@ impl Providers {
             working_directory: request.working_directory.clone(),
             stdin,
             files,
+        })
+    }
+
+    /// Returns the command line of a check, in the wrapper of the agent's provider. It gets the
+    /// variables that every agent gets, but no login and no way to the server.
+    ///
+    /// # Errors
+    /// [`CommandError`], for example if the wrapper needs an address that the server does not have.
+    pub fn check_command(
+        &self,
+        request: &LaunchRequest,
+        check: &CheckOrder,
+    ) -> Result<CommandSpec, CommandError> {
+        let (name, provider) = self.find(&check.provider);
+        if let Some(user) = self.user_of(name, &provider)? {
+            let provider = name.to_owned();
+            let user = user.run_as.name.clone();
+            return Err(CommandError::CloneOfDaemon { provider, user });
+        }
+        let values = Values { providers: self, provider: name, request, prompt: "" };
+        let mut wrap = Vec::with_capacity(provider.wrap.len());
+        for argument in &provider.wrap {
+            wrap.push(values.fill(argument)?);
+        }
+        let plain = ProviderConfig {
+            command_line: CommandLine::Own {
+                program: String::new(),
+                prompt: PromptVia::Stdin,
+                passkey_in_prompt: false,
+            },
+            pass_environment: PassEnvironment::default(),
+            ..provider.into_owned()
+        };
+        let mut environment = self.passed_to(&plain);
+        environment.remove("TMPDIR");
+        let own = [
+            ("PROJECT_ID", request.key.project.to_string()),
+            ("WORKING_DIRECTORY", text(&request.working_directory)),
+            ("AGENT_LAUNCH_ID", request.launch.to_string()),
+        ];
+        environment.extend(own.map(|(name, value)| (name.to_owned(), Secret::new(value))));
+        let mut command = check.command.iter().cloned();
+        Ok(CommandSpec {
+            wrap,
+            program: command.next().unwrap_or_default(),
+            arguments: command.collect(),
+            environment: environment.into_iter().collect(),
+            working_directory: request.working_directory.clone(),
+            stdin: None,
+            redact: self.redacted.clone(),
+            files: Vec::new(),
+            files_in: None,
+            run_as: None,
         })
     }
 

@@ -9,6 +9,7 @@ pub mod agents;
 pub mod assignments;
 pub mod audit;
 mod cells;
+pub mod checks;
 pub mod credentials;
 pub mod events;
 pub mod executions;

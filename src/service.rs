@@ -7,6 +7,7 @@
 pub mod audit;
 mod catalog;
 mod chats;
+mod checks;
 mod clocks;
 mod compat;
 mod coordinators;
@@ -78,7 +79,7 @@ pub use maintenance::Maintenance;
 pub use workspaces::{ClonePlace, MergeWish, WorkspaceView, Workspaces};
 
 use crate::clock;
-use crate::config::{Chat, Notice, Run, Session, Start, Stop, Workspace};
+use crate::config::{Chat, NamedCheck, Notice, Run, Session, Start, Stop, Workspace};
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
 use crate::domain::redact::Redactor;
@@ -115,6 +116,10 @@ pub struct Settings {
     pub creation: CreationLimits,
     pub retention: Retention,
     pub workspace: Workspace,
+    /// The checks that tasks must pass, in their order.
+    pub checks: Vec<NamedCheck>,
+    /// The number of times that an agent works again after a failed check.
+    pub checks_rounds: u32,
     /// The directory of the instance folders.
     pub state_dir: PathBuf,
     /// The owners of files that are written for agents into their working directories.

@@ -264,6 +264,8 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         creation: config.creation,
         retention: config.retention.clone(),
         workspace: config.workspace.clone(),
+        checks: config.checks.clone(),
+        checks_rounds: config.general.checks_rounds,
         parking: config.parking,
         state_dir: config.paths.state_dir.clone(),
         file_owners: isolation::file_owners(config),

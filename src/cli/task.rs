@@ -11,10 +11,11 @@ use super::events::line_of;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use super::workspace::{DiffTask, MergeTask};
+use crate::domain::check::CheckResult;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
 use crate::rest::routes::events::EventBody;
 use crate::rest::routes::tasks::{
-    ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
+    CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
 };
 
 #[derive(Debug, Subcommand)]
@@ -322,6 +323,9 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
     if let Some(text) = starts_after(detail) {
         print_line(&text)?;
     }
+    if let Some(since) = task.checking_since {
+        print_line(&format!("its agent reported success; it is being checked since {since}"))?;
+    }
     if let Some(reason) = &task.blocked_reason {
         print_line(&format!("blocked: {}", plain(reason)))?;
     }
@@ -333,6 +337,10 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
     if !detail.executions.is_empty() {
         print_line("")?;
         print_executions(&detail.executions)?;
+    }
+    if !detail.checks.is_empty() {
+        print_line("")?;
+        print_checks(&detail.checks)?;
     }
     // Each text is the newest one, because a later execution without it does not replace it.
     let newest = |of: fn(&ExecutionBody) -> Option<&String>| detail.executions.iter().find_map(of);
@@ -387,4 +395,33 @@ fn print_executions(executions: &[ExecutionBody]) -> Result<(), CliError> {
         ]);
     }
     print_table(&rows, "")
+}
+
+/// Prints the checks, and the output of the last one that failed.
+fn print_checks(checks: &[CheckBody]) -> Result<(), CliError> {
+    let mut rows = table(&["CHECK", "ROUND", "RESULT", "EXIT", "SECONDS", "COMMIT", "LAUNCH"]);
+    let dash = || "-".to_owned();
+    for check in checks {
+        let short = |commit: &String| commit.chars().take(12).collect::<String>();
+        rows.add_row([
+            plain(&check.name),
+            check.round.to_string(),
+            check.result.to_string(),
+            check.exit_code.map_or_else(dash, |code| code.to_string()),
+            check
+                .duration_ms
+                .map_or_else(dash, |millis| format!("{}.{}", millis / 1000, millis % 1000 / 100)),
+            check.commit.as_ref().map_or_else(dash, short),
+            check.launch_id.as_ref().map_or_else(dash, ToString::to_string),
+        ]);
+    }
+    print_table(&rows, "")?;
+    let failed = checks.iter().rev().find(|check| check.result == CheckResult::Failed);
+    match failed.filter(|check| !check.output.is_empty()) {
+        Some(check) => {
+            print_line(&format!("\noutput of {}:", plain(&check.name)))?;
+            print_indented(&check.output)
+        }
+        None => Ok(()),
+    }
 }

@@ -87,6 +87,7 @@ const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
         StartReason::Starting | StartReason::Running | StartReason::Stopping => "none of it runs",
         StartReason::NoWork => match purpose {
             Purpose::Task => "a task of it is in progress",
+            Purpose::Check => "a task of it is to be checked",
             Purpose::Chat => "a person wants to chat with it",
         },
         StartReason::Held => "it is not held (`resume` ends a hold)",

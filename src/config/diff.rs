@@ -159,6 +159,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         http,
         providers: _,
         agents: _,
+        checks: _,
         limits,
         agent_limits,
         creation,
@@ -189,6 +190,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         let of = |config: &Config| config.agents.get(agent).cloned().unwrap_or_default();
         of(old).compare_at(&format!("agents.{agent}"), &of(new), &mut changes);
     }
+    of_checks(&mut changes, old, new);
     limits.compare(&new.limits, &mut changes);
     agent_limits.compare(&new.agent_limits, &mut changes);
     creation.compare(&new.creation, &mut changes);
@@ -255,6 +257,18 @@ fn in_use<'a>(
 
 fn user_of(entry: Option<&ProviderConfig>) -> Option<&str> {
     entry?.run_as.as_deref()
+}
+
+fn of_checks(changes: &mut Changes, old: &Config, new: &Config) {
+    let names: BTreeSet<&String> =
+        old.checks.iter().chain(&new.checks).map(|check| &check.name).collect();
+    for name in names {
+        let of = |config: &Config| {
+            let found = config.checks.iter().find(|check| check.name == *name);
+            found.map(|check| check.keys.clone()).unwrap_or_default()
+        };
+        of(old).compare_at(&format!("checks.{name}"), &of(new), changes);
+    }
 }
 
 fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {

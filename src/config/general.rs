@@ -20,6 +20,10 @@ keys! {
         /// wait for a free slot.
         pub max_concurrent: usize = 3, numbers(1..=100_000), Now;
 
+        /// The number of times that an agent works again after a check of its task failed. Then the
+        /// task is blocked. See `checks`.
+        pub checks_rounds: u32 = 2, numbers(0..=100), Now;
+
         /// The language of the texts that agents read. `ja` has the wording of the original
         /// specification.
         pub language: Language = Language::English, language(), Now;

@@ -163,6 +163,8 @@ ai_providers:
   fast: { preset: claude, cli_command: ~/bin/claude, model: "${MODEL:-haiku}", permissions: bypass, telemetry: on, cli_args: [--bare] }
   codex: { preset: codex }
 agents: { agt_a: { passkey: 0123 } }
+checks: { tests: { command: [make, check], timeout: 5m, projects: [prj_a] } }
+checks_rounds: 3
 session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
 start: { timeout: 1.5, aging: 2h, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
@@ -233,6 +235,7 @@ fn every_setting_arrives() {
             polling_interval: Duration::from_millis(250),
             max_concurrent: 12,
             language: Language::Japanese,
+            checks_rounds: 3,
             coordinator_token: Some(Secret::new("dev-hunter2")),
             manifest: Some(PathBuf::from("/etc/ac/manifest.yaml")),
         },
@@ -259,6 +262,14 @@ fn every_setting_arrives() {
         },
         providers: config.providers.clone(),
         agents: config.agents.clone(),
+        checks: vec![NamedCheck {
+            name: "tests".to_owned(),
+            keys: CheckKeys {
+                command: vec!["make".to_owned(), "check".to_owned()],
+                timeout: seconds(300),
+                projects: vec!["prj_a".parse().expect("an id")],
+            },
+        }],
         forges: forge::every_setting(),
         session: Session {
             default_timeout: hour,
@@ -531,6 +542,13 @@ fn the_example_shows_every_default() {
         ]
         .into(),
         agents: [("agt_developer".parse().expect("an id"), AgentCredentials { passkey })].into(),
+        checks: vec![NamedCheck {
+            name: "tests".to_owned(),
+            keys: CheckKeys {
+                command: vec!["cargo".to_owned(), "test".to_owned()],
+                ..CheckKeys::default()
+            },
+        }],
         forges: forge::of_the_example(),
         // The address is the default one, but written down.
         http: Http { listen: Listen { is_default: false, ..Listen::default() }, ..Http::default() },
@@ -553,7 +571,8 @@ fn the_example_has_every_key_and_no_other() {
 }
 
 /// Mappings whose keys are names that people choose.
-const NAMED: [&str; 4] = ["ai_providers", "agents", "github.repositories", "gitlab.projects"];
+const NAMED: [&str; 5] =
+    ["ai_providers", "agents", "checks", "github.repositories", "gitlab.projects"];
 
 /// The keys of all values, as [`Reader::known_keys`] names them.
 fn list_keys(node: &tree::Node, path: &str, keys: &mut BTreeSet<String>) {

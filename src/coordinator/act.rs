@@ -14,7 +14,7 @@ use super::processes::ProcessLayer;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::{Action, ProcessReport};
-use crate::domain::{InstanceKey, LaunchId};
+use crate::domain::{InstanceKey, LaunchId, Secret};
 use crate::locks::lock;
 use crate::process::StartRequest;
 use crate::provider::LaunchRequest;
@@ -192,7 +192,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 return Err(NotDone);
             }
         };
-        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone } = claim
+        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone, check } =
+            claim
         else {
             return Ok(false);
         };
@@ -213,11 +214,15 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             ai_type: ai_type.clone(),
             working_directory: working_directory.as_deref().unwrap_or(Path::new("")).to_owned(),
             in_clone,
-            passkey: ticket,
+            passkey: ticket.unwrap_or_else(|| Secret::new("")),
             attempt,
         };
         let started = match working_directory.and_then(|_| {
-            self.config.providers.command(&request).map_err(|error| error.to_string())
+            let command = match &check {
+                Some(check) => self.config.providers.check_command(&request, check),
+                None => self.config.providers.command(&request),
+            };
+            command.map_err(|error| error.to_string())
         }) {
             Err(error) => Err(error),
             // A server elsewhere cannot name a folder of this machine relative to the directory
@@ -234,6 +239,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                     .as_ref()
                     .and_then(|(_, limits)| limits.start_timeout)
                     .unwrap_or(Duration::MAX);
+                // The deadline of a check is the time limit of its command.
+                let most = if check.is_some() { Duration::MAX } else { most };
                 let start_deadline = asked_at + start_timeout.min(most) + START_DEADLINE_MARGIN;
                 let request = StartRequest {
                     launch: launch.clone(),
@@ -246,8 +253,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         match started {
             Ok(()) => {
-                let (provider, _) = self.config.providers.find(&ai_type);
-                if provider != ai_type && self.is_first_of(&ai_type) {
+                let of = check.as_ref().map_or(&ai_type, |check| &check.provider);
+                let (provider, _) = self.config.providers.find(of);
+                if check.is_none() && provider != ai_type && self.is_first_of(&ai_type) {
                     tracing::warn!(
                         ai_type,
                         provider,

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::domain::WorkspaceId;
+use crate::domain::check::CheckOrder;
 use crate::domain::plan::ProcessReport;
 use crate::domain::workspace::WorkspaceReport;
 use crate::domain::{
@@ -30,10 +31,13 @@ pub enum ClaimAnswer {
         ai_type: String,
         /// The time that the agent may take to authenticate, counted from the claim.
         start_timeout: Duration,
-        ticket: Secret,
+        /// The proof of identity of an agent; `None` for a check.
+        ticket: Option<Secret>,
         /// The clone that the agent works in; `None` for the directory of the project.
         clone: Option<ClonePlace>,
         attempt: Attempt,
+        /// The command that is run instead of an agent.
+        check: Option<CheckOrder>,
     },
     /// Another coordinator has it, or it is no longer wanted.
     NotNow,

@@ -43,14 +43,13 @@ impl ControlPlane for LocalControlPlane {
             .should_start(key, Some(&self.id))
             .await
             .map_err(failed("claim a start"))?;
-        let Some(Claim { launch, ai_type, deadline, ticket: Some(ticket), attempt, clone }) =
-            answer.claim
+        let Some(Claim { launch, ai_type, deadline, ticket, attempt, clone, check }) = answer.claim
         else {
             return Ok(ClaimAnswer::NotNow);
         };
         // The rest of the time: a reservation that is found again is not a new one.
         let start_timeout = deadline.since(self.now());
-        Ok(ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone })
+        Ok(ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone, check })
     }
 
     async fn report(

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::control::ControlPlane;
 use crate::clock;
 use crate::domain::activity::Tally;
-use crate::domain::{Activity, Instance, LaunchId, Phase};
+use crate::domain::{Activity, Instance, LaunchId, Phase, Purpose};
 use crate::folder_watch::{Folders, Seen, WatchId};
 use crate::instance_dir;
 use crate::instance_dir::output_reader::OutputReader;
@@ -114,7 +114,10 @@ impl OutputWatcher {
 
     /// Follows these instances and no others. Instances that have no folder yet are not followed.
     pub(super) fn follow(&self, instances: &[Instance], run: &str) {
-        let has_folder = instances.iter().filter(|instance| instance.phase != Phase::Starting);
+        // The output of a check is not that of an agent.
+        let has_folder = instances.iter().filter(|instance| {
+            instance.phase != Phase::Starting && instance.key.purpose != Purpose::Check
+        });
         let launches = has_folder.map(|instance| instance.launch.clone()).collect();
         let wanted = Wanted { launches, run: run.to_owned() };
         self.wanted.send_if_modified(|before| {

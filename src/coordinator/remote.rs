@@ -251,7 +251,9 @@ impl RemoteControlPlane {
         self.seed.note_claim(&launch, key, &ai_type);
         // A coordinator elsewhere has no clones.
         let clone = None;
-        ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone }
+        let check = None;
+        let ticket = Some(ticket);
+        ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone, check }
     }
 
     /// Reports to the server, if it offers the tool. A refusal that would stay the same counts as

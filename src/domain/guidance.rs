@@ -35,7 +35,8 @@ impl Guidance {
     /// Returns the text after `authenticate`.
     pub const fn authenticated(self, purpose: Purpose) -> &'static str {
         match purpose {
-            Purpose::Task => self.0.either(
+            // A check has no session.
+            Purpose::Task | Purpose::Check => self.0.either(
                 "Call get_my_task to fetch the details of your task.",
                 "get_my_task を呼び出してタスク詳細を取得してください",
             ),
@@ -372,7 +373,9 @@ impl Guidance {
             Outcome::StartFailed(_) => {
                 self.0.either("could not be started", "起動できませんでした")
             }
-            Outcome::TimedOut(TimeLimit::RunMaximum | TimeLimit::SessionMaximum) => {
+            Outcome::TimedOut(
+                TimeLimit::RunMaximum | TimeLimit::SessionMaximum | TimeLimit::Check,
+            ) => {
                 self.0.either("took too long and was stopped", "制限時間を超えたため停止されました")
             }
             Outcome::TimedOut(TimeLimit::Silence | TimeLimit::SessionIdle) => self.0.either(
@@ -388,14 +391,14 @@ impl Guidance {
     fn steps(self, purpose: Purpose, authenticate: &str, working_directory: &Path) -> Vec<String> {
         let directory = working_directory.display();
         match (purpose, self.0) {
-            (Purpose::Task, Language::English) => vec![
+            (Purpose::Task | Purpose::Check, Language::English) => vec![
                 format!("Authenticate with {authenticate}"),
                 "The system_prompt of the answer is your role. Act according to it".to_owned(),
                 "Fetch your task with get_my_task()".to_owned(),
                 format!("Carry out the task (current directory: {directory})"),
                 "Report the end with report_completed()".to_owned(),
             ],
-            (Purpose::Task, Language::Japanese) => vec![
+            (Purpose::Task | Purpose::Check, Language::Japanese) => vec![
                 format!("{authenticate} で認証"),
                 "返された system_prompt があなたの役割です。その役割に従って行動してください".to_owned(),
                 "get_my_task() でタスク取得".to_owned(),

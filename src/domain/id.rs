@@ -127,6 +127,8 @@ ids! {
     CoordinatorId, "coordinator id", "crd_";
     /// A credential of people or scripts: a login link, a cookie, or a token.
     CredentialId, "credential id", "key_";
+    /// One run of a check.
+    CheckId, "check id", "chk_";
     /// The files that the agent of a task works in.
     WorkspaceId, "workspace id", "wsp_";
     /// The work on one item of a forge, and the name of its folder. It is a UUID.

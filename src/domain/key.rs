@@ -26,6 +26,9 @@ use super::printable::excerpt;
 pub enum Purpose {
     Task,
     Chat,
+    // Not an agent, but a command of the operator that checks the work on a task. A documented
+    // variant would make the schema a form that some clients do not take.
+    Check,
 }
 
 impl Purpose {
@@ -33,6 +36,7 @@ impl Purpose {
         match self {
             Self::Task => "task",
             Self::Chat => "chat",
+            Self::Check => "check",
         }
     }
 }
@@ -50,13 +54,14 @@ impl FromStr for Purpose {
         match text {
             "task" => Ok(Self::Task),
             "chat" => Ok(Self::Chat),
+            "check" => Ok(Self::Check),
             _ => Err(InvalidPurpose(excerpt(text, 80).into_owned())),
         }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a purpose: expected `task` or `chat`")]
+#[error("`{0}` is not a purpose: expected `task`, `chat` or `check`")]
 pub struct InvalidPurpose(String);
 
 /// The key of an instance. At most one instance of each key is alive.

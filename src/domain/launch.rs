@@ -322,6 +322,12 @@ impl Launch {
     /// again at once, without end. If no work is left for its pair (`leaves_work` is false), there
     /// was no task to take, and it was right to exit.
     pub fn verdict(&self, outcome: &Outcome, leaves_work: bool) -> Verdict {
+        if self.key.purpose == Purpose::Check {
+            return match outcome {
+                Outcome::Stopped(_) | Outcome::Completed | Outcome::Failed => Verdict::Fine,
+                _ => Verdict::Failure,
+            };
+        }
         let was_idle = self.key.purpose == Purpose::Task && self.task.is_none();
         match outcome {
             Outcome::Stopped(_) => Verdict::Fine,
@@ -505,6 +511,10 @@ impl Launch {
             (None, Some(StopReason::LoggedOut)) if self.key.purpose == Purpose::Chat => {
                 return Outcome::Completed;
             }
+            // The start deadline of a check is the time limit of its command.
+            (None, Some(StopReason::StartTimeout)) if self.key.purpose == Purpose::Check => {
+                return Outcome::TimedOut(TimeLimit::Check);
+            }
             (None, Some(StopReason::StartTimeout)) => return Outcome::NeverAuthenticated,
             (None, Some(StopReason::SessionMaximum)) => {
                 return Outcome::TimedOut(TimeLimit::SessionMaximum);
@@ -537,6 +547,17 @@ impl Launch {
         match end {
             ProcessEnd::StartFailed(reason) => Outcome::StartFailed(reason),
             ProcessEnd::Lost => Outcome::Lost,
+            ProcessEnd::StartDeadlinePassed if self.key.purpose == Purpose::Check => {
+                Outcome::TimedOut(TimeLimit::Check)
+            }
+            // A signal that ends a check is no verdict: memory may have run out.
+            ProcessEnd::Exited(exit) if self.key.purpose == Purpose::Check => {
+                match exit.exit_code {
+                    Some(0) => Outcome::Completed,
+                    Some(_) => Outcome::Failed,
+                    None => Outcome::ExitedWithoutReport,
+                }
+            }
             ProcessEnd::StartDeadlinePassed => Outcome::NeverAuthenticated,
             ProcessEnd::Exited(_) if self.authenticated_at.is_none() => Outcome::NeverAuthenticated,
             ProcessEnd::Exited(_) => Outcome::ExitedWithoutReport,

@@ -418,7 +418,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         }
         match candidate.key.purpose {
             Purpose::Chat => chats.push(candidate),
-            Purpose::Task => tasks.push(candidate),
+            Purpose::Task | Purpose::Check => tasks.push(candidate),
         }
     }
     if chats.is_empty() && tasks.is_empty() {

@@ -125,7 +125,7 @@ impl StartHistory {
     /// Returns whether the record could lead to a start. Coordinators ignore a chat that is not
     /// wanted.
     pub fn concerns_coordinators(&self) -> bool {
-        self.key.purpose == Purpose::Task || self.wanted_since.is_some()
+        self.key.purpose != Purpose::Chat || self.wanted_since.is_some()
     }
 
     /// Returns the record after a person asked to try again.
@@ -397,7 +397,8 @@ impl StartFacts {
         let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
         let (reason, until) =
             keeping.map_or((StartReason::Ready, None), |ruling| (ruling.reason, ruling.until));
-        let is_probe = self.account.state_at(now) == AccountState::MayBeTried;
+        let is_probe = self.key.purpose != Purpose::Check
+            && self.account.state_at(now) == AccountState::MayBeTried;
         let ((_, ai_type), (_, working_directory)) = (self.agent?, self.project?);
         let work_since = self.waiting_since?;
         let task_since = self.task.as_ref().map_or(work_since, |task| task.since);
@@ -457,6 +458,8 @@ impl StartFacts {
             workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Broken);
         let is_unready = self.clone.as_ref().is_some_and(|clone| !clone.is_ready());
         let parked_until = match self.account.state_at(now) {
+            // A check does not use the account.
+            _ if self.key.purpose == Purpose::Check => None,
             AccountState::Parked(until) | AccountState::BeingTried(until) => Some(until),
             AccountState::Works | AccountState::MayBeTried => None,
         };

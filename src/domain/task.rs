@@ -102,6 +102,11 @@ pub struct Task {
     /// The time since which a person wants it to begin as soon as its dependencies are done. Only a
     /// task that is todo has it, and one that is blocked together with its parent.
     pub start_wanted_since: Option<Timestamp>,
+    /// The time since which it is being checked; only a task in progress has it. Its agent does not
+    /// work on it meanwhile.
+    pub checking_since: Option<Timestamp>,
+    /// The number of rounds with a failed check since it was set in progress.
+    pub n_failed_rounds: u32,
     pub created_at: Timestamp,
     /// The time when it got its status.
     pub status_since: Timestamp,
@@ -189,6 +194,8 @@ fn moved(task: &Task, to: TaskStatus, reason: Option<&str>, now: Timestamp) -> T
         start_wanted_since: task
             .start_wanted_since
             .filter(|_| matches!(to, TaskStatus::Todo | TaskStatus::Blocked)),
+        checking_since: None,
+        n_failed_rounds: if to == TaskStatus::InProgress { 0 } else { task.n_failed_rounds },
         status_since: now,
         ..task.clone()
     }

@@ -3,6 +3,7 @@
 use crate::domain::activity::FailureClass;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::chat::Sender;
+use crate::domain::check::CheckResult;
 use crate::domain::credential::{CredentialKind, Role};
 use crate::domain::forge::{ForgeKind, ItemKind};
 use crate::domain::launch::{ReportResult, StopReason};
@@ -11,8 +12,8 @@ use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::session::SessionEndReason;
 use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
 use crate::domain::{
-    AgentId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId, NoticeId,
-    Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId, TaskStatus, WorkspaceId,
+    AgentId, CheckId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId,
+    NoticeId, Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId, TaskStatus, WorkspaceId,
 };
 use crate::store::{BoxError, Cell, FromCell, Value, word};
 
@@ -35,6 +36,7 @@ macro_rules! ids {
 
 ids!(
     AgentId,
+    CheckId,
     CoordinatorId,
     CredentialId,
     ExecutionId,
@@ -68,6 +70,7 @@ macro_rules! words {
 
 words!(
     AgentStatus,
+    CheckResult,
     CredentialKind,
     FailureClass,
     ForgeKind,

@@ -37,8 +37,11 @@ const OF_KEY: &str = concat!(
     "SELECT ",
     facts!(
         "s.agent_id IS NOT NULL",
-        "CASE WHEN ?3 = 'chat' THEN r.wanted_since ELSE (SELECT MIN(status_since) FROM tasks \
-            WHERE status = 'in_progress' AND assignee_id = ?1 AND project_id = ?2) END",
+        "CASE ?3 WHEN 'chat' THEN r.wanted_since \
+            WHEN 'check' THEN (SELECT MIN(checking_since) FROM tasks \
+                WHERE status = 'in_progress' AND assignee_id = ?1 AND project_id = ?2) \
+            ELSE (SELECT MIN(status_since) FROM tasks WHERE status = 'in_progress' \
+                AND checking_since IS NULL AND assignee_id = ?1 AND project_id = ?2) END",
         "0, NULL, NULL",
         "l.id, l.state, l.deadline, l.session_id, l.stopping_reason, l.ladder_at"
     ),
@@ -64,7 +67,12 @@ const STARTABLE: &str = concat!(
     "FROM (SELECT assignee_id AS agent_id, project_id, 'task' AS purpose, \
             MIN(status_since) AS waiting_since, COUNT(*) AS n_tasks, MIN(id) AS task_id, \
             MIN(priority) AS priority FROM tasks \
-        WHERE status = 'in_progress' AND assignee_id IS NOT NULL GROUP BY assignee_id, project_id \
+        WHERE status = 'in_progress' AND assignee_id IS NOT NULL AND checking_since IS NULL \
+            GROUP BY assignee_id, project_id \
+        UNION ALL SELECT assignee_id, project_id, 'check', MIN(checking_since), COUNT(*), \
+            MIN(id), MIN(priority) FROM tasks \
+        WHERE status = 'in_progress' AND assignee_id IS NOT NULL AND checking_since IS NOT NULL \
+            GROUP BY assignee_id, project_id \
         UNION ALL SELECT agent_id, project_id, purpose, wanted_since, 0, NULL, NULL FROM pairs \
         WHERE wanted_since IS NOT NULL AND purpose = 'chat') AS w \
     CROSS JOIN agents AS a CROSS JOIN projects AS p CROSS JOIN assignments AS s \

@@ -14,7 +14,7 @@ impl Entity for Task {
     const NAME: &'static str = "task";
     const TABLE: &'static str = "tasks";
     const COLUMNS: &'static str = "id, project_key, number, project_id, parent_id, title, description, status, priority, \
-        assignee_id, dependencies, blocked_reason, created_at, status_since, start_wanted_since";
+        assignee_id, dependencies, blocked_reason, created_at, status_since, start_wanted_since, checking_since, n_failed_rounds";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -32,6 +32,8 @@ impl Entity for Task {
             created_at: cells.get()?,
             status_since: cells.get()?,
             start_wanted_since: cells.get()?,
+            checking_since: cells.get()?,
+            n_failed_rounds: cells.get()?,
             revision: cells.get()?,
         })
     }
@@ -53,6 +55,8 @@ impl Entity for Task {
             self.created_at.into(),
             self.status_since.into(),
             self.start_wanted_since.into(),
+            self.checking_since.into(),
+            self.n_failed_rounds.into(),
         ]
     }
 
@@ -75,6 +79,7 @@ impl Audited for Task {
             ("dependencies", plain(&self.dependencies)),
             ("blocked_reason", plain(&self.blocked_reason)),
             ("start_wanted_since", plain(self.start_wanted_since)),
+            ("checking_since", plain(self.checking_since)),
         ])
     }
 }

@@ -14,7 +14,7 @@ use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
 use crate::domain::limits;
 use crate::domain::start_history::StartReason;
 use crate::domain::workspace::Job;
-use crate::domain::{Candidate, LaunchFacts, Refusal, Timestamp};
+use crate::domain::{Candidate, LaunchFacts, Purpose, Refusal, Timestamp};
 use crate::locks::lock;
 use crate::rows::{launches, startable};
 
@@ -178,6 +178,8 @@ impl Coordinators {
         let mut view = self.view().await?;
         view.launches.retain(|launch| launch.coordinator.as_ref() == Some(coordinator));
         view.jobs.clear();
+        // Clones, and so their checks, are on the host of the server.
+        view.startable.retain(|candidate| candidate.key.purpose != Purpose::Check);
         for candidate in view.startable.iter_mut().filter(|candidate| candidate.needs_clone) {
             candidate.reason = StartReason::OnOtherHost;
         }

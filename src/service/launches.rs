@@ -16,14 +16,16 @@ pub(super) mod why;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::domain::check::MAX_OUTPUT;
 use crate::domain::id::{CoordinatorId, ExecutionId, LaunchId, NoticeId};
 use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
 use crate::domain::printable;
 use crate::domain::redact::Redactor;
-use crate::domain::{Execution, Launch, Notice, Refusal};
+use crate::domain::{Execution, Launch, Notice, Purpose, Refusal};
 use crate::folder_watch::shared::SharedFolders;
+use crate::instance_dir;
 use crate::rows::{executions, launches, notices, output_tails};
 use crate::store::{HistoryFilter, LaunchFilter, Read};
 
@@ -155,6 +157,9 @@ impl Launches {
                 self.shims.report(id, shim);
             }
         }
+        if reports.iter().any(|report| matches!(report, ProcessReport::Ended { .. })) {
+            self.keep_output_of_check(id).await?;
+        }
         let events: Vec<LaunchEvent> = reports.iter().map(event).collect();
         change::happen(&self.core, &self.heard, id, &events).await
     }
@@ -175,6 +180,24 @@ impl Launches {
         let tail = Redactor::default().redact(tail.as_bytes());
         let tail = self.core.redacted(&String::from_utf8_lossy(&tail)).into_owned();
         self.core.write(move |tx| Ok(output_tails::put(tx, &id, &tail)?)).await
+    }
+
+    /// Keeps the end of the output of a check on this machine, which is a part of its evidence.
+    async fn keep_output_of_check(&self, id: &LaunchId) -> Result<(), ServiceError> {
+        let of = id.clone();
+        let launch = self.core.read(move |tx| Ok(launches::get(tx, &of)?)).await?;
+        if launch.is_none_or(|launch| launch.key.purpose != Purpose::Check || !launch.is_open()) {
+            return Ok(());
+        }
+        let state_dir = self.core.settings().state_dir.clone();
+        let of = id.clone();
+        let read = move || {
+            instance_dir::output_tail(&instance_dir::find(&state_dir, &of)?, MAX_OUTPUT).ok()
+        };
+        match tokio::task::spawn_blocking(read).await.unwrap_or_default() {
+            Some(tail) => self.keep_output_tail(id, &tail).await,
+            None => Ok(()),
+        }
     }
 
     /// Marks a launch to be ended. The first reason wins. An ended or unknown launch stays as it

@@ -14,12 +14,14 @@ use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
 use crate::domain::task::{Actor, NewTask, TaskEdit};
 use crate::domain::{
-    Execution, InstanceKey, ProjectId, Purpose, Refusal, ShortId, StartHistory, Task, TaskStatus,
+    Check, Execution, InstanceKey, ProjectId, Purpose, Refusal, ShortId, StartHistory, Task,
+    TaskStatus,
 };
 use crate::rows::{Transaction, events, executions, project_keys, start_histories, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::catalog::{check_assignable, project};
+use super::checks;
 use super::core::Core;
 use super::revision::check_seen;
 use super::workspaces::OwnCheckouts;
@@ -35,6 +37,8 @@ pub struct TaskView {
     pub dependencies: Vec<Task>,
     /// The executions, the newest first.
     pub executions: Vec<Execution>,
+    /// The checks that were run, the oldest first.
+    pub checks: Vec<Check>,
 }
 
 impl TaskView {
@@ -76,7 +80,8 @@ impl Tasks {
             }
             let subtasks = tasks_below(tx, &id, |_| true)?;
             let executions = executions::list_of_task(tx, &id)?;
-            Ok(TaskView { task, subtasks, dependencies, executions })
+            let checks = checks::list(tx, &id)?;
+            Ok(TaskView { task, subtasks, dependencies, executions, checks })
         });
         let mut view = view.await?;
         view.executions = view
@@ -178,7 +183,7 @@ fn new_short_id(tx: &mut Transaction<'_>, project: &ProjectId) -> Result<ShortId
 /// purpose.
 pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
     if let (TaskStatus::InProgress, Some(agent)) = (task.status, &task.assignee) {
-        for purpose in [Purpose::Task, Purpose::Chat] {
+        for purpose in [Purpose::Task, Purpose::Chat, Purpose::Check] {
             let key = InstanceKey::new(agent.clone(), task.project.clone(), purpose);
             if start_histories::change(tx, &key, StartHistory::released)? {
                 tx.event(NewEvent::of_pair("pair.released", tx.now(), &key));

@@ -24,7 +24,7 @@ use crate::telemetry::ErrorChain;
 use crate::workspace::{CheckoutError, Checkouts, DiffKind, DiffOrder, MergeOrder, Merged};
 
 use super::core::Core;
-use super::tasks::mine::in_progress;
+use super::tasks::mine::{in_check, in_progress};
 use super::tasks::rules::graph_above;
 use super::{ServiceError, Shared, audit};
 
@@ -327,17 +327,21 @@ fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<Option<(Workspace, Task)>, Ser
 /// Adds to `facts` which task the next launch is given, and which clone it uses, if its project has
 /// clones.
 pub(super) fn look_up(tx: &mut Read<'_>, facts: &mut StartFacts) -> Result<(), StoreError> {
-    let has_tasks = facts.key.purpose == Purpose::Task && facts.waiting_since.is_some();
+    let has_tasks = facts.key.purpose != Purpose::Chat && facts.waiting_since.is_some();
     let needs_clone = facts.workspace_mode == WorkspaceMode::Clone;
     if !has_tasks || (facts.task.is_some() && !needs_clone) {
         return Ok(());
     }
-    let in_progress = in_progress(tx, &facts.key)?;
-    let graph = graph_above(tx, &in_progress)?;
-    let Some(task) = next_task(None, &in_progress, &graph) else {
+    let is_check = facts.key.purpose == Purpose::Check;
+    let candidates =
+        if is_check { in_check(tx, &facts.key)? } else { in_progress(tx, &facts.key)? };
+    let graph = graph_above(tx, &candidates)?;
+    let next = if is_check { candidates.first() } else { next_task(None, &candidates, &graph) };
+    let Some(task) = next else {
         return Ok(());
     };
-    facts.task = Some(TaskToStart::of(task));
+    let since = task.checking_since.unwrap_or(task.status_since);
+    facts.task = Some(TaskToStart { since, ..TaskToStart::of(task) });
     if needs_clone {
         let owner = owner(task, &graph);
         let newest = workspaces::newest_of_task(tx, &owner.id)?;

@@ -8,6 +8,7 @@ mod cgroups;
 mod chains;
 mod chaos;
 mod chat;
+mod checks;
 mod cli;
 mod configured_secrets;
 mod contract;

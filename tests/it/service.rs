@@ -50,6 +50,8 @@ pub fn settings() -> Settings {
             ..config::Session::default()
         },
         creation: CreationLimits::default(),
+        checks: Vec::new(),
+        checks_rounds: 2,
         retention: Retention::default(),
         parking: Parking::default(),
         backoff: Backoff::default(),
@@ -107,6 +109,8 @@ async fn one_pair_with_work() -> Arc<Store> {
             dependencies: Vec::new(),
             blocked_reason: None,
             start_wanted_since: None,
+            checking_since: None,
+            n_failed_rounds: 0,
             created_at: NOW,
             status_since: NOW,
             revision: 0,

@@ -22,8 +22,8 @@ const COMMITS: &[&str] = &[
 ];
 
 /// A daemon whose project is a git repository with a clone for each task.
-struct Bed {
-    daemon: Daemon,
+pub(super) struct Bed {
+    pub(super) daemon: Daemon,
 }
 
 impl Bed {
@@ -32,7 +32,7 @@ impl Bed {
         bed.daemon_with_clones(agents)
     }
 
-    fn configured(settings: &str, agents: &[(&str, &[&str])]) -> Self {
+    pub(super) fn configured(settings: &str, agents: &[(&str, &[&str])]) -> Self {
         let daemon = Daemon::configured(settings);
         git(&daemon.work(), &["init", "-q", "-b", "main"]);
         for (agent, steps) in agents {
@@ -44,7 +44,7 @@ impl Bed {
         Self { daemon }
     }
 
-    fn daemon_with_clones(mut self, agents: &[(&str, &[&str])]) -> Self {
+    pub(super) fn daemon_with_clones(mut self, agents: &[(&str, &[&str])]) -> Self {
         self.daemon.start();
         let work = self.daemon.work();
         let directory = work.to_str().unwrap();
@@ -74,7 +74,7 @@ impl Bed {
         })
     }
 
-    fn tree(&self, task: &str) -> PathBuf {
+    pub(super) fn tree(&self, task: &str) -> PathBuf {
         PathBuf::from(self.daemon.done(&["workspace", "path", task]).trim())
     }
 

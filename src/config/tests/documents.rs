@@ -22,7 +22,7 @@ const EXAMPLE_INTRODUCTION: &str = "\
 # Configuration of agent-coordinator: every setting, with its default.
 #
 # A line that begins with `#` and a key shows the default of that setting. Remove the `#` to change it.
-# The entries below ai_providers, agents, github, gitlab and webhook are examples. Without a
+# The entries below ai_providers, agents, checks, github, gitlab and webhook are examples. Without a
 # configuration file all settings have their defaults. `agent-coordinator check` names every mistake at
 # once.
 #
@@ -115,6 +115,7 @@ fn chapters() -> Vec<(&'static str, Vec<Part>)> {
                 Entry("claude", with_preset),
                 Entry("my_agent", Description { about: "", ..with_command }),
                 Entry("agt_developer", AgentCredentials::describe()),
+                Entry("tests", CheckKeys::describe()),
             ],
         ),
         (

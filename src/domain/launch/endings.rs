@@ -93,6 +93,8 @@ pub enum TimeLimit {
     RunMaximum,
     /// `run.silence_timeout`.
     Silence,
+    /// The `timeout` of a check.
+    Check,
 }
 
 impl TimeLimit {
@@ -102,6 +104,7 @@ impl TimeLimit {
             Self::SessionMaximum => "session_maximum",
             Self::RunMaximum => "run_maximum",
             Self::Silence => "silence",
+            Self::Check => "check",
         }
     }
 }

@@ -61,6 +61,8 @@ fn task(name: &str, status: TaskStatus, assignee: &str) -> Task {
         dependencies: Vec::new(),
         blocked_reason: None,
         start_wanted_since: None,
+        checking_since: None,
+        n_failed_rounds: 0,
         created_at: NOW,
         status_since: NOW,
         revision: 1,

@@ -77,7 +77,7 @@ impl<'a> Slots<'a> {
     pub fn take(&mut self, key: &'a InstanceKey, ai_type: &'a str) {
         match key.purpose {
             Purpose::Chat => self.n_chats += 1,
-            Purpose::Task => self.n_tasks += 1,
+            Purpose::Task | Purpose::Check => self.n_tasks += 1,
         }
         *self.projects.entry(&key.project).or_default() += 1;
         *self.agents.entry(&key.agent).or_default() += 1;
@@ -111,7 +111,7 @@ impl<'a> Slots<'a> {
         let n_free = self.limits.max_concurrent.saturating_sub(self.in_use());
         match purpose {
             Purpose::Chat => n_free,
-            Purpose::Task => {
+            Purpose::Task | Purpose::Check => {
                 let for_tasks = self.limits.max_concurrent.saturating_sub(self.limits.chat_reserve);
                 n_free.min(for_tasks.saturating_sub(self.n_tasks))
             }

@@ -61,6 +61,8 @@ impl NewTask {
             dependencies: each_once(&self.dependencies),
             blocked_reason: None,
             start_wanted_since: None,
+            checking_since: None,
+            n_failed_rounds: 0,
             created_at: now,
             status_since: now,
             revision: 0,

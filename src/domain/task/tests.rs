@@ -23,6 +23,8 @@ fn task(id: &str, status: TaskStatus) -> Task {
         dependencies: Vec::new(),
         blocked_reason: None,
         start_wanted_since: None,
+        checking_since: None,
+        n_failed_rounds: 0,
         created_at: Timestamp::from_millis(0),
         status_since: Timestamp::from_millis(0),
         revision: 1,

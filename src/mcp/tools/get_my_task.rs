@@ -6,7 +6,7 @@ use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::launch::ReportResult;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace};
+use crate::domain::{Check, Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
 
@@ -100,6 +100,35 @@ struct Run {
     next_steps: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<&'static str>,
+    /// The check of the operator that failed after the last reported success. Mend what it found,
+    /// commit, and report success again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    checks: Vec<FailedCheck>,
+}
+
+#[derive(Serialize)]
+struct FailedCheck {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<u64>,
+    /// The end of what it printed.
+    output: String,
+}
+
+impl From<Check> for FailedCheck {
+    fn from(check: Check) -> Self {
+        Self {
+            name: check.name,
+            commit: check.commit,
+            exit_code: check.exit_code,
+            seconds: check.duration.map(|duration| duration.as_secs()),
+            output: check.output,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -141,6 +170,7 @@ impl From<Execution> for Run {
             findings: execution.findings,
             next_steps: execution.next_steps,
             outcome: execution.outcome.map(|outcome| outcome.as_str()),
+            checks: Vec::new(),
         }
     }
 }
@@ -160,11 +190,18 @@ impl ToolSpec for GetMyTask {
         _: NoInput,
     ) -> Result<Output, ServiceError> {
         let mine = service.tasks.mine(&caller).await?;
+        // The agent's own notes come first. Another assignee finds the checks in the handoff.
+        let with_checks = |run: Execution, checks: &mut Vec<Check>| Run {
+            checks: std::mem::take(checks).into_iter().map(FailedCheck::from).collect(),
+            ..Run::from(run)
+        };
         Ok(Output {
             success: true,
             has_task: mine.is_some(),
             instruction: service.tasks.instruction(mine.is_some()),
-            task: mine.map(|mine| Task {
+            task: mine.map(|mut mine| Task {
+                context: mine.context.map(|run| with_checks(run, &mut mine.checks)),
+                handoff: mine.handoff.map(|run| with_checks(run, &mut mine.checks)),
                 task_id: mine.task.id,
                 short_id: mine.task.short_id,
                 title: mine.task.title,
@@ -173,8 +210,6 @@ impl ToolSpec for GetMyTask {
                 workspace: mine.workspace.map(Clone::from),
                 attempt: mine.attempt,
                 last_end: mine.last_end.map(End::from),
-                context: mine.context.map(Run::from),
-                handoff: mine.handoff.map(Run::from),
             }),
         })
     }

@@ -1,5 +1,7 @@
 //! `/tasks`.
 
+use std::time::Duration;
+
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -7,9 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::activity::{FailureBody, UsageBody};
 use super::events::EventBody;
+use crate::domain::check::CheckResult;
 use crate::domain::launch::ReportResult;
 use crate::domain::{
-    AgentId, Execution, LaunchId, Priority, ProjectId, ShortId, Task, TaskId, TaskStatus,
+    AgentId, Check, Execution, LaunchId, Priority, ProjectId, ShortId, Task, TaskId, TaskStatus,
     Timestamp, limits,
 };
 use crate::rest::api::{Api, about};
@@ -44,6 +47,9 @@ pub struct TaskBody {
     /// The time since which a person wants it to begin as soon as its dependencies are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_wanted_since: Option<Timestamp>,
+    /// The time since which the checks of the operator run on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checking_since: Option<Timestamp>,
 }
 
 /// A task with its subtasks and dependencies.
@@ -63,6 +69,51 @@ pub struct TaskDetail {
     pub starts_after: Vec<TaskId>,
     /// The newest first.
     pub executions: Vec<ExecutionBody>,
+    /// The checks that were run after a reported success, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckBody>,
+}
+
+/// One run of a check.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckBody {
+    /// The number of the round. The first one is 1.
+    pub round: u32,
+    pub name: String,
+    pub result: CheckResult,
+    /// The commit that was checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    pub started_at: Timestamp,
+    /// Absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// The launch that ran it; absent if the verdict needed no command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_id: Option<LaunchId>,
+    /// The end of what it printed, at most 8 KiB.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
+impl From<Check> for CheckBody {
+    fn from(check: Check) -> Self {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            round: check.round,
+            name: check.name,
+            result: check.result,
+            commit: check.commit,
+            exit_code: check.exit_code,
+            started_at: check.started_at,
+            duration_ms: check.duration.map(millis),
+            launch_id: check.launch,
+            output: check.output,
+        }
+    }
 }
 
 /// The work of one launch on a task.
@@ -214,6 +265,7 @@ impl From<Task> for TaskBody {
             created_at: task.created_at,
             status_since: task.status_since,
             start_wanted_since: task.start_wanted_since,
+            checking_since: task.checking_since,
         }
     }
 }
@@ -227,6 +279,7 @@ impl From<TaskView> for TaskDetail {
             subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
             depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),
             executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
+            checks: view.checks.into_iter().map(CheckBody::from).collect(),
         }
     }
 }

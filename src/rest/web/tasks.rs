@@ -12,7 +12,8 @@ use super::changes::workspace_owner;
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces, When, cost_of, leads_to};
 use crate::domain::{
-    AgentId, Execution, LaunchId, Outcome, Priority, ProjectId, ShortId, Task, TaskId, TaskStatus,
+    AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, ShortId, Task, TaskId,
+    TaskStatus,
 };
 use crate::rest::extract::{InForm, InPath, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
@@ -72,6 +73,8 @@ struct ShownTask {
     dependency_ids: String,
     subtasks: Vec<Task>,
     executions: Vec<Work>,
+    checking_since: Option<When>,
+    checks: Vec<Check>,
     leads_to: Vec<TaskStatus>,
     may_be_blocked: bool,
     revision: i64,
@@ -199,6 +202,8 @@ async fn part(
         waits_for_cancelled,
         subtasks: view.subtasks,
         executions: view.executions.into_iter().map(Work::from).collect(),
+        checking_since: task.checking_since.map(When),
+        checks: view.checks,
         may_be_blocked: leads_to.contains(&TaskStatus::Blocked),
         leads_to,
         id: task.id,

@@ -1,5 +1,6 @@
 //! The texts of the pages in English and Japanese, side by side so that neither is forgotten.
 
+use crate::domain::check::CheckResult;
 use crate::domain::launch::{ReportResult, StopReason, TimeLimit};
 use crate::domain::start_history::StartReason;
 use crate::domain::store_state::{Spread, span};
@@ -77,6 +78,12 @@ texts! {
     dependencies: "Waits for", "依存タスク";
     dependencies_hint: "Ids of tasks that must be done first, separated by spaces.", "先に完了すべきタスクのID（空白区切り）。";
     waits_for: "waits for", "依存:";
+    checks: "Checks", "チェック";
+    being_checked: "Its agent reported success. The checks run since", "エージェントは成功を報告しました。チェック実行中、開始:";
+    check_running: "running", "実行中";
+    check_passed: "passed", "合格";
+    check_failed: "failed", "不合格";
+    check_not_run: "could not be run", "実行できず";
     starts_after: "starts after", "完了後に開始:";
     starts_by_itself: "It starts when all of these are done.", "以下がすべて完了すると自動的に開始します。";
     waits_for_cancelled: "A task that it waits for was cancelled. Reopen that task, or change the dependencies.", "依存タスクが取り消されました。そのタスクを再開するか、依存タスクを変更してください。";
@@ -505,11 +512,21 @@ impl Words {
         self.language.either(english, japanese)
     }
 
+    pub(super) const fn of_check(&self, result: CheckResult) -> &'static str {
+        match result {
+            CheckResult::Running => self.check_running,
+            CheckResult::Passed => self.check_passed,
+            CheckResult::Failed => self.check_failed,
+            CheckResult::NotRun => self.check_not_run,
+        }
+    }
+
     const fn of_time_limit(&self, limit: TimeLimit) -> &'static str {
         let (english, japanese) = match limit {
             TimeLimit::SessionIdle => ("its session made no call", "セッションの無操作"),
             TimeLimit::SessionMaximum => ("its session was too old", "セッション時間の上限"),
             TimeLimit::RunMaximum => ("it ran for too long", "実行時間の上限"),
+            TimeLimit::Check => ("the check ran for too long", "チェックの実行時間の上限"),
             TimeLimit::Silence => ("it was silent for too long", "無出力の上限"),
         };
         self.language.either(english, japanese)

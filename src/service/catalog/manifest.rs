@@ -220,6 +220,8 @@ impl WantedTask {
                 status: before.status,
                 blocked_reason: before.blocked_reason,
                 start_wanted_since: before.start_wanted_since,
+                checking_since: before.checking_since,
+                n_failed_rounds: before.n_failed_rounds,
                 created_at: before.created_at,
                 status_since: before.status_since,
                 revision: before.revision,

@@ -164,6 +164,7 @@ impl Chats {
                         match launch.key.purpose {
                             Purpose::Chat => of_agent.chat += 1,
                             Purpose::Task => of_agent.task += 1,
+                            Purpose::Check => {}
                         }
                     }
                 }

@@ -17,7 +17,7 @@ use super::accounts;
 use crate::service::chats::agents as chat;
 use crate::service::core::Core;
 use crate::service::sessions::notices;
-use crate::service::{Heard, Inputs, ServiceError};
+use crate::service::{Heard, Inputs, ServiceError, checks};
 
 impl Inputs {
     /// Applies these events to `before`. Events that cannot have happened change nothing.
@@ -72,7 +72,10 @@ impl Inputs {
             start_histories::change(tx, &after.key, |record| record.answered(read_up_to))?;
         }
         if before.state.as_str() != after.state.as_str() {
-            accounts::note_state(tx, &after, self.settings.parking)?;
+            // A check does not use the account.
+            if after.key.purpose != Purpose::Check {
+                accounts::note_state(tx, &after, self.settings.parking)?;
+            }
             tx.event(launches::event(&after, tx.now()));
         }
         if let (None, Some(at)) = (before.started_at, after.started_at) {
@@ -109,6 +112,11 @@ impl Inputs {
         let record = before.clone().answered(read_up_to);
         let limit = self.settings.start.failure_limit();
         let record = match launch.key.purpose {
+            Purpose::Check => {
+                checks::note_end(tx, self, launch, outcome, at)?;
+                let verdict = launch.verdict(outcome, true);
+                record.after_end(verdict, launch.claimed_at, at, limit)
+            }
             Purpose::Task => {
                 let leaves_work = launch.task.is_some()
                     || startable::of_key(tx, &launch.key)?.waiting_since.is_some();

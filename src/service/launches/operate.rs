@@ -199,11 +199,13 @@ impl StopTarget {
     fn keys(&self) -> Vec<InstanceKey> {
         match self {
             Self::All => Vec::new(),
-            Self::Pair { agent, project, purpose } => [Purpose::Task, Purpose::Chat]
-                .into_iter()
-                .filter(|each| purpose.is_none_or(|purpose| purpose == *each))
-                .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose))
-                .collect(),
+            Self::Pair { agent, project, purpose } => {
+                [Purpose::Task, Purpose::Chat, Purpose::Check]
+                    .into_iter()
+                    .filter(|each| purpose.is_none_or(|purpose| purpose == *each))
+                    .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose))
+                    .collect()
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::crash_point::{self, CrashPoint};
+use crate::domain::check::CheckOrder;
 use crate::domain::id::{CoordinatorId, LaunchId};
 use crate::domain::secret::TICKET_PREFIX;
 use crate::domain::start_history::StartReason;
@@ -20,7 +21,7 @@ use super::Launches;
 use super::accounts;
 use crate::service::tasks::mine::in_progress;
 use crate::service::tasks::rules::graph_above;
-use crate::service::{AskedBy, ClonePlace, ServiceError, Settings, workspaces};
+use crate::service::{AskedBy, ClonePlace, ServiceError, Settings, checks, workspaces};
 
 /// The answer to "may this key start?".
 #[derive(Debug, Clone)]
@@ -44,6 +45,8 @@ pub struct Claim {
     pub clone: Option<ClonePlace>,
     /// The attempt at the task that the agent gets, as far as that is known before it asks.
     pub attempt: Attempt,
+    /// The command that is run instead of an agent.
+    pub check: Option<CheckOrder>,
 }
 
 impl Launches {
@@ -57,6 +60,7 @@ impl Launches {
         let key = key.clone();
         let by = coordinator.cloned();
         let settings = self.core.settings();
+        let inputs = self.heard.inputs(&self.core);
         let question = Question { key, by, settings, is_held: self.pause_file.exists() };
         // Most answers are no, and do not use the only writer.
         let first = question.clone();
@@ -69,6 +73,9 @@ impl Launches {
                 let now = tx.now();
                 match question.answer(tx, now)? {
                     ControlFlow::Break(answer) => Ok(answer),
+                    ControlFlow::Continue(facts) if facts.key.purpose == Purpose::Check => {
+                        checks::claim(tx, &inputs, facts, question.by.clone())
+                    }
                     ControlFlow::Continue(facts) => {
                         claim(tx, facts, question.by.clone(), &question.settings)
                     }
@@ -145,13 +152,14 @@ fn claim(
     tx.event(launches::event(&launch, now));
     launches::put(tx, &launch)?;
     let attempt = attempt_of(tx, &launch)?;
-    let claim = Claim { launch: launch.id, ai_type, deadline, ticket, attempt, clone };
+    let check = None;
+    let claim = Claim { launch: launch.id, ai_type, deadline, ticket, attempt, clone, check };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }
 
 /// Returns the attempt of a launch at the task that its agent would get now.
 fn attempt_of(tx: &mut Read<'_>, launch: &Launch) -> Result<Attempt, StoreError> {
-    if launch.key.purpose == Purpose::Chat {
+    if launch.key.purpose != Purpose::Task {
         return Ok(Attempt::FIRST);
     }
     let in_progress = in_progress(tx, &launch.key)?;
@@ -190,10 +198,25 @@ fn find_claim(
     let LaunchState::Starting { deadline } = launch.state else {
         return Ok(no);
     };
-    let ticket = Some(ticket_of(&launch.id, settings));
+    let check = match launch.key.purpose {
+        Purpose::Check => match checks::find_order(tx, settings, &launch)? {
+            Some(order) => Some(order),
+            // It is not configured any more, so the claim lapses.
+            None => return Ok(no),
+        },
+        Purpose::Task | Purpose::Chat => None,
+    };
+    let ticket = Some(ticket_of(&launch.id, settings)).filter(|_| check.is_none());
     let clone = workspaces::place_of(tx, &launch)?;
     let attempt = attempt_of(tx, &launch)?;
-    let claim =
-        Claim { launch: launch.id, ai_type: launch.ai_type, deadline, ticket, attempt, clone };
+    let claim = Claim {
+        launch: launch.id,
+        ai_type: launch.ai_type,
+        deadline,
+        ticket,
+        attempt,
+        clone,
+        check,
+    };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }

@@ -41,7 +41,7 @@ impl Launches {
         agent: &AgentId,
         project: &ProjectId,
     ) -> Result<Vec<Why>, ServiceError> {
-        let keys = [Purpose::Task, Purpose::Chat]
+        let keys = [Purpose::Task, Purpose::Chat, Purpose::Check]
             .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose));
         let agent = agent.clone();
         let project = project.clone();
@@ -51,7 +51,10 @@ impl Launches {
             for key in &keys {
                 let mut of_key = startable::of_key(tx, key)?;
                 workspaces::look_up(tx, &mut of_key)?;
-                facts.push(of_key);
+                // Most pairs have nothing to check.
+                if key.purpose != Purpose::Check || of_key.waiting_since.is_some() {
+                    facts.push(of_key);
+                }
             }
             Ok((facts, launches::list_open(tx)?))
         });

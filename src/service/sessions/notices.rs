@@ -107,6 +107,8 @@ impl Inputs {
                         self.happen(tx, &launch, &[LaunchEvent::ChatEnded { at, exit_grace }])?;
                     }
                 }
+                // A check has no agent that could read a notice.
+                Purpose::Check => {}
                 Purpose::Task => {
                     let meanings = news.iter().filter_map(|change| change.means(&launch));
                     tell(tx, launch.clone(), meanings.collect())?;

@@ -15,7 +15,7 @@ use super::caller::fence;
 use super::notices;
 use crate::service::tasks::mine::{in_progress, new_execution};
 use crate::service::tasks::rules::{graph_above, move_task};
-use crate::service::{Caller, Inputs, ServiceError};
+use crate::service::{Caller, Inputs, ServiceError, checks};
 
 /// The report of an agent.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +84,7 @@ fn take(
         None => with_unasked_task(tx, launch)?,
     };
     let answer = answer_to_report(tx, guidance, &launch, report.result)?;
-    let news = move_reported_task(tx, &launch, report)?;
+    let news = move_reported_task(tx, inputs, &launch, report)?;
     end_executions(tx, &launch, report)?;
     inputs.end_sessions(tx, &launch.id, SessionEndReason::Reported)?;
     notices::settle(tx, &launch)?;
@@ -174,6 +174,7 @@ fn end_executions(
 /// the resulting changes for agents.
 fn move_reported_task(
     tx: &mut Transaction<'_>,
+    inputs: &Inputs,
     launch: &Launch,
     report: Report<'_>,
 ) -> Result<Vec<WorkChange>, ServiceError> {
@@ -183,6 +184,10 @@ fn move_reported_task(
     let Some(task) = tasks::get(tx, id)?.filter(|task| is_still_theirs(task, launch)) else {
         return Ok(Vec::new());
     };
+    if report.result == ReportResult::Success && checks::begin(tx, &inputs.settings, launch, &task)?
+    {
+        return Ok(Vec::new());
+    }
     let (to, reason) = match report.result {
         ReportResult::Success => (TaskStatus::Done, None),
         ReportResult::Failed => {

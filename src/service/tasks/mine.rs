@@ -7,13 +7,14 @@ use std::sync::Arc;
 use crate::domain::id::{ExecutionId, TaskId};
 use crate::domain::task::next_task;
 use crate::domain::{
-    Attempt, Execution, InstanceKey, LastEnd, Launch, Task, TaskStatus, Usage, Workspace,
+    Attempt, Check, Execution, InstanceKey, LastEnd, Launch, Task, TaskStatus, Usage, Workspace,
 };
 use crate::rows::{Transaction, executions, launches, projects, tasks, workspaces};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::Tasks;
 use super::rules::graph_above;
+use crate::service::checks;
 use crate::service::sessions::caller::fence;
 use crate::service::workspaces::{OwnCheckouts, directory_of};
 use crate::service::{Caller, ServiceError};
@@ -33,6 +34,8 @@ pub struct MyTask {
     pub context: Option<Execution>,
     /// The texts that the previous assignee left.
     pub handoff: Option<Execution>,
+    /// The checks that failed after the last reported success, with their evidence.
+    pub checks: Vec<Check>,
 }
 
 impl Tasks {
@@ -123,12 +126,14 @@ fn find(
         },
         context: left_by(true),
         handoff: left_by(false),
+        checks: checks::failed_of(tx, task)?,
     };
     let own = earlier.iter().find(|execution| execution.launch == launch.id).cloned();
     Ok(Some(Found { answer, launch, own }))
 }
 
-/// Returns the tasks in progress of an agent in its project.
+/// Returns the tasks that an agent has to work on in its project: those in progress that are not
+/// being checked.
 pub(in crate::service) fn in_progress(
     tx: &mut Read<'_>,
     key: &InstanceKey,
@@ -139,7 +144,26 @@ pub(in crate::service) fn in_progress(
         status: Some(TaskStatus::InProgress),
         ..TaskFilter::default()
     };
-    tasks::list(tx, &filter)
+    let mut tasks = tasks::list(tx, &filter)?;
+    tasks.retain(|task| task.checking_since.is_none());
+    Ok(tasks)
+}
+
+/// Returns the tasks of an agent that are being checked, the longest first.
+pub(in crate::service) fn in_check(
+    tx: &mut Read<'_>,
+    key: &InstanceKey,
+) -> Result<Vec<Task>, StoreError> {
+    let filter = TaskFilter {
+        project: Some(key.project.clone()),
+        assignee: Some(key.agent.clone()),
+        status: Some(TaskStatus::InProgress),
+        ..TaskFilter::default()
+    };
+    let mut tasks = tasks::list(tx, &filter)?;
+    tasks.retain(|task| task.checking_since.is_some());
+    tasks.sort_by_key(|task| task.checking_since);
+    Ok(tasks)
 }
 
 /// Begins the work of a launch on a task. It is not stored yet.

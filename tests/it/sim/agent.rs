@@ -167,6 +167,7 @@ impl Life<'_> {
         let ending = match self.key.purpose {
             Purpose::Task => self.follow(character, &token).await?,
             Purpose::Chat => self.chat(character, &token).await?,
+            Purpose::Check => unreachable!("the simulation has no checks"),
         };
         self.end(ending, &token).await?;
         match character.lingers {

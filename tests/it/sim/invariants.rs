@@ -92,6 +92,7 @@ impl Watch {
             let was_sent_away = matches!(outcome, Outcome::Stopped(_))
                 || row.stop_reason == Some(StopReason::ChatEnded);
             let verdicts = match row.key.purpose {
+                Purpose::Check => vec![row.verdict(outcome, true)],
                 // The verdict also depends on unfinished work.
                 Purpose::Task => vec![row.verdict(outcome, true), row.verdict(outcome, false)],
                 Purpose::Chat if was_sent_away => vec![Verdict::Fine],

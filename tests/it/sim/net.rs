@@ -209,8 +209,9 @@ impl ControlPlane for Way {
                 launch: world.new_id(LaunchId::PREFIX),
                 ai_type: "claude".to_owned(),
                 start_timeout: START_TIMEOUT,
-                ticket: Secret::new("tkt_of_nobody"),
+                ticket: Some(Secret::new("tkt_of_nobody")),
                 attempt: Attempt::FIRST,
+                check: None,
             });
         }
         let (key, world) = (key.clone(), self.0.sim.world.clone());

@@ -5,12 +5,13 @@ use std::str::FromStr;
 
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use agent_coordinator::domain::chat::Sender;
+use agent_coordinator::domain::check::CheckResult;
 use agent_coordinator::domain::launch::ReportResult;
 use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::TokenHash;
 use agent_coordinator::domain::workspace::WorkspaceMode;
 use agent_coordinator::domain::{
-    Agent, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project,
+    Agent, Check, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project,
     ProjectKey, Purpose, Secret, Session, ShortId, Task, TaskStatus, Timestamp, Usage, Workspace,
 };
 
@@ -83,6 +84,8 @@ pub(super) fn task(name: &str, project: &str, assignee: Option<&str>) -> Task {
         dependencies: Vec::new(),
         blocked_reason: None,
         start_wanted_since: None,
+        checking_since: None,
+        n_failed_rounds: 0,
         created_at: at(10),
         status_since: at(10),
         revision: 0,
@@ -170,4 +173,22 @@ pub(super) fn message(name: &str, agent: &str, project: &str) -> Message {
 /// Returns a workspace that is to be made.
 pub(super) fn workspace(name: &str) -> Workspace {
     Workspace::wanted(id(name), id("p"), id("t"), "agents/p-1".to_owned(), at(1))
+}
+
+/// Returns a check that the launch `l1` runs.
+pub(super) fn check(name: &str) -> Check {
+    Check {
+        id: id(name),
+        task: id("t"),
+        launch: Some(id("l1")),
+        round: 1,
+        name: "tests".to_owned(),
+        commit: Some("c0ffee".to_owned()),
+        result: CheckResult::Failed,
+        exit_code: Some(1),
+        duration: Some(std::time::Duration::from_millis(1_500)),
+        output: "an output".to_owned(),
+        started_at: at(7),
+        revision: 0,
+    }
 }

@@ -21,7 +21,7 @@ use agent_coordinator::domain::{
 };
 use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
-    Context, Transaction, accounts, agents, assignments, credentials, events, executions,
+    Context, Transaction, accounts, agents, assignments, checks, credentials, events, executions,
     forge_items, launch_retention, launches, messages, notices, output_tails, pauses, projects,
     sessions, start_histories, startable, tasks, workspaces,
 };
@@ -34,7 +34,8 @@ use futures::FutureExt as _;
 use super::observed::{Observed, Observer};
 use super::old::WRITTEN;
 use super::rows::{
-    assignment, at, execution, id, launch, message, project, task, task_key, ticket, workspace,
+    assignment, at, check, execution, id, launch, message, project, task, task_key, ticket,
+    workspace,
 };
 
 /// A statement that was prepared, with the kinds of its parameters.
@@ -215,6 +216,11 @@ fn changes(bed: &Bed) {
         let again = workspaces::get(tx, &id("w"))?.expect("it was written");
         tx.put(&again).map(drop)
     });
+    bed.write("checks", |tx| {
+        checks::put(tx, &check("c"))?;
+        let again = checks::find_of_launch(tx, &id("l1"))?.expect("it was written");
+        checks::put(tx, &again)
+    });
     bed.write("tasks", |tx| tasks::set_key(tx, &id("p"), &"OTHER".parse().unwrap()));
 }
 
@@ -227,6 +233,7 @@ fn questions(bed: &Bed) {
         assignments::exists(tx, &assignment("p", "a"))?;
         assignments::list(tx)
     });
+    bed.read("checks", |tx| checks::list_of_task(tx, &id("t")));
     bed.read("credentials", |tx| {
         credentials::find_by_secret(tx, &ticket("c"))?;
         Ok((credentials::get(tx, &id("c"))?, credentials::list(tx)?))

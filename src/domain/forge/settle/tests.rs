@@ -38,6 +38,8 @@ fn task(status: TaskStatus) -> Task {
         dependencies: Vec::new(),
         blocked_reason: (status == TaskStatus::Blocked).then(|| "why".to_owned()),
         start_wanted_since: None,
+        checking_since: None,
+        n_failed_rounds: 0,
         created_at: NOW,
         status_since: NOW,
         revision: 3,

@@ -119,6 +119,7 @@ impl Writer {
             match purpose {
                 Purpose::Task => self.start_or_stop().await,
                 Purpose::Chat => self.chat().await,
+                Purpose::Check => unreachable!("these keys have no checks"),
             }
         }
         self.told

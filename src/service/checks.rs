@@ -1,0 +1,256 @@
+//! Checks: what happens between the reported success of an agent and the end of its task.
+//!
+//! The report of an agent begins the checks. Each check is claimed, run and reported like a launch,
+//! and its end decides what comes next: the next check, the end of the task, another run of the
+//! agent, or a person.
+
+use crate::config::NamedCheck;
+use crate::domain::check::{
+    Check, CheckOrder, CheckResult, UNCOMMITTED, has_rounds_left, next_check,
+};
+use crate::domain::event::NewEvent;
+use crate::domain::id::{CheckId, CoordinatorId, LaunchId};
+use crate::domain::start_history::StartReason;
+use crate::domain::task::{Actor, change};
+use crate::domain::workspace::WorkspaceMode;
+use crate::domain::{
+    Attempt, Launch, Outcome, ProjectId, StartFacts, Task, TaskId, TaskStatus, Timestamp,
+};
+use crate::rows::{Transaction, checks, launches, output_tails, projects, tasks};
+use crate::store::{Read, StoreError};
+
+use super::launches::start::{Claim, ShouldStart};
+use super::tasks::rules::{graph_around, move_task};
+use super::{Inputs, ServiceError, Settings, workspaces};
+
+/// Begins the checks of a task whose agent reported success. Returns false if there are none.
+///
+/// # Errors
+/// The refusals that the agent gets if the task cannot be done, such as `SubtasksOpen`.
+pub(super) fn begin(
+    tx: &mut Transaction<'_>,
+    settings: &Settings,
+    launch: &Launch,
+    task: &Task,
+) -> Result<bool, ServiceError> {
+    let is_checked = of_project(settings, &task.project).next().is_some();
+    let project = projects::get(tx, &task.project)?;
+    let has_clones = project.is_some_and(|project| project.workspace == WorkspaceMode::Clone);
+    if !is_checked || !has_clones || launch.workspace.is_none() {
+        return Ok(false);
+    }
+    let done = Task { status: TaskStatus::Done, ..task.clone() };
+    let graph = graph_around(tx, &[(Some(task), &done)])?;
+    change(Some(task), &done, Actor::Agent(&launch.key.agent), &graph, tx.now())?;
+    let now = tx.now();
+    tasks::put(tx, &Task { checking_since: Some(now), ..task.clone() })?;
+    tx.event(event(task, "reported success", now));
+    Ok(true)
+}
+
+fn event(task: &Task, detail: &str, at: Timestamp) -> NewEvent {
+    NewEvent {
+        agent: task.assignee.clone(),
+        project: Some(task.project.clone()),
+        task: Some(task.id.clone()),
+        detail: Some(detail.to_owned()),
+        ..NewEvent::new("task.checked", at)
+    }
+}
+
+/// Returns the checks of a project in the order of the configuration.
+fn of_project<'a>(
+    settings: &'a Settings,
+    project: &'a ProjectId,
+) -> impl Iterator<Item = &'a NamedCheck> {
+    settings.checks.iter().filter(|check| check.is_for(project))
+}
+
+/// Returns the check to run next for a task that is being checked.
+fn next_of<'a>(
+    tx: &mut Read<'_>,
+    settings: &'a Settings,
+    task: &'a Task,
+    checking_since: Timestamp,
+) -> Result<Option<&'a NamedCheck>, StoreError> {
+    let earlier = checks::list_of_task(tx, &task.id)?;
+    let configured = of_project(settings, &task.project).map(|check| (check.name.as_str(), check));
+    Ok(next_check(configured, &earlier, checking_since))
+}
+
+/// Claims the next check of the task of `facts`. Nothing is claimed if the verdict needs no
+/// command.
+pub(super) fn claim(
+    tx: &mut Transaction<'_>,
+    inputs: &Inputs,
+    facts: StartFacts,
+    coordinator: Option<CoordinatorId>,
+) -> Result<ShouldStart, ServiceError> {
+    let no = ShouldStart { reason: StartReason::NoWork, claim: None };
+    let settings = &inputs.settings;
+    let now = tx.now();
+    let Some((needed, workspace)) = facts.clone.and_then(|needed| {
+        let workspace = needed.workspace.clone()?;
+        Some((needed, workspace))
+    }) else {
+        return Ok(no);
+    };
+    let Some(task) = tasks::get(tx, &needed.task)? else {
+        return Ok(no);
+    };
+    let Some(checking_since) = task.checking_since else {
+        return Ok(no);
+    };
+    let content = workspace.content.unwrap_or_default();
+    let check = |name: &str, launch: Option<LaunchId>, result| Check {
+        id: "chk_0".parse::<CheckId>().expect("a literal in the grammar of ids"),
+        task: task.id.clone(),
+        launch,
+        round: task.n_failed_rounds.saturating_add(1),
+        name: name.to_owned(),
+        commit: content.head_commit.clone(),
+        result,
+        exit_code: None,
+        duration: None,
+        output: String::new(),
+        started_at: now,
+        revision: 0,
+    };
+    if content.n_uncommitted > 0 {
+        let n = content.n_uncommitted;
+        let output = format!("{n} files have changes that are in no commit. Commit them.");
+        let id = tx.new_id(CheckId::PREFIX);
+        let failed = Check { id, output, ..check(UNCOMMITTED, None, CheckResult::Failed) };
+        checks::put(tx, &failed)?;
+        fail(tx, inputs, &task, &failed)?;
+        return Ok(no);
+    }
+    let Some(next) = next_of(tx, settings, &task, checking_since)?.cloned() else {
+        finish(tx, inputs, &task)?;
+        return Ok(no);
+    };
+    let provider = facts.agent.map(|(_, ai_type)| ai_type).unwrap_or_default();
+    let id: LaunchId = tx.new_id(LaunchId::PREFIX);
+    let deadline = now + next.keys.timeout;
+    let mut launch =
+        Launch { coordinator, ..Launch::claimed(id, facts.key, AI_TYPE.to_owned(), now, deadline) };
+    let clone = workspaces::claim(tx, needed, &mut launch)?;
+    let check_id = tx.new_id(CheckId::PREFIX);
+    let running = check(&next.name, Some(launch.id.clone()), CheckResult::Running);
+    checks::put(tx, &Check { id: check_id, ..running })?;
+    tx.event(launches::event(&launch, now));
+    launches::put(tx, &launch)?;
+    let claim = Claim {
+        launch: launch.id,
+        ai_type: launch.ai_type,
+        deadline,
+        ticket: None,
+        clone,
+        attempt: Attempt::FIRST,
+        check: Some(CheckOrder { command: next.keys.command, provider }),
+    };
+    Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
+}
+
+/// The `ai_type` of the launches of checks. No provider counts them.
+const AI_TYPE: &str = "check";
+
+/// Returns what a launch has to run, if that is still configured.
+pub(super) fn find_order(
+    tx: &mut Read<'_>,
+    settings: &Settings,
+    launch: &Launch,
+) -> Result<Option<CheckOrder>, StoreError> {
+    let check = checks::find_of_launch(tx, &launch.id)?;
+    let agent = crate::rows::agents::get(tx, &launch.key.agent)?;
+    let configured = check.and_then(|check| {
+        of_project(settings, &launch.key.project).find(|other| other.name == check.name)
+    });
+    Ok(configured.zip(agent).map(|(check, agent)| CheckOrder {
+        command: check.keys.command.clone(),
+        provider: agent.ai_type,
+    }))
+}
+
+/// Notes the end of the launch of a check, and decides what comes next for its task. A task that a
+/// person has moved or given to another agent meanwhile keeps its state.
+pub(super) fn note_end(
+    tx: &mut Transaction<'_>,
+    inputs: &Inputs,
+    launch: &Launch,
+    outcome: &Outcome,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    let Some(before) = checks::find_of_launch(tx, &launch.id)? else {
+        return Ok(());
+    };
+    if before.result != CheckResult::Running {
+        return Ok(());
+    }
+    let output = output_tails::get(tx, &launch.id)?.unwrap_or_default();
+    let check = before.ended(outcome, launch.exit, output, at);
+    checks::put(tx, &check)?;
+    let Some(task) = tasks::get(tx, &check.task)? else {
+        return Ok(());
+    };
+    let Some(checking_since) = task.checking_since.filter(|since| check.started_at >= *since)
+    else {
+        return Ok(());
+    };
+    tx.event(event(&task, &format!("{} {}", check.name, check.result), tx.now()));
+    match check.result {
+        CheckResult::Failed => fail(tx, inputs, &task, &check),
+        CheckResult::Passed if next_of(tx, &inputs.settings, &task, checking_since)?.is_none() => {
+            finish(tx, inputs, &task)
+        }
+        CheckResult::Passed | CheckResult::Running | CheckResult::NotRun => Ok(()),
+    }
+}
+
+/// Lets the agent work again after a failed check, or blocks the task after the last round.
+fn fail(
+    tx: &mut Transaction<'_>,
+    inputs: &Inputs,
+    task: &Task,
+    check: &Check,
+) -> Result<(), StoreError> {
+    let n_failed_rounds = task.n_failed_rounds.saturating_add(1);
+    let failed = Task { n_failed_rounds, checking_since: None, ..task.clone() };
+    if has_rounds_left(n_failed_rounds, inputs.settings.checks_rounds) {
+        return tasks::put(tx, &failed);
+    }
+    let reason = check.as_reason();
+    match move_task(tx, task, TaskStatus::Blocked, Some(&reason), Actor::Person) {
+        Ok(moved) => inputs.tell_agents(tx, &moved.news, None),
+        Err(ServiceError::Store(error)) => Err(error),
+        Err(ServiceError::Refused(refusal)) => {
+            tracing::info!(task_id = %task.id, reason = %refusal, "a task that failed its checks cannot be blocked");
+            tasks::put(tx, &failed)
+        }
+    }
+}
+
+/// Sets a task done that has passed all checks. If it cannot be done, because it got an open subtask
+/// meanwhile, its agent goes on.
+fn finish(tx: &mut Transaction<'_>, inputs: &Inputs, task: &Task) -> Result<(), StoreError> {
+    match move_task(tx, task, TaskStatus::Done, None, Actor::Person) {
+        Ok(moved) => inputs.tell_agents(tx, &moved.news, None),
+        Err(ServiceError::Store(error)) => Err(error),
+        Err(ServiceError::Refused(refusal)) => {
+            tracing::info!(task_id = %task.id, reason = %refusal, "a task that passed its checks cannot be done");
+            tasks::put(tx, &Task { checking_since: None, ..task.clone() })
+        }
+    }
+}
+
+/// Returns the check that failed last, if none passed after it. The agent that works on the task
+/// again gets its evidence.
+pub(super) fn failed_of(tx: &mut Read<'_>, task: &Task) -> Result<Vec<Check>, StoreError> {
+    let newest = checks::list_of_task(tx, &task.id)?.pop();
+    Ok(newest.into_iter().filter(|check| check.result == CheckResult::Failed).collect())
+}
+
+/// Returns all checks of a task, the oldest first.
+pub(super) fn list(tx: &mut Read<'_>, task: &TaskId) -> Result<Vec<Check>, StoreError> {
+    checks::list_of_task(tx, task)
+}

@@ -1,0 +1,162 @@
+//! Checks with the real binary: commands of the operator that a task must pass.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::{until, until_some};
+use crate::workspaces::Bed;
+
+/// The steps of an agent that commits one line more and reports success.
+const TRIES: &[&str] = &[
+    "authenticate",
+    "get-my-task",
+    "run:echo try >>tries.txt",
+    "run:git add tries.txt && git commit -qm try",
+    "report:success",
+];
+
+/// Returns a daemon whose tasks must pass `checks`, with one agent and one task in progress.
+fn bed(checks: &str, steps: &[&str]) -> Bed {
+    let settings = format!("backoff: {{ initial: 10ms, max: 10ms }}\n{checks}");
+    let agents: &[(&str, &[&str])] = &[("one", steps)];
+    let bed = Bed::configured(&settings, agents).daemon_with_clones(agents);
+    bed.daemon.task("tsk", "prj", "one");
+    bed
+}
+
+fn shown(bed: &Bed) -> Value {
+    bed.daemon.json(&["task", "show", "tsk"])
+}
+
+#[track_caller]
+fn until_status(bed: &Bed, status: &str) -> Value {
+    until_some(&format!("the task is {status}"), || {
+        Some(shown(bed)).filter(|task| task["status"] == status)
+    })
+}
+
+/// Returns round, result and exit code of each check.
+fn results(task: &Value) -> Vec<(u64, String, Option<i64>)> {
+    let checks = task["checks"].as_array().cloned().unwrap_or_default();
+    let result = |check: &Value| {
+        let word = check["result"].as_str().unwrap().to_owned();
+        (check["round"].as_u64().unwrap(), word, check["exit_code"].as_i64())
+    };
+    checks.iter().map(result).collect()
+}
+
+#[test]
+fn a_task_is_done_after_its_checks_passed_one_after_the_other() {
+    let checks = r#"
+checks:
+  tests: { command: [sh, -c, "echo tested >>../order; git status --porcelain; grep -q try tries.txt"] }
+  lint: { command: [sh, -c, "echo linted >>../order"] }
+  other: { command: ["false"], projects: [prj_other] }"#;
+    let bed = bed(checks, TRIES);
+    let task = until_status(&bed, "done");
+    let passed = || (1, "passed".to_owned(), Some(0));
+    assert_eq!(results(&task), [passed(), passed()], "{task}");
+    let check = &task["checks"][0];
+    assert_eq!((&check["name"], check["output"].as_str().unwrap_or("")), (&json!("tests"), ""));
+    assert_eq!(check["commit"].as_str().map(str::len), Some(40), "{check}");
+    let order = fs::read_to_string(bed.tree("tsk").parent().unwrap().join("order")).unwrap();
+    assert_eq!(order, "tested\nlinted\n");
+    let told = bed.daemon.done(&["task", "show", "tsk"]);
+    assert!(told.contains("passed"), "{told}");
+}
+
+#[test]
+fn an_agent_works_again_with_the_evidence_until_the_check_passes() {
+    let checks = r#"
+checks:
+  tests: { command: [sh, -c, "echo a test failed; [ $(wc -l <tries.txt) -ge 3 ]"] }"#;
+    let bed = bed(checks, TRIES);
+    let task = until_status(&bed, "done");
+    let failed = |round| (round, "failed".to_owned(), Some(1));
+    assert_eq!(results(&task), [failed(1), failed(2), (3, "passed".to_owned(), Some(0))]);
+    assert_eq!(task["executions"].as_array().map(Vec::len), Some(3), "{task}");
+    let answers = bed.daemon.done(&["logs", "one", "prj"]);
+    assert!(answers.contains("a test failed"), "the agent sees the evidence: {answers}");
+}
+
+#[test]
+fn a_task_whose_checks_fail_in_every_round_is_blocked_with_the_evidence() {
+    let checks = r#"
+checks_rounds: 1
+checks:
+  tests: { command: [sh, -c, "echo it is broken; exit 3"] }"#;
+    let bed = bed(checks, TRIES);
+    let task = until_status(&bed, "blocked");
+    assert_eq!(task["blocked_reason"], "checks_failed: tests (exit 3)");
+    let failed = |round| (round, "failed".to_owned(), Some(3));
+    assert_eq!(results(&task), [failed(1), failed(2)]);
+    let told = bed.daemon.done(&["task", "show", "tsk"]);
+    assert!(told.contains("output of tests:\n  it is broken"), "{told}");
+}
+
+#[test]
+fn uncommitted_files_fail_without_a_run() {
+    let steps: &[&str] =
+        &["authenticate", "get-my-task", "run:echo half >half.txt", "report:success"];
+    let bed = bed("checks_rounds: 0\nchecks: { tests: { command: [touch, ran] } }", steps);
+    let task = until_status(&bed, "blocked");
+    assert_eq!(task["blocked_reason"], "checks_failed: uncommitted files");
+    assert_eq!(results(&task), [(1, "failed".to_owned(), None)]);
+    assert!(!bed.tree("tsk").join("ran").exists());
+}
+
+#[test]
+fn a_check_outlives_the_daemon_and_runs_once() {
+    let checks = r#"
+checks:
+  tests: { command: [sh, -c, "echo ran >>../runs; until [ -e ../go ]; do sleep 0.1; done"] }"#;
+    let mut bed = bed(checks, TRIES);
+    let beside = until_some("the check runs", || {
+        let tree = bed.daemon.cli(&["workspace", "path", "tsk"]).stdout;
+        let beside = std::path::Path::new(tree.trim()).parent()?.to_owned();
+        beside.join("runs").exists().then_some(beside)
+    });
+    assert!(shown(&bed)["checking_since"].is_string());
+    bed.daemon.kill();
+    bed.daemon.start();
+    fs::write(beside.join("go"), "").unwrap();
+    let task = until_status(&bed, "done");
+    assert_eq!(results(&task), [(1, "passed".to_owned(), Some(0))]);
+    assert_eq!(fs::read_to_string(beside.join("runs")).unwrap(), "ran\n");
+    bed.daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_check_that_takes_too_long_is_no_verdict_and_costs_no_round() {
+    let checks = r#"
+checks_rounds: 0
+checks:
+  tests: { timeout: 1s, command: [sh, -c, "[ -e ../again ] || { touch ../again; sleep 1000; }"] }"#;
+    let bed = bed(checks, TRIES);
+    let task = until_status(&bed, "done");
+    let expected = [(1, "not_run".to_owned(), None), (1, "passed".to_owned(), Some(0))];
+    let found: Vec<_> = results(&task)
+        .into_iter()
+        .map(|(round, word, exit)| {
+            let exit = exit.filter(|_| word == "passed");
+            (round, word, exit)
+        })
+        .collect();
+    assert_eq!(found, expected, "{task}");
+}
+
+#[test]
+fn a_person_overrides_the_checks() {
+    let bed = bed("checks: { tests: { command: [sleep, \"1000\"] } }", TRIES);
+    until("the check runs", || {
+        let status = bed.daemon.status();
+        let mut instances = status["instances"].as_array().unwrap().iter();
+        instances.any(|launch| launch["purpose"] == "check" && launch["pid"].is_i64())
+    });
+    bed.daemon.done(&["task", "set", "tsk", "--status", "done"]);
+    bed.daemon.done(&["stop", "one", "prj"]);
+    until("the check has ended", || results(&shown(&bed)) == [(1, "not_run".to_owned(), None)]);
+    assert_eq!(bed.daemon.task_status("tsk"), "done");
+}
