@@ -1,5 +1,7 @@
 //! Tasks.
 
+use std::collections::BTreeMap;
+
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
 use crate::domain::{ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
@@ -94,6 +96,22 @@ pub fn find_short(tx: &mut Read<'_>, id: &ShortId) -> Result<Option<Task>, Store
         "WHERE project_id = (SELECT project_id FROM project_keys WHERE key = ?1) AND number = ?2",
         &[(&id.key).into(), id.number.into()],
     )
+}
+
+/// Returns the short ids of tasks. A task that does not exist is left out.
+pub fn short_ids(
+    tx: &mut Read<'_>,
+    tasks: impl IntoIterator<Item = TaskId>,
+) -> Result<BTreeMap<TaskId, ShortId>, StoreError> {
+    let mut short_ids = BTreeMap::new();
+    for id in tasks {
+        if !short_ids.contains_key(&id)
+            && let Some(task) = get(tx, &id)?
+        {
+            short_ids.insert(id, task.short_id);
+        }
+    }
+    Ok(short_ids)
 }
 
 /// Returns the first tasks by id whose ids begin with a text.

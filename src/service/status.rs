@@ -1,14 +1,16 @@
 //! The present state for all readers: the launches of the store, and the last report of each
 //! coordinator about its processes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::domain::id::LaunchId;
 use crate::domain::store_state::{Access, StoreFailure, StoreState};
 use crate::domain::totals::Totals;
-use crate::domain::{Account, ForgeItem, Launch, StartHistory, Task, TaskStatus, Timestamp};
+use crate::domain::{
+    Account, ForgeItem, Launch, ShortId, StartHistory, Task, TaskId, TaskStatus, Timestamp,
+};
 use crate::rows::{
     accounts, agents, forge_items, launches, pauses, projects, start_histories, tasks,
 };
@@ -31,6 +33,8 @@ pub struct StatusView {
     pub open: Vec<Launch>,
     /// The last ended launches, the newest first.
     pub ended: Vec<Launch>,
+    /// The short ids of the tasks of these launches.
+    pub short_ids: BTreeMap<TaskId, ShortId>,
     pub held: Vec<StartHistory>,
     /// Accounts whose agents are not started.
     pub parked: Vec<Account>,
@@ -60,6 +64,7 @@ pub struct Health {
 struct Rows {
     open: Vec<Launch>,
     ended: Vec<Launch>,
+    short_ids: BTreeMap<TaskId, ShortId>,
     paused_since: Option<Timestamp>,
     held: Vec<StartHistory>,
     parked: Vec<Account>,
@@ -93,9 +98,13 @@ impl Service {
         };
         let now = self.core.now();
         let read = self.core.read(move |tx| {
+            let open = launches::list_open(tx)?;
+            let ended = launches::list(tx, &recent)?;
+            let of_launches = open.iter().chain(&ended).filter_map(|launch| launch.task.clone());
             Ok(Rows {
-                open: launches::list_open(tx)?,
-                ended: launches::list(tx, &recent)?,
+                short_ids: tasks::short_ids(tx, of_launches)?,
+                open,
+                ended,
                 paused_since: pauses::since(tx)?,
                 held: start_histories::list_held(tx)?,
                 parked: accounts::list_parked(tx)?,
@@ -123,7 +132,7 @@ impl Service {
                 (false, Rows::default())
             }
         };
-        let Rows { open, ended, paused_since, held, parked, forge_items, stuck } = rows;
+        let Rows { open, ended, short_ids, paused_since, held, parked, forge_items, stuck } = rows;
         let abandoned = open.iter().filter(|launch| self.board.is_abandoned(launch, now));
         Ok(StatusView {
             abandoned: abandoned.map(|launch| launch.id.clone()).collect(),
@@ -136,6 +145,7 @@ impl Service {
             unlisted_coordinator_at: self.board.unlisted_at(),
             open: self.launches.with_newest(open),
             ended,
+            short_ids,
             held,
             parked,
             pause_file: self.pause_file.get(),

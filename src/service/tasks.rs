@@ -8,6 +8,7 @@ pub(super) mod progress;
 pub(super) mod rules;
 pub(super) mod status;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::domain::event::{Event, NewEvent};
@@ -66,6 +67,17 @@ impl Tasks {
     pub async fn list(&self, filter: &TaskFilter) -> Result<Vec<Task>, ServiceError> {
         let filter = filter.clone();
         self.core.read(move |tx| Ok(tasks::list(tx, &filter)?)).await
+    }
+
+    /// Returns the short ids of tasks. A task that does not exist is left out.
+    pub async fn short_ids(
+        &self,
+        ids: BTreeSet<TaskId>,
+    ) -> Result<BTreeMap<TaskId, ShortId>, ServiceError> {
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        self.core.read(move |tx| Ok(tasks::short_ids(tx, ids.iter().cloned())?)).await
     }
 
     /// # Errors

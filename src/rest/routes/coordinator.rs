@@ -132,6 +132,7 @@ impl From<&Instance> for LaunchBody {
             state: if instance.stop.is_some() && state == "running" { "stopping" } else { state }
                 .to_owned(),
             task_id: None,
+            task_short_id: None,
             pid,
             // The record was made when the process was wanted. Only the server knows the moment of
             // the claim.

@@ -1,5 +1,7 @@
 //! `/launches`: past and running launches, and their output.
 
+use std::collections::BTreeMap;
+
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -14,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity::ActivityBody;
 use super::events::Places;
 use crate::domain::instance::ExitHint;
-use crate::domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, TaskId, Timestamp};
+use crate::domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, ShortId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
@@ -36,6 +38,9 @@ pub struct LaunchBody {
     pub state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
+    /// The short id of the task, such as `SHOP-12`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_short_id: Option<ShortId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     pub claimed_at: Timestamp,
@@ -89,6 +94,13 @@ pub struct OutputQuery {
     pub follow: bool,
 }
 
+impl LaunchBody {
+    /// Adds the short id of its task, if `short_ids` has it.
+    pub(super) fn add_short_id(&mut self, short_ids: &BTreeMap<TaskId, ShortId>) {
+        self.task_short_id = self.task_id.as_ref().and_then(|task| short_ids.get(task).cloned());
+    }
+}
+
 impl From<Launch> for LaunchBody {
     fn from(launch: Launch) -> Self {
         let (ended_at, outcome, reason) = match launch.as_ended() {
@@ -103,6 +115,7 @@ impl From<Launch> for LaunchBody {
             purpose: launch.key.purpose,
             ai_type: launch.ai_type,
             task_id: launch.task,
+            task_short_id: None,
             pid: launch.pid,
             claimed_at: launch.claimed_at,
             started_at: launch.started_at,
@@ -159,6 +172,7 @@ async fn list(
         .map(LaunchBody::from)
         .collect::<Vec<_>>();
     add_exit_hints(&state, &mut launches).await;
+    add_short_ids(&state, &mut launches).await?;
     Ok(Page::of(launches, limit, raw, |launch| launch.launch_id.to_string()))
 }
 
@@ -168,6 +182,7 @@ async fn show(
 ) -> Result<Json<LaunchBody>, Problem> {
     let mut launch = [LaunchBody::from(state.service.launches.get(&id).await?)];
     add_exit_hints(&state, &mut launch).await;
+    add_short_ids(&state, &mut launch).await?;
     let [launch] = launch;
     Ok(Json(launch))
 }
@@ -184,6 +199,13 @@ pub(super) async fn add_exit_hints(state: &RestState, launches: &mut [LaunchBody
     for launch in launches {
         launch.exit_hints = hints.remove(&launch.launch_id).unwrap_or_default();
     }
+}
+
+async fn add_short_ids(state: &RestState, launches: &mut [LaunchBody]) -> Result<(), Problem> {
+    let tasks = launches.iter().filter_map(|launch| launch.task_id.clone()).collect();
+    let short_ids = state.service.tasks.short_ids(tasks).await?;
+    launches.iter_mut().for_each(|launch| launch.add_short_id(&short_ids));
+    Ok(())
 }
 
 /// Returns the output as plain text, as the agent printed it, without secrets.

@@ -272,12 +272,15 @@ impl From<StatusView> for StatusBody {
         };
         let of_processes = processes.values().filter(|_| !view.has_rows);
         let of_processes = of_processes.map(|instance| InstanceBody::from(*instance));
-        let instances = view
+        let mut instances: Vec<InstanceBody> = view
             .open
             .into_iter()
             .map(|launch| InstanceBody::of(processes.get(&launch.id), &view.abandoned, launch))
             .chain(of_processes)
             .collect();
+        let mut ended: Vec<LaunchBody> = view.ended.into_iter().map(LaunchBody::from).collect();
+        let running_launches = instances.iter_mut().map(|instance| &mut instance.launch);
+        running_launches.chain(&mut ended).for_each(|launch| launch.add_short_id(&view.short_ids));
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             health: if view.has_rows { "ok" } else { "store_unavailable" }.to_owned(),
@@ -299,7 +302,7 @@ impl From<StatusView> for StatusBody {
             forges: view.forges.into_iter().map(ForgeBody::from).collect(),
             forge_items: view.forge_items.into_iter().map(ForgeItemBody::from).collect(),
             stuck: view.stuck.into_iter().map(StuckBody::from).collect(),
-            ended: view.ended.into_iter().map(LaunchBody::from).collect(),
+            ended,
             counters,
             totals: Some(TotalsBody::from(&view.totals)),
         }
