@@ -15,6 +15,7 @@ mod drain;
 mod error;
 mod events;
 mod execution;
+mod follow;
 mod forge;
 mod forge_items;
 mod history;
@@ -26,9 +27,11 @@ mod named;
 mod notice;
 mod output;
 mod project;
+mod reasons;
 mod reference;
 mod reload;
 mod run;
+mod screen;
 mod session;
 mod status;
 mod stop;
@@ -120,13 +123,7 @@ enum Question {
         form: output::Form,
     },
     /// Show what runs, what waits and why, and what ended recently
-    Status {
-        /// Update the output every second until interrupted
-        #[arg(long, conflicts_with = "json")]
-        watch: bool,
-        #[command(flatten)]
-        form: output::Form,
-    },
+    Status(status::StatusArguments),
     /// Print counters and gauges for monitoring, in the text format of Prometheus
     Metrics,
     /// Print what an agent printed
@@ -147,7 +144,7 @@ enum Question {
         #[command(flatten)]
         form: output::Form,
     },
-    /// Show each rule that allows an agent to start in a project, or prevents it
+    /// Show why an agent does not start in a project: the reason, and then each rule
     Why(why::WhyArguments),
     /// Let a stopped agent start again in a project and forget its failures; without arguments,
     /// undo `stop --all`, `pause` and `drain`
@@ -301,7 +298,7 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Apply { manifest, form } => {
                 apply::apply(&client, &manifest, environment, form).await
             }
-            Question::Status { watch, form } => status::status(&client, watch, form).await,
+            Question::Status(status) => status.run(&client).await,
             Question::Metrics => metrics::metrics(&client).await,
             Question::Logs(logs) => logs.print(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,

@@ -1,6 +1,6 @@
 //! Describes the activity and the usage of agents for people.
 
-use super::output::plain;
+use super::output::{Zone, plain};
 use crate::domain::Timestamp;
 use crate::rest::routes::activity::{ActivityBody, FailureBody, UsageBody};
 
@@ -29,10 +29,10 @@ pub(super) fn used(usage: Option<&UsageBody>) -> String {
 }
 
 /// Returns the last progress of the agent, after the failure that it met.
-pub(super) fn doing(activity: &ActivityBody, now: Timestamp) -> String {
+pub(super) fn doing(activity: &ActivityBody, now: Timestamp, zone: Zone) -> String {
     let progress =
         activity.progress.as_deref().map(|progress| short(&plain(progress), MAX_PROGRESS));
-    let failure = activity.failure.as_ref().map(|failure| trouble(failure, now));
+    let failure = activity.failure.as_ref().map(|failure| trouble(failure, now, zone));
     match (failure, progress) {
         (Some(failure), Some(progress)) => format!("{failure}: {progress}"),
         (Some(failure), None) => failure,
@@ -41,10 +41,12 @@ pub(super) fn doing(activity: &ActivityBody, now: Timestamp) -> String {
 }
 
 /// Returns the class of the failure, with its end while that is in the future: `quota until
-/// 2026-01-01T00:00:00.000Z`.
-pub(super) fn trouble(failure: &FailureBody, now: Timestamp) -> String {
+/// 2026-01-01 00:00:00`.
+pub(super) fn trouble(failure: &FailureBody, now: Timestamp, zone: Zone) -> String {
     match failure.resets_at {
-        Some(resets_at) if resets_at > now => format!("{} until {resets_at}", failure.class),
+        Some(resets_at) if resets_at > now => {
+            format!("{} until {}", failure.class, zone.time(resets_at))
+        }
         _ => failure.class.to_string(),
     }
 }

@@ -82,22 +82,21 @@ impl Client {
         path: &str,
         mut take: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<HeaderMap, CliError> {
+        let mut opened = self.open(path).await?;
+        while let Some(piece) = opened.next().await? {
+            take(&piece)?;
+        }
+        Ok(opened.headers)
+    }
+
+    /// Begins to read an answer that comes in pieces.
+    pub(super) async fn open(&self, path: &str) -> Result<Opened, CliError> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         if !response.status().is_success() {
             return Err(refusal(response).await?.into());
         }
-        let (head, mut body) = response.into_parts();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| {
-                CliError::Failed(
-                    "the daemon closed the connection; try again when it runs".to_owned(),
-                )
-            })?;
-            if let Some(data) = frame.data_ref() {
-                take(data)?;
-            }
-        }
-        Ok(head.headers)
+        let (head, body) = response.into_parts();
+        Ok(Opened { headers: head.headers, body })
     }
 
     async fn connect(&self) -> Result<UnixStream, CliError> {
@@ -133,7 +132,7 @@ impl Client {
     ) -> Result<Response<Incoming>, CliError> {
         let stream = self.connect().await?;
         let broken =
-            |error: hyper::Error| CliError::Failed(format!("the daemon did not answer: {error}"));
+            |error: hyper::Error| CliError::Lost(format!("the daemon did not answer: {error}"));
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         tokio::spawn(connection);
@@ -145,6 +144,29 @@ impl Client {
             .body(Full::new(body))
             .map_err(|error| CliError::Usage(format!("not a valid request: {error}")))?;
         sender.send_request(request).await.map_err(broken)
+    }
+}
+
+/// An answer that comes in pieces.
+pub(super) struct Opened {
+    pub(super) headers: HeaderMap,
+    body: Incoming,
+}
+
+impl Opened {
+    /// Returns the next piece; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, CliError> {
+        while let Some(frame) = self.body.frame().await {
+            let frame = frame.map_err(|_| {
+                CliError::Lost(
+                    "the daemon closed the connection; try again when it runs".to_owned(),
+                )
+            })?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -166,7 +188,7 @@ async fn collect(response: Response<Incoming>) -> Result<Bytes, CliError> {
     let body = response.into_body().collect().await;
     Ok(body
         .map_err(|error| {
-            CliError::Failed(format!("the daemon closed the connection during its answer: {error}"))
+            CliError::Lost(format!("the daemon closed the connection during its answer: {error}"))
         })?
         .to_bytes())
 }

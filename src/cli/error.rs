@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use hyper::StatusCode;
+
 use crate::config::ConfigError;
 use crate::domain::printable;
 use crate::rest::Problem;
@@ -17,6 +19,11 @@ pub(super) const EXIT_CONFIGURATION: u8 = 78;
 pub(super) enum CliError {
     /// The command was refused or failed.
     Failed(String),
+    /// The daemon went away before it answered, or does not answer at present. The same request may
+    /// succeed later.
+    Lost(String),
+    /// The command did what it was asked for, and a script learns the result from this exit code.
+    Result(u8),
     /// The arguments make no sense.
     Usage(String),
     NoDaemon {
@@ -31,9 +38,15 @@ pub(super) enum CliError {
 }
 
 impl CliError {
+    /// Returns whether the daemon is away, so that a command that follows it waits for its return.
+    pub(super) const fn is_absence(&self) -> bool {
+        matches!(self, Self::NoDaemon { .. } | Self::Lost(_))
+    }
+
     pub(super) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed(_) => EXIT_FAILED,
+            Self::Failed(_) | Self::Lost(_) => EXIT_FAILED,
+            Self::Result(code) => *code,
             Self::Usage(_) => EXIT_USAGE,
             Self::NoDaemon { .. } => EXIT_NO_DAEMON,
             Self::Configuration(_) | Self::File(_) => EXIT_CONFIGURATION,
@@ -44,7 +57,7 @@ impl CliError {
     /// Prints the error on standard error. It ignores a closed standard error.
     pub(super) fn print(&self) {
         let text = match self {
-            Self::Failed(text) | Self::Usage(text) => {
+            Self::Failed(text) | Self::Lost(text) | Self::Usage(text) => {
                 format!("agent-coordinator: {}", printable::lines(text))
             }
             Self::NoDaemon { at } => format!(
@@ -57,7 +70,7 @@ impl CliError {
             Self::Configuration(error) if io::stderr().is_terminal() => error.colored(),
             Self::Configuration(error) => error.to_string(),
             Self::File(report) => report.clone(),
-            Self::Hushed => return,
+            Self::Hushed | Self::Result(_) => return,
         };
         let _ = writeln!(io::stderr(), "{text}");
     }
@@ -74,9 +87,14 @@ impl From<io::Error> for CliError {
 
 impl From<Problem> for CliError {
     fn from(problem: Problem) -> Self {
-        match problem.hint {
-            Some(hint) => Self::Failed(format!("{} ({hint})", problem.detail)),
-            None => Self::Failed(problem.detail),
+        let text = match problem.hint {
+            Some(hint) => format!("{} ({hint})", problem.detail),
+            None => problem.detail,
+        };
+        if problem.status == StatusCode::SERVICE_UNAVAILABLE.as_u16() {
+            Self::Lost(text)
+        } else {
+            Self::Failed(text)
         }
     }
 }

@@ -1,11 +1,10 @@
 //! `events` prints events when they happen.
 
-use std::io;
-
 use super::client::Client;
 use super::error::CliError;
+use super::follow::Following;
 use super::named::{Named, id_of};
-use super::output::{Form, print_json_line, print_line};
+use super::output::{Form, Zone, print_json_line, print_line};
 use crate::domain::{AgentId, LaunchId, ProjectId};
 use crate::rest::routes::events::EventBody;
 
@@ -30,68 +29,98 @@ pub(super) struct EventsArguments {
     #[arg(long)]
     launch: Option<LaunchId>,
     #[command(flatten)]
+    zone: Zone,
+    #[command(flatten)]
     form: Form,
 }
 
 impl EventsArguments {
+    /// Prints events until the reader of the output has gone. After a restart of the daemon, it
+    /// continues after the last event that it has seen.
     pub(super) async fn print(self, client: &Client) -> Result<(), CliError> {
         let agent = id_of(self.agent.as_ref(), client).await?;
         let project = id_of(self.project.as_ref(), client).await?;
-        let query = [
-            self.after.map(|after| format!("after={after}")),
-            agent.map(|agent| format!("agent={agent}")),
-            project.map(|project| format!("project={project}")),
-            self.launch.map(|launch| format!("launch={launch}")),
+        let filter = [
+            agent.map(|agent| format!("&agent={agent}")),
+            project.map(|project| format!("&project={project}")),
+            self.launch.map(|launch| format!("&launch={launch}")),
         ];
-        let path = format!("/events?{}", query.into_iter().flatten().collect::<Vec<_>>().join("&"));
-        let mut rest = Vec::new();
-        let json = self.form.json;
-        client
-            .stream(&path, |bytes| {
-                rest.extend_from_slice(bytes);
-                while let Some(end) = rest.windows(2).position(|two| two == b"\n\n") {
-                    let block: Vec<u8> = rest.drain(..end + 2).collect();
-                    print(&String::from_utf8_lossy(&block), json).map_err(back)?;
+        let filter: String = filter.into_iter().flatten().collect();
+        let mut position = Position { after: self.after, rest: Vec::new() };
+        let mut following = Following::new();
+        loop {
+            let after = position.after.map(|after| format!("after={after}")).unwrap_or_default();
+            let path = format!("/events?{after}{filter}");
+            let read = async {
+                let mut stream = client.open(&path).await?;
+                following.connected();
+                while let Some(piece) = stream.next().await? {
+                    for block in position.blocks(&piece) {
+                        print(&block, self.zone, self.form.json)?;
+                    }
                 }
-                Ok(())
-            })
-            .await?;
-        Ok(())
+                Ok::<_, CliError>(())
+            };
+            let ended = || CliError::Lost("the daemon ended the stream of events".to_owned());
+            let error = read.await.err().unwrap_or_else(ended);
+            // The part of an event that came is sent again.
+            position.rest.clear();
+            following.lost(error).await?;
+        }
     }
 }
 
-/// Converts an error of printing into the error type of the function that reads the stream.
-fn back(error: CliError) -> io::Error {
-    match error {
-        CliError::Hushed => io::ErrorKind::BrokenPipe.into(),
-        CliError::Failed(text) | CliError::Usage(text) | CliError::File(text) => {
-            io::Error::other(text)
+/// The position of a follower in the stream of events.
+struct Position {
+    /// The number of the last event that was seen; `None` before the first answer.
+    after: Option<i64>,
+    /// The beginning of a block whose end has not come yet.
+    rest: Vec<u8>,
+}
+
+impl Position {
+    /// Returns the blocks that are complete with `piece`, and moves behind them.
+    fn blocks(&mut self, piece: &[u8]) -> Vec<String> {
+        self.rest.extend_from_slice(piece);
+        let mut blocks = Vec::new();
+        while let Some(end) = self.rest.windows(2).position(|two| two == b"\n\n") {
+            let block: Vec<u8> = self.rest.drain(..end + 2).collect();
+            let block = String::from_utf8_lossy(&block).into_owned();
+            let id = field(&block, "id: ").and_then(|id| id.parse().ok());
+            self.after = id.or(self.after);
+            blocks.push(block);
         }
-        CliError::NoDaemon { .. } | CliError::Configuration(_) => {
-            io::Error::other("the daemon went away")
-        }
+        blocks
     }
+}
+
+fn field<'b>(block: &'b str, name: &str) -> Option<&'b str> {
+    block.lines().find_map(|line| line.strip_prefix(name))
+}
+
+/// Returns the event of the block; `None` for a block without one, such as a keep-alive.
+pub(super) fn event_of(block: &str) -> Option<EventBody> {
+    serde_json::from_str(field(block, "data: ")?).ok()
 }
 
 /// Prints the event of the block. A block without an event, such as a keep-alive, is left out.
-fn print(block: &str, json: bool) -> Result<(), CliError> {
-    let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
-    if field("event: ") == Some("reset") {
+fn print(block: &str, zone: Zone, json: bool) -> Result<(), CliError> {
+    if field(block, "event: ") == Some("reset") {
         return if json {
             Ok(())
         } else {
             print_line("some of what happened before is not kept any more")
         };
     }
-    let event = field("data: ").and_then(|data| serde_json::from_str::<EventBody>(data).ok());
+    let event = event_of(block);
     let Some(event) = event else { return Ok(()) };
     if json {
         return print_json_line(&event);
     }
-    print_line(&line_of(&event))
+    print_line(&line_of(&event, zone))
 }
 
-pub(super) fn line_of(event: &EventBody) -> String {
+pub(super) fn line_of(event: &EventBody, zone: Zone) -> String {
     let short_id = event.task_short_id.as_ref().map(ToString::to_string);
     let task = short_id.or_else(|| event.task_id.as_ref().map(ToString::to_string));
     let named = [
@@ -102,5 +131,19 @@ pub(super) fn line_of(event: &EventBody) -> String {
         event.detail.as_deref().map(super::output::plain),
     ];
     let named = named.into_iter().flatten().collect::<Vec<_>>().join(" ");
-    format!("{}  {:<19} {named}", event.at, event.kind).trim_end().to_owned()
+    format!("{}  {:<19} {named}", zone.time(event.at), event.kind).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_behind_the_last_complete_event() {
+        let mut position = Position { after: None, rest: Vec::new() };
+        assert_eq!(position.blocks(b"retry: 1000\nid: 5\n\n:\n\nid: 6\nev").len(), 2);
+        assert_eq!(position.after, Some(5));
+        assert_eq!(position.blocks(b"ent: a\ndata: {}\n\n"), ["id: 6\nevent: a\ndata: {}\n\n"]);
+        assert_eq!(position.after, Some(6));
+    }
 }

@@ -7,7 +7,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
 use super::named::{Named, id_of};
-use super::output::{Form, ago, print_json, print_table, table};
+use super::output::{Form, Zone, ago, print_json, print_table, table};
 use crate::domain::{TaskId, Timestamp};
 use crate::rest::routes::executions::ExecutionItem;
 use crate::service::world::{SystemWorld, World};
@@ -25,28 +25,30 @@ pub(super) enum ExecutionCommand {
         #[arg(long)]
         open: bool,
         #[command(flatten)]
+        zone: Zone,
+        #[command(flatten)]
         form: Form,
     },
 }
 
 impl ExecutionCommand {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
-        let Self::List { whose, task, open, form } = self;
+        let Self::List { whose, task, open, zone, form } = self;
         let task = id_of(task.as_ref(), client).await?;
         let more = [task.map(|task| format!("task={task}")), open.then(|| "open=true".to_owned())];
         let query = whose.query(client, more.into_iter().flatten()).await?;
         let executions: Vec<ExecutionItem> =
             parts(client, "/executions", query, whose.limit).await?;
-        if form.json { print_json(&executions) } else { print_executions(&executions) }
+        if form.json { print_json(&executions) } else { print_executions(&executions, zone) }
     }
 }
 
-fn print_executions(executions: &[ExecutionItem]) -> Result<(), CliError> {
+fn print_executions(executions: &[ExecutionItem], zone: Zone) -> Result<(), CliError> {
     let world: &dyn World = &SystemWorld;
     let now: Timestamp = world.now();
     let mut rows = table(&["TASK", "AGENT", "PROJECT", "LAUNCH", "BEGAN", "RESULT", "USED"]);
     for ExecutionItem { id: _, task_id, project_id, execution } in executions {
-        let failure = execution.failure.as_ref().map(|failure| trouble(failure, now));
+        let failure = execution.failure.as_ref().map(|failure| trouble(failure, now, zone));
         let result = execution.result.map(|result| result.as_str().to_owned()).or(failure);
         let going_on = || if execution.ended_at.is_some() { "none" } else { "working" }.to_owned();
         rows.add_row([

@@ -1,10 +1,9 @@
 //! Tables of forges and their items, for `status` and `forge list`.
 
-use comfy_table::Table;
-
 use super::client::Client;
 use super::error::CliError;
-use super::output::{Form, ago, print_json, print_line, print_table, table};
+use super::output::{Form, ago, print_json, print_line};
+use super::screen::{Rows, Screen, Tone};
 use crate::domain::Timestamp;
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::service::world::{SystemWorld, World};
@@ -44,8 +43,8 @@ pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
     (!told.is_empty()).then(|| told.join("\n"))
 }
 
-pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
-    let mut rows = table(&["ITEM", "STATE", "AGENT", "TASK", "SINCE", "OWED", "URL"]);
+pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Rows {
+    let mut rows = Rows::new(&["ITEM", "STATE", "AGENT", "TASK", "SINCE", "OWED", "URL"]);
     for item in items {
         let cause = item.cause.map_or_else(String::new, |cause| format!(" ({cause})"));
         let mut owed = item.owed.join(", ");
@@ -59,15 +58,18 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Table {
         let position =
             item.position.map_or_else(String::new, |position| format!(", position {position}"));
         let known = |id: Option<String>| id.unwrap_or_else(|| "-".to_owned());
-        rows.add_row([
-            item.item.clone(),
-            format!("{}{cause}{position}", item.state),
-            known(item.agent_id.as_ref().map(ToString::to_string)),
-            known(item.task_id.as_ref().map(ToString::to_string)),
-            ago(item.ended_at.unwrap_or(item.created_at), now),
-            if owed.is_empty() { "-".to_owned() } else { owed },
-            item.url.clone(),
-        ]);
+        rows.add(
+            Tone::Usual,
+            [
+                item.item.clone(),
+                format!("{}{cause}{position}", item.state),
+                known(item.agent_id.as_ref().map(ToString::to_string)),
+                known(item.task_id.as_ref().map(ToString::to_string)),
+                ago(item.ended_at.unwrap_or(item.created_at), now),
+                if owed.is_empty() { "-".to_owned() } else { owed },
+                item.url.clone(),
+            ],
+        );
     }
     rows
 }
@@ -85,7 +87,11 @@ pub(super) async fn list(
         return print_json(&items);
     }
     let world: &dyn World = &SystemWorld;
-    print_table(&item_rows(&items, world.now()), "No items.")?;
+    if items.is_empty() {
+        print_line("No items.")?;
+    } else {
+        print_line(&item_rows(&items, world.now()).text(Screen::default()))?;
+    }
     let waiting: Vec<ForgeBody> = client.get("/forge/hosts").await?;
     let waiting: Vec<ForgeBody> = waiting
         .into_iter()

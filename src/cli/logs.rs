@@ -7,6 +7,7 @@ use super::Pair;
 use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
+use super::follow::Following;
 use super::status::in_words as hint_in_words;
 use crate::domain::{Failure, LaunchId, OutputFact, printable};
 use crate::provider::output::{Lines, recognise};
@@ -17,7 +18,7 @@ use crate::rest::routes::launches::{LaunchBody, OUTPUT_IS, TAIL};
 pub(super) struct LogsArguments {
     #[command(flatten)]
     pair: Pair,
-    /// Follow the output until the agent has ended
+    /// Follow the output until the agent has ended, also after a restart of the daemon
     #[arg(short, long)]
     follow: bool,
     /// Print this launch instead of the newest
@@ -56,40 +57,169 @@ impl LogsArguments {
                 })?
                 .launch_id
         };
-        let mut stdout = io::stdout().lock();
-        let mut shown = match (stdout.is_terminal(), self.raw, self.readable) {
-            (_, _, true) | (true, false, _) => Shown::InWords(Lines::default()),
-            (true, true, false) => Shown::Printable(ForTerminal::default()),
-            (false, _, false) => Shown::AsPrinted,
-        };
-        let headers = client
-            .stream(&format!("/launches/{launch}/output?follow={}", self.follow), |piece| {
-                match &mut shown {
-                    Shown::InWords(lines) => {
-                        stdout.write_all(in_words(|words| lines.push(piece, words)).as_bytes())?;
-                    }
-                    Shown::Printable(for_terminal) => {
-                        stdout.write_all(for_terminal.shown(piece).as_bytes())?;
-                    }
-                    Shown::AsPrinted => stdout.write_all(piece)?,
-                }
-                stdout.flush()
-            })
-            .await?;
-        if let Shown::InWords(mut lines) = shown {
-            stdout.write_all(in_words(|words| lines.finish(words)).as_bytes())?;
-        }
+        let printer = Printer::new(self.raw, self.readable);
+        let is_tail = Output { launch: &launch, printer }.print(client, self.follow).await?;
         // The hints go to standard error, because the output may go into a program.
         let launch: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
         for hint in launch.exit_hints {
             eprintln!("agent-coordinator: the last output of this agent: {}", hint_in_words(hint));
         }
-        if headers.get(OUTPUT_IS).is_some_and(|what| what == TAIL) {
+        if is_tail {
             eprintln!(
                 "agent-coordinator: this is the end of it; the whole output is on its coordinator's host"
             );
         }
         Ok(())
+    }
+}
+
+/// The output of one launch, and how it is printed.
+struct Output<'a> {
+    launch: &'a LaunchId,
+    printer: Printer,
+}
+
+impl Output<'_> {
+    /// Prints the output; with `follow`, until the launch has ended, also after restarts of the
+    /// daemon. Returns whether the output is only the end of it.
+    async fn print(mut self, client: &Client, follow: bool) -> Result<bool, CliError> {
+        let path = format!("/launches/{}/output?follow={follow}", self.launch);
+        let mut following = Following::new();
+        let is_tail = loop {
+            match self.print_once(client, &path, &mut following).await {
+                Ok(is_tail) if is_tail || !follow || self.has_ended(client).await? => {
+                    break is_tail;
+                }
+                // A daemon that stops ends the stream.
+                Ok(_) => {
+                    let closed = "the daemon ended the stream of the output";
+                    following.lost(CliError::Lost(closed.to_owned())).await?;
+                }
+                Err(error) => {
+                    if !follow {
+                        return Err(error);
+                    }
+                    following.lost(error).await?;
+                }
+            }
+        };
+        self.printer.finish()?;
+        Ok(is_tail)
+    }
+
+    /// Prints the part of the output that is not printed yet, until the stream ends. Each stream
+    /// begins with the oldest output that is kept.
+    async fn print_once(
+        &mut self,
+        client: &Client,
+        path: &str,
+        following: &mut Following,
+    ) -> Result<bool, CliError> {
+        let mut n_skipped = 0;
+        if self.printer.printed.n > 0 {
+            let kept = format!("/launches/{}/output", self.launch);
+            let mut text = Vec::new();
+            client
+                .stream(&kept, |piece| {
+                    text.extend_from_slice(piece);
+                    Ok(())
+                })
+                .await?;
+            n_skipped = self.printer.printed.position_in(&text).unwrap_or_else(|| {
+                eprintln!("agent-coordinator: the output was rotated; printing all that is kept");
+                0
+            });
+        }
+        let mut stream = client.open(path).await?;
+        following.connected();
+        let is_tail = stream.headers.get(OUTPUT_IS).is_some_and(|what| what == TAIL);
+        while let Some(piece) = stream.next().await? {
+            let n = n_skipped.min(piece.len());
+            n_skipped -= n;
+            self.printer.print(&piece[n..])?;
+        }
+        Ok(is_tail)
+    }
+
+    /// Returns whether the launch has ended. A daemon that is away does not know.
+    async fn has_ended(&self, client: &Client) -> Result<bool, CliError> {
+        match client.get::<LaunchBody>(&format!("/launches/{}", self.launch)).await {
+            Ok(launch) => Ok(launch.ended_at.is_some()),
+            Err(error) if error.is_absence() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The number of bytes by which a follower finds its place again.
+const N_REMEMBERED: usize = 4096;
+
+/// The output that a follower has printed.
+#[derive(Debug, Default)]
+struct Printed {
+    n: usize,
+    /// The last [`N_REMEMBERED`] bytes.
+    end: Vec<u8>,
+}
+
+impl Printed {
+    fn add(&mut self, piece: &[u8]) {
+        self.n += piece.len();
+        self.end.extend_from_slice(piece);
+        let n_old = self.end.len().saturating_sub(N_REMEMBERED);
+        self.end.drain(..n_old);
+    }
+
+    /// Returns the number of bytes of `kept` that are printed already. If its beginning was rotated
+    /// away, the last printed bytes show the place. Returns `None` if they are not kept either.
+    fn position_in(&self, kept: &[u8]) -> Option<usize> {
+        if kept.get(..self.n).is_some_and(|printed| printed.ends_with(&self.end)) {
+            return Some(self.n);
+        }
+        let mut places = kept.windows(self.end.len().max(1));
+        places.position(|place| place == self.end).map(|begin| begin + self.end.len())
+    }
+}
+
+/// Prints output in its form.
+struct Printer {
+    shown: Shown,
+    printed: Printed,
+}
+
+impl Printer {
+    fn new(raw: bool, readable: bool) -> Self {
+        let shown = match (io::stdout().is_terminal(), raw, readable) {
+            (_, _, true) | (true, false, _) => Shown::InWords(Lines::default()),
+            (true, true, false) => Shown::Printable(ForTerminal::default()),
+            (false, _, false) => Shown::AsPrinted,
+        };
+        Self { shown, printed: Printed::default() }
+    }
+
+    fn print(&mut self, piece: &[u8]) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        match &mut self.shown {
+            Shown::InWords(lines) => {
+                stdout.write_all(in_words(|words| lines.push(piece, words)).as_bytes())?;
+            }
+            Shown::Printable(for_terminal) => {
+                stdout.write_all(for_terminal.shown(piece).as_bytes())?;
+            }
+            Shown::AsPrinted => stdout.write_all(piece)?,
+        }
+        self.printed.add(piece);
+        stdout.flush()
+    }
+
+    /// Prints a last line that has no end.
+    fn finish(self) -> io::Result<()> {
+        match self.shown {
+            Shown::InWords(mut lines) => {
+                io::stdout().write_all(in_words(|words| lines.finish(words)).as_bytes())
+            }
+            Shown::Printable(_) | Shown::AsPrinted => Ok(()),
+        }
     }
 }
 
@@ -167,6 +297,22 @@ mod tests {
         for other in ["", "plain", r#"{"a":1}"#, r#"{"type":"other"}"#] {
             assert_eq!(readable(other), format!("{other}\n"));
         }
+    }
+
+    #[test]
+    fn a_follower_finds_its_place_again() {
+        let mut printed = Printed::default();
+        assert_eq!(printed.position_in(b"all"), Some(0));
+        printed.add(b"one\ntwo\n");
+        assert_eq!(printed.position_in(b"one\ntwo\nthree\n"), Some(8));
+        assert_eq!(printed.position_in(b"one\ntwo\n"), Some(8));
+        assert_eq!(printed.position_in(b"three\n"), None);
+        let many: String = (0..2000).map(|n| format!("{n}\n")).collect();
+        printed.add(many.as_bytes());
+        assert_eq!(printed.end.len(), N_REMEMBERED);
+        let kept = &many.as_bytes()[many.len() - 5000..];
+        assert_eq!(printed.position_in(kept), Some(5000));
+        assert_eq!(printed.position_in(&kept[1500..]), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -16,6 +17,27 @@ pub(super) struct Form {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// The zone in which a command prints times.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(super) struct Zone {
+    /// Print times in UTC instead of local time
+    #[arg(long)]
+    pub(super) utc: bool,
+}
+
+impl Zone {
+    /// Returns the time to the second in local time, or as RFC 3339 in UTC.
+    pub(super) fn time(self, at: Timestamp) -> String {
+        let moment = jiff::Timestamp::from_millisecond(at.as_millis());
+        match moment {
+            Ok(moment) if !self.utc => {
+                moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+            }
+            _ => at.to_string(),
+        }
+    }
 }
 
 /// Prints `answer` as JSON. The keys of the API are in camelCase. Here they are in snake_case, as

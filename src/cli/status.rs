@@ -1,44 +1,196 @@
-//! `status` prints an overview of the daemon.
+//! `status` prints an overview of the daemon: what needs a person, what runs, what waits and why,
+//! and what ended lately.
 
+mod needs;
+mod text;
+
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use super::activity::{doing, short, trouble, used};
 use super::client::Client;
 use super::error::CliError;
-use super::forge_items;
-use super::output::{Form, ago, lines, print_json, print_line, table};
-use crate::config::ConfigurationState;
+use super::named::{Named, id_of};
+use super::output::{Form, Zone, ago, print_json};
+use super::screen::Screen;
 use crate::domain::instance::ExitHint;
 use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
-use crate::rest::routes::status::{
-    CoordinatorBody, InstanceBody, ParkedBody, StatusBody, StuckBody,
-};
-use crate::rest::routes::store::StoreBody;
+use crate::rest::routes::launches::LaunchBody;
+use crate::rest::routes::status::{ParkedBody, StatusBody, StuckBody};
+use crate::rest::routes::tasks::TaskBody;
+use crate::service::world::{SystemWorld, World};
 
 /// The time between two updates of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Clears a terminal and moves the cursor to its upper left corner.
-const CLEAR: &str = "\x1b[2J\x1b[H";
+/// The exit code with `--exit-code` if something needs a person.
+const EXIT_NEEDS_PERSON: u8 = 3;
+/// The number of launches of a project that are searched for ended ones.
+const N_SEARCHED: usize = 30;
 
-pub(super) async fn status(client: &Client, watch: bool, form: Form) -> Result<(), CliError> {
-    loop {
-        let status: StatusBody = client.get("/status").await?;
-        if form.json {
-            return print_json(&status);
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 done; with --exit-code, 3 if something needs a person; 1 failed, 2 usage, 69 no daemon, \
+                  78 configuration.\n\nA person is needed for: blocked tasks; agents that are suspended or misconfigured, \
+                  or have no passkey; broken clones; refused logins; coordinators, servers and stores that are away; a \
+                  rejected configuration; processes that survive SIGKILL. A pause and a hold do not count."
+)]
+pub(super) struct StatusArguments {
+    /// Update the output every second until interrupted. It waits for a daemon that restarts
+    #[arg(long, conflicts_with_all = ["json", "exit_code"])]
+    watch: bool,
+    /// Select this project
+    #[arg(long)]
+    project: Option<Named<ProjectId>>,
+    /// Print all columns and more of the ended launches, also if lines become longer than the
+    /// terminal
+    #[arg(long, conflicts_with = "json")]
+    wide: bool,
+    /// Exit with 3 if something needs a person
+    #[arg(long)]
+    exit_code: bool,
+    #[command(flatten)]
+    zone: Zone,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// The form of the text.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    is_wide: bool,
+    zone: Zone,
+}
+
+/// The state at one moment, with what needs a person.
+struct Overview {
+    status: StatusBody,
+    needs: Vec<String>,
+}
+
+impl StatusArguments {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let project = id_of(self.project.as_ref(), client).await?;
+        let shown = Shown { is_wide: self.wide, zone: self.zone };
+        if self.watch {
+            return watch(client, project.as_ref(), shown).await;
         }
-        let text = describe(&status);
-        if !watch {
-            return print_line(&text);
+        let status = status_of(client, project.as_ref()).await?;
+        if self.form.json {
+            print_json(&status)?;
+            if !self.exit_code {
+                return Ok(());
+            }
         }
-        write!(io::stdout(), "{CLEAR}")?;
-        print_line(&text)?;
-        tokio::time::sleep(WATCH_INTERVAL).await;
+        let needs = needs_of(client, &status, project.as_ref()).await?;
+        if !self.form.json {
+            let text = text::describe(&status, &needs, shown, Screen::of_output());
+            writeln!(io::stdout(), "{text}")?;
+        }
+        if self.exit_code && !needs.is_empty() {
+            return Err(CliError::Result(EXIT_NEEDS_PERSON));
+        }
+        Ok(())
     }
 }
 
-/// The longest text of a cell, in characters. `--json` has the whole text.
-const MAX_CELL: usize = 90;
+/// Returns whether the server has the tasks and answers. A coordinator alone has no tasks.
+fn has_tasks(status: &StatusBody) -> bool {
+    status.server.is_none() && status.health == "ok"
+}
+
+/// Returns the state, of one project if it is given.
+async fn status_of(client: &Client, project: Option<&ProjectId>) -> Result<StatusBody, CliError> {
+    let mut status: StatusBody = client.get("/status").await?;
+    let Some(project) = project else { return Ok(status) };
+    status.instances.retain(|instance| instance.launch.project_id == *project);
+    status.deferred.retain(|waits| waits.project_id == *project);
+    status.forge_items.retain(|item| item.project_id == *project);
+    status.ended.retain(|launch| launch.project_id == *project);
+    if has_tasks(&status) {
+        // The last ends of all projects may not contain those of this one.
+        let path = format!("/launches?limit={N_SEARCHED}&project={project}");
+        let launches: Vec<LaunchBody> = client.get(&path).await?;
+        status.ended = launches.into_iter().filter(|launch| launch.outcome.is_some()).collect();
+    }
+    Ok(status)
+}
+
+/// Returns what needs a person.
+async fn needs_of(
+    client: &Client,
+    status: &StatusBody,
+    project: Option<&ProjectId>,
+) -> Result<Vec<String>, CliError> {
+    let of_project = project.map(|project| format!("&project={project}")).unwrap_or_default();
+    let blocked: Vec<TaskBody> = if has_tasks(status) {
+        client.get(&format!("/tasks?status=blocked{of_project}")).await?
+    } else {
+        Vec::new()
+    };
+    Ok(needs::needs(status, &blocked))
+}
+
+async fn overview(client: &Client, project: Option<&ProjectId>) -> Result<Overview, CliError> {
+    let status = status_of(client, project).await?;
+    let needs = needs_of(client, &status, project).await?;
+    Ok(Overview { status, needs })
+}
+
+/// Prints the state again and again. It waits for a daemon that is away, and says so.
+async fn watch(client: &Client, project: Option<&ProjectId>, shown: Shown) -> Result<(), CliError> {
+    let mut newest = overview(client, project).await?;
+    let mut away_since: Option<Timestamp> = None;
+    let mut note: Option<String> = None;
+    // The first frame clears the terminal. Later ones are written over the one before, so that
+    // nothing flickers.
+    let mut start = "\x1b[2J\x1b[H";
+    loop {
+        // The last column stays free: there, clearing the rest of a line would clear its last
+        // character.
+        let screen = Screen::of_output();
+        let screen = Screen { width: screen.width.map(|width| width.max(2) - 1), ..screen };
+        let mut text = text::describe(&newest.status, &newest.needs, shown, screen);
+        if let Some(note) = &note {
+            text = format!("{}\n\n{text}", screen.wrapped(note));
+        }
+        let mut stdout = io::stdout();
+        stdout.write_all(frame(start, &text, screen.height).as_bytes())?;
+        stdout.flush()?;
+        start = "\x1b[H";
+        tokio::time::sleep(WATCH_INTERVAL).await;
+        let now: Timestamp = (&SystemWorld as &dyn World).now();
+        match overview(client, project).await {
+            Ok(overview) => {
+                newest = overview;
+                if let Some(since) = away_since.take() {
+                    let from = shown.zone.time(since);
+                    let until = shown.zone.time(now);
+                    note = Some(format!("reconnected: no daemon answered from {from} to {until}"));
+                }
+            }
+            Err(error) if error.is_absence() => {
+                let since = *away_since.get_or_insert(now);
+                let since = shown.zone.time(since);
+                note = Some(format!(
+                    "No daemon has answered since {since}; waiting for it. This is its last state:"
+                ));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns the bytes that replace what the terminal shows by the first lines of `text`.
+fn frame(start: &str, text: &str, height: Option<usize>) -> String {
+    let mut frame = start.to_owned();
+    // The cursor stands on a line of its own.
+    let n_lines = height.map_or(usize::MAX, |height| height.max(2) - 1);
+    for line in text.lines().take(n_lines) {
+        let _ = write!(frame, "{line}\x1b[K\n");
+    }
+    frame.push_str("\x1b[J");
+    frame
+}
 
 /// Returns the hint in words for a person.
 pub(super) const fn in_words(hint: ExitHint) -> &'static str {
@@ -46,50 +198,6 @@ pub(super) const fn in_words(hint: ExitHint) -> &'static str {
         ExitHint::OutOfMemory => "out of memory",
         ExitHint::KilledFromOutside => "killed from outside",
         ExitHint::CoreDumped => "core dumped",
-    }
-}
-
-fn silence(coordinator: &CoordinatorBody, now: Timestamp) -> Option<String> {
-    (!coordinator.is_there).then(|| {
-        format!(
-            "coordinator {} was last seen {} ago; it ran {} agents then",
-            coordinator.coordinator_id,
-            ago(coordinator.heard_at, now),
-            coordinator.running
-        )
-    })
-}
-
-/// Returns the difference between the configuration on disk and the one in use, with its reason;
-/// `None` if they agree.
-fn of_configuration(configuration_state: &ConfigurationState, now: Timestamp) -> Option<String> {
-    let rejected = configuration_state.rejected.as_ref().map(|rejected| {
-        let since = ago(rejected.since, now);
-        format!("The configuration on disk has not been in use for {since}: {}", rejected.problem)
-    });
-    let waiting: Vec<String> =
-        configuration_state.waiting.iter().map(|change| format!("\n  {change}")).collect();
-    let waiting = (!waiting.is_empty())
-        .then(|| format!("Changed, and in use after a restart:{}", waiting.concat()));
-    let told: Vec<String> = [rejected, waiting].into_iter().flatten().collect();
-    (!told.is_empty()).then(|| told.join("\n"))
-}
-
-/// Returns the state with remarks about unusual conditions.
-fn state_of(instance: &InstanceBody, now: Timestamp) -> String {
-    let remarks = [
-        (instance.adopted, "adopted"),
-        (instance.suspended_since.is_some(), "stopped by a signal"),
-        (instance.unkillable_since.is_some(), "unkillable"),
-        (instance.is_abandoned, "no coordinator"),
-    ];
-    let remarks =
-        remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| remark.to_owned());
-    let silence = instance.silent_since.map(|since| format!("silent for {}", ago(since, now)));
-    let remarks: Vec<String> = remarks.chain(silence).collect();
-    match remarks.as_slice() {
-        [] => instance.launch.state.clone(),
-        remarks => format!("{} ({})", instance.launch.state, remarks.join(", ")),
     }
 }
 
@@ -132,155 +240,14 @@ pub(super) fn pause_file_line(path: &str) -> String {
     )
 }
 
-/// Returns the line about the store with its figures, and the sentence about its problem.
-fn of_store(store: &StoreBody) -> String {
-    let figures = store.figures().into_iter().map(|(name, spread)| format!("; {name} {spread}"));
-    let line = format!("store: {}, {}{}", store.name(), store.url, figures.collect::<String>());
-    match &store.problem {
-        Some(problem) => format!("{line}\n{problem}"),
-        None => line,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn describe(status: &StatusBody) -> String {
-    let state =
-        if status.paused { "paused: no agent is started until `resume`" } else { "running" };
-    let mut parts = vec![format!(
-        "agent-coordinator {}: {state}, {} of {} slots in use",
-        status.version, status.limits.running, status.limits.max_concurrent
-    )];
-    if let Some(http) = &status.http {
-        parts.push(format!("MCP over HTTP: http://{}/mcp", http.address));
+    #[test]
+    fn a_frame_has_no_more_lines_than_the_terminal() {
+        assert_eq!(frame("\x1b[H", "a\nb\nc", Some(3)), "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J");
+        assert_eq!(frame("", "a\nb", None).matches('\n').count(), 2);
+        assert_eq!(frame("", "a\nb", Some(0)).matches('\n').count(), 1);
     }
-    parts.extend(status.store.as_ref().map(of_store));
-    if let Some(server) = &status.server {
-        let problem = server
-            .problem
-            .as_ref()
-            .map_or_else(String::new, |problem| format!("; cut off: {problem}"));
-        parts.push(format!("coordinator of {}{problem}", server.address));
-    }
-    parts.extend(
-        status
-            .configuration
-            .as_ref()
-            .and_then(|configuration_state| of_configuration(configuration_state, status.at)),
-    );
-    let silent: Vec<String> =
-        status.coordinators.iter().filter_map(|each| silence(each, status.at)).collect();
-    if !silent.is_empty() {
-        parts.push(silent.join("\n"));
-    }
-    if !status.parked.is_empty() {
-        let parked: Vec<String> =
-            status.parked.iter().map(|parked| parked_line(parked, status.at)).collect();
-        parts.push(parked.join("\n"));
-    }
-    parts.extend(status.pause_file_path.as_deref().map(pause_file_line));
-    parts.extend(forge_items::of_hosts(&status.forges, status.at));
-    if !status.forge_items.is_empty() {
-        parts.push(lines(&forge_items::item_rows(&status.forge_items, status.at)));
-    }
-    if status.server.is_none() && status.coordinators.is_empty() {
-        parts.push(match status.unlisted_coordinator_at {
-            Some(at) => format!(
-                "A coordinator that does not report its status asked {} ago.",
-                ago(at, status.at)
-            ),
-            None => "No coordinator has come yet: nothing is started until one does.".to_owned(),
-        });
-    }
-    if status.instances.is_empty() {
-        parts.push("No agent is running.".to_owned());
-    } else {
-        let mut running = table(&[
-            "AGENT", "PROJECT", "PURPOSE", "STATE", "SINCE", "PID", "TASK", "USED", "LAUNCH",
-            "DOING",
-        ]);
-        for instance in &status.instances {
-            let launch = &instance.launch;
-            let since = launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at);
-            running.add_row([
-                launch.agent_id.to_string(),
-                launch.project_id.to_string(),
-                launch.purpose.to_string(),
-                state_of(instance, status.at),
-                ago(since, status.at),
-                launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
-                launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
-                used(launch.activity.usage.as_ref()),
-                launch.launch_id.to_string(),
-                doing(&launch.activity, status.at),
-            ]);
-        }
-        parts.push(lines(&running));
-        let launches = status
-            .instances
-            .iter()
-            .filter(|instance| instance.is_abandoned)
-            .map(|instance| &instance.launch);
-        let abandoned: Vec<String> = launches
-            .map(|launch| abandoned_line(&launch.launch_id, &launch.agent_id, &launch.project_id))
-            .collect();
-        if !abandoned.is_empty() {
-            parts.push(abandoned.join("\n"));
-        }
-    }
-    if !status.deferred.is_empty() {
-        let mut waiting = table(&["WAITING", "PROJECT", "PURPOSE", "WHY", "UNTIL"]);
-        for deferred in &status.deferred {
-            waiting.add_row([
-                deferred.agent_id.to_string(),
-                deferred.project_id.to_string(),
-                deferred.purpose.to_string(),
-                deferred.detail.as_ref().map_or_else(
-                    || deferred.reason.to_string(),
-                    |detail| short(&format!("{}: {detail}", deferred.reason), MAX_CELL),
-                ),
-                deferred.until.map_or_else(
-                    || "-".to_owned(),
-                    |until| format!("in {}", ago(status.at, until)),
-                ),
-            ]);
-        }
-        parts.push(lines(&waiting));
-    }
-    if !status.stuck.is_empty() {
-        let stuck: Vec<String> = status.stuck.iter().map(stuck_line).collect();
-        parts.push(stuck.join("\n"));
-    }
-    if !status.ended.is_empty() {
-        let mut ended = table(&[
-            "ENDED", "PROJECT", "PURPOSE", "OUTCOME", "EXIT", "AGO", "TASK", "USED", "LAUNCH",
-        ]);
-        for launch in &status.ended {
-            let outcome = launch.outcome.as_deref().unwrap_or("-");
-            let reason =
-                launch.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
-            let failure = launch.activity.failure.as_ref();
-            let failure = failure
-                .map_or_else(String::new, |failure| format!(": {}", trouble(failure, status.at)));
-            let outcome = short(&format!("{outcome}{reason}{failure}"), MAX_CELL);
-            let exit = match (launch.exit_code, launch.signal) {
-                (Some(code), _) => code.to_string(),
-                (None, Some(signal)) => format!("signal {signal}"),
-                (None, None) => "-".to_owned(),
-            };
-            let hints = launch.exit_hints.iter().map(|hint| format!(", {}", in_words(*hint)));
-            let exit = hints.fold(exit, |exit, hint| exit + &hint);
-            ended.add_row([
-                launch.agent_id.to_string(),
-                launch.project_id.to_string(),
-                launch.purpose.to_string(),
-                outcome,
-                exit,
-                launch.ended_at.map_or_else(|| "-".to_owned(), |at| ago(at, status.at)),
-                launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
-                used(launch.activity.usage.as_ref()),
-                launch.launch_id.to_string(),
-            ]);
-        }
-        parts.push(lines(&ended));
-    }
-    parts.join("\n\n")
 }

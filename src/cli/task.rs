@@ -9,7 +9,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::events::line_of;
 use super::named::{Named, id_of, ids};
-use super::output::{Form, plain, print_json, print_line, print_table, table};
+use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
 use super::workspace::{DiffTask, MergeTask};
 use crate::domain::check::CheckResult;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
@@ -42,12 +42,16 @@ pub(super) enum TaskCommand {
         /// Task: its id, its short id such as SHOP-12, or the beginning of its id
         task: Named<TaskId>,
         #[command(flatten)]
+        zone: Zone,
+        #[command(flatten)]
         form: Form,
     },
     /// Print the kept events of a task
     History {
         /// Task: its id, its short id such as SHOP-12, or the beginning of its id
         task: Named<TaskId>,
+        #[command(flatten)]
+        zone: Zone,
         #[command(flatten)]
         form: Form,
     },
@@ -160,19 +164,19 @@ impl TaskCommand {
                 let when_empty = if query.is_empty() { NO_TASKS } else { "No task fits." };
                 if form.json { print_json(&tasks) } else { print_tasks(&tasks, wide, when_empty) }
             }
-            Self::Show { task, form } => {
+            Self::Show { task, zone, form } => {
                 let task = task.id(client).await?;
                 let task: TaskDetail = client.get(&format!("/tasks/{task}")).await?;
-                if form.json { print_json(&task) } else { print_detail(&task) }
+                if form.json { print_json(&task) } else { print_detail(&task, zone) }
             }
-            Self::History { task, form } => {
+            Self::History { task, zone, form } => {
                 let task = task.id(client).await?;
                 let history: Vec<EventBody> =
                     client.get(&format!("/tasks/{task}/history?limit=1000")).await?;
                 if form.json {
                     return print_json(&history);
                 }
-                history.iter().try_for_each(|event| print_line(&line_of(event)))
+                history.iter().try_for_each(|event| print_line(&line_of(event, zone)))
             }
             Self::Add(add) => add.run(client).await,
             Self::Set(set) => set.run(client).await,
@@ -301,7 +305,7 @@ fn print_tree(parent: &TaskId, below: &[TaskBody]) -> Result<(), CliError> {
     print_table(&rows, "")
 }
 
-fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
+fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     let task = &detail.task;
     print_line(&format!("{}  {}", task.short_id, plain(&task.title)))?;
     print_line(&format!("id {}", task.id))?;
@@ -336,7 +340,7 @@ fn print_detail(detail: &TaskDetail) -> Result<(), CliError> {
     }
     if !detail.executions.is_empty() {
         print_line("")?;
-        print_executions(&detail.executions)?;
+        print_executions(&detail.executions, zone)?;
     }
     if !detail.checks.is_empty() {
         print_line("")?;
@@ -381,11 +385,11 @@ fn print_indented(text: &str) -> Result<(), CliError> {
     text.lines().try_for_each(|line| print_line(&format!("  {}", plain(line))))
 }
 
-fn print_executions(executions: &[ExecutionBody]) -> Result<(), CliError> {
+fn print_executions(executions: &[ExecutionBody], zone: Zone) -> Result<(), CliError> {
     let mut rows = table(&["STARTED", "AGENT", "RESULT", "OUTCOME", "USED", "SUMMARY", "LAUNCH"]);
     for execution in executions {
         rows.add_row([
-            execution.started_at.to_string(),
+            zone.time(execution.started_at),
             execution.agent_id.to_string(),
             execution.result.map_or("-", |result| result.as_str()).to_owned(),
             outcome_of(execution),

@@ -1,9 +1,10 @@
-//! `why`: each rule that lets a pair start or keeps it from starting.
+//! `why`: the reason that keeps a pair from starting, and then each rule.
 
 use super::client::Client;
 use super::error::CliError;
 use super::named::Named;
 use super::output::{Form, ago, lines, print_json, print_line, table};
+use super::reasons::{remedy, sentence};
 use super::status::{abandoned_line, parked_line};
 use crate::domain::start_history::StartReason;
 use crate::domain::{AgentId, ProjectId, Purpose};
@@ -32,28 +33,49 @@ impl WhyArguments {
         if form.json {
             return print_json(&all);
         }
-        let parts: Vec<String> = all.iter().map(|why| describe(why, &agent, &project)).collect();
+        let verdicts: Vec<String> = all.iter().map(|why| verdict(why, &agent, &project)).collect();
+        let rules = all.iter().map(rules_of);
+        let parts: Vec<String> = std::iter::once(verdicts.join("\n")).chain(rules).collect();
         print_line(&parts.join("\n\n"))
     }
 }
 
-fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
-    let verdict = match why.reason {
-        StartReason::Ready => "may start".to_owned(),
-        StartReason::Starting | StartReason::Running | StartReason::Stopping => {
-            format!("is {} already", why.reason)
-        }
-        reason => format!("does not start: {reason}"),
-    };
+/// Returns the one reason as a sentence, with its remedy.
+fn verdict(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
+    let pair = format!("{agent} in {project} for a {}", why.purpose);
     let failures = match why.n_failures {
         0 => String::new(),
-        n => format!(" ({n} failures in a row)"),
+        1 => ", after 1 failure".to_owned(),
+        n => format!(", after {n} failures in a row"),
     };
-    let parked = why
-        .parked
-        .as_ref()
-        .map_or_else(String::new, |parked| format!("\n{}", parked_line(parked, why.at)));
-    let mut rules = table(&["RULE", "", "UNTIL"]);
+    let mut lines = match why.reason {
+        StartReason::Ready => format!("{pair} may start{failures}"),
+        StartReason::Starting | StartReason::Running | StartReason::Stopping => {
+            format!("{pair} is {} already", why.reason)
+        }
+        reason => {
+            let rule = why.rules.iter().find(|rule| rule.keeps);
+            let until = rule.and_then(|rule| rule.until);
+            let until =
+                until.map_or_else(String::new, |until| format!(", for {}", ago(why.at, until)));
+            let detail = rule.and_then(|rule| rule.detail.as_ref());
+            let detail = detail.map_or_else(String::new, |detail| format!(": {detail}"));
+            let sentence = sentence(reason, why.purpose);
+            format!("{pair} does not start: {reason}{until}{failures}\n  {sentence}{detail}")
+        }
+    };
+    // A pause by its file is ended by the file, which the detail names.
+    let remedy = remedy(why.reason, agent, project);
+    lines.extend(remedy.map(|remedy| format!("; {remedy}")));
+    lines.extend(why.parked.as_ref().map(|parked| format!("\n  {}", parked_line(parked, why.at))));
+    let abandoned = why.abandoned.as_ref();
+    lines.extend(abandoned.map(|launch| format!("\n  {}", abandoned_line(launch, agent, project))));
+    lines
+}
+
+/// Returns the table of all rules, in the order in which they are asked.
+fn rules_of(why: &WhyBody) -> String {
+    let mut rules = table(&[rules_title(why.purpose), "", "UNTIL"]);
     for rule in &why.rules {
         rules.add_row([
             demand(rule, why.purpose).to_owned(),
@@ -65,16 +87,14 @@ fn describe(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
             rule.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(why.at, until))),
         ]);
     }
-    let abandoned = why
-        .abandoned
-        .as_ref()
-        .map(|launch| format!("\n{}", abandoned_line(launch, agent, project)));
-    let abandoned = abandoned.unwrap_or_default();
-    format!(
-        "{agent} in {project} for a {} {verdict}{failures}{parked}{abandoned}\n{}",
-        why.purpose,
-        lines(&rules)
-    )
+    lines(&rules)
+}
+
+const fn rules_title(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Task => "RULES FOR A TASK",
+        Purpose::Chat => "RULES FOR A CHAT",
+    }
 }
 
 /// Returns the demand of the rule with this reason.

@@ -53,7 +53,7 @@ fn what_a_running_agent_takes_and_does_is_shown() {
         (&"I am done.".into(), &Value::Null),
         "{launch}"
     );
-    let status = daemon.done(&["status"]);
+    let status = daemon.done(&["status", "--wide"]);
     assert!(
         status.contains("3 turns, 662 tokens, $0.01") && status.contains("I am done."),
         "{status}"

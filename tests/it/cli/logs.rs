@@ -130,18 +130,3 @@ fn who_stops_following_is_no_error() {
     drop(lines);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
-
-#[test]
-fn a_daemon_that_ends_ends_the_following() {
-    let mut daemon = scripted("echo line; exec sleep 600");
-    daemon.with_one_task(&[]);
-    // Between the claim and the process there is no output yet.
-    until("it has a process", || {
-        daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number())
-    });
-    let (mut child, mut lines) = follow(&daemon);
-    assert_eq!(line(&mut lines), "line\n");
-    assert_eq!(daemon.terminate().code(), Some(0));
-    assert_eq!(line(&mut lines), "");
-    child.wait().unwrap();
-}

@@ -23,8 +23,9 @@ fn why_names_each_rule_and_the_one_that_decides() {
     daemon.until_ended("agt");
     assert_eq!(reason(&daemon, "agt"), "backoff");
     let told = daemon.done(&["why", "agt", "prj"]);
+    assert!(told.starts_with("agt in prj for a task does not start: backoff, for "), "{told}");
     for words in [
-        "agt in prj for a task does not start: backoff (1 failures in a row)",
+        ", after 1 failure\n  it waits after a failure; `resume agt prj` starts it at once",
         "agt in prj for a chat does not start: no_work",
         "it does not wait after a failure",
         "no: backoff  in 59m",

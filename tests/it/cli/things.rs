@@ -261,7 +261,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
             "limits": { "max_concurrent": 1, "running": 1 },
             "coordinators": [coordinator(1, 1)],
             "instances": [launch("agt_runs", json!({
-                "state": "running", "session": "[session]", "adopted": false, "task_id": "tsk_runs",
+                "state": "running", "session": "[session]", "adopted": false, "task_id": "tsk_runs", "task_short_id": "PRJ-2",
                 "authenticated_at": "[authenticated_at]",
             }))],
             "deferred": [
@@ -281,8 +281,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
     let table = daemon.done(&["status"]);
     for words in [
         "1 of 1 slots in use",
-        "agt_runs  prj      task     running",
-        "tsk_runs",
+        "agt_runs  prj      PRJ-2  running",
         "no_free_slot",
         "backoff",
         "never_authenticated: crash  3",

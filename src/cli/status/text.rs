@@ -1,0 +1,255 @@
+//! The text of `status`.
+
+use super::{Shown, in_words, parked_line, pause_file_line};
+use crate::cli::activity::{doing, short, trouble, used};
+use crate::cli::forge_items;
+use crate::cli::output::{Zone, ago};
+use crate::cli::screen::{Rows, Screen, Tone};
+use crate::config::ConfigurationState;
+use crate::domain::{FailureClass, Purpose, Timestamp};
+use crate::rest::routes::launches::LaunchBody;
+use crate::rest::routes::status::{DeferredBody, InstanceBody, StatusBody};
+use crate::rest::routes::store::StoreBody;
+
+/// The longest text of a cell, in characters. `--json` has the whole text.
+const MAX_CELL: usize = 90;
+/// The number of ended launches that are shown without `--wide`.
+const N_ENDED: usize = 5;
+
+/// Returns what `status` prints: what needs a person, what runs, what waits, what ended lately, and
+/// the addresses.
+pub(super) fn describe(
+    status: &StatusBody,
+    needs: &[String],
+    shown: Shown,
+    screen: Screen,
+) -> String {
+    // With all columns, lines may be longer than the terminal, which wraps them.
+    let screen = if shown.is_wide { Screen { width: None, ..screen } } else { screen };
+    let mut parts = vec![screen.wrapped(&header(status))];
+    if !needs.is_empty() {
+        let lines = needs.iter().map(|need| screen.wrapped(&format!("  {need}")));
+        parts.push(format!("Needs a person:\n{}", lines.collect::<Vec<_>>().join("\n")));
+    }
+    let notes = notes(status);
+    if !notes.is_empty() {
+        parts.push(screen.wrapped(&notes.join("\n")));
+    }
+    if status.instances.is_empty() {
+        parts.push("No agent is running.".to_owned());
+    } else {
+        parts.push(running(&status.instances, status.at, shown).text(screen));
+    }
+    if !status.deferred.is_empty() {
+        parts.push(waiting(&status.deferred, status.at).text(screen));
+    }
+    if !status.forge_items.is_empty() {
+        parts.push(forge_items::item_rows(&status.forge_items, status.at).text(screen));
+    }
+    if !status.ended.is_empty() {
+        parts.push(ended(&status.ended, status.at, shown).text(screen));
+    }
+    let hosts = forge_items::of_hosts(&status.forges, status.at);
+    parts.extend(hosts.map(|hosts| screen.wrapped(&hosts)));
+    if let Some(http) = &status.http {
+        parts.push(screen.wrapped(&format!("MCP over HTTP: http://{}/mcp", http.address)));
+    }
+    parts.extend(status.store.as_ref().map(|store| screen.wrapped(&of_store(store))));
+    parts.join("\n\n")
+}
+
+fn header(status: &StatusBody) -> String {
+    let state =
+        if status.paused { "paused: no agent is started until `resume`" } else { "running" };
+    let first = format!(
+        "agent-coordinator {}: {state}, {} of {} slots in use",
+        status.version, status.limits.running, status.limits.max_concurrent
+    );
+    match &status.server {
+        Some(server) => {
+            let problem = server.problem.as_ref();
+            let problem =
+                problem.map_or_else(String::new, |problem| format!("; cut off: {problem}"));
+            format!("{first}\n\ncoordinator of {}{problem}", server.address)
+        }
+        None => first,
+    }
+}
+
+/// Returns the conditions that change what starts, and that no person needs to end now.
+fn notes(status: &StatusBody) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(status.configuration.as_ref().and_then(waiting_changes));
+    let quotas = status.parked.iter().filter(|parked| parked.reason != FailureClass::Auth);
+    notes.extend(quotas.map(|parked| parked_line(parked, status.at)));
+    notes.extend(status.pause_file_path.as_deref().map(pause_file_line));
+    if status.server.is_none()
+        && status.coordinators.is_empty()
+        && let Some(at) = status.unlisted_coordinator_at
+    {
+        let ago = ago(at, status.at);
+        notes.push(format!("A coordinator that does not report its status asked {ago} ago."));
+    }
+    notes
+}
+
+/// Returns the changes of the configuration that wait for a restart.
+fn waiting_changes(configuration: &ConfigurationState) -> Option<String> {
+    let waiting: Vec<String> =
+        configuration.waiting.iter().map(|change| format!("\n  {change}")).collect();
+    (!waiting.is_empty())
+        .then(|| format!("Changed, and in use after a restart:{}", waiting.concat()))
+}
+
+/// Returns the line about the store with its figures.
+fn of_store(store: &StoreBody) -> String {
+    let figures = store.figures().into_iter().map(|(name, spread)| format!("; {name} {spread}"));
+    let line = format!("store: {}, {}{}", store.name(), store.url, figures.collect::<String>());
+    match store.problem.as_ref().filter(|_| store.health == "slow") {
+        Some(problem) => format!("{line}\n{problem}"),
+        None => line,
+    }
+}
+
+/// Returns the state with remarks about unusual conditions.
+fn state_of(instance: &InstanceBody, now: Timestamp) -> String {
+    let remarks = [
+        (instance.adopted, "adopted"),
+        (instance.suspended_since.is_some(), "stopped by a signal"),
+        (instance.unkillable_since.is_some(), "unkillable"),
+        (instance.is_abandoned, "no coordinator"),
+    ];
+    let remarks =
+        remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| remark.to_owned());
+    let silence = instance.silent_since.map(|since| format!("silent for {}", ago(since, now)));
+    let remarks: Vec<String> = remarks.chain(silence).collect();
+    match remarks.as_slice() {
+        [] => instance.launch.state.clone(),
+        remarks => format!("{} ({})", instance.launch.state, remarks.join(", ")),
+    }
+}
+
+/// Returns the short id of the task; the full id if there is no short one; `chat` for a chat.
+fn work_of(launch: &LaunchBody) -> String {
+    let short_id = launch.task_short_id.as_ref().map(ToString::to_string);
+    let task = short_id.or_else(|| launch.task_id.as_ref().map(ToString::to_string));
+    task.unwrap_or_else(|| if launch.purpose == Purpose::Chat { "chat" } else { "-" }.to_owned())
+}
+
+fn full_task(launch: &LaunchBody) -> String {
+    launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+fn running(instances: &[InstanceBody], now: Timestamp, shown: Shown) -> Rows {
+    let mut rows = if shown.is_wide {
+        Rows::new(&[
+            "AGENT", "PROJECT", "TASK", "STATE", "SINCE", "PURPOSE", "PID", "USED", "TASK ID",
+            "LAUNCH", "DOING",
+        ])
+    } else {
+        Rows::new(&["AGENT", "PROJECT", "TASK", "STATE", "SINCE", "DOING"])
+    };
+    for instance in instances {
+        let launch = &instance.launch;
+        let since = launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at);
+        let agent = launch.agent_id.to_string();
+        let project = launch.project_id.to_string();
+        let state = state_of(instance, now);
+        let since = ago(since, now);
+        let doing = doing(&launch.activity, now, shown.zone);
+        if shown.is_wide {
+            let more = [
+                launch.purpose.to_string(),
+                launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+                used(launch.activity.usage.as_ref()),
+                full_task(launch),
+                launch.launch_id.to_string(),
+            ];
+            let [purpose, pid, used, task_id, launch_id] = more;
+            let task = work_of(launch);
+            rows.add(
+                Tone::Usual,
+                [agent, project, task, state, since, purpose, pid, used, task_id, launch_id, doing],
+            );
+        } else {
+            rows.add(Tone::Usual, [agent, project, work_of(launch), state, since, doing]);
+        }
+    }
+    rows
+}
+
+fn waiting(deferred: &[DeferredBody], now: Timestamp) -> Rows {
+    let mut rows = Rows::new(&["WAITING", "PROJECT", "PURPOSE", "WHY", "UNTIL"]);
+    for waits in deferred {
+        let why = waits.detail.as_ref().map_or_else(
+            || waits.reason.to_string(),
+            |detail| short(&format!("{}: {detail}", waits.reason), MAX_CELL),
+        );
+        let until =
+            waits.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(now, until)));
+        let agent = waits.agent_id.to_string();
+        let project = waits.project_id.to_string();
+        rows.add(Tone::Usual, [agent, project, waits.purpose.to_string(), why, until]);
+    }
+    rows
+}
+
+/// Returns how a launch ended, with its reason and its failure.
+fn outcome_of(launch: &LaunchBody, now: Timestamp, zone: Zone) -> String {
+    let outcome = launch.outcome.as_deref().unwrap_or("-");
+    let reason = launch.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+    let failure = launch.activity.failure.as_ref();
+    let failure =
+        failure.map_or_else(String::new, |failure| format!(": {}", trouble(failure, now, zone)));
+    short(&format!("{outcome}{reason}{failure}"), MAX_CELL)
+}
+
+fn exit_of(launch: &LaunchBody) -> String {
+    let exit = match (launch.exit_code, launch.signal) {
+        (Some(code), _) => code.to_string(),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "-".to_owned(),
+    };
+    let hints = launch.exit_hints.iter().map(|hint| format!(", {}", in_words(*hint)));
+    hints.fold(exit, |exit, hint| exit + &hint)
+}
+
+/// Returns how the end of a launch is shown. An agent that is blocked or was stopped did nothing
+/// wrong.
+fn tone_of(outcome: Option<&str>) -> Tone {
+    match outcome {
+        None | Some("completed" | "blocked" | "stopped") => Tone::Usual,
+        Some(_) => Tone::Bad,
+    }
+}
+
+fn ended(launches: &[LaunchBody], now: Timestamp, shown: Shown) -> Rows {
+    let mut rows = if shown.is_wide {
+        Rows::new(&[
+            "ENDED", "PROJECT", "TASK", "OUTCOME", "EXIT", "AGO", "PURPOSE", "USED", "TASK ID",
+            "LAUNCH",
+        ])
+    } else {
+        Rows::new(&["ENDED", "PROJECT", "TASK", "OUTCOME", "EXIT", "AGO"])
+    };
+    let n_shown = if shown.is_wide { launches.len() } else { N_ENDED };
+    for launch in launches.iter().take(n_shown) {
+        let tone = tone_of(launch.outcome.as_deref());
+        let agent = launch.agent_id.to_string();
+        let project = launch.project_id.to_string();
+        let task = work_of(launch);
+        let outcome = outcome_of(launch, now, shown.zone);
+        let exit = exit_of(launch);
+        let when = launch.ended_at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
+        if shown.is_wide {
+            let purpose = launch.purpose.to_string();
+            let used = used(launch.activity.usage.as_ref());
+            let task_id = full_task(launch);
+            let id = launch.launch_id.to_string();
+            rows.add(tone, [agent, project, task, outcome, exit, when, purpose, used, task_id, id]);
+        } else {
+            rows.add(tone, [agent, project, task, outcome, exit, when]);
+        }
+    }
+    rows
+}
