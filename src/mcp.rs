@@ -23,6 +23,7 @@ pub mod http;
 pub mod socket;
 
 pub use server::McpServer;
+pub use tools::{Audience, ToolText, texts};
 
 /// The longest message, in bytes. The content of a report is the longest text that an agent sends.
 const MAX_MESSAGE: usize = 1024 * 1024;

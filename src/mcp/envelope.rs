@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments::UnknownArguments;
 use super::gate::Gate;
+use super::tools::Audience;
 use super::tools::Entry;
 use crate::domain::credential::CredentialKind;
 use crate::domain::printable::excerpt;
@@ -113,6 +114,8 @@ pub(super) trait Who: Sized + Send {
     const ARGUMENTS: &'static [IdentityArgument];
     /// The treatment of unknown arguments by tools for this kind of caller.
     const UNKNOWN: UnknownArguments;
+    /// The callers for which the tools are listed.
+    const AUDIENCE: Audience;
 
     fn find(incoming: &Incoming<'_>) -> impl Future<Output = Result<Self, CallError>> + Send;
 
@@ -146,6 +149,7 @@ pub(super) struct Visitor {
 }
 
 impl Who for Visitor {
+    const AUDIENCE: Audience = Audience::Agents(None);
     const ARGUMENTS: &'static [IdentityArgument] = &[];
     const UNKNOWN: UnknownArguments = UnknownArguments::Ignore;
 
@@ -190,6 +194,7 @@ impl AuthenticatingCaller {
 }
 
 impl Who for AuthenticatingCaller {
+    const AUDIENCE: Audience = Audience::Agents(None);
     const ARGUMENTS: &'static [IdentityArgument] = &[];
     const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
@@ -212,6 +217,7 @@ const SESSION_TOKEN: &[IdentityArgument] = &[IdentityArgument {
 }];
 
 impl Who for AgentSession {
+    const AUDIENCE: Audience = Audience::Agents(None);
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
     const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
@@ -234,6 +240,7 @@ impl Who for AgentSession {
 pub(super) struct Asker(pub(super) Option<Box<Caller>>);
 
 impl Who for Asker {
+    const AUDIENCE: Audience = Audience::Agents(None);
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
     const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
@@ -260,6 +267,7 @@ impl Who for Asker {
 pub(super) struct TaskSession(pub(super) Box<Caller>);
 
 impl Who for TaskSession {
+    const AUDIENCE: Audience = Audience::Agents(Some(Purpose::Task));
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
     const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
@@ -277,6 +285,7 @@ impl Who for TaskSession {
 pub(super) struct ChatSession(pub(super) Box<Caller>);
 
 impl Who for ChatSession {
+    const AUDIENCE: Audience = Audience::Agents(Some(Purpose::Chat));
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
     const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
@@ -304,6 +313,7 @@ fn for_purpose(
 pub(super) struct Reporter(pub(super) Box<Caller>);
 
 impl Who for Reporter {
+    const AUDIENCE: Audience = Audience::Agents(Some(Purpose::Task));
     const ARGUMENTS: &'static [IdentityArgument] = SESSION_TOKEN;
     const UNKNOWN: UnknownArguments = UnknownArguments::Refuse;
 
@@ -345,6 +355,7 @@ pub(super) struct Coordinator {
 }
 
 impl Who for Coordinator {
+    const AUDIENCE: Audience = Audience::Coordinators;
     const UNKNOWN: UnknownArguments = UnknownArguments::Ignore;
     const ARGUMENTS: &'static [IdentityArgument] = &[
         IdentityArgument {
@@ -396,6 +407,7 @@ impl Who for Coordinator {
 pub(super) struct NamedCoordinator(pub(super) CoordinatorId);
 
 impl Who for NamedCoordinator {
+    const AUDIENCE: Audience = Audience::Coordinators;
     const UNKNOWN: UnknownArguments = UnknownArguments::Ignore;
     const ARGUMENTS: &'static [IdentityArgument] = &[
         Coordinator::ARGUMENTS[0],

@@ -28,8 +28,8 @@ use super::gate::Gate;
 use super::progress::CallProgress;
 use super::refusals::RefusalLog;
 use super::tools::{self, Called, Entry, Tools};
-use crate::domain::Secret;
 use crate::domain::printable::excerpt;
+use crate::domain::{Purpose, Secret};
 use crate::peer::{LocalPeer, Peer};
 use crate::service::{Service, ServiceError};
 
@@ -200,6 +200,16 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Returns the purpose of the launch whose agent is at the other end of the socket; `None` for
+    /// every other client.
+    async fn purpose(&self) -> Option<Purpose> {
+        let sender = self.sender.as_ref()?.with_launch(&self.server.service);
+        let launch = self.server.service.launches.get(sender.launch()?).await;
+        launch.ok().map(|launch| launch.key.purpose)
+    }
+}
+
 impl ServerHandler for Connection {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
@@ -230,7 +240,11 @@ impl ServerHandler for Connection {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.server.tools.definitions().to_vec()))
+        let tools = match self.purpose().await {
+            Some(purpose) => self.server.tools.definitions_for(purpose),
+            None => self.server.tools.definitions().to_vec(),
+        };
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     /// Answers requests that the library does not recognise: an unknown method, or a known one with

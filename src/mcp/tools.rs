@@ -41,6 +41,7 @@ use serde_json::{Map, Value, json};
 use super::arguments::{UnknownArguments, count_unknown, describe_foreign, describe_unknown};
 use super::compat;
 use super::envelope::{CallError, Incoming, Who};
+use crate::domain::Purpose;
 use crate::service::{Service, ServiceError};
 use crate::telemetry::counters;
 
@@ -83,6 +84,49 @@ pub(super) enum Effect {
     /// A repetition of the call changes nothing further.
     ChangesOnce,
     Changes,
+}
+
+/// The callers for which a tool is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// Agents with a launch of this purpose, or of any purpose.
+    Agents(Option<Purpose>),
+    Coordinators,
+}
+
+impl Audience {
+    /// Returns whether an agent that was started for `purpose` can use the tool.
+    fn has(self, purpose: Purpose) -> bool {
+        match self {
+            Self::Agents(wanted) => wanted.is_none_or(|wanted| wanted == purpose),
+            Self::Coordinators => false,
+        }
+    }
+}
+
+/// A tool as people read about it.
+#[derive(Debug, Clone)]
+pub struct ToolText {
+    pub name: &'static str,
+    pub text: String,
+    pub audience: Audience,
+    /// The JSON schema of its arguments.
+    pub schema: Arc<JsonObject>,
+}
+
+/// Returns the texts of all tools, in the order of the list.
+pub fn texts() -> Vec<ToolText> {
+    let tools = all();
+    let texts = tools.definitions().iter().filter_map(|definition| {
+        let entry = tools.find(&definition.name)?;
+        Some(ToolText {
+            name: entry.name,
+            text: definition.description.as_deref().unwrap_or_default().to_owned(),
+            audience: entry.audience,
+            schema: Arc::clone(&entry.schema),
+        })
+    });
+    texts.collect()
 }
 
 /// One tool: its texts, its schemas and its call.
@@ -140,6 +184,7 @@ pub(super) struct Entry {
     pub(super) call: for<'a> fn(&'a Incoming<'a>) -> BoxFuture<'a, Called>,
     /// The schema of its arguments.
     schema: Arc<JsonObject>,
+    audience: Audience,
 }
 
 impl Entry {
@@ -196,6 +241,7 @@ impl Tool {
             waits: T::WAITS,
             call: |incoming| Box::pin(run::<T>(incoming)),
             schema,
+            audience: T::Who::AUDIENCE,
         };
         Self { definition, entry }
     }
@@ -210,6 +256,14 @@ impl Tools {
 
     pub(super) fn definitions(&self) -> &[Definition] {
         &self.in_order
+    }
+
+    /// Returns the tools for an agent that was started for `purpose`.
+    pub(super) fn definitions_for(&self, purpose: Purpose) -> Vec<Definition> {
+        let is_for = |tool: &&Definition| {
+            self.find(&tool.name).is_some_and(|entry| entry.audience.has(purpose))
+        };
+        self.in_order.iter().filter(is_for).cloned().collect()
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&Entry> {
