@@ -38,6 +38,7 @@ mod stop;
 mod store;
 mod task;
 mod token;
+mod tool_help;
 mod why;
 mod workspace;
 
@@ -91,7 +92,8 @@ enum Command {
     Store(store::StoreCommand),
     #[command(flatten)]
     Ask(Question),
-    /// Call an MCP tool and print its answer, for agents that are shell scripts
+    /// Call an MCP tool and print its answer, for agents that are shell scripts. List the tools, and
+    /// print what they take
     Call(call::CallArguments),
     /// Bridge MCP from standard input and output to the daemon, for MCP clients that speak only
     /// stdio
@@ -207,9 +209,12 @@ pub fn main() -> ExitCode {
     let environment = Environment::of_process();
     let file = arguments.config.as_deref();
     match arguments.command {
-        Command::Call(call) => {
-            finish(server(file, &environment).and_then(|server| call.call(&environment, &server)))
-        }
+        Command::Call(call) => match call.explain() {
+            Some(explained) => finish(explained),
+            None => finish(
+                server(file, &environment).and_then(|server| call.call(&environment, &server)),
+            ),
+        },
         Command::Mcp => finish(server(file, &environment).and_then(bridge)),
         Command::Completions { shell } => finish(reference::completions(shell)),
         Command::Man { folder } => finish(reference::man(folder.as_deref())),

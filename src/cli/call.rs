@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::print_answer;
+use super::tool_help;
 use crate::clock;
 use crate::config::Environment;
 use crate::domain::ServerAddress;
@@ -46,30 +47,53 @@ const REPEATABLE: [&str; 10] = [
 
 #[derive(Debug, clap::Args)]
 #[command(
+    disable_help_flag = true,
     after_help = "`authenticate` takes agent_id, passkey and project_id from AGENT_ID, AGENT_PASSKEY and \
                   PROJECT_ID if the JSON has none. Other tools take session_token from \
                   AGENT_SESSION_TOKEN and coordinator_token from COORDINATOR_TOKEN. \
                   COORDINATOR_MCP_SOCKET or COORDINATOR_MCP_URL name the server; otherwise the \
                   configuration does. In an agent, the command waits up to a minute for a server that \
-                  restarts."
+                  restarts.\n\nExit codes: 0 done, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration."
 )]
 pub(super) struct CallArguments {
     /// Name of the tool
-    tool: String,
+    #[arg(required_unless_present_any = ["list", "help"])]
+    tool: Option<String>,
     /// Its arguments as a JSON object; `-` reads them from standard input
     arguments: Option<String>,
     /// Print only this field of the answer, a text without quotes
     #[arg(long, value_name = "FIELD")]
     get: Option<String>,
+    /// List the tools
+    #[arg(long, conflicts_with_all = ["tool", "arguments", "get", "help"])]
+    list: bool,
+    /// Print JSON: the list, or the schema of the tool's arguments
+    #[arg(long, conflicts_with = "get")]
+    json: bool,
+    /// Print help; after TOOL, the help of the tool
+    #[arg(short, long)]
+    help: bool,
 }
 
 impl CallArguments {
+    /// Prints the list of the tools or a help text, without a daemon. Returns `None` if the
+    /// arguments ask for a call.
+    pub(super) fn explain(&self) -> Option<Result<(), CliError>> {
+        match (&self.tool, self.list, self.help) {
+            (_, true, _) => Some(tool_help::print_list(self.json)),
+            (Some(tool), _, true) => Some(tool_help::print_tool(tool, self.json)),
+            (None, _, _) => Some(tool_help::print_command()),
+            (Some(_), _, false) => None,
+        }
+    }
+
     pub(super) fn call(
         self,
         environment: &Environment,
         server: &ServerAddress,
     ) -> Result<(), CliError> {
-        let arguments = complete(&self.tool, self.parse_arguments()?, environment);
+        let tool = self.tool.as_deref().unwrap_or_default();
+        let arguments = complete(tool, self.parse_arguments(tool)?, environment);
         // An agent outlives a restart of its server, and so must its calls. A person wants to know
         // at once.
         let timeout = if environment.variable("AGENT_LAUNCH_ID").is_some() {
@@ -78,7 +102,7 @@ impl CallArguments {
             Duration::ZERO
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let result = runtime.block_on(exchange(server, &self.tool, arguments, timeout))?;
+        let result = runtime.block_on(exchange(server, tool, arguments, timeout))?;
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let answer = result.get("structuredContent").unwrap_or(&result);
         match &self.get {
@@ -87,8 +111,7 @@ impl CallArguments {
                 Some(value) => print_answer(&value.to_string())?,
                 None => {
                     return Err(CliError::Failed(format!(
-                        "the answer of {} has no field `{field}`",
-                        self.tool
+                        "the answer of {tool} has no field `{field}`"
                     )));
                 }
             },
@@ -99,12 +122,12 @@ impl CallArguments {
         }
         if is_error {
             let error = answer.get("error").and_then(Value::as_str).unwrap_or("refused");
-            return Err(CliError::Failed(format!("{}: {error}", self.tool)));
+            return Err(CliError::Failed(format!("{tool}: {error}")));
         }
         Ok(())
     }
 
-    fn parse_arguments(&self) -> Result<Map<String, Value>, CliError> {
+    fn parse_arguments(&self, tool: &str) -> Result<Map<String, Value>, CliError> {
         let text = match self.arguments.as_deref() {
             None => return Ok(Map::new()),
             Some("-") => {
@@ -115,7 +138,7 @@ impl CallArguments {
             Some(text) => text.to_owned(),
         };
         serde_json::from_str(&text).map_err(|error| {
-            CliError::Usage(format!("the arguments of {} are no JSON object: {error}", self.tool))
+            CliError::Usage(format!("the arguments of {tool} are no JSON object: {error}"))
         })
     }
 }

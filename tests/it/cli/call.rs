@@ -139,3 +139,60 @@ fn a_server_that_answers_nothing_useful_is_told_so() {
     let said = call(&daemon, &variables, &["health_check"]);
     assert_eq!(said.code, 69, "{said:?}");
 }
+
+#[test]
+fn the_tools_and_their_arguments_are_told_without_a_daemon() {
+    let daemon = Daemon::configured("");
+    let list = daemon.done(&["call", "--list"]);
+    for line in ["TOOL ", "get_my_task ", "respond_chat ", "should_start "] {
+        assert!(list.lines().any(|each| each.starts_with(line)), "{line}: {list}");
+    }
+    let json = daemon.json(&["call", "--list"]);
+    assert_eq!(json.as_array().unwrap().len() + 1, list.lines().count());
+    let help = daemon.done(&["call", "create_task", "--help"]);
+    for words in ["create_task (for a task)", "title (string, required)", "priority (low | medium"]
+    {
+        assert!(help.contains(words), "{words}: {help}");
+    }
+    let schema = daemon.json(&["call", "create_task", "--help"]);
+    assert_eq!(schema["input_schema"]["properties"]["title"]["type"], "string");
+    let unknown = ["call", "get_my_tsk", "--help"];
+    check_fails(&daemon, &unknown, 2, "no tool `get_my_tsk`; did you mean `get_my_task`?");
+}
+
+#[test]
+fn an_agent_is_shown_the_tools_of_its_purpose() {
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#;
+    let daemon = Daemon::configured("");
+    let file = daemon.folder().join("list.json");
+    std::fs::write(&file, format!("{list}\n")).unwrap();
+    let agent = format!(
+        "'{}' mcp < '{}' > tools.new; mv tools.new tools; sleep 600",
+        crate::daemon::PROGRAM,
+        file.display()
+    );
+    let mut daemon = daemon;
+    daemon.write("agent.sh", &agent);
+    let path = daemon.folder().join("agent.sh");
+    daemon.configure(&format!(
+        "ai_providers: {{ claude: {{ cli_command: sh, cli_args: ['{}'] }} }}",
+        path.display()
+    ));
+    daemon.start();
+    daemon.with_one_task(&[]);
+    let tools = |file: &str| {
+        let answer = std::fs::read_to_string(daemon.work().join(file)).ok()?;
+        let answer: Value = serde_json::from_str(&answer).ok()?;
+        let tools = answer["result"]["tools"].as_array()?.clone();
+        Some(tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>())
+    };
+    let of_task = crate::support::until_some("the agent has the list", || tools("tools"));
+    assert!(of_task.contains(&"get_my_task".to_owned()), "{of_task:?}");
+    assert!(of_task.contains(&"authenticate".to_owned()), "{of_task:?}");
+    for other in ["respond_chat", "should_start"] {
+        assert!(!of_task.contains(&other.to_owned()), "{of_task:?}");
+    }
+    // A person sees all tools.
+    let listed = daemon.client().request("tools/list", &serde_json::json!({}));
+    assert!(listed["result"]["tools"].as_array().unwrap().len() > of_task.len());
+}
