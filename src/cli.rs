@@ -37,6 +37,7 @@ mod status;
 mod stop;
 mod store;
 mod task;
+mod task_wait;
 mod token;
 mod tool_help;
 mod why;

@@ -1,6 +1,7 @@
 //! `task`: list, show, history, add, set.
 
 use std::io::Read as _;
+use std::time::Duration;
 
 use clap::Subcommand;
 
@@ -10,6 +11,7 @@ use super::error::CliError;
 use super::events::line_of;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
+use super::task_wait::{self, WaitForTasks};
 use super::workspace::{DiffTask, MergeTask};
 use crate::domain::check::CheckResult;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
@@ -59,6 +61,8 @@ pub(super) enum TaskCommand {
     Add(AddTask),
     /// Change a task; setting it in_progress lets its agent start, also after a stop
     Set(SetTask),
+    /// Wait until tasks are done, cancelled or blocked
+    Wait(WaitForTasks),
     /// Print what a task changed, also while its agent works
     Diff(DiffTask),
     /// Merge the result of a task into a branch of the project's repository
@@ -104,6 +108,12 @@ pub(super) struct AddTask {
     /// A task that must be done first; may be given several times
     #[arg(long = "depends-on", value_name = "TASK")]
     dependencies: Vec<Named<TaskId>>,
+    /// Wait until it is done, cancelled or blocked; the exit codes are those of `task wait`
+    #[arg(long)]
+    wait: bool,
+    /// With --wait, wait no longer than this, such as 30m [default: wait without limit]
+    #[arg(long, requires = "wait", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
     #[command(flatten)]
     form: Form,
 }
@@ -180,6 +190,7 @@ impl TaskCommand {
             }
             Self::Add(add) => add.run(client).await,
             Self::Set(set) => set.run(client).await,
+            Self::Wait(wait) => wait.run(client).await,
             Self::Diff(diff) => diff.run(client).await,
             Self::Merge(merge) => merge.run(client).await,
             Self::Discard { task } => {
@@ -208,7 +219,19 @@ impl AddTask {
             dependencies: ids(&self.dependencies, client).await?,
         };
         let task: TaskDetail = client.post("/tasks", &request).await?;
-        if self.form.json { print_json(&task) } else { print_line(task.task.id.as_str()) }
+        if !self.form.json {
+            print_line(task.task.id.as_str())?;
+        } else if !self.wait {
+            print_json(&task)?;
+        }
+        if !self.wait {
+            return Ok(());
+        }
+        let over = task_wait::wait(client, vec![task.task.id], self.timeout, self.form).await?;
+        if self.form.json {
+            over.iter().try_for_each(print_json)?;
+        }
+        task_wait::result_of(&over)
     }
 }
 

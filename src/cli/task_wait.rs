@@ -1,0 +1,158 @@
+//! `task wait` and `task add --wait`: wait until tasks are over.
+
+use std::time::Duration;
+
+use super::client::Client;
+use super::error::CliError;
+use super::events::event_of;
+use super::follow::Following;
+use super::named::{Named, ids};
+use super::output::{Form, plain, print_json, print_line};
+use crate::domain::{TaskId, TaskStatus};
+use crate::rest::routes::tasks::TaskDetail;
+
+/// The exit code if a task was cancelled, and none is blocked.
+const EXIT_CANCELLED: u8 = 3;
+/// The exit code if a task is blocked.
+const EXIT_BLOCKED: u8 = 4;
+/// The exit code at the end of `--timeout`, as of timeout(1).
+const EXIT_TIMEOUT: u8 = 124;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 all are done; 3 one was cancelled; 4 one is blocked; 124 the timeout is over; 1 failed, \
+                  2 usage, 69 no daemon, 78 configuration. If several apply, the highest counts."
+)]
+pub(super) struct WaitForTasks {
+    /// Tasks: their ids, short ids such as SHOP-12, or the beginnings of their ids
+    #[arg(required = true)]
+    tasks: Vec<Named<TaskId>>,
+    /// Wait no longer than this, such as 30m [default: wait without limit]
+    #[arg(long, value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl WaitForTasks {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let tasks = ids(&self.tasks, client).await?;
+        let over = wait(client, tasks, self.timeout, self.form).await?;
+        if self.form.json {
+            print_json(&over)?;
+        }
+        result_of(&over)
+    }
+}
+
+/// Waits until each task is done, cancelled or blocked, also over restarts of the daemon, and
+/// returns the tasks. Without JSON it prints each one when it is over.
+///
+/// # Errors
+/// `Result` at the end of the timeout.
+pub(super) async fn wait(
+    client: &Client,
+    tasks: Vec<TaskId>,
+    timeout: Option<Duration>,
+    form: Form,
+) -> Result<Vec<TaskDetail>, CliError> {
+    let mut open = tasks;
+    let mut over = Vec::with_capacity(open.len());
+    let waiting = until_over(client, &mut open, &mut over, form);
+    let Some(timeout) = timeout else {
+        waiting.await?;
+        return Ok(over);
+    };
+    match tokio::time::timeout(timeout, waiting).await {
+        Ok(ended) => ended.map(|()| over),
+        Err(_) => {
+            for task in &open {
+                eprintln!("agent-coordinator: {task} is not over yet");
+            }
+            Err(CliError::Result(EXIT_TIMEOUT))
+        }
+    }
+}
+
+/// Returns the exit code that tells how the tasks ended, as the error of the command.
+pub(super) fn result_of(over: &[TaskDetail]) -> Result<(), CliError> {
+    let codes = over.iter().map(|task| match task.task.status {
+        TaskStatus::Blocked => EXIT_BLOCKED,
+        TaskStatus::Cancelled => EXIT_CANCELLED,
+        _ => 0,
+    });
+    match codes.max() {
+        None | Some(0) => Ok(()),
+        Some(code) => Err(CliError::Result(code)),
+    }
+}
+
+/// Moves the tasks from `open` to `over` as they end. Cancel-safe.
+async fn until_over(
+    client: &Client,
+    open: &mut Vec<TaskId>,
+    over: &mut Vec<TaskDetail>,
+    form: Form,
+) -> Result<(), CliError> {
+    let mut following = Following::new();
+    loop {
+        let followed = async {
+            // The stream begins before the tasks are read, so that no change in between is missed.
+            let mut events = client.open("/events").await?;
+            following.connected();
+            let mut rest = Vec::new();
+            let mut is_changed = true;
+            loop {
+                if is_changed {
+                    look(client, open, over, form).await?;
+                }
+                if open.is_empty() {
+                    return Ok(true);
+                }
+                let Some(piece) = events.next().await? else { return Ok(false) };
+                rest.extend_from_slice(&piece);
+                is_changed = false;
+                while let Some(end) = rest.windows(2).position(|two| two == b"\n\n") {
+                    let block: Vec<u8> = rest.drain(..end + 2).collect();
+                    let event = event_of(&String::from_utf8_lossy(&block));
+                    let task = event.and_then(|event| event.task_id);
+                    is_changed |= task.is_some_and(|task| open.contains(&task));
+                }
+            }
+        };
+        match followed.await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                let ended = "the daemon ended the stream of events";
+                following.lost(CliError::Lost(ended.to_owned())).await?;
+            }
+            Err(error) => following.lost(error).await?,
+        }
+    }
+}
+
+async fn look(
+    client: &Client,
+    open: &mut Vec<TaskId>,
+    over: &mut Vec<TaskDetail>,
+    form: Form,
+) -> Result<(), CliError> {
+    let mut still_open = Vec::new();
+    for id in open.iter() {
+        let task: TaskDetail = client.get(&format!("/tasks/{id}")).await?;
+        let status = task.task.status;
+        if !matches!(status, TaskStatus::Done | TaskStatus::Cancelled | TaskStatus::Blocked) {
+            still_open.push(id.clone());
+            continue;
+        }
+        if !form.json {
+            let reason = task.task.blocked_reason.as_deref().map(plain);
+            let reason = reason.filter(|_| status == TaskStatus::Blocked);
+            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            print_line(&format!("{} is {status}{reason}", task.task.short_id))?;
+        }
+        over.push(task);
+    }
+    *open = still_open;
+    Ok(())
+}
