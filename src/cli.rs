@@ -31,6 +31,7 @@ mod reasons;
 mod reference;
 mod reload;
 mod run;
+mod run_once;
 mod screen;
 mod session;
 mod status;
@@ -131,6 +132,11 @@ enum Question {
     Metrics,
     /// Print what an agent printed
     Logs(logs::LogsArguments),
+    /// Start an agent one time for its tasks, print its output, and hold it afterwards
+    ///
+    /// The daemon claims and starts it as always. The command refuses while the agent already runs
+    /// for a task in the project. It is for authors of agents: repeat it after each change.
+    RunOnce(run_once::RunOnceArguments),
     /// Stop an agent in a project and hold it, or stop all and pause
     Stop(stop::StopArguments),
     /// Start no more agents until `resume`; running agents go on
@@ -307,6 +313,7 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Status(status) => status.run(&client).await,
             Question::Metrics => metrics::metrics(&client).await,
             Question::Logs(logs) => logs.print(&client).await,
+            Question::RunOnce(run) => run.run(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,
             Question::Resume(resume) => resume.resume(&client).await,
             Question::Pause => drain::pause(&client).await,

@@ -73,6 +73,12 @@ impl LogsArguments {
     }
 }
 
+/// Prints the output of a launch until it has ended.
+pub(super) async fn follow(client: &Client, launch: &LaunchId, raw: bool) -> Result<(), CliError> {
+    let printer = Printer::new(raw, false);
+    Output { launch, printer }.print(client, true).await.map(drop)
+}
+
 /// The output of one launch, and how it is printed.
 struct Output<'a> {
     launch: &'a LaunchId,
