@@ -10,7 +10,9 @@ mod logs;
 mod operate;
 mod reference;
 mod store;
+mod terminal;
 mod things;
+mod wait;
 
 use crate::daemon::{Daemon, Said};
 

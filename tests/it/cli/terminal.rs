@@ -1,0 +1,232 @@
+//! `status` in terminals of several sizes, and what follows the daemon over its restarts.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+
+use serde_json::Value;
+
+use super::check_fails;
+use crate::daemon::Daemon;
+use crate::support::{skip, until};
+
+/// Returns what a command prints on a terminal with this number of columns. Returns `None` if
+/// script(1) is missing.
+fn on_terminal(daemon: &Daemon, columns: usize, arguments: &str, variable: &str) -> Option<String> {
+    let program = format!("{:?}", daemon.command().get_program());
+    let config = daemon.config();
+    let inner = format!(
+        "stty cols {columns} rows 40; exec env {variable} {program} --config {} {arguments}",
+        config.display()
+    );
+    let mut script = Command::new("script");
+    script.args(["-qec", &inner, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR");
+    let Ok(output) = script.stdin(Stdio::null()).output() else {
+        skip("there is no script(1), which makes terminals");
+        return None;
+    };
+    Some(String::from_utf8(output.stdout).unwrap().replace('\r', ""))
+}
+
+fn without_colors(text: &str) -> String {
+    text.replace("\u{1b}[31m", "").replace("\u{1b}[0m", "")
+}
+
+/// Returns a daemon with an agent that runs, one that waits, and one that failed.
+fn lively() -> Daemon {
+    let daemon = Daemon::running("max_concurrent: 1\nbackoff: { initial: 1h, max: 1h }");
+    daemon.project("prj");
+    daemon.agent("agt_failed", "prj", &["exit:3"]);
+    daemon.task("tsk_failed", "prj", "agt_failed");
+    daemon.until_ended("agt_failed");
+    daemon.agent("agt_runs", "prj", &["authenticate", "get-my-task", "write:fetched", "sleep:600"]);
+    daemon.task("tsk_runs", "prj", "agt_runs");
+    daemon.written_pid("fetched");
+    daemon.agent("agt_waits_with_a_rather_long_name", "prj", &[]);
+    daemon.task("tsk_waits", "prj", "agt_waits_with_a_rather_long_name");
+    until("it waits", || daemon.status()["deferred"].as_array().unwrap().len() == 2);
+    daemon
+}
+
+#[test]
+fn status_fits_terminals_of_every_width() {
+    let daemon = lively();
+    for columns in [20, 49, 50, 80, 120, 400] {
+        let Some(text) = on_terminal(&daemon, columns, "status", "A=b") else { return };
+        for line in without_colors(&text).lines() {
+            assert!(line.chars().count() <= columns, "{columns}: {line:?}\n{text}");
+        }
+        assert!(text.contains("PRJ-2") && !text.contains("tsk_runs"), "{columns}: {text}");
+    }
+    let text = on_terminal(&daemon, 80, "status", "A=b").unwrap();
+    let red: Vec<&str> = text.lines().filter(|line| line.contains("\u{1b}[31m")).collect();
+    assert!(red.len() == 1 && red[0].contains("agt_failed"), "only the bad end is red: {text}");
+    let order = ["slots in use", "AGENT", "WAITING", "ENDED", "store: "];
+    let places: Vec<usize> = order.iter().map(|part| text.find(part).unwrap()).collect();
+    assert!(places.is_sorted(), "{text}");
+    for variable in ["NO_COLOR=1", "TERM=dumb"] {
+        let plain = on_terminal(&daemon, 80, "status", variable).unwrap();
+        assert!(!plain.contains('\u{1b}'), "{variable}: {plain}");
+    }
+    assert!(on_terminal(&daemon, 80, "status", "NO_COLOR=").unwrap().contains("\u{1b}[31m"));
+    // Without a terminal, nothing is cut or coloured.
+    let piped = daemon.done(&["status"]);
+    assert!(piped.contains("agt_waits_with_a_rather_long_name  prj"), "{piped}");
+    assert!(!piped.contains('\u{1b}'), "{piped}");
+    let wide = daemon.done(&["status", "--wide"]);
+    assert!(wide.contains("tsk_runs") && wide.contains("lch_") && wide.contains("PID"), "{wide}");
+}
+
+#[test]
+fn status_shows_one_project_and_says_whether_it_needs_a_person() {
+    let daemon = lively();
+    daemon.project("prj_2");
+    daemon.agent("agt_2", "prj_2", &[]);
+    daemon.done(&["task", "add", "--id", "tsk_2", "--project", "prj_2", "--title", "Pay"]);
+    let one = daemon.done(&["status", "--project", "prj_2"]);
+    assert!(one.contains("No agent is running.") && !one.contains("agt_failed"), "{one}");
+    let other = daemon.done(&["status", "--project", "PRJ"]);
+    assert!(other.contains("agt_runs") && other.contains("agt_failed"), "{other}");
+    assert_eq!(daemon.json(&["status", "--project", "prj_2"])["ended"], serde_json::json!([]));
+
+    assert_eq!(daemon.cli(&["status", "--exit-code"]).code, 0);
+    daemon.done(&["task", "set", "tsk_2", "--status", "blocked", "--reason", "which\nbank?"]);
+    let said = daemon.cli(&["status", "--exit-code"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    let need = "Needs a person:\n  PRJ_2-1 is blocked: which bank?\n";
+    assert!(said.stdout.contains(need) && said.stderr.is_empty(), "{said:?}");
+    assert_eq!(daemon.cli(&["status", "--exit-code", "--project", "prj"]).code, 0);
+    let said = daemon.cli(&["status", "--exit-code", "--json"]);
+    assert!(said.code == 3 && serde_json::from_str::<Value>(&said.stdout).is_ok(), "{said:?}");
+    check_fails(&daemon, &["status", "--exit-code", "--watch"], 2, "cannot be used with");
+}
+
+/// Starts a command that follows the daemon, and returns it with the lines of its output.
+fn follow(daemon: &Daemon, arguments: &[&str]) -> (Child, mpsc::Receiver<String>) {
+    let mut command = daemon.command();
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in stdout.lines() {
+            if sender.send(line.unwrap()).is_err() {
+                return;
+            }
+        }
+    });
+    (child, lines)
+}
+
+/// Ends a command that follows, and returns what it said on standard error.
+fn said_by(mut child: Child) -> String {
+    child.kill().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    child.wait().unwrap();
+    said
+}
+
+#[test]
+fn events_go_on_after_a_restart_of_the_daemon_without_a_loss_or_a_repetition() {
+    let mut daemon = Daemon::running("");
+    daemon.project("prj");
+    let (child, lines) = follow(&daemon, &["events", "--json"]);
+    let mut seen = Vec::new();
+    let mut until_seen = |detail: &str| {
+        until("the event is printed", || {
+            seen.extend(lines.try_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap()));
+            seen.iter().any(|event| event["project_id"] == detail)
+        });
+    };
+    // The command may not follow yet, so that this repeats until it sees one.
+    until("it follows", || {
+        daemon.done(&["project", "set", "prj", "--name", "another"]);
+        lines.recv_timeout(std::time::Duration::from_millis(200)).is_ok()
+    });
+    for n in 0..3 {
+        daemon.project(&format!("prj_before_{n}"));
+        if n % 2 == 0 {
+            daemon.kill();
+        } else {
+            daemon.terminate();
+        }
+        daemon.start();
+        daemon.project(&format!("prj_after_{n}"));
+    }
+    until_seen("prj_after_2");
+    let created: Vec<&str> = seen
+        .iter()
+        .filter(|event| event["kind"] == "project.created")
+        .map(|event| event["project_id"].as_str().unwrap())
+        .collect();
+    let expected: Vec<String> =
+        (0..3).flat_map(|n| [format!("prj_before_{n}"), format!("prj_after_{n}")]).collect();
+    assert_eq!(created, expected);
+    let numbers: Vec<i64> = seen.iter().map(|event| event["seq"].as_i64().unwrap()).collect();
+    let once: BTreeSet<i64> = numbers.iter().copied().collect();
+    assert_eq!(numbers, once.into_iter().collect::<Vec<_>>(), "in order and once");
+    let said = said_by(child);
+    assert!(said.contains("the daemon is away; waiting for it"), "{said}");
+    assert!(said.contains("connected again"), "{said}");
+}
+
+#[test]
+fn a_watch_waits_for_the_daemon_and_says_that_it_was_away() {
+    let mut daemon = lively();
+    let (child, lines) = follow(&daemon, &["status", "--watch"]);
+    let first = lines.recv().unwrap();
+    assert!(first.starts_with("\x1b[2J\x1b[Hagent-coordinator "), "{first:?}");
+    daemon.kill();
+    until("it says so", || lines.recv().unwrap().contains("No daemon has answered since "));
+    // The last state stays.
+    until("it shows its last state", || lines.recv().unwrap().starts_with("agt_runs"));
+    daemon.start();
+    until("it says so", || lines.recv().unwrap().contains("reconnected: no daemon answered from"));
+    let frame: Vec<String> = lines.iter().take(30).collect();
+    assert!(frame.iter().all(|line| !line.contains("\x1b[2J")), "it never clears all: {frame:?}");
+    assert_eq!(said_by(child), "");
+}
+
+#[test]
+fn the_output_of_an_agent_is_followed_over_a_restart_of_the_daemon() {
+    let mut daemon = Daemon::running(
+        "ai_providers: { claude: { cli_command: sh, cli_args: [-c, 'echo one; until [ -e go ]; do sleep 0.01; done; echo two'] } }\n\
+         backoff: { initial: 1h, max: 1h }",
+    );
+    daemon.with_one_task(&[]);
+    until("it has a process", || {
+        daemon.open("agt").first().is_some_and(|launch| launch["pid"].is_number())
+    });
+    let (mut child, lines) = follow(&daemon, &["logs", "agt", "prj", "-f"]);
+    assert_eq!(lines.recv().unwrap(), "one");
+    daemon.kill();
+    daemon.start();
+    std::fs::write(daemon.work().join("go"), "").unwrap();
+    assert_eq!(lines.recv().unwrap(), "two");
+    assert!(lines.recv().is_err(), "the output is over, and nothing is printed twice");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("waiting for it") && said.contains("connected again"), "{said}");
+}
+
+#[test]
+fn times_are_local_or_in_utc() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    let at = |zone: &str, arguments: &[&str]| {
+        let mut command = daemon.command();
+        let output = command.env("TZ", zone).args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.split("  ").next().unwrap().to_owned()
+    };
+    daemon.done(&["task", "add", "--id", "tsk", "--project", "prj", "--title", "t"]);
+    let utc = at("XYZ-3", &["task", "history", "tsk", "--utc"]);
+    let local = at("XYZ-3", &["task", "history", "tsk"]);
+    assert!(utc.ends_with('Z') && utc.contains('T'), "{utc}");
+    let moment: jiff::Timestamp = utc.parse().unwrap();
+    let later = moment + jiff::SignedDuration::from_hours(3);
+    assert_eq!(local, later.strftime("%Y-%m-%d %H:%M:%S").to_string());
+}

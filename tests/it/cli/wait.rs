@@ -1,0 +1,88 @@
+//! `task wait`, `task add --wait` and `run-once`: commands that end with the work of agents.
+
+use std::process::Stdio;
+
+use super::check_fails;
+use crate::daemon::Daemon;
+use crate::support::until;
+
+#[test]
+fn a_wait_ends_with_the_outcome_of_the_tasks() {
+    let mut daemon = Daemon::running("");
+    daemon.project("prj");
+    for task in ["a", "b", "c"] {
+        daemon.done(&["task", "add", "--id", task, "--project", "prj", "--title", "t"]);
+    }
+    let said = daemon.cli(&["task", "wait", "a", "PRJ-2", "--timeout", "50ms"]);
+    assert_eq!((said.code, said.stdout.as_str()), (124, ""), "{said:?}");
+    assert!(said.stderr.contains("a is not over yet"), "{said:?}");
+    check_fails(&daemon, &["task", "wait"], 2, "required arguments were not provided");
+    check_fails(&daemon, &["task", "wait", "none"], 1, "no task `none`");
+
+    // It goes on after a restart of the daemon.
+    let mut command = daemon.command();
+    command.args(["task", "wait", "a", "b"]).stdin(Stdio::null());
+    let waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    daemon.done(&["task", "set", "a", "--status", "done"]);
+    daemon.kill();
+    daemon.start();
+    daemon.done(&["task", "set", "b", "--status", "cancelled"]);
+    let output = waiting.wait_with_output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stdout}");
+    assert_eq!(stdout, "PRJ-1 is done\nPRJ-2 is cancelled\n");
+
+    daemon.done(&["task", "set", "c", "--status", "blocked", "--reason", "which?"]);
+    let said = daemon.cli(&["task", "wait", "a", "b", "c"]);
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.stdout.ends_with("PRJ-3 is blocked: which?\n"), "{said:?}");
+    assert_eq!(daemon.done(&["task", "wait", "a"]), "PRJ-1 is done\n");
+    assert_eq!(daemon.json(&["task", "wait", "a"])[0]["status"], "done");
+}
+
+#[test]
+fn a_task_is_added_and_waited_for() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["authenticate", "get-my-task", "report:success"]);
+    let add = ["task", "add", "--project", "prj", "--title", "t", "--assignee", "agt"];
+    let add = [&add[..], &["--status", "in_progress", "--wait"]].concat();
+    let said = daemon.done(&[&add[..], &["--id", "tsk"]].concat());
+    assert_eq!(said, "tsk\nPRJ-1 is done\n");
+    assert_eq!(daemon.json(&add)["status"], "done");
+    daemon.steps("agt", &["authenticate", "get-my-task", "report:blocked"]);
+    assert_eq!(daemon.cli(&add).code, 4);
+    check_fails(
+        &daemon,
+        &["task", "add", "--project", "prj", "--title", "t", "--timeout", "1s"],
+        2,
+        "--wait",
+    );
+}
+
+#[test]
+fn an_agent_runs_once_in_the_foreground() {
+    let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["print:hello", "authenticate", "get-my-task", "exit:3"]);
+    check_fails(&daemon, &["run-once", "agt", "prj"], 1, "set a task of it in_progress");
+    daemon.done(&["stop", "agt", "prj"]);
+    daemon.task("tsk", "prj", "agt");
+    daemon.until_ended("agt");
+    let said = daemon.cli(&["run-once", "agt", "prj"]);
+    assert_eq!((said.code, said.stdout.as_str()), (1, "hello\n"), "{said:?}");
+    assert!(said.stderr.contains("exited_without_report; it is held until `resume"), "{said:?}");
+
+    // The agent is repaired, and runs once more.
+    daemon.steps("agt", &["print:better", "authenticate", "get-my-task", "report:success"]);
+    let said = daemon.cli(&["run-once", "agt", "prj"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, "better\n"), "{said:?}");
+    assert_eq!(daemon.ended("agt").len(), 3);
+
+    // It refuses while the agent runs.
+    daemon.steps("agt", &["authenticate", "write:ready", "sleep:600"]);
+    daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
+    daemon.written_pid("ready");
+    check_fails(&daemon, &["run-once", "agt", "prj"], 1, "it is running already");
+    until("it still runs", || daemon.open("agt").len() == 1);
+}
