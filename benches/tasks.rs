@@ -44,6 +44,7 @@ fn main() -> Result<()> {
     }
     let few = answers(1)?;
     let many = answers(100)?;
+    let commands = commands(10)?;
     let limit = Some(Target::AtMost(2.0));
     let figure = |name, few: &Times, many: &Times| Figure {
         p99_target: limit,
@@ -56,6 +57,14 @@ fn main() -> Result<()> {
         figure("get_my_task_progress", &few.progress, &many.progress),
         figure("should_start: no", &few.no_work, &many.no_work),
         figure("should_start: yes, which is reserved", &few.claim, &many.claim),
+        Figure {
+            p99_target: Some(Target::AtMost(50.0)),
+            ..Figure::of_times("status --json, 10,000 tasks", &commands.status)
+        },
+        Figure {
+            p99_target: Some(Target::AtMost(20.0)),
+            ..Figure::of_times("--help of each command", &commands.help)
+        },
     ]);
     Ok(())
 }
@@ -87,6 +96,50 @@ fn answers(n_tasks: usize) -> Result<Answers> {
         no_work: ask(&mut server, N_QUESTIONS, "should_start", "no_work", |n| pair(n, IDLE))?,
         claim: ask(&mut server, N_AGENTS, "should_start", "ready", |n| pair(n, WAITING))?,
     })
+}
+
+/// The times of whole commands, from the start of the process to its end.
+struct Commands {
+    status: Times,
+    help: Times,
+}
+
+const N_COMMANDS: usize = 100;
+
+/// Measures commands of a server in which every pair has `n_tasks` tasks.
+fn commands(n_tasks: usize) -> Result<Commands> {
+    let folder = Bed::folder()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(fill(folder.path(), n_tasks))?;
+    let bed = Bed::serve_in(folder, &Wanted { settings: "", role: Role::Exit, n_agents: 1 })?;
+    let mut commands = Commands { status: Times::default(), help: Times::default() };
+    for _ in 0..N_COMMANDS {
+        let asked = Instant::now();
+        let output = bed.command().args(["status", "--json"]).output()?;
+        commands.status.add(asked.elapsed());
+        ensure!(output.status.success(), "status: {output:?}");
+    }
+    time_help(&bed, &[], &mut commands.help)?;
+    Ok(commands)
+}
+
+/// Adds the times of the help of a command and of all its subcommands.
+fn time_help(bed: &Bed, command: &[&str], times: &mut Times) -> Result<()> {
+    let asked = Instant::now();
+    let output = bed.command().args(command).arg("--help").output()?;
+    times.add(asked.elapsed());
+    ensure!(output.status.success(), "{command:?}: {output:?}");
+    let help = String::from_utf8(output.stdout)?;
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    for line in lines.take_while(|line| !line.is_empty()) {
+        // Further lines of a description begin with more spaces.
+        let name = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '));
+        let name = name.and_then(|rest| rest.split(' ').next()).unwrap_or("help");
+        if name != "help" {
+            time_help(bed, &[command, &[name]].concat(), times)?;
+        }
+    }
+    Ok(())
 }
 
 fn ask(

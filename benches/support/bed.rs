@@ -127,6 +127,13 @@ impl Bed {
         Ok(())
     }
 
+    /// Returns the program with its configuration, for a command of the command line.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.arg("--config").arg(self.path().join("config.yaml")).stdin(Stdio::null());
+        command
+    }
+
     fn start_as(role: &str, folder: TempDir, wanted: &Wanted<'_>) -> Result<Self> {
         // JSON is YAML.
         let provider =
