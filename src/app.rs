@@ -34,9 +34,10 @@ pub use lock::InUse;
 pub use secrets::secrets;
 pub use signals::{Signal, Signals, unblock};
 pub use state_dir::{OpenStateDir, check_state_dir};
-pub use store::{copy_store, look_at_store};
+pub use store::{RestoreReport, back_up, copy_store, look_at_store, restore};
 
 pub use crate::process::find_program;
+pub use crate::store::backup::{BackupContents, IfExists};
 pub use crate::store::copy::{CopiedTable, Progress};
 
 use crate::config::manifest::{self, Manifest};

@@ -6,6 +6,7 @@
 mod activity;
 mod agent;
 mod apply;
+mod backup;
 mod bridge;
 mod call;
 mod chat;
@@ -92,6 +93,18 @@ enum Command {
     /// Copy the state of a server from one database into another
     #[command(subcommand)]
     Store(store::StoreCommand),
+    /// Copy the state of a daemon that may run into one file
+    ///
+    /// The file is one state of the database, it was checked, and only its owner can read it. It
+    /// contains the hashes of passkeys and tokens, chats, and the texts of tasks. The clones of
+    /// tasks, the output of agents and the configuration are not in it. With PostgreSQL, use pg_dump.
+    Backup(backup::BackupArguments),
+    /// Replace the state of a daemon that does not run by a backup
+    ///
+    /// The state that is replaced stays beside the new one under another name. Launches that the
+    /// backup believed to be running end at the next start of the daemon. Short ids that were given
+    /// after the backup are not given again.
+    Restore(backup::RestoreArguments),
     #[command(flatten)]
     Ask(Question),
     /// Call an MCP tool and print its answer, for agents that are shell scripts. List the tools, and
@@ -233,6 +246,12 @@ pub fn main() -> ExitCode {
         }
         Command::Forge(forge) => finish(forge.run(file, &environment)),
         Command::Store(store) => finish(store.run(&environment)),
+        Command::Backup(backup) => finish(
+            load(file, &environment).and_then(|loaded| backup.run(&loaded.config, &environment)),
+        ),
+        Command::Restore(restore) => finish(
+            load(file, &environment).and_then(|loaded| restore.run(&loaded.config, &environment)),
+        ),
         Command::Ask(question) => finish(
             find_daemon(file, &environment).and_then(|paths| ask(question, &paths, &environment)),
         ),

@@ -4,6 +4,7 @@
 //! commit. Entities are in `rows`, and rules are in `domain`: this module knows tables only by the
 //! SQL that it is given.
 
+pub mod backup;
 pub mod copy;
 mod database_files;
 mod db;

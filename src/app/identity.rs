@@ -87,8 +87,32 @@ pub(super) fn coordinator_id_with_server(state_dir: &Path) -> anyhow::Result<Coo
     coordinator_id(state_dir)
 }
 
+/// Returns the name of the coordinator of this directory, if it has one.
+pub(super) fn find_coordinator_id(state_dir: &Path) -> Option<String> {
+    let text = regular_file::read_small_text(&state_dir.join(COORDINATOR_ID)).ok()?;
+    let id = text.trim();
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
+/// Returns the name of the coordinator that continues after the restore of a backup, which the
+/// coordinator `former` made at `place`. A coordinator at another place takes another name, because
+/// the former one may still run.
+pub(super) fn coordinator_id_after_restore(
+    state_dir: &Path,
+    former: &str,
+    place: &str,
+) -> anyhow::Result<String> {
+    let here = place_of(state_dir)?;
+    let is_former = find_coordinator_id(state_dir).is_some_and(|own| own == former);
+    if is_former && here != place {
+        give_up_coordinator_id(state_dir)?;
+        write_line(&state_dir.join(PLACE), &here)?;
+    }
+    Ok(coordinator_id_with_server(state_dir)?.to_string())
+}
+
 /// Returns a text that differs in a copy of the directory, as far as that can be seen.
-fn place_of(state_dir: &Path) -> anyhow::Result<String> {
+pub(super) fn place_of(state_dir: &Path) -> anyhow::Result<String> {
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let folder = fs::metadata(state_dir)
         .with_context(|| format!("could not look at `{}`", state_dir.display()))?;

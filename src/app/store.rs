@@ -1,5 +1,6 @@
 //! Opens the store that the configuration names.
 
+mod backup;
 mod copy;
 
 use std::path::Path;
@@ -16,6 +17,7 @@ use crate::store::postgres::open::Options;
 use crate::store::postgres::{Found, Schema, Sharing, look};
 use crate::sys::regular_file;
 
+pub use backup::{RestoreReport, back_up, restore};
 pub use copy::copy_store;
 
 /// Opens the store. A store has only one daemon, wherever the daemon keeps the rest of its state:

@@ -20,10 +20,10 @@ use crate::postgres_url::PostgresUrl;
 use super::db::{BoxError, Cells, DbError, Value};
 use super::engine::Connection;
 use super::transaction::Read;
-use super::{StoreError, open, postgres};
+use super::{StoreError, backup, open, postgres};
 
 /// The tables that describe a database and the servers that use it. They are not copied.
-const OF_ONE_DATABASE: [&str; 3] = ["_sqlx_migrations", "servers", "writer"];
+const OF_ONE_DATABASE: [&str; 4] = ["_sqlx_migrations", "servers", "writer", backup::ORIGIN];
 /// The number of rows that one statement inserts.
 const N_ROWS: usize = 64;
 

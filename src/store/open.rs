@@ -71,11 +71,11 @@ pub enum OpenErrorKind {
 }
 
 impl OpenError {
-    fn new(kind: OpenErrorKind, path: &Path) -> Self {
+    pub(super) fn new(kind: OpenErrorKind, path: &Path) -> Self {
         Self { kind, path: path.to_owned(), source: None }
     }
 
-    fn caused_by(kind: OpenErrorKind, path: &Path, source: impl Into<BoxError>) -> Self {
+    pub(super) fn caused_by(kind: OpenErrorKind, path: &Path, source: impl Into<BoxError>) -> Self {
         Self { kind, path: path.to_owned(), source: Some(source.into()) }
     }
 }
@@ -147,7 +147,7 @@ impl fmt::Display for OpenError {
     }
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
@@ -199,7 +199,7 @@ pub(super) fn to_read(path: &Path) -> Result<Sqlite, OpenError> {
     if !exists(&path) {
         return Err(OpenError::new(OpenErrorKind::Missing, &path));
     }
-    let options = Options { access: Access::ReadOnly, ..options(&path, settings_of_copy()) };
+    let options = options(&path, settings_of_copy(), Access::ReadOnly);
     let connection = connect(&options)?;
     if check(&connection, &path)? == Contents::Nothing {
         return Err(OpenError::new(OpenErrorKind::Empty, &path));
@@ -224,7 +224,7 @@ pub(super) fn to_fill<E: From<OpenError>>(
 ) -> Result<Sqlite, E> {
     let path = absolute(path)?;
     if exists(&path) {
-        let options = Options { access: Access::ReadOnly, ..options(&path, settings_of_copy()) };
+        let options = options(&path, settings_of_copy(), Access::ReadOnly);
         let connection = connect(&options)?;
         check(&connection, &path)?;
         refuse_rows(&mut Sqlite::new(connection, Some(options)))?;
@@ -234,7 +234,7 @@ pub(super) fn to_fill<E: From<OpenError>>(
 }
 
 /// Returns settings under which a read may take as long as a copy.
-fn settings_of_copy() -> Settings {
+pub(super) fn settings_of_copy() -> Settings {
     Settings { longest_read: Duration::from_hours(24 * 365), ..Settings::default() }
 }
 
@@ -288,7 +288,7 @@ fn open_or_create(path: &Path, settings: Settings) -> Result<(Options, Connectio
     result
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.to_owned().into_os_string();
     name.push(suffix);
     name.into()
@@ -324,19 +324,13 @@ fn check_access(database: &Path, path: &Path, access: Mode) -> Result<(), OpenEr
         .map_err(|source| OpenError::caused_by(OpenErrorKind::NotWritable, database, source))
 }
 
-/// Returns the options of a connection that writes.
-fn options(path: &Path, settings: Settings) -> Options {
-    Options {
-        path: path.to_owned(),
-        place: None,
-        settings,
-        cache_kib: WRITER_CACHE,
-        access: Access::ReadWrite,
-    }
+/// Returns the options of a connection.
+pub(super) fn options(path: &Path, settings: Settings, access: Access) -> Options {
+    Options { path: path.to_owned(), place: None, settings, cache_kib: WRITER_CACHE, access }
 }
 
 fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connection), OpenError> {
-    let options = options(path, settings);
+    let options = options(path, settings, Access::ReadWrite);
     // The check uses a connection that cannot write. The last writing connection to close would
     // move a log of the last run into the file.
     let looked = connect(&Options { access: Access::ReadOnly, ..options.clone() })
@@ -366,7 +360,7 @@ fn check_and_migrate(path: &Path, settings: Settings) -> Result<(Options, Connec
     }
 }
 
-fn connect(options: &Options) -> Result<Connection, OpenError> {
+pub(super) fn connect(options: &Options) -> Result<Connection, OpenError> {
     options.connect().map_err(|source| failed(&options.path, source))
 }
 
@@ -418,13 +412,13 @@ fn copy_to(connection: &Connection, copy: &Path) -> rusqlite::Result<()> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Contents {
+pub(super) enum Contents {
     Nothing,
     Ours,
 }
 
 /// Checks that the database is ours, whole, and not newer than this program.
-fn check(connection: &Connection, path: &Path) -> Result<Contents, OpenError> {
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<Contents, OpenError> {
     let failed = |source: rusqlite::Error| failed(path, source);
     let sql =
         "SELECT COUNT(*), (SELECT application_id FROM pragma_application_id) FROM sqlite_master";
@@ -452,7 +446,7 @@ fn check(connection: &Connection, path: &Path) -> Result<Contents, OpenError> {
 }
 
 /// Returns the newest migration that a database of this program has.
-fn version_of(connection: &Connection) -> rusqlite::Result<i64> {
+pub(super) fn version_of(connection: &Connection) -> rusqlite::Result<i64> {
     let sql = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations";
     connection.query_row(sql, [], |row| row.get(0))
 }
@@ -470,7 +464,7 @@ const CODES_OF_LOCKS: [i32; 8] = [
 ];
 
 /// Finds the kind of a failure from what SQLite or the system says.
-fn failed(path: &Path, source: impl Into<BoxError>) -> OpenError {
+pub(super) fn failed(path: &Path, source: impl Into<BoxError>) -> OpenError {
     let source = source.into();
     let kind = match sqlite_error(source.as_ref()) {
         Some(error) if CODES_OF_LOCKS.contains(&error.extended_code) => OpenErrorKind::NoLocks,
