@@ -51,7 +51,7 @@ use crate::peer;
 use crate::rest::{self, ConfigurationHandle, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
-use crate::telemetry::{ErrorChain, LogLevel};
+use crate::telemetry::{ErrorChain, LogHandle};
 use crate::workspace::Checkouts;
 use notify::ServiceManager;
 use parts::Parts;
@@ -109,7 +109,7 @@ const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Runs a daemon until a signal or a later start of its coordinator ends it. `invocation` is how a
 /// person calls the command line for this daemon. The listeners of `inherited` are open already.
-/// `level` is the log level, which a reload may change.
+/// `log` is the running log, which a reload may change.
 ///
 /// # Errors
 /// Returns the reason why it could not start, or an error if a part of the daemon ended
@@ -122,7 +122,7 @@ pub async fn run(
     invocation: &str,
     inherited: Inherited,
     mut signals: Signals,
-    level: LogLevel,
+    log: LogHandle,
 ) -> anyhow::Result<Ending> {
     inherited.check(role, &loaded.config)?;
     if role != Role::Serve {
@@ -135,7 +135,7 @@ pub async fn run(
         loaded,
         environment,
         invocation,
-        level,
+        log,
         signals.hang_ups(),
         Arc::clone(&manager),
     );

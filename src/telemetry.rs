@@ -7,9 +7,9 @@
 
 pub mod counters;
 mod lines;
+mod log_file;
 
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,7 @@ use tracing_subscriber::{Registry, reload};
 
 pub use lines::LineForm;
 use lines::Lines;
+use log_file::{LogFile, Reopen};
 
 /// The MCP library, whose lines are filtered out. It logs an error for each agent that leaves
 /// without a word, and a warning with the contents of each malformed call.
@@ -51,29 +52,38 @@ pub enum TelemetryError {
 #[derive(Debug)]
 #[must_use = "dropping it ends the log file"]
 pub struct TelemetryGuard {
-    level: LogLevel,
+    log: LogHandle,
     _worker: Option<WorkerGuard>,
 }
 
 impl TelemetryGuard {
-    /// Returns the handle that changes the level of the running log.
-    pub fn level(&self) -> LogLevel {
-        self.level.clone()
+    /// Returns the handle of the running log.
+    pub fn log(&self) -> LogHandle {
+        self.log.clone()
     }
 }
 
-/// A handle that changes the filter of the running log.
+/// A handle that changes the running log.
 #[derive(Debug, Clone)]
-pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
+pub struct LogHandle {
+    filter: reload::Handle<EnvFilter, Registry>,
+    reopen: Reopen,
+}
 
-impl LogLevel {
+impl LogHandle {
+    /// Opens the log file again before the next line, because another program has moved it. Does
+    /// nothing if the log goes to standard error.
+    pub fn reopen_file(&self) {
+        self.reopen.ask();
+    }
+
     /// Sets the filter. `level` has the form that [`init`] takes.
     ///
     /// # Errors
     /// An invalid filter; the old one stays.
-    pub fn set(&self, level: &str) -> Result<(), TelemetryError> {
+    pub fn set_level(&self, level: &str) -> Result<(), TelemetryError> {
         // This fails only once the log is gone, and then there is nothing to filter.
-        let _ = self.0.reload(filter(level)?);
+        let _ = self.filter.reload(filter(level)?);
         Ok(())
     }
 }
@@ -90,13 +100,14 @@ pub fn init(
     file: Option<&Path>,
 ) -> Result<TelemetryGuard, TelemetryError> {
     let (filter, handle) = reload::Layer::new(filter(level)?);
+    let reopen = Reopen::default();
     let (subscriber, worker) = match file {
         None => {
             let lines: Box<dyn Layer<_> + Send + Sync> = Box::new(Lines::new(form, io::stderr));
             (lines, None)
         }
         Some(path) => {
-            let file = OpenOptions::new().append(true).create(true).open(path);
+            let file = LogFile::open(path, reopen.clone());
             let file =
                 file.map_err(|source| TelemetryError::File { path: path.to_owned(), source })?;
             // A full queue waits for the disk instead of losing lines, because there are few lines
@@ -110,7 +121,7 @@ pub fn init(
         .with(subscriber.with_filter(filter))
         .try_init()
         .map_err(TelemetryError::Twice)?;
-    Ok(TelemetryGuard { level: LogLevel(handle), _worker: worker })
+    Ok(TelemetryGuard { log: LogHandle { filter: handle, reopen }, _worker: worker })
 }
 
 fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
@@ -178,9 +189,9 @@ mod tests {
             tracing::info!(i, launch_id = "lch_of_this_test", "agent started");
         }
         tracing::debug!(launch_id = "lch_of_this_test", "too quiet to be heard");
-        guard.level().set("debug").expect("a level");
+        guard.log().set_level("debug").expect("a level");
         tracing::debug!(launch_id = "lch_of_later", "heard from now on");
-        guard.level().set("a=b=c").expect_err("no level");
+        guard.log().set_level("a=b=c").expect_err("no level");
         tracing::debug!(launch_id = "lch_of_later", "still heard");
         drop(guard);
         let text = std::fs::read_to_string(&path).expect("the log");

@@ -24,14 +24,14 @@ use crate::coordinator::LoopObserver;
 use crate::nudge::{Wakeups, sleep_until};
 use crate::rest::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 use crate::service::world::{SystemWorld, World};
-use crate::telemetry::{ErrorChain, LogLevel};
+use crate::telemetry::{ErrorChain, LogHandle};
 
 /// The owner of the configuration.
 pub(super) struct Reloader {
     live: Live,
     environment: Environment,
     invocation: String,
-    level: LogLevel,
+    log: LogHandle,
     hang_ups: Wakeups,
     requests: mpsc::Receiver<ReloadRequest>,
     files: WatchedFiles,
@@ -48,7 +48,7 @@ impl Reloader {
         loaded: Loaded,
         environment: &Environment,
         invocation: &str,
-        level: LogLevel,
+        log: LogHandle,
         hang_ups: Wakeups,
         manager: Arc<ServiceManager>,
     ) -> (Self, ConfigurationHandle) {
@@ -61,7 +61,7 @@ impl Reloader {
             live,
             environment: environment.clone(),
             invocation: invocation.to_owned(),
-            level,
+            log,
             hang_ups,
             requests,
             files: WatchedFiles::new(),
@@ -96,6 +96,9 @@ impl Reloader {
             // The watch begins before the files are read, so that changes meanwhile are noticed.
             self.files.follow(self.paths());
             let began_at = clock::now();
+            if by == "SIGHUP" {
+                self.log.reopen_file();
+            }
             self.manager.reloading();
             let outcome = self.reload(by, daemon).await;
             self.configuration_state.send_replace(self.live.configuration_state().clone());
@@ -166,7 +169,7 @@ impl Reloader {
         if let Some(server) = &daemon.server {
             server.learn(&new, &self.environment, &self.invocation).await?;
         }
-        self.level.set(&new.log.level)?;
+        self.log.set_level(&new.log.level)?;
         if let Some(server) = &daemon.server {
             server.reconfigure(&new);
         }

@@ -64,16 +64,8 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     };
     let ending = runtime.block_on(async {
         let signals = Signals::listen()?;
-        Box::pin(app::run(
-            role,
-            loaded,
-            environment,
-            &invocation,
-            inherited?,
-            signals,
-            guard.level(),
-        ))
-        .await
+        Box::pin(app::run(role, loaded, environment, &invocation, inherited?, signals, guard.log()))
+            .await
     });
     // Blocking work that still hangs must not keep the process alive.
     runtime.shutdown_background();
