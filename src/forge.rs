@@ -163,6 +163,23 @@ pub enum ForgeError {
     NotUnderstood { request: String, problem: String },
 }
 
+impl ForgeError {
+    /// Returns the word under which monitoring counts the error; `None` if nothing was sent.
+    const fn counted_as(&self) -> Option<&'static str> {
+        match self {
+            Self::Unauthorized { .. } => Some("unauthorized"),
+            Self::Limited { .. } => Some("limited"),
+            Self::Withheld { .. } | Self::OverBudget { .. } => None,
+            Self::Forbidden { .. } => Some("forbidden"),
+            Self::NotFound { .. } => Some("not_found"),
+            Self::Moved { .. } => Some("moved"),
+            Self::Refused { .. } => Some("refused"),
+            Self::Unavailable { .. } => Some("unavailable"),
+            Self::NotUnderstood { .. } => Some("not_understood"),
+        }
+    }
+}
+
 /// A forge at one host, with one token. Reads are repeated automatically if an answer was lost;
 /// writes never.
 ///

@@ -68,7 +68,7 @@ pub use tasks::create::Created;
 pub use tasks::mine::MyTask;
 pub use tasks::progress::TaskProgress;
 pub use tasks::status::StatusChange;
-pub use tasks::{TaskView, Tasks};
+pub use tasks::{TaskFigures, TaskView, Tasks};
 
 pub use crate::domain::agent::{AgentEdit, ProjectEdit};
 pub use crate::domain::task::batch::Draft;

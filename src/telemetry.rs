@@ -8,6 +8,7 @@
 pub mod counters;
 mod lines;
 mod log_file;
+mod process_figures;
 
 use std::fmt;
 use std::io;

@@ -17,6 +17,7 @@ use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use crate::domain::{Secret, Timestamp};
 use crate::locks::lock;
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
+use crate::telemetry::counters;
 
 /// A host, as its poller and its outbox worker use it.
 pub(super) struct HostState {
@@ -200,6 +201,9 @@ impl HostState {
     ) -> Result<T, Unanswered> {
         self.check_gate()?;
         let answer = question.await;
+        if let Some(kind) = answer.as_ref().err().and_then(ForgeError::counted_as) {
+            counters::FORGE_ERRORS.add(kind);
+        }
         match &answer {
             // These answers concern the object of the question. The host is well.
             Ok(_)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
 use crate::domain::{ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value, cell};
 
 use super::audit::{Audited, Fields, Shown, plain};
 use super::{Transaction, Wake};
@@ -172,6 +172,22 @@ pub fn list_wanted(
     }
     filter.also("start_wanted_since IS NOT NULL");
     filter.list(tx, "ORDER BY created_at, id")
+}
+
+/// Returns the number of tasks with each status.
+pub fn count_by_status(tx: &mut Read<'_>) -> Result<Vec<(TaskStatus, u64)>, StoreError> {
+    let sql = "SELECT status, COUNT(*) FROM tasks GROUP BY status ORDER BY status";
+    tx.rows("task", sql, &[], |cells| Ok((cells.get()?, cells.get::<i64>()?.unsigned_abs())))
+}
+
+/// Returns since when the oldest task waits that is in progress, and whose agent has no launch.
+pub fn oldest_waiting(tx: &mut Read<'_>) -> Result<Option<Timestamp>, StoreError> {
+    let sql = "SELECT MIN(status_since) FROM tasks \
+        WHERE status = 'in_progress' AND NOT EXISTS (SELECT 1 FROM launches \
+            WHERE agent_id = assignee_id AND launches.project_id = tasks.project_id \
+                AND purpose = 'task' AND state <> 'ended')";
+    let since: Option<Option<Timestamp>> = tx.row("task", sql, &[], cell)?;
+    Ok(since.flatten())
 }
 
 /// Writes a task.

@@ -10,6 +10,7 @@ pub(super) mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
@@ -51,6 +52,14 @@ impl TaskView {
     }
 }
 
+/// The numbers of tasks, for monitoring.
+#[derive(Debug, Clone, Default)]
+pub struct TaskFigures {
+    pub by_status: Vec<(TaskStatus, u64)>,
+    /// How long the oldest task waits that is in progress, and whose agent has no launch.
+    pub oldest_waiting: Option<Duration>,
+}
+
 /// Tasks: those that people keep, and what agents do with theirs.
 pub struct Tasks {
     core: Arc<Core>,
@@ -78,6 +87,15 @@ impl Tasks {
             return Ok(BTreeMap::new());
         }
         self.core.read(move |tx| Ok(tasks::short_ids(tx, ids.iter().cloned())?)).await
+    }
+
+    /// Returns the numbers of all tasks.
+    pub async fn figures(&self) -> Result<TaskFigures, ServiceError> {
+        let read =
+            self.core.read(|tx| Ok((tasks::count_by_status(tx)?, tasks::oldest_waiting(tx)?)));
+        let (by_status, since) = read.await?;
+        let now = self.core.now();
+        Ok(TaskFigures { by_status, oldest_waiting: since.map(|since| now.since(since)) })
     }
 
     /// # Errors

@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::process_figures;
 use crate::locks::lock;
 
 /// The media type of [`Exposition`].
@@ -46,6 +47,13 @@ pub static UNKNOWN_ARGUMENTS: ByWord = ByWord::new(
     "agent_coordinator_unknown_arguments_total",
     "Arguments of calls that a tool for coordinators does not know and ignored, by tool.",
     "tool",
+);
+
+/// Requests to forges that failed, by the kind of the error.
+pub static FORGE_ERRORS: ByWord = ByWord::new(
+    "agent_coordinator_forge_errors_total",
+    "Requests to forges that failed, by the kind of the error.",
+    "error",
 );
 
 /// A counter for each word of a small set.
@@ -115,7 +123,7 @@ impl Exposition {
     /// Returns the text with all counters of this process.
     pub fn of_process() -> Self {
         let mut text = Self::default();
-        for by_word in [&ENDS, &FORGOTTEN, &UNKNOWN_ARGUMENTS] {
+        for by_word in [&ENDS, &FORGOTTEN, &UNKNOWN_ARGUMENTS, &FORGE_ERRORS] {
             let counts = lock(&by_word.counts).clone();
             text.family(by_word.name, by_word.help, "counter");
             for (word, n) in counts {
@@ -124,6 +132,7 @@ impl Exposition {
         }
         text.histogram(&UNTIL_STARTED);
         text.histogram(&UNTIL_AUTHENTICATED);
+        process_figures::describe(&mut text);
         text
     }
 
@@ -154,7 +163,27 @@ impl Exposition {
         help: &str,
         samples: impl IntoIterator<Item = (Vec<Label<'a>>, Duration)>,
     ) {
-        self.family(name, help, "gauge");
+        self.durations(name, help, "gauge", samples);
+    }
+
+    /// Adds durations that only grow, in seconds.
+    pub fn counter_of_time<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Vec<Label<'a>>, Duration)>,
+    ) {
+        self.durations(name, help, "counter", samples);
+    }
+
+    fn durations<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: &str,
+        samples: impl IntoIterator<Item = (Vec<Label<'a>>, Duration)>,
+    ) {
+        self.family(name, help, kind);
         for (labels, duration) in samples {
             let text = format!("{}.{:06}", duration.as_secs(), duration.subsec_micros());
             self.sample(name, &labels, text.trim_end_matches('0').trim_end_matches('.'));

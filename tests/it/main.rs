@@ -27,6 +27,7 @@ mod isolation;
 mod layering;
 mod main_job;
 mod mcp;
+mod monitoring;
 mod openapi;
 mod operated_postgres;
 mod peers;

@@ -192,7 +192,7 @@ async fn metrics(State(state): State<CoordinatorState>) -> Metrics {
     let look = (state.look)();
     let coordinators = [look.status.clone()];
     // Its server counts launches.
-    describe(&look.into(), &coordinators, &Totals::default())
+    describe(&look.into(), &coordinators, &Totals::default(), None)
 }
 
 async fn list(

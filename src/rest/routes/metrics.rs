@@ -7,10 +7,11 @@ use axum::http::header::{self, HeaderName};
 
 use super::status::StatusBody;
 use super::{store, totals};
+use crate::domain::Purpose;
 use crate::domain::totals::Totals;
 use crate::rest::api::{Api, about};
 use crate::rest::{Problem, RestState};
-use crate::service::{CoordinatorStatus, Counters};
+use crate::service::{CoordinatorStatus, Counters, TaskFigures};
 use crate::telemetry::counters::{Exposition, Label, MEDIA_TYPE};
 
 /// A text with its media type.
@@ -23,9 +24,85 @@ pub(super) fn routes() -> Api {
 async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {
     let view = state.service.status().await?;
     let totals = state.service.launches.totals();
+    let figures = ServerFigures {
+        // The other figures show that the store fails.
+        tasks: if view.has_rows {
+            state.service.tasks.figures().await?
+        } else {
+            TaskFigures::default()
+        },
+        n_held: view.held.len(),
+        n_parked: view.parked.len(),
+        store_bytes: database_size(&view.store.database.url),
+    };
     let coordinators: Vec<CoordinatorStatus> =
         view.coordinators.iter().map(|each| each.status.clone()).collect();
-    Ok(describe(&StatusBody::from(view), &coordinators, &totals))
+    Ok(describe(&StatusBody::from(view), &coordinators, &totals, Some(&figures)))
+}
+
+/// The figures that only a server has.
+pub(super) struct ServerFigures {
+    tasks: TaskFigures,
+    n_held: usize,
+    n_parked: usize,
+    /// `None` for a database that is not a file.
+    store_bytes: Option<u64>,
+}
+
+/// Returns the size of an SQLite file and its log, in bytes.
+fn database_size(url: &str) -> Option<u64> {
+    let path = url.strip_prefix("sqlite:")?;
+    let size = |path: &str| std::fs::metadata(path).map(|found| found.len());
+    Some(size(path).ok()? + size(&format!("{path}-wal")).unwrap_or_default())
+}
+
+/// Adds the figures of a server.
+fn describe_server(status: &StatusBody, figures: &ServerFigures, text: &mut Exposition) {
+    let n = |of: usize| [(Vec::new(), u64::try_from(of).unwrap_or(u64::MAX))];
+    let by_status: Vec<(String, u64)> =
+        figures.tasks.by_status.iter().map(|(status, n)| (status.to_string(), *n)).collect();
+    text.gauge(
+        "agent_coordinator_tasks",
+        "Tasks, by status.",
+        by_status.iter().map(|(status, n)| (vec![("status", status.as_str())], *n)),
+    );
+    text.gauge(
+        "agent_coordinator_oldest_waiting_seconds",
+        "How long the oldest task in progress waits for an agent; 0 if none waits.",
+        [(Vec::new(), figures.tasks.oldest_waiting.map_or(0, |lasts| lasts.as_secs()))],
+    );
+    text.gauge(
+        "agent_coordinator_paused",
+        "1 while no agents are started.",
+        n(usize::from(status.paused)),
+    );
+    text.gauge(
+        "agent_coordinator_held",
+        "Pairs that a person or failures hold.",
+        n(figures.n_held),
+    );
+    text.gauge(
+        "agent_coordinator_parked",
+        "Accounts of providers whose agents are not started.",
+        n(figures.n_parked),
+    );
+    let chats = status.instances.iter().filter(|each| each.launch.purpose == Purpose::Chat);
+    text.gauge("agent_coordinator_chats", "Open chats.", n(chats.count()));
+    text.gauge(
+        "agent_coordinator_store_size_bytes",
+        "Size of the database file and its log.",
+        figures.store_bytes.map(|bytes| (Vec::new(), bytes)),
+    );
+    // A host with several entries has one sample, which is that of its worst entry.
+    let mut forges: BTreeMap<&str, bool> = BTreeMap::new();
+    for forge in &status.forges {
+        *forges.entry(&forge.host).or_insert(true) &= forge.health == "ok";
+    }
+    text.gauge(
+        "agent_coordinator_forge_up",
+        "1 if the forge answered the last request.",
+        forges.into_iter().map(|(host, is_up)| (vec![("host", host)], u64::from(is_up))),
+    );
 }
 
 /// A counter of a coordinator, as a metric.
@@ -68,6 +145,7 @@ pub(super) fn describe(
     status: &StatusBody,
     coordinators: &[CoordinatorStatus],
     totals: &Totals,
+    of_server: Option<&ServerFigures>,
 ) -> Metrics {
     let mut text = Exposition::of_process();
     for Counted { name, help, of } in OF_COORDINATORS {
@@ -81,6 +159,9 @@ pub(super) fn describe(
         store::describe(of_store, status.at, &mut text);
     }
     totals::describe(totals, &mut text);
+    if let Some(figures) = of_server {
+        describe_server(status, figures, &mut text);
+    }
     let mut by_state: BTreeMap<&str, u64> = BTreeMap::new();
     for instance in &status.instances {
         *by_state.entry(&instance.launch.state).or_default() += 1;

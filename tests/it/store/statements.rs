@@ -317,6 +317,8 @@ fn questions(bed: &Bed) {
     bed.read("tasks", |tx| {
         tasks::get(tx, &id("t"))?;
         tasks::find_short(tx, &"SHOP-1".parse().unwrap())?;
+        tasks::count_by_status(tx)?;
+        tasks::oldest_waiting(tx)?;
         tasks::list_with_prefix(tx, "t", 9)
     });
 }
