@@ -166,6 +166,9 @@ impl ChatLog {
         for name in FOLDERS.into_iter().chain([agent.as_str()]) {
             path.push(name);
             folder = open_folder(&folder, name, &path)?;
+            if name == FOLDERS[0] {
+                keep_out_of_commits(&folder);
+            }
         }
         path.push(FILE);
         // The open is non-blocking, because a pipe in its place would wait for a reader.
@@ -351,6 +354,15 @@ fn open_folder(parent: &OwnedFd, name: &str, path: &Path) -> Result<OwnedFd, Cha
         Ok(folder) => Ok(folder),
         Err(Errno::LOOP | Errno::NOTDIR) => Err(ChatLogError::NotOurs { path: path.to_owned() }),
         Err(error) => Err(failed("open", path, error.into())),
+    }
+}
+
+/// Makes a `.gitignore` for everything in the folder, unless there is one: a chat must not get into a
+/// commit by `git add .`. A chat is written all the same if that fails.
+fn keep_out_of_commits(folder: &OwnedFd) {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(file) = openat(folder, ".gitignore", flags, Mode::RUSR | Mode::WUSR) {
+        let _ = File::from(file).write_all(b"*\n");
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;
+use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags};
 use serde_json::{Value, json};
@@ -46,6 +47,21 @@ fn only_its_user_reads_it() {
         (mode(file(&daemon)), mode(daemon.work().join(".ai-pm/agents/agt_a"))),
         (0o600, 0o700)
     );
+}
+
+#[test]
+fn it_does_not_get_into_commits() {
+    let daemon = quiet("");
+    say(&daemon, "one");
+    until_mirrored(&daemon, &["one"]);
+    let ignore = daemon.work().join(".ai-pm/.gitignore");
+    assert_eq!(fs::read_to_string(&ignore).unwrap(), "*\n");
+    let git = |arguments: &[&str]| {
+        let git = Command::new("git").args(arguments).current_dir(daemon.work()).output().unwrap();
+        String::from_utf8(git.stdout).unwrap()
+    };
+    git(&["init", "--quiet"]);
+    assert!(!git(&["status", "--porcelain", "--untracked-files=all"]).contains(".ai-pm"));
 }
 
 #[test]
