@@ -507,6 +507,15 @@ pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location
     manifest.locate(problem.section, &problem.id, problem.field)
 }
 
+/// Checks that git is there and new enough for the clones of tasks.
+///
+/// # Errors
+/// The problem of git.
+pub async fn check_git(config: &Config) -> anyhow::Result<()> {
+    let root = config.workspace.root_in(&config.paths.state_dir);
+    Ok(Checkouts::new(root).check_git().await?)
+}
+
 /// Returns whether an error concerns the configuration, including that of the service manager. The
 /// exit code depends on it.
 pub fn is_about_configuration(error: &anyhow::Error) -> bool {

@@ -12,6 +12,7 @@ mod call;
 mod chat;
 mod check;
 mod client;
+mod doctor;
 mod drain;
 mod error;
 mod events;
@@ -87,6 +88,13 @@ enum Command {
     Supervise,
     /// Check the configuration and show how each provider would start an agent
     Check,
+    /// Look at everything that a daemon needs, and print problems with remedies
+    ///
+    /// The command looks at the configuration, the daemon, its state, disks, sockets, the clock, the
+    /// service manager, git, the programs and logins of agent CLIs, and the forges. It changes
+    /// nothing, starts no agent CLI, and shows no credential. The exit code is 1 if there is a
+    /// problem.
+    Doctor(doctor::DoctorArguments),
     /// Check tokens, rights and labels at GitHub and GitLab, and list the items
     #[command(subcommand)]
     Forge(forge::ForgeCommand),
@@ -243,6 +251,9 @@ pub fn main() -> ExitCode {
         Command::Supervise => daemon(Role::Supervise, file, &environment),
         Command::Check => {
             finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment)))
+        }
+        Command::Doctor(doctor) => {
+            finish(load(file, &environment).and_then(|loaded| doctor.run(&loaded, &environment)))
         }
         Command::Forge(forge) => finish(forge.run(file, &environment)),
         Command::Store(store) => finish(store.run(&environment)),

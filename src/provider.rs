@@ -9,6 +9,7 @@ mod claude;
 mod codex;
 mod copilot;
 mod gemini;
+mod login;
 mod opencode;
 pub mod output;
 mod preset;
@@ -17,6 +18,8 @@ mod qwen;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+pub use login::{Login, login_of};
 
 use crate::config::{
     CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template, fill,
@@ -27,6 +30,16 @@ use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{Attempt, CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
 use crate::instance_dir;
 use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server, URL_VARIABLE};
+
+/// Returns the program of a preset.
+pub const fn program_of(preset: Preset) -> &'static str {
+    preset::of(preset).program
+}
+
+/// Returns how to install the program of a preset and to log in.
+pub const fn installation_of(preset: Preset) -> &'static str {
+    preset::of(preset).installation
+}
 
 /// The length below which a secret may occur in texts by chance.
 const MIN_SECRET: usize = 8;

@@ -101,7 +101,7 @@ fn report(reports: &[HostReport], form: Form) -> Result<(), CliError> {
 
 /// Checks all hosts at once, so that a host that hangs delays no other. The reports are in the
 /// order of the configuration.
-async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
+pub(super) async fn check_all(forges: &Forges, missing: MissingLabels) -> Vec<HostReport> {
     let hosts = &forges.hosts;
     let interval = forges.access.write_interval;
     let checks = hosts

@@ -16,6 +16,7 @@ mod contract;
 mod control;
 mod credentials;
 mod daemon;
+mod doctor;
 mod documents;
 mod events;
 mod faults;

@@ -7,6 +7,9 @@ use std::io;
 use nix::libc;
 use nix::unistd::Gid;
 
+/// Whether programs keep logins in a keychain of the user rather than in files.
+pub const HAS_KEYCHAIN: bool = true;
+
 /// Returns all groups of `user`, including `group`, the user's own.
 pub fn groups_of(user: &CStr, group: Gid) -> Result<Vec<u32>, nix::Error> {
     let own = group.as_raw().cast_signed();

@@ -1,0 +1,182 @@
+//! What `doctor` finds about this machine: folders, disks, sockets, the clock, the service manager.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use super::{Finding, State};
+use crate::app;
+use crate::config::{Config, Environment, StoreUrl};
+
+/// The longest path of a socket that every system takes, in bytes.
+const MAX_SOCKET_PATH: usize = 103;
+/// A file that is this much newer than the clock shows that the clock was set back.
+const TOLERANCE: Duration = Duration::from_mins(1);
+
+/// Returns the nearest folder above that exists, or the path itself.
+fn existing(path: &Path) -> PathBuf {
+    path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/")).to_owned()
+}
+
+fn is_writable(folder: &Path) -> bool {
+    accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}
+
+pub(super) fn state_dir(config: &Config) -> Finding {
+    let subject = "state directory";
+    let path = &config.paths.state_dir;
+    let place = existing(path);
+    if !is_writable(&place) {
+        let found = format!("`{}` can't be written by this user", place.display());
+        let remedy = "give it to the user of the daemon, or set `state_dir`";
+        return Finding::new(State::Problem, subject, found, remedy);
+    }
+    match app::check_state_dir(path) {
+        Err(error) => Finding::new(State::Problem, subject, error.to_string(), ""),
+        Ok(Some(warning)) => Finding::new(State::Warning, subject, warning, ""),
+        Ok(None) if place != *path => {
+            Finding::ok(subject, format!("the first start makes `{}`", path.display()))
+        }
+        Ok(None) => Finding::ok(subject, path.display().to_string()),
+    }
+}
+
+pub(super) fn sockets(config: &Config) -> Vec<Finding> {
+    let paths = [config.paths.control_socket(), config.paths.mcp_socket_path.clone()];
+    let look = |path: PathBuf| {
+        let subject = format!("socket {}", path.display());
+        if path.as_os_str().len() > MAX_SOCKET_PATH {
+            let found = format!("the path has more than {MAX_SOCKET_PATH} bytes");
+            let remedy = "set `state_dir` or `mcp_socket_path` to a shorter path";
+            return Finding::new(State::Problem, &subject, found, remedy);
+        }
+        if !path.exists() {
+            return Finding::ok(&subject, "the daemon makes it when it starts");
+        }
+        match UnixStream::connect(&path) {
+            Ok(_) => Finding::ok(&subject, "it is open"),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                Finding::ok(&subject, "no daemon listens; the next start makes it again")
+            }
+            Err(error) => {
+                let remedy = "run this as the user of the daemon";
+                Finding::new(State::Problem, &subject, error.to_string(), remedy)
+            }
+        }
+    };
+    paths.into_iter().map(look).collect()
+}
+
+/// Looks at the file of the database without opening it, because a daemon may use it.
+pub(super) fn sqlite(config: &Config) -> Finding {
+    let subject = "store";
+    let StoreUrl::Sqlite(path) = &config.store.url else {
+        return Finding::ok(subject, config.store.url.to_string());
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let Ok(found) = fs::metadata(path) else {
+        let text = format!("the first start makes `{}`", path.display());
+        return Finding::ok(subject, text);
+    };
+    if !is_writable(&existing(folder)) {
+        let text = format!("the folder of `{}` can't be written by this user", path.display());
+        let remedy = "give the file and its folder to the user of the daemon";
+        return Finding::new(State::Problem, subject, text, remedy);
+    }
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let text = format!("other users may read `{}` (mode {mode:04o})", path.display());
+        let remedy = format!("chmod 600 '{}'", path.display());
+        return Finding::new(State::Warning, subject, text, &remedy);
+    }
+    Finding::ok(subject, format!("{} ({} MiB)", path.display(), found.len() >> 20))
+}
+
+pub(super) fn disks(config: &Config) -> Vec<Finding> {
+    let state_dir = config.paths.state_dir.clone();
+    let mut folders = vec![state_dir.clone(), config.workspace.root_in(&state_dir)];
+    if let StoreUrl::Sqlite(path) = &config.store.url {
+        folders.extend(path.parent().map(Path::to_owned));
+    }
+    let mut folders: Vec<PathBuf> = folders.iter().map(|folder| existing(folder)).collect();
+    folders.sort();
+    folders.dedup();
+    let needed = config.limits.min_free_disk.unwrap_or(64 << 20);
+    let look = |folder: PathBuf| {
+        let subject = format!("disk of {}", folder.display());
+        match rustix::fs::statvfs(&folder) {
+            Err(error) => Finding::new(State::Unknown, &subject, error.to_string(), ""),
+            Ok(disk) => {
+                let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+                let found = format!("{} MiB are free", free >> 20);
+                if free < needed {
+                    let remedy = format!(
+                        "free some space: agents need {} MiB (`limits.min_free_disk`)",
+                        needed >> 20
+                    );
+                    Finding::new(State::Problem, &subject, found, &remedy)
+                } else if disk.f_files > 0 && disk.f_favail == 0 {
+                    let remedy = "remove files: there is no room for another one";
+                    Finding::new(State::Problem, &subject, "no inodes are free", remedy)
+                } else {
+                    Finding::ok(&subject, found)
+                }
+            }
+        }
+    };
+    folders.into_iter().map(look).collect()
+}
+
+/// Compares the clock with the last changes in the state directory.
+#[allow(clippy::disallowed_methods, reason = "a command looks at the clock once")]
+pub(super) fn clock(config: &Config) -> Finding {
+    let subject = "clock";
+    let now = SystemTime::now();
+    let files = fs::read_dir(&config.paths.state_dir).into_iter().flatten().flatten();
+    let changed = files.filter_map(|file| file.metadata().ok()?.modified().ok());
+    let newest = changed.max();
+    let ahead = newest.and_then(|newest| newest.duration_since(now).ok()).unwrap_or_default();
+    if ahead > TOLERANCE {
+        let found = format!("it was set back: the state is {} s newer", ahead.as_secs());
+        let remedy = "set the clock, for example with `timedatectl set-ntp true`";
+        return Finding::new(State::Problem, subject, found, remedy);
+    }
+    if Path::new("/run/systemd/timesync/synchronized").exists() {
+        return Finding::ok(subject, "it is synchronized (systemd-timesyncd)");
+    }
+    Finding::ok(subject, "it is not behind the state; whether it is synchronized is unknown")
+}
+
+pub(super) fn service_manager(environment: &Environment) -> Finding {
+    let subject = "service manager";
+    if !Path::new("/run/systemd/system").exists() {
+        let remedy = "start the daemon at each boot by the means of this system (docs/install.md)";
+        return Finding::new(State::Unknown, subject, "systemd does not run here", remedy);
+    }
+    let name = "agent-coordinator.service";
+    let home = environment.variable("HOME").map(PathBuf::from);
+    let of_user = home.iter().flat_map(|home| {
+        [".config/systemd/user", ".local/share/systemd/user"].map(|folder| home.join(folder))
+    });
+    let of_system = ["/etc/systemd/system", "/etc/systemd/user", "/usr/lib/systemd/user"];
+    let folders: Vec<PathBuf> = of_user.chain(of_system.map(PathBuf::from)).collect();
+    let Some(unit) = folders.iter().map(|folder| folder.join(name)).find(|unit| unit.exists())
+    else {
+        let remedy = "docs/install.md has the steps";
+        return Finding::new(State::Warning, subject, format!("systemd has no `{name}`"), remedy);
+    };
+    let user = environment.variable("USER").unwrap_or_default();
+    let is_of_user = unit.components().any(|part| part.as_os_str() == "user");
+    let lingers = Path::new("/var/lib/systemd/linger").join(user);
+    let is_kept = !user.is_empty() && lingers.exists();
+    if is_of_user && !is_kept {
+        let found = format!("{} ends when its user logs out", unit.display());
+        let remedy = "loginctl enable-linger";
+        return Finding::new(State::Warning, subject, found, remedy);
+    }
+    Finding::ok(subject, unit.display().to_string())
+}

@@ -1,0 +1,104 @@
+//! What `doctor` finds about the CLIs of agents: their programs, users and logins.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{Finding, State};
+use crate::app;
+use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
+use crate::provider::{Login, installation_of, login_of, program_of};
+
+pub(super) fn users(config: &Config) -> Option<Finding> {
+    let subject = "users";
+    if let Err(error) = app::check_users(config) {
+        return Some(Finding::new(State::Problem, subject, error.to_string(), ""));
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    let has_users = config.providers.values().any(|provider| provider.run_as.is_some());
+    (is_root && !has_users).then(|| {
+        let remedy = "run the daemon as an ordinary user, or set `run_as` (docs/isolation.md)";
+        Finding::new(State::Warning, subject, "agents run as root", remedy)
+    })
+}
+
+/// Returns a finding for each configured provider, and for each CLI of a preset that is installed.
+pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding> {
+    let mut entries: BTreeMap<&str, ProviderConfig> =
+        config.providers.iter().map(|(name, entry)| (name.as_str(), entry.clone())).collect();
+    let is_installed = |preset: Preset| find_program(program_of(preset), environment).is_some();
+    for (name, preset) in Preset::ALL {
+        if is_installed(preset) {
+            entries.entry(name).or_insert_with(|| ProviderConfig::of_preset(preset));
+        }
+    }
+    if entries.is_empty() {
+        let names = Preset::ALL.map(|(name, _)| name).join(", ");
+        let remedy = "install one of them; docs/providers.md has the steps";
+        let found = format!("no agent CLI is installed (looked for: {names})");
+        return vec![Finding::new(State::Warning, "agent CLIs", found, remedy)];
+    }
+    entries.iter().map(|(name, entry)| look(name, entry, environment)).collect()
+}
+
+fn look(name: &str, entry: &ProviderConfig, environment: &Environment) -> Finding {
+    let subject = format!("provider {name}");
+    let (program, preset) = match &entry.command_line {
+        CommandLine::Own { program, .. } => (program.as_str(), None),
+        CommandLine::Preset { preset, program, .. } => {
+            (program.as_deref().unwrap_or(program_of(*preset)), Some(*preset))
+        }
+    };
+    let Some(found) = find_program(program, environment) else {
+        let remedy = preset.map_or("correct `cli_command`, or install it", installation_of);
+        let text = format!("the program `{program}` was not found");
+        return Finding::new(State::Problem, &subject, text, remedy);
+    };
+    let found = found.display();
+    let Some(preset) = preset else {
+        return Finding::ok(&subject, format!("{found}; its login is its own matter"));
+    };
+    if let Some(user) = &entry.run_as {
+        let text = format!("{found}; login unknown, because it runs as `{user}`");
+        return Finding::new(State::Unknown, &subject, text, "");
+    }
+    let variable = |name: &str| {
+        let set = entry.environment.get(name).map(|value| value.reveal().to_owned());
+        set.or_else(|| environment.variable(name).map(str::to_owned))
+    };
+    let has_contents = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0)
+    };
+    match login_of(preset, variable, has_contents) {
+        Login::Variable(variable) => {
+            Finding::ok(&subject, format!("{found}; login: yes (the variable {variable} is set)"))
+        }
+        Login::File(path) => {
+            Finding::ok(&subject, format!("{found}; login: yes ({} exists)", path.display()))
+        }
+        Login::Unknown => {
+            let text = format!("{found}; login: unknown (the CLI keeps it where only it looks)");
+            Finding::new(State::Unknown, &subject, text, "start the CLI once by hand to see")
+        }
+        Login::No(looked) => {
+            let looked: Vec<String> =
+                looked.iter().map(|path| path.display().to_string()).collect();
+            let text =
+                format!("{found}; login: no (no variable for it, and no {})", looked.join(" or "));
+            Finding::new(State::Problem, &subject, text, installation_of(preset))
+        }
+    }
+}
+
+/// Returns the program that a name or a path stands for.
+fn find_program(program: &str, environment: &Environment) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        std::fs::metadata(path)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return Some(environment.working_directory().join(program)).filter(is_program);
+    }
+    let path = environment.variable("PATH")?;
+    path.split(':').map(|folder| Path::new(folder).join(program)).find(is_program)
+}

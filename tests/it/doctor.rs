@@ -1,0 +1,96 @@
+//! `doctor` on a machine that is well and on one that is not; logins; nothing secret is shown.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+
+use crate::daemon::Daemon;
+
+/// Runs `doctor` with a `PATH` that has only these programs. Returns its exit code and its findings.
+fn doctor(daemon: &Daemon, programs: &[&str], variables: &[(&str, &str)]) -> (i32, Vec<Value>) {
+    let folder = daemon.folder().join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    for program in programs {
+        let path = folder.join(program);
+        fs::write(&path, "#!/bin/false\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = daemon.command();
+    command.env("PATH", &folder).env("HOME", daemon.folder());
+    command.envs(variables.iter().copied()).args(["doctor", "--json"]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for (_, value) in variables {
+        assert!(!text.contains(value), "{text}");
+    }
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let findings = report["findings"].as_array().unwrap().clone();
+    (output.status.code().unwrap(), findings)
+}
+
+/// Returns the state and the text of the finding about this subject.
+fn finding<'a>(findings: &'a [Value], subject: &str) -> (&'a str, &'a str) {
+    let found = findings.iter().find(|finding| finding["subject"] == subject);
+    let found = found.unwrap_or_else(|| panic!("{subject}: {findings:?}"));
+    (found["state"].as_str().unwrap(), found["found"].as_str().unwrap())
+}
+
+#[test]
+fn a_daemon_that_runs_is_reported_with_its_store_and_disks() {
+    let daemon = Daemon::running("store: { url: 'sqlite:one.db' }");
+    let (code, findings) = doctor(&daemon, &[], &[]);
+    assert_eq!(code, 0, "{findings:?}");
+    for subject in
+        ["configuration", "daemon", "state directory", "store", "clock", "provider claude"]
+    {
+        assert_eq!(finding(&findings, subject).0, "ok", "{subject}: {findings:?}");
+    }
+    assert!(findings.iter().any(|each| each["subject"].as_str().unwrap().starts_with("disk of")));
+    // git is not in this PATH.
+    assert_eq!(finding(&findings, "git").0, "warning");
+    daemon.done(&["pause"]);
+    let said = daemon.done(&["doctor"]);
+    assert!(said.contains("warning  daemon: it starts no agents\n"), "{said}");
+    assert!(said.contains("-> `agent-coordinator resume` ends the pause"), "{said}");
+}
+
+#[test]
+fn a_login_is_found_by_its_variable_or_its_file_and_never_shown() {
+    let daemon = Daemon::configured("ai_providers: { codex: { preset: codex } }");
+    let (code, findings) = doctor(&daemon, &[], &[]);
+    let (state, text) = finding(&findings, "provider codex");
+    assert_eq!((code, state), (1, "problem"), "{text}");
+    assert!(text.contains("`codex` was not found"), "{text}");
+
+    let (_, findings) = doctor(&daemon, &["codex", "copilot"], &[]);
+    let (state, text) = finding(&findings, "provider codex");
+    assert!(state == "problem" && text.contains("login: no"), "{text}");
+    assert!(text.contains(".codex/auth.json"), "{text}");
+    assert_eq!(finding(&findings, "provider copilot").0, "unknown");
+
+    let secret = [("OPENAI_API_KEY", "sk-never-shown")];
+    let (_, findings) = doctor(&daemon, &["codex"], &secret);
+    let (state, text) = finding(&findings, "provider codex");
+    assert!(state == "ok" && text.contains("OPENAI_API_KEY is set"), "{text}");
+
+    fs::create_dir(daemon.folder().join(".codex")).unwrap();
+    daemon.write(".codex/auth.json", "{}");
+    let (_, findings) = doctor(&daemon, &["codex"], &[]);
+    let (state, text) = finding(&findings, "provider codex");
+    assert!(state == "ok" && text.contains("auth.json exists"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_a_remedy_and_an_exit_code() {
+    let daemon = Daemon::configured("limits: { min_free_disk: 900 TiB }");
+    let (code, findings) = doctor(&daemon, &[], &[]);
+    assert_eq!(code, 1);
+    assert_eq!(finding(&findings, "daemon").1, "no daemon runs");
+    let disk = findings.iter().find(|each| each["state"] == "problem").unwrap();
+    assert!(disk["subject"].as_str().unwrap().starts_with("disk of"), "{disk}");
+    assert!(disk["remedy"].as_str().unwrap().contains("limits.min_free_disk"), "{disk}");
+    let said = daemon.cli(&["doctor"]);
+    assert!(said.code == 1 && said.stderr.contains("problem"), "{said:?}");
+}
