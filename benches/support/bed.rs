@@ -19,7 +19,7 @@ use agent_coordinator::domain::ServerAddress;
 use super::agent::Role;
 use super::clients::{Control, Follower, Mcp, TIMEOUT, Web};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 /// The time between two looks at a condition.
 pub const PAUSE: Duration = Duration::from_millis(1);
 

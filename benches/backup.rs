@@ -1,0 +1,126 @@
+//! Measures a backup of 1 GB against a copy of the file, and what backups cost the starts of agents
+//! meanwhile.
+#![allow(clippy::disallowed_methods, reason = "a bench waits and asks the time")]
+
+mod support;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rusqlite::Connection;
+use support::agent::{self, Pipe, Role};
+use support::bed::{Bed, PROGRAM, Wanted};
+use support::figures::{Figure, Target, Times, print};
+use support::starts::started_by_daemon;
+
+/// The size of the database, in rows of 64 KiB.
+const N_ROWS: usize = 16 * 1024;
+const ROW: usize = 64 * 1024;
+const N_STARTS: usize = 200;
+const N_COPIES: usize = 5;
+
+fn main() -> Result<()> {
+    if agent::is_agent() {
+        return Ok(());
+    }
+    let mut beginnings = Vec::new();
+    let mut beds = Vec::new();
+    for _ in 0..2 {
+        let folder = Bed::folder()?;
+        let pipe = Pipe::make(folder.path().join("beginnings"))?;
+        let settings = "polling_interval: 10s\nrun: { linger: 0 }";
+        let role = Role::Work(pipe.path().to_owned());
+        beds.push(Bed::start_in(folder, &Wanted { settings, role, n_agents: 1 })?);
+        beginnings.push(pipe);
+    }
+    let (alone, meanwhile) = match &mut beds[..] {
+        [alone, meanwhile] => (alone.path().to_owned(), meanwhile.path().to_owned()),
+        _ => unreachable!("two daemons were started"),
+    };
+    fill(&meanwhile.join("state/state.db"))?;
+    fill(&alone.join("state/state.db"))?;
+
+    let mut copies = Times::default();
+    let mut backups = Times::default();
+    for _ in 0..N_COPIES {
+        copies.add(copy(&meanwhile.join("state/state.db"), &meanwhile.join("copy.db"))?);
+        backups.add(back_up(&meanwhile)?);
+    }
+    let beside = beds.pop().context("the second daemon")?;
+    let alone =
+        started_by_daemon(beds.pop().context("the first daemon")?, &mut beginnings[0], N_STARTS)?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let backing_up = thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || -> Result<usize> {
+            let mut n = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                back_up(&meanwhile)?;
+                n += 1;
+            }
+            Ok(n)
+        }
+    });
+    // The last backup may fail, because its folder goes away with the daemon.
+    let with_backups = started_by_daemon(beside, &mut beginnings[1], N_STARTS)?;
+    is_over.store(true, Ordering::Relaxed);
+    let _ = backing_up.join();
+    print(&[
+        Figure {
+            floor: Some(copies.median()),
+            max_ratio: Some(1.5),
+            ..Figure::of_times("a backup of 1 GB; the floor is a copy of the file", &backups)
+        },
+        Figure::of_times("start of an agent", &alone),
+        Figure {
+            p99_target: Some(Target::AtMost(2.0 * alone.percentile(99))),
+            ..Figure::of_times("start of an agent during backups", &with_backups)
+        },
+    ]);
+    Ok(())
+}
+
+/// Adds rows to the database of a daemon that runs.
+fn fill(database: &Path) -> Result<()> {
+    let mut connection = Connection::open(database)?;
+    connection.busy_timeout(Duration::from_secs(30))?;
+    let text = "x".repeat(ROW);
+    for batch in 0..N_ROWS / 256 {
+        let tx = connection.transaction()?;
+        for row in 0..256 {
+            let sql = "INSERT INTO output_tails (launch_id, tail) VALUES (?1, ?2)";
+            tx.execute(sql, (format!("lch_of_the_past_{batch}_{row}"), &text))?;
+        }
+        tx.commit()?;
+    }
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    Ok(())
+}
+
+/// Copies a file as a program for backups does, and syncs it.
+fn copy(from: &Path, to: &PathBuf) -> Result<Duration> {
+    let began_at = Instant::now();
+    fs::copy(from, to)?;
+    File::open(to)?.sync_all()?;
+    let took = began_at.elapsed();
+    fs::remove_file(to)?;
+    Ok(took)
+}
+
+fn back_up(folder: &Path) -> Result<Duration> {
+    let file = folder.join("backup.db");
+    let mut command = Command::new(PROGRAM);
+    command.arg("--config").arg(folder.join("config.yaml")).arg("backup").arg(&file);
+    let began_at = Instant::now();
+    let is_done = command.stdout(Stdio::null()).status()?.success();
+    let took = began_at.elapsed();
+    ensure!(is_done, "the backup failed");
+    fs::remove_file(file)?;
+    Ok(took)
+}
