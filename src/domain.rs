@@ -47,6 +47,7 @@ pub mod store_state;
 pub mod task;
 pub mod time;
 pub mod totals;
+pub mod waiting;
 mod words;
 pub mod workspace;
 
@@ -79,5 +80,6 @@ pub use short_id::{ProjectKey, ShortId};
 pub use start_history::{Candidate, StartFacts, StartHistory};
 pub use task::{Priority, Task, TaskGraph, TaskStatus};
 pub use time::Timestamp;
+pub use waiting::Waiting;
 pub use words::UnknownWord;
 pub use workspace::Workspace;

@@ -1,0 +1,343 @@
+//! The one reason why a task or an agent does not run, in a sentence, with the action that ends the
+//! wait. The page, the command line and the REST API all show this sentence.
+
+use super::activity::FailureClass;
+use super::language::Language;
+use super::short_id::ShortId;
+use super::start_history::StartReason;
+use super::task::TaskStatus;
+use super::time::Timestamp;
+use super::words::words;
+
+/// The reason of a wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitReason {
+    /// The task has no assignee.
+    NoAssignee,
+    /// A person or an agent blocked the task. The detail of the wait is their reason.
+    Blocked,
+    /// The agent of the task works on this task first.
+    OtherTaskFirst(ShortId),
+    /// The agent does not start.
+    Start(StartReason),
+}
+
+words! {
+    /// The action of a person that ends a wait.
+    pub enum WaitAction as "action" {
+        /// Assign the task to an agent.
+        Assign = "assign",
+        /// Assign the agent to the project.
+        AssignToProject = "assign_to_project",
+        /// Activate the agent or the project.
+        Activate = "activate",
+        /// Let the agent start again in the project.
+        Resume = "resume",
+        /// Let the agent try again now.
+        TryNow = "try_now",
+        /// Let all agents start again.
+        ResumeAll = "resume_all",
+        /// Try the account of the provider now.
+        TryProvider = "try_provider",
+        /// Change the configuration of the agent, then let it start again.
+        EditAgent = "edit_agent",
+        /// Prepare the clone of the task again.
+        RetryWorkspace = "retry_workspace",
+    }
+}
+
+/// A wait of a task or an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    pub reason: WaitReason,
+    /// The time when it ends by itself, if that is known.
+    pub until: Option<Timestamp>,
+    /// The figures or the words behind the reason, if there are any.
+    pub detail: Option<String>,
+    /// The failures in a row of the agent.
+    pub n_failures: u32,
+    /// The provider of the agent and the failure of its account, if the account is parked.
+    pub account: Option<(String, FailureClass)>,
+}
+
+/// The state of the agent of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AssigneeState {
+    /// It works on the task, or it is about to begin.
+    Works,
+    /// It works on another task.
+    WorksOn(ShortId),
+    /// It does not run, for this reason.
+    Waits(Waiting),
+    /// It starts with the next cycle.
+    Ready,
+}
+
+impl Waiting {
+    /// Returns a wait without more than its reason.
+    pub const fn of(reason: WaitReason) -> Self {
+        Self { reason, until: None, detail: None, n_failures: 0, account: None }
+    }
+
+    /// Returns the wait of a task. `None` if it does not wait: it is worked on, it is closed, or it
+    /// was not started and has an assignee. `agent` is the state of the assignee; it counts only for
+    /// a task in progress.
+    pub fn of_task(
+        status: TaskStatus,
+        is_assigned: bool,
+        blocked_reason: Option<&str>,
+        agent: AssigneeState,
+    ) -> Option<Self> {
+        match (status, agent) {
+            (TaskStatus::Backlog | TaskStatus::Done | TaskStatus::Cancelled, _) => None,
+            (TaskStatus::Blocked, _) => Some(Self {
+                detail: blocked_reason.map(str::to_owned),
+                ..Self::of(WaitReason::Blocked)
+            }),
+            (TaskStatus::Todo | TaskStatus::InProgress, _) if !is_assigned => {
+                Some(Self::of(WaitReason::NoAssignee))
+            }
+            (TaskStatus::Todo, _)
+            | (TaskStatus::InProgress, AssigneeState::Works | AssigneeState::Ready) => None,
+            (TaskStatus::InProgress, AssigneeState::WorksOn(other)) => {
+                Some(Self::of(WaitReason::OtherTaskFirst(other)))
+            }
+            (TaskStatus::InProgress, AssigneeState::Waits(waiting)) => Some(waiting),
+        }
+    }
+
+    /// Returns the wait of an agent that does not start for `reason`. `None` if it starts now, runs
+    /// already, or has no work.
+    pub const fn of_start(reason: StartReason) -> Option<Self> {
+        match reason {
+            StartReason::Ready
+            | StartReason::Starting
+            | StartReason::Running
+            | StartReason::NoWork => None,
+            _ => Some(Self::of(WaitReason::Start(reason))),
+        }
+    }
+
+    /// Returns the word for the reason: that of a start, or `no_assignee`, `blocked`,
+    /// `other_task_first`.
+    pub const fn word(&self) -> &'static str {
+        match &self.reason {
+            WaitReason::NoAssignee => "no_assignee",
+            WaitReason::Blocked => "blocked",
+            WaitReason::OtherTaskFirst(_) => "other_task_first",
+            WaitReason::Start(reason) => reason.as_str(),
+        }
+    }
+
+    /// Returns whether only a person ends it.
+    pub fn needs_person(&self) -> bool {
+        match &self.reason {
+            WaitReason::Blocked => true,
+            // The starts of a whole fleet are paused on purpose.
+            WaitReason::NoAssignee
+            | WaitReason::OtherTaskFirst(_)
+            | WaitReason::Start(StartReason::Paused | StartReason::Held) => false,
+            WaitReason::Start(StartReason::Parked) => self.is_not_logged_in(),
+            WaitReason::Start(StartReason::NoPasskey) => true,
+            WaitReason::Start(reason) => reason.waits_indefinitely(),
+        }
+    }
+
+    fn is_not_logged_in(&self) -> bool {
+        matches!(&self.account, Some((_, FailureClass::Auth)))
+    }
+
+    /// Returns the action that ends it, if a person can end it at once.
+    pub const fn action(&self) -> Option<WaitAction> {
+        match &self.reason {
+            WaitReason::NoAssignee => Some(WaitAction::Assign),
+            WaitReason::Blocked | WaitReason::OtherTaskFirst(_) => None,
+            WaitReason::Start(reason) => match reason {
+                StartReason::NotAssigned => Some(WaitAction::AssignToProject),
+                StartReason::Inactive => Some(WaitAction::Activate),
+                StartReason::Held | StartReason::Suspended => Some(WaitAction::Resume),
+                StartReason::Misconfigured => Some(WaitAction::EditAgent),
+                // A person removes the pause file, which the detail names.
+                StartReason::Paused if self.detail.is_some() => None,
+                StartReason::Paused => Some(WaitAction::ResumeAll),
+                StartReason::Parked => Some(WaitAction::TryProvider),
+                StartReason::Backoff => Some(WaitAction::TryNow),
+                StartReason::WorkspaceBroken => Some(WaitAction::RetryWorkspace),
+                _ => None,
+            },
+        }
+    }
+
+    /// Returns the sentence for people. It does not contain the time when the wait ends, which each
+    /// reader shows in their own form after it.
+    pub fn sentence(&self, language: Language) -> String {
+        let text = match &self.reason {
+            WaitReason::NoAssignee => {
+                language.either("No agent is assigned", "担当が未設定").to_owned()
+            }
+            WaitReason::Blocked => match &self.detail {
+                Some(reason) => return reason.clone(),
+                None => language.either("Blocked", "ブロック中").to_owned(),
+            },
+            WaitReason::OtherTaskFirst(task) => match language {
+                Language::English => format!("Runs {task} first"),
+                Language::Japanese => format!("{task} を先に実行"),
+            },
+            WaitReason::Start(reason) => self.start_sentence(*reason, language),
+        };
+        match &self.detail {
+            Some(detail) => format!("{text}: {detail}"),
+            None => text,
+        }
+    }
+
+    fn start_sentence(&self, reason: StartReason, language: Language) -> String {
+        let n = self.n_failures;
+        let provider = self.account.as_ref().map(|(provider, _)| provider.as_str());
+        match (reason, provider, language) {
+            (StartReason::Suspended, _, Language::English) if n > 0 => {
+                format!("Failed {} in a row", times(n))
+            }
+            (StartReason::Suspended, _, Language::Japanese) if n > 0 => {
+                format!("{n} 回連続で失敗")
+            }
+            (StartReason::Backoff, _, Language::English) if n > 0 => {
+                format!("Failed {}, tries again", times(n))
+            }
+            (StartReason::Backoff, _, Language::Japanese) if n > 0 => {
+                format!("{n} 回失敗。再試行を待機中")
+            }
+            (StartReason::Parked, Some(provider), Language::English) => {
+                if self.is_not_logged_in() {
+                    format!("{provider} is not logged in, tried again")
+                } else {
+                    format!("Usage limit of {provider}, tried again")
+                }
+            }
+            (StartReason::Parked, Some(provider), Language::Japanese) => {
+                if self.is_not_logged_in() {
+                    format!("{provider} が未ログイン。再試行を待機中")
+                } else {
+                    format!("{provider} の利用上限。再試行を待機中")
+                }
+            }
+            (reason, _, language) => fixed_sentence(reason, language).to_owned(),
+        }
+    }
+}
+
+fn times(n: u32) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
+}
+
+/// Returns the sentence for a reason of a start that needs no figures.
+const fn fixed_sentence(reason: StartReason, language: Language) -> &'static str {
+    let (english, japanese) = match reason {
+        StartReason::Ready => ("Starts now", "まもなく起動"),
+        StartReason::Unknown => {
+            ("The agent or the project does not exist", "エージェントかプロジェクトが存在しない")
+        }
+        StartReason::NotAssigned => ("Not assigned to this project", "プロジェクトに未割り当て"),
+        StartReason::Inactive => ("The agent or the project is deactivated", "無効"),
+        StartReason::Starting => ("Starting", "起動中"),
+        StartReason::Running => ("Running", "実行中"),
+        StartReason::Stopping => ("Stopping", "停止処理中"),
+        StartReason::NoWork => ("No task for it", "担当タスクなし"),
+        StartReason::Paused => ("Starts are paused", "起動を一時停止中"),
+        StartReason::Held => ("A person stopped it", "人が停止"),
+        StartReason::Suspended => ("Failed too often", "失敗が続いた"),
+        StartReason::Misconfigured => ("Can't work as configured", "設定に誤りあり"),
+        StartReason::Parked => ("Its account waits", "アカウントが待機中"),
+        StartReason::Backoff => ("Failed, tries again", "失敗。再試行を待機中"),
+        StartReason::PreparingWorkspace => ("Its clone is being prepared", "クローンを準備中"),
+        StartReason::WorkspaceBroken => ("Its clone needs a person", "クローンに人の対応が必要"),
+        StartReason::OnOtherHost => ("Its clone is on another host", "クローンは別のホストにある"),
+        StartReason::NoFreeSlot => ("No free slot, next in line", "空きスロットなし（次の順番）"),
+        StartReason::ChatReserve => ("The free slots are kept for chats", "空きはチャット用に確保"),
+        StartReason::ProjectLimit => {
+            ("The project runs as many agents as it may", "プロジェクトの上限を実行中")
+        }
+        StartReason::AgentLimit => {
+            ("The agent runs as often as it may", "エージェントの上限を実行中")
+        }
+        StartReason::ProviderLimit => {
+            ("The provider runs as many agents as it may", "プロバイダーの上限を実行中")
+        }
+        StartReason::LowDisk => ("Too little disk free", "ディスクの空き不足"),
+        StartReason::LowMemory => ("Too little memory free", "メモリーの空き不足"),
+        StartReason::NoPasskey => {
+            ("Its coordinator has no passkey for it", "コーディネーターにパスキーがない")
+        }
+    };
+    language.either(english, japanese)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_its_own_sentence_in_both_languages() {
+        for language in [Language::English, Language::Japanese] {
+            let mut sentences: Vec<String> = StartReason::ALL
+                .iter()
+                .map(|reason| Waiting::of(WaitReason::Start(*reason)).sentence(language))
+                .collect();
+            sentences.sort();
+            let n = sentences.len();
+            sentences.dedup();
+            assert_eq!(sentences.len(), n);
+            for reason in StartReason::ALL {
+                let sentence = Waiting::of(WaitReason::Start(*reason)).sentence(language);
+                assert!(!sentence.contains('_'), "{sentence}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_task_shows_the_wait_of_its_agent_only_while_it_is_in_progress() {
+        let held = Waiting::of(WaitReason::Start(StartReason::Held));
+        let of = |status, agent| Waiting::of_task(status, true, None, agent);
+        let waits = || AssigneeState::Waits(held.clone());
+        assert_eq!(of(TaskStatus::InProgress, waits()), Some(held.clone()));
+        assert_eq!(of(TaskStatus::InProgress, AssigneeState::Works), None);
+        for status in [TaskStatus::Backlog, TaskStatus::Todo, TaskStatus::Done] {
+            assert_eq!(of(status, waits()), None);
+        }
+        let other: ShortId = "SHOP-12".parse().unwrap();
+        let first = of(TaskStatus::InProgress, AssigneeState::WorksOn(other)).unwrap();
+        assert_eq!(first.sentence(Language::English), "Runs SHOP-12 first");
+        let alone = Waiting::of_task(TaskStatus::Todo, false, None, AssigneeState::Ready).unwrap();
+        assert_eq!(alone.action(), Some(WaitAction::Assign));
+    }
+
+    #[test]
+    fn a_blocked_task_shows_the_reason_that_was_given() {
+        let of = |reason| {
+            let waiting =
+                Waiting::of_task(TaskStatus::Blocked, true, reason, AssigneeState::Ready).unwrap();
+            waiting.sentence(Language::English)
+        };
+        assert_eq!(of(Some("waits for the security team")), "waits for the security team");
+        assert_eq!(of(None), "Blocked");
+    }
+
+    #[test]
+    fn a_parked_account_needs_a_person_only_if_its_login_failed() {
+        let of = |class| Waiting {
+            account: Some(("codex".to_owned(), class)),
+            ..Waiting::of(WaitReason::Start(StartReason::Parked))
+        };
+        let auth = of(FailureClass::Auth);
+        assert!(auth.needs_person() && auth.sentence(Language::English).contains("codex is not"));
+        assert!(!of(FailureClass::Quota).needs_person());
+        assert_eq!(auth.action(), Some(WaitAction::TryProvider));
+    }
+
+    #[test]
+    fn an_agent_that_may_start_or_runs_does_not_wait() {
+        let waits = |reason| Waiting::of_start(reason).is_some();
+        assert!(!waits(StartReason::Ready) && !waits(StartReason::Running));
+        assert!(waits(StartReason::Stopping) && waits(StartReason::NoFreeSlot));
+    }
+}
