@@ -190,6 +190,18 @@ pub fn oldest_waiting(tx: &mut Read<'_>) -> Result<Option<Timestamp>, StoreError
     Ok(since.flatten())
 }
 
+/// Returns the number of open tasks of each project that has any.
+pub fn count_open(tx: &mut Read<'_>) -> Result<BTreeMap<ProjectId, usize>, StoreError> {
+    let sql = "SELECT project_id, COUNT(*) FROM tasks \
+        WHERE status IN ('backlog', 'todo', 'in_progress', 'blocked') GROUP BY project_id";
+    let counts = tx.rows("task", sql, &[], |cells| {
+        let project: ProjectId = cells.get()?;
+        let n_open: i64 = cells.get()?;
+        Ok((project, usize::try_from(n_open)?))
+    })?;
+    Ok(counts.into_iter().collect())
+}
+
 /// Writes a task.
 pub fn put(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
     tx.replace_audited(task, &task.id, |tx| get(tx, &task.id))?;

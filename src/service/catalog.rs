@@ -46,6 +46,17 @@ impl Catalog {
         self.core.read(move |tx| agent(tx, &id)).await
     }
 
+    /// Returns the id for an agent that a form will create, so that a form that is sent twice
+    /// creates one agent.
+    pub fn new_agent_id(&self) -> AgentId {
+        self.core.world.new_id(AgentId::PREFIX)
+    }
+
+    /// Does the same as [`Catalog::new_agent_id`] for a project.
+    pub fn new_project_id(&self) -> ProjectId {
+        self.core.world.new_id(ProjectId::PREFIX)
+    }
+
     /// Creates an agent. Without a passkey, here and in the configuration, the agent can
     /// authenticate only with launch tickets.
     ///
@@ -56,7 +67,7 @@ impl Catalog {
         id: Option<AgentId>,
         edit: &AgentEdit,
     ) -> Result<Agent, ServiceError> {
-        let id = id.unwrap_or_else(|| self.core.world.new_id(AgentId::PREFIX));
+        let id = id.unwrap_or_else(|| self.new_agent_id());
         let new = self.new_agent(id);
         let edit = edit.clone();
         let salt = self.core.world.new_salt();
@@ -153,7 +164,7 @@ impl Catalog {
         id: Option<ProjectId>,
         edit: &ProjectEdit,
     ) -> Result<ProjectId, ServiceError> {
-        let id = id.unwrap_or_else(|| self.core.world.new_id(ProjectId::PREFIX));
+        let id = id.unwrap_or_else(|| self.new_project_id());
         let edit = edit.clone();
         if edit.workspace == Some(WorkspaceMode::Clone)
             && let Some(directory) = &edit.working_directory

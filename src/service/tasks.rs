@@ -98,6 +98,11 @@ impl Tasks {
         Ok(TaskFigures { by_status, oldest_waiting: since.map(|since| now.since(since)) })
     }
 
+    /// Returns the number of open tasks of each project that has any.
+    pub async fn count_open(&self) -> Result<BTreeMap<ProjectId, usize>, ServiceError> {
+        self.core.read(|tx| Ok(tasks::count_open(tx)?)).await
+    }
+
     /// # Errors
     /// `TaskNotFound`.
     pub async fn view(&self, id: &TaskId) -> Result<TaskView, ServiceError> {
@@ -122,6 +127,12 @@ impl Tasks {
         Ok(view)
     }
 
+    /// Returns the id for a task that a form will create, so that a form that is sent twice creates
+    /// one task.
+    pub fn new_id(&self) -> TaskId {
+        self.core.world.new_id(TaskId::PREFIX)
+    }
+
     /// Creates a task. A task that is in progress starts its agent.
     ///
     /// # Errors
@@ -129,7 +140,7 @@ impl Tasks {
     /// [`change`](crate::domain::task::change), `ProjectNotFound`, and for an assignee
     /// `AgentNotFound` and `NotAssigned`.
     pub async fn add(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
-        let id = new.id.clone().unwrap_or_else(|| self.core.world.new_id(TaskId::PREFIX));
+        let id = new.id.clone().unwrap_or_else(|| self.new_id());
         let of = id.clone();
         let new = new.clone();
         self.core

@@ -103,6 +103,11 @@ impl Launches {
             .await
     }
 
+    /// Returns the time since which all starts are paused; `None` if they are not.
+    pub async fn paused_since(&self) -> Result<Option<Timestamp>, ServiceError> {
+        self.core.read(|tx| Ok(pauses::since(tx)?)).await
+    }
+
     /// Pauses all starts and ends chats, which would not end by themselves. Agents finish their
     /// tasks. Returns the launches that still run. Repeating it changes nothing.
     pub async fn drain(&self) -> Result<Vec<Launch>, ServiceError> {

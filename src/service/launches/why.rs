@@ -45,8 +45,17 @@ impl Launches {
             .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose));
         let agent = agent.clone();
         let project = project.clone();
+        self.core.read(move |tx| check_known(tx, &agent, &project)).await?;
+        self.why_of(keys.to_vec()).await
+    }
+
+    /// Returns the answers of the rules for several keys, read together. The cost grows with the
+    /// keys.
+    pub async fn why_of(&self, keys: Vec<InstanceKey>) -> Result<Vec<Why>, ServiceError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
         let read = self.core.read(move |tx| {
-            check_known(tx, &agent, &project)?;
             let mut facts = Vec::with_capacity(keys.len());
             for key in &keys {
                 let mut of_key = startable::of_key(tx, key)?;

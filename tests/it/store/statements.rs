@@ -319,6 +319,7 @@ fn questions(bed: &Bed) {
         tasks::find_short(tx, &"SHOP-1".parse().unwrap())?;
         tasks::count_by_status(tx)?;
         tasks::oldest_waiting(tx)?;
+        tasks::count_open(tx)?;
         tasks::list_with_prefix(tx, "t", 9)
     });
 }
