@@ -19,6 +19,7 @@ use crate::rest::routes::events::EventBody;
 use crate::rest::routes::tasks::{
     CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
 };
+use crate::rest::routes::waiting::WaitingBody;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {
@@ -356,6 +357,9 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     if let Some(reason) = &task.blocked_reason {
         print_line(&format!("blocked: {}", plain(reason)))?;
     }
+    if let Some(waiting) = detail.waiting.as_ref().filter(|waiting| waiting.reason != "blocked") {
+        print_line(&format!("waits: {}", wait(waiting)))?;
+    }
     print_indented(&task.description)?;
     if !detail.subtasks.is_empty() {
         print_line("")?;
@@ -395,6 +399,12 @@ fn starts_after(detail: &TaskDetail) -> Option<String> {
         ""
     };
     (!others.is_empty()).then(|| format!("starts after {}{hint}", others.join(", ")))
+}
+
+/// Returns the sentence of a wait, with the time when it ends.
+fn wait(waiting: &WaitingBody) -> String {
+    let until = waiting.until.map(|until| format!(" (until {until})")).unwrap_or_default();
+    format!("{}{until}", plain(&waiting.text))
 }
 
 fn with_status(id: &TaskId, tasks: &[TaskBody]) -> String {

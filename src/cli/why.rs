@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::error::CliError;
 use super::named::Named;
-use super::output::{Form, ago, lines, print_json, print_line, table};
+use super::output::{Form, ago, lines, plain, print_json, print_line, table};
 use super::reasons::{remedy, sentence};
 use super::status::{abandoned_line, parked_line};
 use crate::domain::start_history::StartReason;
@@ -60,8 +60,11 @@ fn verdict(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
                 until.map_or_else(String::new, |until| format!(", for {}", ago(why.at, until)));
             let detail = rule.and_then(|rule| rule.detail.as_ref());
             let detail = detail.map_or_else(String::new, |detail| format!(": {detail}"));
-            let sentence = sentence(reason, why.purpose);
-            format!("{pair} does not start: {reason}{until}{failures}\n  {sentence}{detail}")
+            let sentence = match &why.waiting {
+                Some(waiting) => plain(&waiting.text),
+                None => format!("{}{detail}", sentence(reason, why.purpose)),
+            };
+            format!("{pair} does not start: {reason}{until}{failures}\n  {sentence}")
         }
     };
     // A pause by its file is ended by the file, which the detail names.

@@ -25,6 +25,7 @@ pub mod status;
 pub mod store;
 pub mod tasks;
 pub mod totals;
+pub mod waiting;
 pub mod why;
 pub mod workspaces;
 

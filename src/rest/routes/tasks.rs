@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::activity::{FailureBody, UsageBody};
 use super::events::EventBody;
+use super::waiting::{Standings, WaitingBody};
 use crate::domain::check::CheckResult;
 use crate::domain::launch::ReportResult;
 use crate::domain::{
@@ -58,6 +59,9 @@ pub struct TaskBody {
 pub struct TaskDetail {
     #[serde(flatten)]
     pub task: TaskBody,
+    /// The reason why nothing works on it; absent if something does, or if nothing is to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingBody>,
     /// The subtasks at every depth, each before its own subtasks.
     pub subtasks: Vec<TaskBody>,
     /// The tasks in `dependencies`, as far as they exist.
@@ -270,17 +274,20 @@ impl From<Task> for TaskBody {
     }
 }
 
-impl From<TaskView> for TaskDetail {
-    fn from(view: TaskView) -> Self {
+impl TaskDetail {
+    async fn of(state: &RestState, view: TaskView) -> Result<Self, Problem> {
+        let standings = Standings::read(state, std::slice::from_ref(&view.task)).await?;
+        let waiting = standings.waiting(&view.task);
         let starts_after = view.starts_after().map(|other| other.id.clone()).collect();
-        Self {
+        Ok(Self {
+            waiting,
             starts_after,
             task: view.task.into(),
             subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
             depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),
             executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
             checks: view.checks.into_iter().map(CheckBody::from).collect(),
-        }
+        })
     }
 }
 
@@ -360,7 +367,8 @@ async fn show(
     InTask(id): InTask,
 ) -> Result<(Extension<Revision>, Json<TaskDetail>), Problem> {
     let view = state.service.tasks.view(&id).await?;
-    Ok((Extension(Revision(view.task.revision)), Json(view.into())))
+    let revision = Revision(view.task.revision);
+    Ok((Extension(revision), Json(TaskDetail::of(&state, view).await?)))
 }
 
 async fn history(
@@ -399,7 +407,7 @@ async fn add(
         })
         .await?;
     tracing::info!(task_id = %view.task.id, project_id = %view.task.project, status = %view.task.status, "task added");
-    Ok((StatusCode::CREATED, Json(view.into())))
+    Ok((StatusCode::CREATED, Json(TaskDetail::of(&state, view).await?)))
 }
 
 async fn set(
@@ -429,5 +437,5 @@ async fn set(
     };
     let view = state.service.tasks.set(&id, &edit).await?;
     tracing::info!(task_id = %id, project_id = %view.task.project, status = %view.task.status, "task changed");
-    Ok(Json(view.into()))
+    Ok(Json(TaskDetail::of(&state, view).await?))
 }

@@ -6,9 +6,10 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use super::status::ParkedBody;
+use super::waiting::WaitingBody;
 use crate::domain::plan::Deferred;
 use crate::domain::start_history::{Ruling, StartReason};
-use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, Timestamp};
+use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, Timestamp, Waiting};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InPath;
 use crate::rest::{Problem, RestState};
@@ -31,6 +32,10 @@ pub struct WhyBody {
     /// `force` ends the launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandoned: Option<LaunchId>,
+    /// The sentence for people about the reason; absent if the agent may start, runs already or has
+    /// no work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingBody>,
     /// The rules in their order.
     pub rules: Vec<RuleBody>,
 }
@@ -90,10 +95,31 @@ impl From<Why> for WhyBody {
         let reason =
             rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
         let parked = ParkedBody::of(why.account);
+        let waiting = waiting(&rules, why.n_failures, parked.as_ref());
+        let waiting = waiting.as_ref().map(WaitingBody::from);
         let (purpose, at, n_failures, abandoned) =
             (why.key.purpose, why.at, why.n_failures, why.abandoned);
-        Self { purpose, at, reason, n_failures, parked, abandoned, rules }
+        Self { purpose, at, reason, n_failures, parked, abandoned, waiting, rules }
     }
+}
+
+impl WhyBody {
+    /// Returns the wait that the rules cause; `None` if the agent may start, runs already or has no
+    /// work.
+    pub(in crate::rest) fn waiting(&self) -> Option<Waiting> {
+        waiting(&self.rules, self.n_failures, self.parked.as_ref())
+    }
+}
+
+fn waiting(rules: &[RuleBody], n_failures: u32, parked: Option<&ParkedBody>) -> Option<Waiting> {
+    let rule = rules.iter().find(|rule| rule.keeps)?;
+    Some(Waiting {
+        until: rule.until,
+        detail: rule.detail.clone(),
+        n_failures,
+        account: parked.map(|parked| (parked.provider.clone(), parked.reason)),
+        ..Waiting::of_start(rule.rule)?
+    })
 }
 
 pub(super) fn routes() -> Api {

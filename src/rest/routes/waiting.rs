@@ -1,0 +1,132 @@
+//! The waits of tasks and agents, as the API and the page show them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::why::WhyBody;
+use crate::domain::waiting::{AssigneeState, WaitAction, Waiting};
+use crate::domain::{
+    InstanceKey, Language, Launch, Purpose, ShortId, Task, TaskId, TaskStatus, Timestamp,
+};
+use crate::rest::{Problem, RestState};
+
+/// The reason why a task or an agent does not run.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingBody {
+    /// A reason of `why`, or `no_assignee`, `blocked` or `other_task_first`.
+    pub reason: String,
+    /// The sentence for people. It does not contain `until`.
+    pub text: String,
+    /// When it ends by itself, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Whether only a person ends it.
+    pub needs_person: bool,
+    /// What a person can do to end it at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<WaitAction>,
+}
+
+impl From<&Waiting> for WaitingBody {
+    fn from(waiting: &Waiting) -> Self {
+        Self {
+            reason: waiting.word().to_owned(),
+            text: waiting.sentence(Language::English),
+            until: waiting.until,
+            needs_person: waiting.needs_person(),
+            action: waiting.action(),
+        }
+    }
+}
+
+/// The state of the work on a task.
+#[derive(Debug, Clone)]
+pub(in crate::rest) enum Standing<'a> {
+    /// Its agent works on it, or is about to.
+    Live(&'a Launch),
+    Waits(Waiting),
+    Rests,
+}
+
+/// The facts about the work on a set of tasks, read together.
+#[derive(Debug, Default)]
+pub(in crate::rest) struct Standings {
+    open: BTreeMap<InstanceKey, Launch>,
+    waits: BTreeMap<InstanceKey, Waiting>,
+    short_ids: BTreeMap<TaskId, ShortId>,
+}
+
+impl Standings {
+    /// Reads the facts about `tasks`. The cost grows with the agents whose tasks are in progress,
+    /// not with the tasks.
+    pub(in crate::rest) async fn read(state: &RestState, tasks: &[Task]) -> Result<Self, Problem> {
+        let keys: BTreeSet<InstanceKey> = tasks
+            .iter()
+            .filter(|task| task.status == TaskStatus::InProgress)
+            .filter_map(key_of)
+            .collect();
+        if keys.is_empty() {
+            return Ok(Self::default());
+        }
+        let open = state.service.launches.open().await?.into_iter();
+        let open: BTreeMap<InstanceKey, Launch> = open
+            .filter(|launch| keys.contains(&launch.key))
+            .map(|launch| (launch.key.clone(), launch))
+            .collect();
+        let mut short_ids = BTreeMap::new();
+        for other in open.values().filter_map(|launch| launch.task.as_ref()) {
+            let short_id = match tasks.iter().find(|task| task.id == *other) {
+                Some(task) => task.short_id.clone(),
+                None => state.service.tasks.view(other).await?.task.short_id,
+            };
+            short_ids.insert(other.clone(), short_id);
+        }
+        let idle = keys.into_iter().filter(|key| !open.contains_key(key)).collect();
+        let waits = state.service.launches.why_of(idle).await?.into_iter().filter_map(|why| {
+            let key = why.key.clone();
+            Some((key, WhyBody::from(why).waiting()?))
+        });
+        Ok(Self { waits: waits.collect(), open, short_ids })
+    }
+
+    /// Returns the state of the work on one of the tasks that were read.
+    pub(in crate::rest) fn of(&self, task: &Task) -> Standing<'_> {
+        let key = key_of(task);
+        let launch = key.as_ref().and_then(|key| self.open.get(key));
+        let agent = match launch {
+            Some(launch) => match &launch.task {
+                Some(other) if *other != task.id => self
+                    .short_ids
+                    .get(other)
+                    .map_or(AssigneeState::Works, |other| AssigneeState::WorksOn(other.clone())),
+                _ => AssigneeState::Works,
+            },
+            None => key
+                .and_then(|key| self.waits.get(&key).cloned())
+                .map_or(AssigneeState::Ready, AssigneeState::Waits),
+        };
+        let live = launch
+            .filter(|_| agent == AssigneeState::Works && task.status == TaskStatus::InProgress);
+        if let Some(launch) = live {
+            return Standing::Live(launch);
+        }
+        let reason = task.blocked_reason.as_deref();
+        Waiting::of_task(task.status, task.assignee.is_some(), reason, agent)
+            .map_or(Standing::Rests, Standing::Waits)
+    }
+
+    /// Returns the wait of one of the tasks that were read, in the form of the API.
+    pub(in crate::rest) fn waiting(&self, task: &Task) -> Option<WaitingBody> {
+        match self.of(task) {
+            Standing::Waits(waiting) => Some(WaitingBody::from(&waiting)),
+            Standing::Live(_) | Standing::Rests => None,
+        }
+    }
+}
+
+fn key_of(task: &Task) -> Option<InstanceKey> {
+    let agent = task.assignee.clone()?;
+    Some(InstanceKey::new(agent, task.project.clone(), Purpose::Task))
+}
