@@ -88,7 +88,7 @@ fn closed(state: RestState) -> Router {
     Router::new()
         .nest("/api", routes::all())
         .merge(compat::closed())
-        .merge(web::router())
+        .merge(web::router(state.clone()))
         .with_state(state)
         .route_layer(answers)
 }

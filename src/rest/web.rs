@@ -16,16 +16,20 @@ mod instances;
 mod launches;
 mod layout;
 mod login;
+mod names;
+mod new_task;
 mod news;
 mod projects;
 mod settings;
 mod shown;
+mod side;
 mod tasks;
 mod unified_diff;
+mod waits;
 mod words;
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::response::Redirect;
 use axum::routing::get;
 use tower_http::compression::CompressionLayer;
@@ -40,21 +44,23 @@ pub(super) fn open() -> Router<RestState> {
 }
 
 /// Returns all pages.
-pub(super) fn router() -> Router<RestState> {
+pub(super) fn router(state: RestState) -> Router<RestState> {
     let pages = Router::new()
         .route("/", get(async || Redirect::to(HOME)))
         .route("/ui", get(async || Redirect::to(HOME)))
         .merge(projects::routes())
         .merge(board::routes())
         .merge(tasks::routes())
+        .merge(new_task::routes())
         .merge(changes::routes())
         .merge(chat::routes())
         .merge(agents::routes())
         .merge(launches::routes())
         .merge(coordinator::routes())
         .merge(settings::routes())
+        .merge(side::routes())
         .merge(news::routes());
-    pages.layer(from_fn(errors::as_pages)).layer(CompressionLayer::new())
+    pages.layer(from_fn_with_state(state, errors::as_pages)).layer(CompressionLayer::new())
 }
 
 const HOME: &str = "/ui/projects";

@@ -5,8 +5,11 @@ mod board;
 mod browser;
 mod changes;
 mod chat;
+mod frame;
 mod looks;
+mod panel;
 mod pictures;
+mod waits;
 
 use browser::Browser;
 

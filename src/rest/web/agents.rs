@@ -13,15 +13,18 @@ use serde::Deserialize;
 
 use super::instances::{InstanceRow, instance_rows};
 use super::layout::{Frame, NavSection, go_to, rendered};
-use super::shown::{Face, When};
+use super::shown::{Face, Faces, When};
+use super::waits::{About, WhyLine};
+use super::words::Words;
 use crate::config::Preset;
 use crate::domain::agent::AgentStatus;
-use crate::domain::{Agent, AgentId, ProjectId, Purpose};
+use crate::domain::start_history::StartReason;
+use crate::domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, Refusal};
 use crate::rest::extract::{InForm, InPath, given};
 use crate::rest::routes::status::StatusBody;
-use crate::rest::routes::why::WhyBody;
+use crate::rest::routes::why::{RuleBody, WhyBody};
 use crate::rest::{Problem, RestState};
-use crate::service::{AgentEdit, Force, StopTarget};
+use crate::service::{AgentEdit, Force, ServiceError, StopTarget};
 
 #[derive(Template)]
 #[template(path = "agents.html")]
@@ -37,18 +40,32 @@ struct AgentsPart {
     agents: Vec<AgentRow>,
 }
 
+/// An agent in one project, or an agent without a project.
 struct AgentRow {
+    /// The id of the row in the page.
+    key: String,
     agent: Face,
     ai_type: String,
-    is_active: bool,
-    instances: Vec<InstanceRow>,
-    /// The projects that it is assigned to and does not run in.
-    projects: Vec<ProjectName>,
+    project: Option<(ProjectId, String)>,
+    /// `good` if it works, `bad` if it needs a person, `wait` if it waits; empty else.
+    tone: &'static str,
+    state: &'static str,
+    instance: Option<InstanceRow>,
+    why: Option<WhyLine>,
+    /// The sentence for an agent that neither runs nor waits.
+    rest: String,
 }
 
-struct ProjectName {
-    id: ProjectId,
-    name: String,
+impl AgentRow {
+    /// Returns the place of the row: those that need a person first, then those that wait or work.
+    fn rank(&self) -> u8 {
+        match self.tone {
+            "bad" => 0,
+            "wait" => 1,
+            "good" => 2,
+            _ => 3,
+        }
+    }
 }
 
 #[derive(Template)]
@@ -58,6 +75,8 @@ struct AgentForm {
     /// The agent; `None` if it is to be made.
     agent: Option<ShownAgent>,
     kinds: Vec<String>,
+    /// The id of a new agent, if the reader chooses none.
+    form_id: String,
 }
 
 struct ShownAgent(Agent);
@@ -106,7 +125,8 @@ impl AgentForm {
 struct PasskeyPart {
     frame: Frame,
     agent: AgentId,
-    passkey: String,
+    /// The new passkey; `None` if it was shown before.
+    passkey: Option<String>,
     is_replaced: bool,
 }
 
@@ -114,18 +134,25 @@ struct PasskeyPart {
 #[template(path = "why.html")]
 struct WhyPage {
     frame: Frame,
-    agent: AgentId,
-    project: ProjectId,
-    purposes: Vec<WhyBody>,
+    agent: Face,
+    project: Project,
+    purposes: Vec<ShownWhy>,
 }
 
 #[derive(Template)]
 #[template(path = "parts/why.html")]
 struct WhyPart {
     frame: Frame,
-    agent: AgentId,
-    project: ProjectId,
-    purposes: Vec<WhyBody>,
+    purposes: Vec<ShownWhy>,
+}
+
+/// The rules for the starts of an agent in a project for one purpose.
+struct ShownWhy {
+    purpose: Purpose,
+    reason: StartReason,
+    /// The line that says why it does not run, with the action that ends that.
+    line: Option<WhyLine>,
+    rules: Vec<RuleBody>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,6 +160,8 @@ struct WhyPart {
 struct AgentFields {
     #[serde(default)]
     id: String,
+    #[serde(default)]
+    form_id: String,
     name: String,
     ai_type: String,
     system_prompt: String,
@@ -173,46 +202,106 @@ pub(super) fn routes() -> Router<RestState> {
 }
 
 async fn all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let agents = rows(&state).await?;
+    let agents = rows(frame.w, &state).await?;
     Ok(rendered(&AgentsPage { frame: frame.at(NavSection::Agents), agents }))
 }
 
 async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    Ok(rendered(&AgentsPart { frame, agents: rows(&state).await? }))
+    let agents = rows(frame.w, &state).await?;
+    Ok(rendered(&AgentsPart { frame, agents }))
 }
 
-async fn rows(state: &RestState) -> Result<Vec<AgentRow>, Problem> {
+/// Returns a row for each agent in each of its projects, in the order in which people look.
+async fn rows(w: &'static Words, state: &RestState) -> Result<Vec<AgentRow>, Problem> {
     let agents = state.service.catalog.agents().await?;
     let projects = state.service.catalog.projects().await?;
     let status = StatusBody::from(state.service.status().await?);
-    let mut instances: BTreeMap<AgentId, Vec<InstanceRow>> = BTreeMap::new();
+    let mut instances: BTreeMap<(AgentId, ProjectId), Vec<InstanceRow>> = BTreeMap::new();
     for row in instance_rows(state, status.instances).await? {
-        instances.entry(row.agent.clone()).or_default().push(row);
+        instances.entry((row.agent.clone(), row.project.clone())).or_default().push(row);
     }
-    let row = |agent: Agent| {
-        let instances = instances.remove(&agent.id).unwrap_or_default();
-        let assigned = projects
-            .iter()
-            .filter(|(_, members)| members.contains(&agent.id))
-            .map(|(project, _)| project);
-        let idle =
-            assigned.filter(|project| !instances.iter().any(|row| row.project == project.id));
-        AgentRow {
-            projects: idle
-                .map(|project| ProjectName { id: project.id.clone(), name: project.name.clone() })
-                .collect(),
-            agent: Face::of(&agent, instances.iter().any(|row| row.pid.is_some())),
-            ai_type: agent.ai_type,
-            is_active: agent.status == AgentStatus::Active,
-            instances,
-        }
+    let key = |agent: &AgentId, project: &ProjectId| {
+        InstanceKey::new(agent.clone(), project.clone(), Purpose::Task)
     };
-    Ok(agents.into_iter().map(row).collect())
+    let keys = projects
+        .iter()
+        .flat_map(|(project, members)| members.iter().map(move |agent| key(agent, &project.id)));
+    let whys = state.service.launches.why_of(keys.collect()).await?.into_iter();
+    let mut whys: BTreeMap<InstanceKey, WhyBody> =
+        whys.map(|why| (why.key.clone(), WhyBody::from(why))).collect();
+    let mut rows = Vec::new();
+    for agent in agents {
+        let before = rows.len();
+        for (project, members) in &projects {
+            let here = instances.remove(&(agent.id.clone(), project.id.clone()));
+            let here = here.unwrap_or_default();
+            if here.is_empty() && !members.contains(&agent.id) {
+                continue;
+            }
+            let face = Face::of(&agent, here.iter().any(|row| row.pid.is_some()));
+            let why = whys.remove(&key(&agent.id, &project.id));
+            let about = About { agent: Some(&agent.id), project: &project.id, task: None };
+            let name = (project.id.clone(), project.name.clone());
+            let row = |instance: Option<InstanceRow>, why: Option<WhyLine>| {
+                let tone = match (&instance, &why) {
+                    (Some(instance), _) if instance.is_unkillable || instance.is_suspended => "bad",
+                    (Some(_), _) => "good",
+                    (None, Some(why)) => why.tone,
+                    (None, None) => "",
+                };
+                AgentRow {
+                    key: match &instance {
+                        Some(instance) => format!("instance-{}", instance.launch),
+                        None => format!("idle-{}-{}", agent.id, project.id),
+                    },
+                    agent: face.clone(),
+                    ai_type: agent.ai_type.clone(),
+                    project: Some(name.clone()),
+                    tone,
+                    state: match tone {
+                        "bad" => w.needs_attention,
+                        "wait" => w.waits,
+                        "good" => w.works,
+                        _ => w.idle,
+                    },
+                    instance,
+                    why,
+                    rest: w.of_start_reason(StartReason::NoWork),
+                }
+            };
+            if here.is_empty() {
+                let waiting = why.as_ref().and_then(WhyBody::waiting);
+                rows.push(row(None, waiting.map(|waiting| WhyLine::of(w, &waiting, about))));
+            } else {
+                rows.extend(here.into_iter().map(|instance| row(Some(instance), None)));
+            }
+        }
+        if rows.len() == before {
+            rows.push(AgentRow {
+                key: format!("agent-{}", agent.id),
+                agent: Face::of(&agent, false),
+                ai_type: agent.ai_type,
+                project: None,
+                tone: "",
+                state: w.idle,
+                instance: None,
+                why: None,
+                rest: w.not_assigned.to_owned(),
+            });
+        }
+    }
+    rows.sort_by_key(AgentRow::rank);
+    Ok(rows)
 }
 
 async fn new(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let kinds = kinds(&state).await?;
-    Ok(rendered(&AgentForm { frame: frame.at(NavSection::Agents), agent: None, kinds }))
+    Ok(rendered(&AgentForm {
+        frame: frame.at(NavSection::Agents),
+        agent: None,
+        kinds,
+        form_id: state.service.catalog.new_agent_id().to_string(),
+    }))
 }
 
 async fn edit(
@@ -226,6 +315,7 @@ async fn edit(
         frame: frame.at(NavSection::Agents),
         agent: Some(ShownAgent(agent)),
         kinds,
+        form_id: String::new(),
     }))
 }
 
@@ -256,9 +346,29 @@ async fn make(
         status: None,
         seen: None,
     };
-    let agent = state.service.catalog.add_agent(given("id", &fields.id)?, &edit).await?;
+    let chosen: Option<AgentId> = given("id", &fields.id)?;
+    let form_id: Option<AgentId> = given("form_id", &fields.form_id)?;
+    let id = chosen.clone().or(form_id);
+    let agent = match (state.service.catalog.add_agent(id.clone(), &edit).await, id) {
+        (Ok(agent), _) => agent,
+        // The form was sent before. Its passkey was shown then.
+        (Err(ServiceError::Refused(Refusal::AlreadyExists(_))), Some(agent))
+            if chosen.is_none() && is_made(&state, &agent, &edit).await? =>
+        {
+            return Ok(rendered(&PasskeyPart { frame, agent, passkey: None, is_replaced: false }));
+        }
+        (Err(error), _) => return Err(error.into()),
+    };
     tracing::info!(agent_id = %agent.id, "agent added");
-    Ok(rendered(&PasskeyPart { frame, agent: agent.id, passkey: shown, is_replaced: false }))
+    Ok(rendered(&PasskeyPart { frame, agent: agent.id, passkey: Some(shown), is_replaced: false }))
+}
+
+/// Returns whether the agent of a form exists with the content of the form.
+async fn is_made(state: &RestState, id: &AgentId, edit: &AgentEdit) -> Result<bool, Problem> {
+    let agent = state.service.catalog.agent(id).await?;
+    Ok(edit.name.as_ref() == Some(&agent.name)
+        && edit.ai_type.as_ref() == Some(&agent.ai_type)
+        && edit.system_prompt.as_ref() == Some(&agent.system_prompt))
 }
 
 async fn change(
@@ -289,7 +399,7 @@ async fn renew_passkey(
     let edit = AgentEdit { passkey: Some(passkey), ..AgentEdit::default() };
     state.service.catalog.set_agent(&id, &edit).await?;
     tracing::info!(agent_id = %id, "agent has a new passkey");
-    Ok(rendered(&PasskeyPart { frame, agent: id, passkey: shown, is_replaced: true }))
+    Ok(rendered(&PasskeyPart { frame, agent: id, passkey: Some(shown), is_replaced: true }))
 }
 
 async fn stop(
@@ -327,8 +437,13 @@ async fn why(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let purposes = purposes_of(&state, &agent, &project).await?;
-    Ok(rendered(&WhyPage { frame: frame.at(NavSection::Agents), agent, project, purposes }))
+    let purposes = purposes_of(&frame, &state, &agent, &project).await?;
+    let open = state.service.launches.open().await?;
+    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project));
+    let face = faces.of(&agent).ok_or(Refusal::AgentNotFound { agent })?;
+    let (project, _) = state.service.catalog.project(&project).await?;
+    let frame = Frame { project: None, ..frame }.at(NavSection::Agents);
+    Ok(rendered(&WhyPage { frame, agent: face, project, purposes }))
 }
 
 async fn why_part(
@@ -336,15 +451,23 @@ async fn why_part(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let purposes = purposes_of(&state, &agent, &project).await?;
-    Ok(rendered(&WhyPart { frame, agent, project, purposes }))
+    let purposes = purposes_of(&frame, &state, &agent, &project).await?;
+    Ok(rendered(&WhyPart { frame, purposes }))
 }
 
 async fn purposes_of(
+    frame: &Frame,
     state: &RestState,
     agent: &AgentId,
     project: &ProjectId,
-) -> Result<Vec<WhyBody>, Problem> {
+) -> Result<Vec<ShownWhy>, Problem> {
+    let about = About { agent: Some(agent), project, task: None };
+    let shown = |why: WhyBody| ShownWhy {
+        line: why.waiting().map(|waiting| WhyLine::of(frame.w, &waiting, about)),
+        purpose: why.purpose,
+        reason: why.reason,
+        rules: why.rules,
+    };
     let purposes = state.service.launches.why(agent, project).await?;
-    Ok(purposes.into_iter().map(WhyBody::from).collect())
+    Ok(purposes.into_iter().map(WhyBody::from).map(shown).collect())
 }

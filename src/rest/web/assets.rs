@@ -21,9 +21,22 @@ struct Asset {
 const CSS: Asset = Asset {
     name: "app.css",
     kind: "text/css; charset=utf-8",
-    content: include_str!("assets/app.css"),
+    content: concat!(
+        include_str!("assets/tokens.css"),
+        include_str!("assets/components.css"),
+        include_str!("assets/app.css"),
+    ),
 };
-const APP: Asset = script("app.js", include_str!("assets/app.js"));
+const APP: Asset = script(
+    "app.js",
+    concat!(
+        include_str!("assets/app.js"),
+        include_str!("assets/board.js"),
+        include_str!("assets/panel.js"),
+        include_str!("assets/chat.js"),
+        include_str!("assets/output.js"),
+    ),
+);
 const THEME: Asset = script("theme.js", include_str!("assets/theme.js"));
 const HTMX: Asset = script("htmx.js", include_str!("assets/htmx.min.js"));
 const ICON: Asset =

@@ -12,28 +12,34 @@ use serde::Deserialize;
 
 use super::changes::{CardResult, results};
 use super::layout::{Frame, NavSection, rendered};
-use super::shown::{Card, Face, Faces, When, leads_to, order_of};
+use super::shown::{Card, Face, Faces, Now, When, leads_to, order_of};
+use super::words::Words;
 use crate::domain::{AgentId, Project, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
+use crate::rest::routes::waiting::Standings;
 use crate::rest::{Problem, RestState};
 use crate::service::TaskFilter;
 
 /// The number of cards of a column that are shown at once. A reader can ask for more.
-const MAX_CARDS: usize = 100;
+const MAX_CARDS: usize = 30;
+/// The states that a new task may have.
+pub(super) const NEW_STATUSES: [TaskStatus; 3] =
+    [TaskStatus::Backlog, TaskStatus::Todo, TaskStatus::InProgress];
 
 #[derive(Template)]
 #[template(path = "board.html")]
 struct BoardPage {
     frame: Frame,
     project: Project,
-    /// All active projects, and this one.
-    projects: Vec<Project>,
     members: Vec<Face>,
-    /// The agents that a person stopped here.
-    held: Vec<AgentId>,
     paused_since: Option<When>,
     columns: Vec<Column>,
     n_tasks: usize,
+    /// The text that is searched for.
+    q: String,
+    is_searched: bool,
+    /// The number of tasks that match it.
+    n_found: usize,
     /// The part that the panel begins with.
     open: Option<String>,
 }
@@ -44,6 +50,8 @@ struct BoardPart {
     frame: Frame,
     project: Project,
     columns: Vec<Column>,
+    is_searched: bool,
+    n_found: usize,
 }
 
 #[derive(Template)]
@@ -52,15 +60,15 @@ struct AvatarsPart {
     frame: Frame,
     project: Project,
     members: Vec<Face>,
-    held: Vec<AgentId>,
     paused_since: Option<When>,
+    q: String,
 }
 
 #[derive(Template)]
 #[template(path = "parts/cards.html")]
 struct CardsPart {
     frame: Frame,
-    project: ProjectId,
+    project: Project,
     status: TaskStatus,
     cards: Vec<Card>,
     more: Option<usize>,
@@ -70,6 +78,7 @@ struct CardsPart {
 #[template(path = "parts/changed_cards.html")]
 struct ChangedCardsPart {
     frame: Frame,
+    project: Project,
     cards: Vec<Card>,
     /// The number of tasks in each state, as JSON.
     counts: String,
@@ -83,12 +92,43 @@ struct Column {
     more: Option<usize>,
 }
 
+impl Column {
+    /// Returns the width of the board below which the column is folded: `wide` or `auto`. `None` for
+    /// a column that is always open.
+    const fn fold(&self) -> Option<&'static str> {
+        match self.status {
+            TaskStatus::Backlog | TaskStatus::Cancelled => Some("wide"),
+            TaskStatus::Done => Some("auto"),
+            TaskStatus::Todo | TaskStatus::InProgress | TaskStatus::Blocked => None,
+        }
+    }
+
+    /// Returns whether a phone shows this column first.
+    fn is_first_shown(&self) -> bool {
+        self.status == TaskStatus::InProgress
+    }
+
+    /// Returns whether a new task may have this state.
+    fn may_begin(&self) -> bool {
+        NEW_STATUSES.contains(&self.status)
+    }
+}
+
 /// The content that the panel of a board begins with.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PanelQuery {
     task: Option<TaskId>,
     chat: Option<AgentId>,
+    #[serde(default)]
+    q: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchQuery {
+    #[serde(default)]
+    q: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -96,6 +136,8 @@ struct PanelQuery {
 struct FromQuery {
     #[serde(default)]
     from: usize,
+    #[serde(default)]
+    q: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -121,10 +163,7 @@ async fn page(
     InQuery(query): InQuery<PanelQuery>,
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.catalog.project(&id).await?;
-    let board = Board::read(&state, &id).await?;
-    let projects = state.service.catalog.projects().await?.into_iter().map(|(project, _)| project);
-    let projects =
-        projects.filter(|other| other.id == id || other.status.as_str() == "active").collect();
+    let board = Board::read(&frame, &state, &id, &query.q).await?;
     let open = match query {
         PanelQuery { task: Some(task), .. } => {
             let task = state.service.tasks.full_id(task).await?;
@@ -133,30 +172,36 @@ async fn page(
         PanelQuery { chat: Some(agent), .. } => {
             Some(format!("/ui/parts/projects/{id}/agents/{agent}/chat"))
         }
-        PanelQuery { task: None, chat: None } => None,
+        PanelQuery { task: None, chat: None, .. } => None,
     };
-    let (held, paused_since) = who_may_not_start(&state, &id).await?;
+    let paused_since = state.service.launches.paused_since().await?.map(When);
     Ok(rendered(&BoardPage {
-        held,
         paused_since,
         frame: frame.at(NavSection::Projects),
         project,
-        projects,
         members: board.faces.of_all(&members),
         columns: board.columns(),
         n_tasks: board.tasks.len(),
+        is_searched: !board.needles.is_empty(),
+        n_found: board.n_found(),
+        q: query.q,
         open,
     }))
 }
 
+/// Returns the columns. The address of the page names what is searched for.
 async fn board(
     frame: Frame,
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
+    InQuery(query): InQuery<SearchQuery>,
 ) -> Result<Response, Problem> {
     let (project, _) = state.service.catalog.project(&id).await?;
-    let columns = Board::read(&state, &id).await?.columns();
-    Ok(rendered(&BoardPart { frame, project, columns }))
+    let board = Board::read(&frame, &state, &id, &query.q).await?;
+    let columns = board.columns();
+    let is_searched = !board.needles.is_empty();
+    let n_found = board.n_found();
+    Ok(rendered(&BoardPart { frame, project, columns, is_searched, n_found }))
 }
 
 async fn avatars(
@@ -165,37 +210,21 @@ async fn avatars(
     InPath(id): InPath<ProjectId>,
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.catalog.project(&id).await?;
-    let faces =
-        Faces::new(state.service.catalog.agents().await?, &state.service.launches.open().await?);
-    let (held, paused_since) = who_may_not_start(&state, &id).await?;
-    Ok(rendered(&AvatarsPart {
-        frame,
-        project,
-        members: faces.of_all(&members),
-        held,
-        paused_since,
-    }))
-}
-
-/// Returns the agents of a project that a person stopped, and the time since which no agent is
-/// started at all.
-async fn who_may_not_start(
-    state: &RestState,
-    project: &ProjectId,
-) -> Result<(Vec<AgentId>, Option<When>), Problem> {
-    let status = state.service.status().await?;
-    let held = status.held.into_iter().filter(|record| record.key.project == *project);
-    let held: BTreeSet<AgentId> = held.map(|record| record.key.agent).collect();
-    Ok((held.into_iter().collect(), status.paused_since.map(When)))
+    let open = state.service.launches.open().await?;
+    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&id));
+    let paused_since = state.service.launches.paused_since().await?.map(When);
+    let members = faces.of_all(&members);
+    Ok(rendered(&AvatarsPart { frame, project, members, paused_since, q: String::new() }))
 }
 
 async fn column(
     frame: Frame,
     State(state): State<RestState>,
-    InPath((project, status)): InPath<(ProjectId, TaskStatus)>,
+    InPath((id, status)): InPath<(ProjectId, TaskStatus)>,
     InQuery(query): InQuery<FromQuery>,
 ) -> Result<Response, Problem> {
-    let board = Board::read(&state, &project).await?;
+    let (project, _) = state.service.catalog.project(&id).await?;
+    let board = Board::read(&frame, &state, &id, &query.q).await?;
     let (cards, more) = board.cards(status, query.from);
     Ok(rendered(&CardsPart { frame, project, status, cards, more }))
 }
@@ -204,10 +233,11 @@ async fn column(
 async fn cards(
     frame: Frame,
     State(state): State<RestState>,
-    InPath(project): InPath<ProjectId>,
+    InPath(id): InPath<ProjectId>,
     InQuery(query): InQuery<CardsQuery>,
 ) -> Result<Response, Problem> {
-    let board = Board::read(&state, &project).await?;
+    let (project, _) = state.service.catalog.project(&id).await?;
+    let board = Board::read(&frame, &state, &id, "").await?;
     let ids: BTreeSet<&str> = query.ids.split(',').collect();
     // The cards of the parents and of the dependents show something about these tasks, so they are
     // included.
@@ -228,45 +258,67 @@ async fn cards(
         .map(|status| (status.as_str(), board.tasks_in(*status).count()))
         .collect();
     let counts = serde_json::json!(counts).to_string();
-    Ok(rendered(&ChangedCardsPart { frame, cards: cards.collect(), counts }))
+    Ok(rendered(&ChangedCardsPart { cards: cards.collect(), frame, project, counts }))
 }
 
 /// The data of a board.
 struct Board {
     /// The tasks of the project, in the order of their columns.
     tasks: Vec<Task>,
-    statuses: BTreeMap<TaskId, (TaskStatus, usize)>,
+    statuses: BTreeMap<TaskId, TaskStatus>,
     parts: BTreeMap<TaskId, Vec<TaskStatus>>,
     results: BTreeMap<TaskId, CardResult>,
     faces: Faces,
+    standings: Standings,
+    w: &'static Words,
+    /// The words that a shown task contains, in lower case.
+    needles: Vec<String>,
 }
 
 impl Board {
-    async fn read(state: &RestState, project: &ProjectId) -> Result<Self, Problem> {
+    async fn read(
+        frame: &Frame,
+        state: &RestState,
+        project: &ProjectId,
+        q: &str,
+    ) -> Result<Self, Problem> {
         let filter = TaskFilter { project: Some(project.clone()), ..TaskFilter::default() };
         let mut tasks = state.service.tasks.list(&filter).await?;
         tasks.sort_by_cached_key(order_of);
-        let statuses = tasks
-            .iter()
-            .enumerate()
-            .map(|(at, task)| (task.id.clone(), (task.status, at)))
-            .collect();
+        let statuses = tasks.iter().map(|task| (task.id.clone(), task.status)).collect();
         let mut parts: BTreeMap<TaskId, Vec<TaskStatus>> = BTreeMap::new();
         for task in &tasks {
             if let Some(parent) = &task.parent {
                 parts.entry(parent.clone()).or_default().push(task.status);
             }
         }
-        let faces = Faces::new(
-            state.service.catalog.agents().await?,
-            &state.service.launches.open().await?,
-        );
+        let open = state.service.launches.open().await?;
+        let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(project));
         let results = results(state, project).await?;
-        Ok(Self { tasks, statuses, parts, results, faces })
+        let standings = Standings::read(state, &tasks).await?;
+        let needles = q.split_whitespace().map(str::to_lowercase).collect();
+        let w = frame.w;
+        Ok(Self { tasks, statuses, parts, results, faces, standings, w, needles })
     }
 
     fn tasks_in(&self, status: TaskStatus) -> impl Iterator<Item = &Task> {
-        self.tasks.iter().filter(move |task| task.status == status)
+        self.tasks.iter().filter(move |task| task.status == status && self.is_found(task))
+    }
+
+    /// Returns whether a task contains all words of the search: in its title, its short id or the
+    /// name of its assignee.
+    fn is_found(&self, task: &Task) -> bool {
+        if self.needles.is_empty() {
+            return true;
+        }
+        let agent = task.assignee.as_ref().and_then(|agent| self.faces.of(agent));
+        let agent = agent.map(|agent| agent.name).unwrap_or_default();
+        let text = format!("{} {} {agent}", task.title, task.short_id).to_lowercase();
+        self.needles.iter().all(|needle| text.contains(needle))
+    }
+
+    fn n_found(&self) -> usize {
+        self.tasks.iter().filter(|task| self.is_found(task)).count()
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -287,14 +339,11 @@ impl Board {
 
     fn card(&self, task: &Task) -> Card {
         let parts = self.parts.get(&task.id).map_or(&[][..], Vec::as_slice);
-        let is_waited_for = |id: &&TaskId| {
-            self.statuses.get(*id).is_none_or(|(status, _)| *status != TaskStatus::Done)
-        };
+        let is_waited_for =
+            |id: &&TaskId| self.statuses.get(*id).is_none_or(|status| *status != TaskStatus::Done);
         let is_cancelled = |id: &TaskId| {
-            self.statuses.get(id).is_some_and(|(status, _)| *status == TaskStatus::Cancelled)
+            self.statuses.get(id).is_some_and(|status| *status == TaskStatus::Cancelled)
         };
-        let is_start_wanted = task.start_wanted_since.is_some();
-        let parent = task.parent.as_ref().and_then(|parent| self.statuses.get(parent));
         Card {
             id: task.id.clone(),
             short_id: task.short_id.clone(),
@@ -302,9 +351,6 @@ impl Board {
             status: task.status,
             priority: task.priority,
             assignee: task.assignee.as_ref().and_then(|agent| self.faces.of(agent)),
-            parent: parent
-                .and_then(|(_, at)| self.tasks.get(*at))
-                .map(|parent| parent.title.clone()),
             n_parts: parts.len(),
             n_parts_done: parts.iter().filter(|status| !status.is_open()).count(),
             n_waits_for: if task.status.is_open() {
@@ -312,9 +358,9 @@ impl Board {
             } else {
                 0
             },
-            is_start_wanted,
-            waits_for_cancelled: is_start_wanted && task.dependencies.iter().any(is_cancelled),
-            blocked_reason: task.blocked_reason.clone(),
+            waits_for_cancelled: task.start_wanted_since.is_some()
+                && task.dependencies.iter().any(is_cancelled),
+            now: Now::of(self.w, &self.standings, task),
             result: self.results.get(&task.id).cloned(),
             order: order_of(task),
             leads_to: leads_to(task.status)

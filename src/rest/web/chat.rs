@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces, When};
+use super::waits::{About, WhyLine};
 use crate::domain::chat::Sender;
 use crate::domain::start_history::StartReason;
 use crate::domain::{AgentId, Message, MessageId, Project, ProjectId, Purpose, Refusal};
@@ -31,6 +32,7 @@ struct ChatPart {
     frame: Frame,
     project: Project,
     agent: Face,
+    agent_name: String,
     messages: Vec<ShownMessage>,
     has_earlier: bool,
     standing: ChatState,
@@ -40,6 +42,7 @@ struct ChatPart {
 #[template(path = "parts/messages.html")]
 struct MessagesPart {
     frame: Frame,
+    agent_name: String,
     messages: Vec<ShownMessage>,
 }
 
@@ -52,7 +55,6 @@ struct ChatStatePart {
 
 struct ShownMessage {
     id: MessageId,
-    sender: String,
     is_ours: bool,
     content: String,
     at: When,
@@ -61,7 +63,6 @@ struct ShownMessage {
 impl From<Message> for ShownMessage {
     fn from(message: Message) -> Self {
         Self {
-            sender: message.sender_id().to_owned(),
             is_ours: message.sender != Sender::Agent,
             id: message.id,
             content: message.content,
@@ -76,7 +77,7 @@ struct ChatState {
     /// True if the agent is not there and no start is wanted. The next message starts it.
     is_gone: bool,
     /// The condition that delays its start for longer than usual.
-    waits_for: Option<String>,
+    why: Option<WhyLine>,
     /// True if a message is accepted now. A chat that waits accepts it for later.
     may_say: bool,
 }
@@ -101,8 +102,8 @@ async fn panel(
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.catalog.project(&project).await?;
-    let faces =
-        Faces::new(state.service.catalog.agents().await?, &state.service.launches.open().await?);
+    let open = state.service.launches.open().await?;
+    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
     let face = faces.of(&agent).ok_or_else(|| Refusal::AgentNotFound { agent: agent.clone() })?;
     if !members.contains(&agent) {
         return Err(Refusal::NotAssigned { agent, project: project.id }.into());
@@ -119,6 +120,7 @@ async fn panel(
     Ok(rendered(&ChatPart {
         frame,
         project,
+        agent_name: face.name.clone(),
         agent: face,
         messages,
         has_earlier: found.next.is_some(),
@@ -145,7 +147,8 @@ async fn messages(
     let found = state.service.chats.conversation(&agent, &project, &page, Duration::ZERO).await?;
     let has_more = found.next.is_some();
     let messages = found.messages.into_iter().map(ShownMessage::from).collect();
-    let mut response = rendered(&MessagesPart { frame, messages });
+    let agent_name = state.service.catalog.agent(&agent).await?.name;
+    let mut response = rendered(&MessagesPart { frame, agent_name, messages });
     if has_more {
         response.headers_mut().insert("has-more", axum::http::HeaderValue::from_static("true"));
     }
@@ -165,24 +168,18 @@ impl ChatState {
         let why = why.into_iter().find(|why| why.purpose == Purpose::Chat);
         let reason = why.as_ref().map(|why| why.reason);
         Ok(match reason {
-            _ if is_ready => Self { is_ready, is_gone: false, waits_for: None, may_say: true },
-            Some(StartReason::NoWork) => {
-                Self { is_ready, is_gone: true, waits_for: None, may_say: true }
-            }
+            _ if is_ready => Self { is_ready, is_gone: false, why: None, may_say: true },
+            Some(StartReason::NoWork) => Self { is_ready, is_gone: true, why: None, may_say: true },
             None | Some(StartReason::Ready | StartReason::Starting | StartReason::Running) => {
-                Self { is_ready, is_gone: false, waits_for: None, may_say: false }
+                Self { is_ready, is_gone: false, why: None, may_say: false }
             }
             Some(reason) => {
-                let words = frame.w.of_start_reason(reason);
-                let figures = why.as_ref().and_then(|why| {
-                    why.rules.iter().find(|rule| rule.rule == reason)?.detail.as_ref()
-                });
-                let waits_for = figures
-                    .map_or_else(|| words.to_owned(), |figures| format!("{words} ({figures})"));
+                let waiting = why.as_ref().and_then(WhyBody::waiting);
+                let about = About { agent: Some(agent), project, task: None };
                 Self {
                     is_ready,
                     is_gone: false,
-                    waits_for: Some(waits_for),
+                    why: waiting.map(|waiting| WhyLine::of(frame.w, &waiting, about)),
                     may_say: !reason.refuses_messages(),
                 }
             }

@@ -10,12 +10,16 @@ use axum::routing::{get, post};
 
 use super::instances::{InstanceRow, instance_rows};
 use super::layout::{Frame, NavSection, rendered};
+use super::names::Names;
 use super::shown::{LaunchRow, When};
+use super::waits::{About, WhyLine};
+use crate::domain::{AgentId, InstanceKey, ProjectId, Purpose};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::status::{
     CoordinatorBody, DeferredBody, LimitsBody, ParkedBody, StatusBody,
 };
 use crate::rest::routes::store::StoreBody;
+use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{Counters, Force, StopTarget};
 
@@ -23,6 +27,7 @@ use crate::service::{Counters, Force, StopTarget};
 #[template(path = "coordinator.html")]
 struct CoordinatorPage {
     frame: Frame,
+    names: Names,
     overview: Overview,
 }
 
@@ -30,7 +35,38 @@ struct CoordinatorPage {
 #[template(path = "parts/coordinator.html")]
 struct CoordinatorPart {
     frame: Frame,
+    names: Names,
     overview: Overview,
+}
+
+/// A start that waits.
+struct WaitingStart {
+    agent_id: AgentId,
+    project_id: ProjectId,
+    purpose: Purpose,
+    why: WhyLine,
+}
+
+impl WaitingStart {
+    /// Returns the rows of waiting starts, without those that do not wait any more.
+    async fn read(
+        frame: &Frame,
+        state: &RestState,
+        starts: Vec<DeferredBody>,
+    ) -> Result<Vec<Self>, Problem> {
+        let key =
+            |start: DeferredBody| InstanceKey::new(start.agent_id, start.project_id, start.purpose);
+        let keys = starts.into_iter().map(key).collect();
+        let all = state.service.launches.why_of(keys).await?.into_iter().filter_map(|why| {
+            let key = why.key.clone();
+            let waiting = WhyBody::from(why).waiting()?;
+            let about = About { agent: Some(&key.agent), project: &key.project, task: None };
+            let why = WhyLine::of(frame.w, &waiting, about);
+            let InstanceKey { agent, project, purpose } = key;
+            Some(Self { agent_id: agent, project_id: project, purpose, why })
+        });
+        Ok(all.collect())
+    }
 }
 
 /// The content of the overview.
@@ -39,7 +75,7 @@ struct Overview {
     is_somebody_there: bool,
     limits: LimitsBody,
     instances: Vec<InstanceRow>,
-    deferred: Vec<DeferredBody>,
+    deferred: Vec<WaitingStart>,
     parked: Vec<ParkedBody>,
     coordinators: Vec<CoordinatorBody>,
     store: Option<StoreBody>,
@@ -62,16 +98,19 @@ pub(super) fn routes() -> Router<RestState> {
 }
 
 async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let overview = Overview::read(&state).await?;
-    Ok(rendered(&CoordinatorPage { frame: frame.at(NavSection::Coordinator), overview }))
+    let overview = Overview::read(&frame, &state).await?;
+    let names = Names::read(&state).await?;
+    Ok(rendered(&CoordinatorPage { frame: frame.at(NavSection::Coordinator), names, overview }))
 }
 
 async fn part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    Ok(rendered(&CoordinatorPart { frame, overview: Overview::read(&state).await? }))
+    let overview = Overview::read(&frame, &state).await?;
+    let names = Names::read(&state).await?;
+    Ok(rendered(&CoordinatorPart { frame, names, overview }))
 }
 
 impl Overview {
-    async fn read(state: &RestState) -> Result<Self, Problem> {
+    async fn read(frame: &Frame, state: &RestState) -> Result<Self, Problem> {
         let view = state.service.status().await?;
         let ended = view.ended.iter().map(LaunchRow::from).collect();
         let status = StatusBody::from(view);
@@ -80,7 +119,7 @@ impl Overview {
             is_somebody_there: status.coordinators.iter().any(|each| each.is_there),
             limits: status.limits,
             instances: instance_rows(state, status.instances).await?,
-            deferred: status.deferred,
+            deferred: WaitingStart::read(frame, state, status.deferred).await?,
             parked: status.parked,
             coordinators: status.coordinators,
             store: status.store,

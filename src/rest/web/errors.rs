@@ -5,13 +5,13 @@ use std::borrow::Cow;
 
 use askama::Template;
 use axum::body::to_bytes;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::layout::{Frame, rendered};
-use crate::rest::Problem;
+use super::layout::{Frame, NavSection, rendered};
+use crate::rest::{Problem, RestState};
 
 /// The longest body of a problem, in bytes. Every problem is shorter.
 const MAX_PROBLEM: usize = 256 * 1024;
@@ -35,10 +35,15 @@ impl ErrorPage {
     }
 }
 
-pub(super) async fn as_pages(request: Request, next: Next) -> Response {
+pub(super) async fn as_pages(
+    State(state): State<RestState>,
+    request: Request,
+    next: Next,
+) -> Response {
     let wants_page = wants_page(request.headers());
-    let frame = Frame::of(request.headers());
-    let response = next.run(request).await;
+    let (asked, body) = request.into_parts();
+    let frame = Frame::of(&asked.headers);
+    let response = next.run(Request::from_parts(asked.clone(), body)).await;
     let is_problem = response
         .headers()
         .get(header::CONTENT_TYPE)
@@ -53,6 +58,8 @@ pub(super) async fn as_pages(request: Request, next: Next) -> Response {
     };
     problem.detail = frame.w.of_problem(&problem.code, problem.detail);
     if wants_page {
+        // The reader keeps the side and the name, unless they cannot be read.
+        let frame = Frame::read(&asked, &state).await.unwrap_or(frame);
         let detail = problem.detail;
         let hint = problem.hint.map(Cow::into_owned);
         let page = ErrorPage { frame, status: parts.status.as_u16(), detail, hint };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::shown::{When, size};
-use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, TaskId};
+use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, ShortId, TaskId};
 use crate::rest::routes::status::InstanceBody;
 use crate::rest::{Problem, RestState};
 
@@ -23,8 +23,8 @@ pub(super) struct InstanceRow {
     pub(super) is_unkillable: bool,
     /// The time since which it has been silent for long, as `status` shows it.
     pub(super) silent_since: Option<When>,
-    pub(super) reason: Option<String>,
-    pub(super) task: Option<TaskId>,
+    /// The short id and the title of its task.
+    pub(super) task_title: Option<(ShortId, String)>,
     pub(super) last_line: Option<String>,
 }
 
@@ -37,6 +37,12 @@ pub(super) async fn instance_rows(
     let names: BTreeMap<ProjectId, String> =
         projects.into_iter().map(|(project, _)| (project.id, project.name)).collect();
     let mut memory = state.service.launches.memory_of_instances().await;
+    // Each open launch has one task at most, and there are as many as slots.
+    let mut tasks: BTreeMap<TaskId, (ShortId, String)> = BTreeMap::new();
+    for task in instances.iter().filter_map(|instance| instance.launch.task_id.as_ref()) {
+        let found = state.service.tasks.view(task).await?.task;
+        tasks.insert(task.clone(), (found.short_id, found.title));
+    }
     let row = |instance: InstanceBody| {
         let launch = instance.launch;
         InstanceRow {
@@ -56,8 +62,7 @@ pub(super) async fn instance_rows(
             purpose: launch.purpose,
             state: launch.state,
             pid: launch.pid,
-            reason: launch.reason,
-            task: launch.task_id,
+            task_title: launch.task_id.and_then(|task| tasks.get(&task).cloned()),
             last_line: launch.activity.progress,
         }
     };

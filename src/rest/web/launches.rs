@@ -7,8 +7,9 @@ use axum::response::Response;
 use axum::routing::get;
 
 use super::layout::{Frame, NavSection, rendered};
-use super::shown::{LaunchRow, Took, When, cost_of};
-use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, TaskId};
+use super::names::Names;
+use super::shown::{LaunchRow, Took, When, cost_of, is_bad};
+use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, ShortId};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::launches::LaunchQuery;
 use crate::rest::{Problem, RestState};
@@ -22,6 +23,7 @@ const MAX_LAUNCHES: usize = 100;
 struct LaunchesPage {
     frame: Frame,
     launches: Vec<LaunchRow>,
+    names: Names,
     /// The filter of the list, in the form of the query string.
     query: String,
 }
@@ -31,6 +33,7 @@ struct LaunchesPage {
 struct LaunchesPart {
     frame: Frame,
     launches: Vec<LaunchRow>,
+    names: Names,
 }
 
 #[derive(Template)]
@@ -50,12 +53,16 @@ struct LaunchPart {
 struct ShownLaunch {
     id: LaunchId,
     agent: AgentId,
+    agent_name: String,
     project: ProjectId,
+    project_name: String,
     purpose: Purpose,
     ai_type: String,
     state: String,
     is_stoppable: bool,
-    task: Option<TaskId>,
+    is_bad: bool,
+    /// The short id and the title.
+    task: Option<(ShortId, String)>,
     pid: Option<i32>,
     took: Option<Took>,
     outcome: Option<String>,
@@ -90,7 +97,8 @@ async fn all(
 ) -> Result<Response, Problem> {
     let launches = rows(&state, query).await?;
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    Ok(rendered(&LaunchesPage { frame: frame.at(NavSection::Launches), launches, query }))
+    let names = Names::read(&state).await?;
+    Ok(rendered(&LaunchesPage { frame: frame.at(NavSection::Launches), launches, names, query }))
 }
 
 async fn all_part(
@@ -98,7 +106,8 @@ async fn all_part(
     State(state): State<RestState>,
     InQuery(query): InQuery<LaunchQuery>,
 ) -> Result<Response, Problem> {
-    Ok(rendered(&LaunchesPart { frame, launches: rows(&state, query).await? }))
+    let names = Names::read(&state).await?;
+    Ok(rendered(&LaunchesPart { frame, launches: rows(&state, query).await?, names }))
 }
 
 async fn rows(state: &RestState, query: LaunchQuery) -> Result<Vec<LaunchRow>, Problem> {
@@ -118,7 +127,7 @@ async fn one(
     State(state): State<RestState>,
     InPath(id): InPath<LaunchId>,
 ) -> Result<Response, Problem> {
-    let launch = ShownLaunch::of(&frame, state.service.launches.get(&id).await?);
+    let launch = ShownLaunch::read(&frame, &state, &id).await?;
     Ok(rendered(&LaunchPage { frame: frame.at(NavSection::Launches), launch }))
 }
 
@@ -127,12 +136,25 @@ async fn one_part(
     State(state): State<RestState>,
     InPath(id): InPath<LaunchId>,
 ) -> Result<Response, Problem> {
-    let launch = ShownLaunch::of(&frame, state.service.launches.get(&id).await?);
+    let launch = ShownLaunch::read(&frame, &state, &id).await?;
     Ok(rendered(&LaunchPart { frame, launch }))
 }
 
 impl ShownLaunch {
-    fn of(frame: &Frame, launch: Launch) -> Self {
+    async fn read(frame: &Frame, state: &RestState, id: &LaunchId) -> Result<Self, Problem> {
+        let launch = state.service.launches.get(id).await?;
+        let names = Names::read(state).await?;
+        let task = match &launch.task {
+            Some(task) => {
+                let task = state.service.tasks.view(task).await?.task;
+                Some((task.short_id, task.title))
+            }
+            None => None,
+        };
+        Ok(Self::of(frame, launch, &names, task))
+    }
+
+    fn of(frame: &Frame, launch: Launch, names: &Names, task: Option<(ShortId, String)>) -> Self {
         let w = frame.w;
         let timeline = timeline(frame, &launch);
         let (ended_at, outcome) =
@@ -156,13 +178,16 @@ impl ShownLaunch {
                 .then(|| format!("{} ({} {})", usage.tokens(), usage.turns, frame.w.turns)),
             cost: cost_of(usage),
             state: launch.state.as_str().to_owned(),
-            id: launch.id,
+            is_bad: launch.as_ended().is_some_and(|(outcome, _)| is_bad(outcome)),
+            agent_name: names.agent(&launch.key.agent).to_owned(),
+            project_name: names.project(&launch.key.project).to_owned(),
             agent: launch.key.agent,
             project: launch.key.project,
             purpose: launch.key.purpose,
             ai_type: launch.ai_type,
-            task: launch.task,
+            task,
             pid: launch.pid,
+            id: launch.id,
             last_line: launch.activity.progress,
         }
     }

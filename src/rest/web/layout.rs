@@ -5,11 +5,13 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse as _, Response};
+use serde::Deserialize;
 
 use super::assets::Assets;
+use super::shown::initials_of;
+use super::side::Side;
 use super::words::Words;
-
-use crate::domain::Language;
+use crate::domain::{Language, ProjectId};
 use crate::rest::auth::{Operator, Role};
 use crate::rest::{Problem, RestState};
 
@@ -17,13 +19,26 @@ use crate::rest::{Problem, RestState};
 pub(super) const LANGUAGE_COOKIE: &str = "agent_coordinator_language";
 
 /// The places that the navigation names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum NavSection {
     Projects,
     Agents,
     Launches,
     Coordinator,
     Settings,
+}
+
+impl NavSection {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Projects => "projects",
+            Self::Agents => "agents",
+            Self::Launches => "launches",
+            Self::Coordinator => "coordinator",
+            Self::Settings => "settings",
+        }
+    }
 }
 
 /// The part that is the same on all pages of one reader.
@@ -33,6 +48,10 @@ pub(super) struct Frame {
     pub(super) w: &'static Words,
     pub(super) assets: &'static Assets,
     pub(super) place: NavSection,
+    /// The project whose board or form is shown.
+    pub(super) project: Option<ProjectId>,
+    /// The side of a whole page; `None` for a part of one.
+    pub(super) side: Option<Side>,
     /// The number of the newest event before the page was read. The page shows at least its
     /// effects; later events are news.
     pub(super) newest_event: i64,
@@ -47,6 +66,8 @@ impl Frame {
             w,
             assets: Assets::get(),
             place: NavSection::Projects,
+            project: None,
+            side: None,
             newest_event: 0,
             operator: None,
         }
@@ -56,25 +77,34 @@ impl Frame {
         Self { place, ..self }
     }
 
-    pub(super) fn other_language(&self) -> Language {
-        match self.w.language {
-            Language::English => Language::Japanese,
-            Language::Japanese => Language::English,
-        }
-    }
-
     pub(super) fn may_change(&self) -> bool {
         self.operator.as_ref().is_some_and(|operator| operator.role == Role::Operator)
     }
 
-    pub(super) fn places(&self) -> [(NavSection, &'static str, &'static str); 5] {
-        [
-            (NavSection::Projects, "/ui/projects", self.w.projects),
-            (NavSection::Agents, "/ui/agents", self.w.agents),
-            (NavSection::Launches, "/ui/launches", self.w.launches),
-            (NavSection::Coordinator, "/ui/coordinator", self.w.coordinator),
-            (NavSection::Settings, "/ui/settings", self.w.settings),
-        ]
+    pub(super) fn is_at(&self, place: NavSection) -> bool {
+        self.place == place
+    }
+
+    pub(super) fn is_in(&self, project: &ProjectId) -> bool {
+        self.project.as_ref() == Some(project)
+    }
+
+    /// Returns the initials of the reader.
+    pub(super) fn initials(&self) -> String {
+        self.operator.as_ref().map(|operator| initials_of(&operator.name)).unwrap_or_default()
+    }
+
+    /// Reads the frame of a whole page: who reads it, and its side.
+    pub(super) async fn read(parts: &Parts, state: &RestState) -> Result<Self, Problem> {
+        // This comes before the content of the page is read.
+        let newest_event = state.service.events.newest().await?;
+        let operator = parts.extensions.get().cloned();
+        let path = parts.uri.path();
+        let is_part = path.starts_with("/ui/parts") || path.starts_with("/ui/do");
+        let side = if is_part { None } else { Some(Side::read(state).await?) };
+        let project = path.strip_prefix("/ui/projects/").and_then(|rest| rest.split('/').next());
+        let project = project.and_then(|project| project.parse().ok());
+        Ok(Self { project, side, newest_event, operator, ..Self::of(&parts.headers) })
     }
 }
 
@@ -82,10 +112,7 @@ impl FromRequestParts<RestState> for Frame {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &RestState) -> Result<Self, Problem> {
-        // This comes before the content of the page is read.
-        let newest_event = state.service.events.newest().await?;
-        let operator = parts.extensions.get().cloned();
-        Ok(Self { newest_event, operator, ..Self::of(&parts.headers) })
+        Self::read(parts, state).await
     }
 }
 

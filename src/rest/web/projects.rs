@@ -11,13 +11,14 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::layout::{Frame, NavSection, go_to, rendered};
-use super::shown::{Face, Faces};
+use super::shown::{Face, Faces, hue_of};
+use super::words::Words;
 use crate::domain::agent::ProjectStatus;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{AgentId, Project, ProjectId};
+use crate::domain::{AgentId, Project, ProjectId, Refusal};
 use crate::rest::extract::{InForm, InPath, InQuery, given};
 use crate::rest::{Problem, RestState};
-use crate::service::{ProjectEdit, TaskFilter};
+use crate::service::{ProjectEdit, ServiceError};
 
 #[derive(Template)]
 #[template(path = "projects.html")]
@@ -37,7 +38,10 @@ struct ProjectTile {
     id: ProjectId,
     name: String,
     working_directory: String,
-    status: &'static str,
+    initial: String,
+    hue: u8,
+    /// The state, if it is not active.
+    status: Option<&'static str>,
     n_open: usize,
     n_running: usize,
     agents: Vec<Face>,
@@ -53,6 +57,8 @@ struct ProjectForm {
     others: Vec<Face>,
     modes: &'static [WorkspaceMode],
     proposed: WorkspaceMode,
+    /// The id of a new project, if the reader chooses none.
+    form_id: String,
 }
 
 #[derive(Template)]
@@ -110,6 +116,8 @@ impl ProjectForm {
 struct ProjectFields {
     #[serde(default)]
     id: String,
+    #[serde(default)]
+    form_id: String,
     name: String,
     working_directory: PathBuf,
     status: Option<ProjectStatus>,
@@ -144,36 +152,38 @@ pub(super) fn routes() -> Router<RestState> {
 }
 
 async fn all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let projects = tiles(&state).await?;
+    let projects = tiles(frame.w, &state).await?;
     Ok(rendered(&ProjectsPage { frame: frame.at(NavSection::Projects), projects }))
 }
 
 async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    Ok(rendered(&ProjectsPart { frame, projects: tiles(&state).await? }))
+    let projects = tiles(frame.w, &state).await?;
+    Ok(rendered(&ProjectsPart { frame, projects }))
 }
 
-async fn tiles(state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
+async fn tiles(w: &'static Words, state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
     let open = state.service.launches.open().await?;
-    let faces = Faces::new(state.service.catalog.agents().await?, &open);
-    let mut n_open: BTreeMap<ProjectId, usize> = BTreeMap::new();
-    for task in
-        state.service.tasks.list(&TaskFilter { only_open: true, ..TaskFilter::default() }).await?
-    {
-        *n_open.entry(task.project).or_default() += 1;
-    }
+    let faces = Faces::new(state.service.catalog.agents().await?, &open, None);
+    let n_open: BTreeMap<ProjectId, usize> = state.service.tasks.count_open().await?;
     let tile = |(project, members): (Project, Vec<AgentId>)| ProjectTile {
         n_open: n_open.get(&project.id).copied().unwrap_or_default(),
         n_running: open.iter().filter(|launch| launch.key.project == project.id).count(),
         agents: faces.of_all(&members),
+        status: match project.status {
+            ProjectStatus::Active => None,
+            ProjectStatus::Inactive => Some(w.inactive),
+            ProjectStatus::Archived => Some(w.archived),
+        },
+        initial: project.name.trim().chars().take(1).flat_map(char::to_uppercase).collect(),
+        hue: hue_of(project.id.as_str()),
         id: project.id,
         name: project.name,
         working_directory: project.working_directory.display().to_string(),
-        status: project.status.as_str(),
     };
     Ok(state.service.catalog.projects().await?.into_iter().map(tile).collect())
 }
 
-async fn new(frame: Frame) -> Response {
+async fn new(frame: Frame, State(state): State<RestState>) -> Response {
     let frame = frame.at(NavSection::Projects);
     rendered(&ProjectForm {
         frame,
@@ -182,6 +192,7 @@ async fn new(frame: Frame) -> Response {
         others: Vec::new(),
         modes: WorkspaceMode::ALL,
         proposed: WorkspaceMode::Shared,
+        form_id: state.service.catalog.new_project_id().to_string(),
     })
 }
 
@@ -210,7 +221,7 @@ async fn edit(
         .map(|agent| agent.id.clone())
         .filter(|agent| !members.contains(agent))
         .collect();
-    let faces = Faces::new(agents, &state.service.launches.open().await?);
+    let faces = Faces::new(agents, &state.service.launches.open().await?, Some(&id));
     let members = faces.of_all(&members);
     let others = faces.of_all(&others);
     Ok(rendered(&ProjectForm {
@@ -220,6 +231,7 @@ async fn edit(
         others,
         modes: WorkspaceMode::ALL,
         proposed: WorkspaceMode::Shared,
+        form_id: String::new(),
     }))
 }
 
@@ -227,16 +239,39 @@ async fn make(
     State(state): State<RestState>,
     InForm(fields): InForm<ProjectFields>,
 ) -> Result<Response, Problem> {
-    let id = given("id", &fields.id)?;
+    let chosen: Option<ProjectId> = given("id", &fields.id)?;
+    let form_id: Option<ProjectId> = given("form_id", &fields.form_id)?;
     let edit = ProjectEdit {
         name: Some(fields.name).filter(|name| !name.trim().is_empty()),
         working_directory: Some(fields.working_directory),
         workspace: fields.workspace,
         ..ProjectEdit::default()
     };
-    let id = state.service.catalog.add_project(id, &edit).await?;
+    let id =
+        match state.service.catalog.add_project(chosen.clone().or(form_id.clone()), &edit).await {
+            Ok(id) => id,
+            // The form was sent before.
+            Err(ServiceError::Refused(Refusal::AlreadyExists(_)))
+                if chosen.is_none() && is_made(&state, form_id.as_ref(), &edit).await? =>
+            {
+                form_id.unwrap_or_else(|| state.service.catalog.new_project_id())
+            }
+            Err(error) => return Err(error.into()),
+        };
     tracing::info!(project_id = %id, "project added");
     Ok(go_to(&format!("/ui/projects/{id}/edit")))
+}
+
+/// Returns whether the project of a form exists with the content of the form.
+async fn is_made(
+    state: &RestState,
+    id: Option<&ProjectId>,
+    edit: &ProjectEdit,
+) -> Result<bool, Problem> {
+    let Some(id) = id else { return Ok(false) };
+    let (project, _) = state.service.catalog.project(id).await?;
+    Ok(edit.working_directory.as_ref() == Some(&project.working_directory)
+        && edit.name.as_ref().is_none_or(|name| *name == project.name))
 }
 
 async fn change(

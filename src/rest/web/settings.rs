@@ -24,6 +24,14 @@ struct SettingsPage {
     version: &'static str,
 }
 
+impl SettingsPage {
+    /// Returns the code of each language with its own name.
+    #[allow(clippy::unused_self, reason = "called by its template")]
+    fn languages(&self) -> [(&'static str, &'static str); 2] {
+        [(Language::English.as_str(), "English"), (Language::Japanese.as_str(), "日本語")]
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LanguageFields {

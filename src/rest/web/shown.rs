@@ -5,10 +5,14 @@ use std::fmt;
 use std::time::Duration;
 
 use super::changes::CardResult;
+use super::waits::{About, WhyLine};
+use super::words::Words;
+use crate::domain::printable::excerpt;
 use crate::domain::{
     Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task, TaskId,
     TaskStatus, Timestamp, Usage,
 };
+use crate::rest::routes::waiting::{Standing, Standings};
 
 /// A moment, which the page shows in the words and the time zone of its reader.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +27,19 @@ impl fmt::Display for When {
 /// Safe, because it contains only a timestamp.
 impl askama::filters::HtmlSafe for When {}
 
+/// A moment, from which the page shows the time that has passed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Elapsed(pub(super) Timestamp);
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<time class=\"elapsed\" datetime=\"{0}\">{0}</time>", self.0)
+    }
+}
+
+/// Safe, because it contains only a timestamp.
+impl askama::filters::HtmlSafe for Elapsed {}
+
 /// A duration, in its two largest units.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Took(pub(super) Duration);
@@ -31,10 +48,9 @@ impl fmt::Display for Took {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         match seconds {
-            0 => write!(f, "{} ms", self.0.as_millis()),
-            1..60 => write!(f, "{seconds} s"),
-            60..3600 => write!(f, "{} min {} s", seconds / 60, seconds % 60),
-            _ => write!(f, "{} h {} min", seconds / 3600, seconds % 3600 / 60),
+            0..60 => write!(f, "{seconds}s"),
+            60..3600 => write!(f, "{}m {:02}s", seconds / 60, seconds % 60),
+            _ => write!(f, "{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
         }
     }
 }
@@ -42,7 +58,7 @@ impl fmt::Display for Took {
 /// Returns the cost in US dollars; `None` if there is none.
 pub(super) fn cost_of(usage: Usage) -> Option<String> {
     let cents = usage.cost_usd_micros.div_ceil(10_000);
-    (cents > 0).then(|| format!("$ {}.{:02}", cents / 100, cents % 100))
+    (cents > 0).then(|| format!("${}.{:02}", cents / 100, cents % 100))
 }
 
 /// An agent by its initials, with a colour.
@@ -51,7 +67,7 @@ pub(super) struct Face {
     pub(super) id: AgentId,
     pub(super) name: String,
     pub(super) initials: String,
-    /// One of twelve colours.
+    /// One of eight colours.
     pub(super) hue: u8,
     /// True if a process of the agent runs.
     pub(super) is_live: bool,
@@ -59,23 +75,31 @@ pub(super) struct Face {
 
 impl Face {
     pub(super) fn of(agent: &Agent, is_live: bool) -> Self {
-        let words =
-            agent.name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        let initials: String = words.filter_map(|word| word.chars().next()).take(2).collect();
-        let hue = agent
-            .id
-            .as_str()
-            .bytes()
-            .fold(7_u8, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte))
-            % 12;
         Self {
             id: agent.id.clone(),
             name: agent.name.clone(),
-            initials: initials.to_uppercase(),
-            hue,
+            initials: initials_of(&agent.name),
+            hue: hue_of(agent.id.as_str()),
             is_live,
         }
     }
+}
+
+/// Returns the first letters of the first two words of a name, or the first two letters of its only
+/// word.
+pub(super) fn initials_of(name: &str) -> String {
+    let mut words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let first = words.next().unwrap_or_default();
+    let letters: String = match words.next() {
+        Some(second) => first.chars().take(1).chain(second.chars().take(1)).collect(),
+        None => first.chars().take(2).collect(),
+    };
+    letters.to_uppercase()
+}
+
+/// Returns the number of one of eight colours, always the same for a text.
+pub(super) fn hue_of(text: &str) -> u8 {
+    text.bytes().fold(7_u8, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte)) % 8
 }
 
 /// The faces of agents. An unknown agent is shown by its id.
@@ -85,10 +109,15 @@ pub(super) struct Faces {
 }
 
 impl Faces {
-    pub(super) fn new(agents: Vec<Agent>, open: &[Launch]) -> Self {
+    /// Returns the faces of agents in a project. An agent is live there only if it runs there;
+    /// without a project, it is live if it runs anywhere.
+    pub(super) fn new(agents: Vec<Agent>, open: &[Launch], project: Option<&ProjectId>) -> Self {
+        let is_here =
+            |launch: &&Launch| project.is_none_or(|project| launch.key.project == *project);
         let live = open
             .iter()
             .filter(|launch| launch.pid.is_some())
+            .filter(is_here)
             .map(|launch| launch.key.agent.clone())
             .collect();
         Self { agents: agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect(), live }
@@ -103,6 +132,47 @@ impl Faces {
     }
 }
 
+/// The one line of a card or a task about its work.
+pub(super) enum Now {
+    /// An agent works on it. The line is what it does.
+    Live {
+        line: Option<String>,
+        since: Elapsed,
+    },
+    /// Nothing works on it, for a reason.
+    Why {
+        why: WhyLine,
+    },
+    Nothing,
+}
+
+/// The longest line of an agent on a card, in characters.
+const MAX_LINE: usize = 120;
+
+impl Now {
+    pub(super) fn of(w: &'static Words, standings: &Standings, task: &Task) -> Self {
+        match standings.of(task) {
+            Standing::Live(launch) => Self::Live {
+                line: launch
+                    .activity
+                    .progress
+                    .as_ref()
+                    .map(|line| excerpt(line, MAX_LINE).into_owned()),
+                since: Elapsed(launch.started_at.unwrap_or(launch.claimed_at)),
+            },
+            Standing::Waits(waiting) => {
+                let about = About {
+                    agent: task.assignee.as_ref(),
+                    project: &task.project,
+                    task: Some(&task.id),
+                };
+                Self::Why { why: WhyLine::of(w, &waiting, about) }
+            }
+            Standing::Rests => Self::Nothing,
+        }
+    }
+}
+
 /// A task on the board.
 pub(super) struct Card {
     pub(super) id: TaskId,
@@ -111,16 +181,14 @@ pub(super) struct Card {
     pub(super) status: TaskStatus,
     pub(super) priority: Priority,
     pub(super) assignee: Option<Face>,
-    pub(super) parent: Option<String>,
     pub(super) n_parts: usize,
     pub(super) n_parts_done: usize,
     /// The number of dependencies that are not finished.
     pub(super) n_waits_for: usize,
-    /// It starts when its dependencies are done.
-    pub(super) is_start_wanted: bool,
     /// It would start after a task that was cancelled.
     pub(super) waits_for_cancelled: bool,
-    pub(super) blocked_reason: Option<String>,
+    /// The one line about its work.
+    pub(super) now: Now,
     /// What its agent changed.
     pub(super) result: Option<CardResult>,
     /// The sort key in its column: cards are in the order of these texts.
@@ -149,6 +217,11 @@ pub(super) fn leads_to(status: TaskStatus) -> Vec<TaskStatus> {
     TaskStatus::ALL.iter().copied().filter(|to| status.leads_people_to(*to)).collect()
 }
 
+/// Returns whether a launch ended badly, so that people want to look at it.
+pub(super) const fn is_bad(outcome: &Outcome) -> bool {
+    !matches!(outcome, Outcome::Completed | Outcome::Blocked | Outcome::Stopped(_))
+}
+
 /// A launch in a list.
 pub(super) struct LaunchRow {
     pub(super) id: LaunchId,
@@ -158,13 +231,21 @@ pub(super) struct LaunchRow {
     pub(super) state: String,
     pub(super) claimed_at: When,
     pub(super) outcome: Option<Outcome>,
+    pub(super) is_bad: bool,
+    pub(super) took: Option<Took>,
+    pub(super) last_line: Option<String>,
     pub(super) cost: Option<String>,
 }
 
 impl From<&Launch> for LaunchRow {
     fn from(launch: &Launch) -> Self {
-        let outcome = launch.as_ended().map(|(outcome, _)| outcome.clone());
+        let ended = launch.as_ended();
+        let outcome = ended.map(|(outcome, _)| outcome.clone());
+        let took = launch.started_at.zip(ended).map(|(from, (_, to))| Took(to.since(from)));
         Self {
+            is_bad: outcome.as_ref().is_some_and(is_bad),
+            took,
+            last_line: launch.activity.progress.clone(),
             id: launch.id.clone(),
             agent: launch.key.agent.clone(),
             project: launch.key.project.clone(),
@@ -193,17 +274,26 @@ mod tests {
     #[test]
     fn a_duration_is_shown_in_its_two_largest_units() {
         let shown = |millis| Took(Duration::from_millis(millis)).to_string();
-        assert_eq!(shown(12), "12 ms");
-        assert_eq!(shown(59_900), "59 s");
-        assert_eq!(shown(61_000), "1 min 1 s");
-        assert_eq!(shown(7_260_000), "2 h 1 min");
+        assert_eq!(shown(12), "0s");
+        assert_eq!(shown(59_900), "59s");
+        assert_eq!(shown(61_000), "1m 01s");
+        assert_eq!(shown(7_500_000), "2h 05m");
+    }
+
+    #[test]
+    fn initials_are_two_letters_of_a_name_in_any_script() {
+        assert_eq!(initials_of("Claude Front"), "CF");
+        assert_eq!(initials_of("ada"), "AD");
+        assert_eq!(initials_of("local:0"), "L0");
+        assert_eq!(initials_of("山田 太郎"), "山太");
+        assert_eq!(initials_of("— !"), "");
     }
 
     #[test]
     fn a_cost_is_rounded_up_to_whole_cents() {
         let shown = |cost_usd_micros| cost_of(Usage { cost_usd_micros, ..Usage::default() });
         assert_eq!(shown(0), None);
-        assert_eq!(shown(1).as_deref(), Some("$ 0.01"));
-        assert_eq!(shown(12_340_000).as_deref(), Some("$ 12.34"));
+        assert_eq!(shown(1).as_deref(), Some("$0.01"));
+        assert_eq!(shown(12_340_000).as_deref(), Some("$12.34"));
     }
 }

@@ -1,52 +1,44 @@
-//! A task in the panel beside the board, and the changes that a person makes to it.
+//! A task in the panel beside the board and on its own page, and the changes that a person makes to
+//! it.
 
 use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::changes::workspace_owner;
-use super::layout::{Frame, rendered};
-use super::shown::{Face, Faces, When, cost_of, leads_to};
+use super::layout::{Frame, NavSection, rendered};
+use super::shown::{Face, Faces, Now, Took, When, cost_of, is_bad, leads_to};
 use crate::domain::{
-    AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, ShortId, Task, TaskId,
-    TaskStatus,
+    AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task, TaskId,
+    TaskStatus, Usage,
 };
-use crate::rest::extract::{InForm, InPath, InQuery, InTask, given, parsed};
+use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
+use crate::rest::routes::waiting::{Standing, Standings};
 use crate::rest::{Problem, RestState};
-use crate::service::{NewTask, TaskEdit};
+use crate::service::TaskEdit;
 
 #[derive(Template)]
 #[template(path = "parts/task.html")]
 struct TaskPart {
     frame: Frame,
+    /// True on the page of the task, in contrast to a panel.
+    is_page: bool,
     task: ShownTask,
     members: Vec<Face>,
 }
 
 #[derive(Template)]
-#[template(path = "parts/new_task.html")]
-struct NewTaskPart {
+#[template(path = "task.html")]
+struct TaskPage {
     frame: Frame,
-    project: ProjectId,
-    parent: Option<(TaskId, String)>,
+    is_page: bool,
+    task: ShownTask,
     members: Vec<Face>,
-}
-
-impl NewTaskPart {
-    #[allow(clippy::unused_self, reason = "called by its template")]
-    fn priorities(&self) -> &'static [Priority] {
-        Priority::ALL
-    }
-
-    #[allow(clippy::unused_self, reason = "called by its template")]
-    fn statuses(&self) -> [TaskStatus; 3] {
-        [TaskStatus::Backlog, TaskStatus::Todo, TaskStatus::InProgress]
-    }
 }
 
 struct ShownTask {
@@ -59,12 +51,18 @@ struct ShownTask {
     status_since: When,
     priority: Priority,
     assignee: Option<Face>,
-    blocked_reason: Option<String>,
+    /// The line about its work.
+    now: Now,
+    /// The open launch that works on it.
+    launch: Option<LiveLaunch>,
+    project_name: String,
+    /// The cost and the number of its launches, if there are any.
+    spent: Option<String>,
     /// The task whose workspace it uses; `None` if it has none.
     workspace_of: Option<TaskId>,
     /// The name and the URL of the forge item that the task was made from.
     source: Option<(String, Option<String>)>,
-    parent: Option<(TaskId, String)>,
+    parent: Option<Task>,
     dependencies: Vec<Task>,
     /// It starts when its dependencies are done.
     is_start_wanted: bool,
@@ -72,11 +70,11 @@ struct ShownTask {
     waits_for_cancelled: bool,
     dependency_ids: String,
     subtasks: Vec<Task>,
+    n_parts_done: usize,
     executions: Vec<Work>,
     checking_since: Option<When>,
     checks: Vec<Check>,
     leads_to: Vec<TaskStatus>,
-    may_be_blocked: bool,
     revision: i64,
 }
 
@@ -86,15 +84,35 @@ impl ShownTask {
         Priority::ALL
     }
 
+    #[allow(clippy::unused_self, reason = "called by its template")]
+    fn statuses(&self) -> &'static [TaskStatus] {
+        TaskStatus::ALL
+    }
+
+    fn may_become(&self, status: TaskStatus) -> bool {
+        self.leads_to.contains(&status)
+    }
+
     fn is_assigned_to(&self, agent: &Face) -> bool {
         self.assignee.as_ref().is_some_and(|assignee| assignee.id == agent.id)
     }
+}
+
+/// The launch that works on a task now.
+struct LiveLaunch {
+    id: LaunchId,
+    agent: AgentId,
+    purpose: Purpose,
+    tokens: u64,
+    cost: Option<String>,
 }
 
 /// The work of one launch on a task.
 struct Work {
     launch: LaunchId,
     agent: AgentId,
+    face: Option<Face>,
+    took: Option<Took>,
     started_at: When,
     outcome: Option<Outcome>,
     cost: Option<String>,
@@ -102,9 +120,15 @@ struct Work {
     next_steps: Option<String>,
 }
 
-impl From<Execution> for Work {
-    fn from(execution: Execution) -> Self {
+impl Work {
+    fn is_bad(&self) -> bool {
+        self.outcome.as_ref().is_some_and(is_bad)
+    }
+
+    fn of(execution: Execution, faces: &Faces) -> Self {
         Self {
+            face: faces.of(&execution.key.agent),
+            took: execution.ended_at.map(|ended| Took(ended.since(execution.started_at))),
             launch: execution.launch,
             agent: execution.key.agent,
             started_at: When(execution.started_at),
@@ -118,20 +142,10 @@ impl From<Execution> for Work {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ParentQuery {
-    parent: Option<TaskId>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NewTaskFields {
-    title: String,
-    description: String,
-    assignee: String,
-    priority: Priority,
-    status: TaskStatus,
+struct PartQuery {
+    /// True if the part is on the page of the task.
     #[serde(default)]
-    parent: String,
+    page: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -139,11 +153,11 @@ struct NewTaskFields {
 struct TaskFields {
     /// The revision that the form showed.
     revision: i64,
-    title: String,
-    description: String,
-    assignee: String,
-    priority: Priority,
-    dependencies: String,
+    title: Option<String>,
+    description: Option<String>,
+    assignee: Option<String>,
+    priority: Option<Priority>,
+    dependencies: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -158,54 +172,82 @@ pub(super) fn routes() -> Router<RestState> {
     Router::new()
         .route("/ui/tasks/{id}", get(page))
         .route("/ui/parts/tasks/{id}", get(part))
-        .route("/ui/parts/projects/{project}/new-task", get(new))
-        .route("/ui/do/projects/{project}/tasks", post(make))
         .route("/ui/do/tasks/{id}", post(change))
         .route("/ui/do/tasks/{id}/status", post(set_status))
 }
 
-/// Redirects to the board of the task, with the task in the panel.
-async fn page(State(state): State<RestState>, InTask(id): InTask) -> Result<Redirect, Problem> {
-    let task = state.service.tasks.view(&id).await?.task;
-    Ok(Redirect::to(&format!("/ui/projects/{}?task={id}", task.project)))
+async fn page(
+    frame: Frame,
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<Response, Problem> {
+    let (task, members) = read(&frame, &state, &id).await?;
+    let project = Some(task.project.clone());
+    Ok(rendered(&TaskPage { frame: Frame { project, ..frame }, is_page: true, task, members }))
 }
 
 async fn part(
     frame: Frame,
     State(state): State<RestState>,
     InTask(id): InTask,
+    InQuery(query): InQuery<PartQuery>,
 ) -> Result<Response, Problem> {
-    let view = state.service.tasks.view(&id).await?;
-    let (_, members) = state.service.catalog.project(&view.task.project).await?;
-    let faces =
-        Faces::new(state.service.catalog.agents().await?, &state.service.launches.open().await?);
+    let (task, members) = read(&frame, &state, &id).await?;
+    Ok(rendered(&TaskPart { frame, is_page: query.page, task, members }))
+}
+
+/// Reads a task and the agents that may work on it.
+async fn read(
+    frame: &Frame,
+    state: &RestState,
+    id: &TaskId,
+) -> Result<(ShownTask, Vec<Face>), Problem> {
+    let view = state.service.tasks.view(id).await?;
+    let (project, members) = state.service.catalog.project(&view.task.project).await?;
+    let open = state.service.launches.open().await?;
+    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
     let parent = match &view.task.parent {
-        Some(parent) => Some((parent.clone(), state.service.tasks.view(parent).await?.task.title)),
+        Some(parent) => Some(state.service.tasks.view(parent).await?.task),
         None => None,
     };
-    let item = state.service.forge_items.of_task(&id).await?;
+    let item = state.service.forge_items.of_task(id).await?;
     let source =
         item.map(|item| (item.key.to_string(), Some(item.url).filter(|url| is_safe_link(url))));
-    let workspace_of = workspace_owner(&state, &id).await?;
+    let workspace_of = workspace_owner(state, id).await?;
     let is_cancelled = |other: &Task| other.status == TaskStatus::Cancelled;
     let waits_for_cancelled = view.starts_after().any(is_cancelled);
     let task = view.task;
-    let leads_to = leads_to(task.status);
+    let standings = Standings::read(state, std::slice::from_ref(&task)).await?;
+    let launch = match standings.of(&task) {
+        Standing::Live(launch) => Some(LiveLaunch {
+            id: launch.id.clone(),
+            agent: launch.key.agent.clone(),
+            purpose: launch.key.purpose,
+            tokens: launch.activity.usage.tokens(),
+            cost: cost_of(launch.activity.usage),
+        }),
+        Standing::Waits(_) | Standing::Rests => None,
+    };
+    let usage = view.executions.iter().fold(Usage::default(), |sum, work| sum.plus(work.usage));
     let task = ShownTask {
         workspace_of,
         source,
         parent,
+        now: Now::of(frame.w, &standings, &task),
+        launch,
+        project_name: project.name,
+        spent: cost_of(usage),
         assignee: task.assignee.as_ref().and_then(|agent| faces.of(agent)),
         dependency_ids: task.dependencies.iter().map(TaskId::as_str).collect::<Vec<_>>().join(" "),
         dependencies: view.dependencies,
         is_start_wanted: task.start_wanted_since.is_some(),
         waits_for_cancelled,
+        n_parts_done: view.subtasks.iter().filter(|task| !task.status.is_open()).count(),
         subtasks: view.subtasks,
-        executions: view.executions.into_iter().map(Work::from).collect(),
+        executions: view.executions.into_iter().map(|work| Work::of(work, &faces)).collect(),
         checking_since: task.checking_since.map(When),
         checks: view.checks,
-        may_be_blocked: leads_to.contains(&TaskStatus::Blocked),
-        leads_to,
+        leads_to: leads_to(task.status),
         id: task.id,
         short_id: task.short_id,
         project: task.project,
@@ -214,54 +256,9 @@ async fn part(
         status: task.status,
         status_since: When(task.status_since),
         priority: task.priority,
-        blocked_reason: task.blocked_reason,
         revision: task.revision,
     };
-    Ok(rendered(&TaskPart { frame, task, members: faces.of_all(&members) }))
-}
-
-async fn new(
-    frame: Frame,
-    State(state): State<RestState>,
-    InPath(project): InPath<ProjectId>,
-    InQuery(query): InQuery<ParentQuery>,
-) -> Result<Response, Problem> {
-    let (_, members) = state.service.catalog.project(&project).await?;
-    let faces = Faces::new(state.service.catalog.agents().await?, &[]);
-    let parent = match query.parent {
-        Some(parent) => {
-            let parent = state.service.tasks.full_id(parent).await?;
-            let title = state.service.tasks.view(&parent).await?.task.title;
-            Some((parent, title))
-        }
-        None => None,
-    };
-    Ok(rendered(&NewTaskPart { frame, project, parent, members: faces.of_all(&members) }))
-}
-
-async fn make(
-    State(state): State<RestState>,
-    InPath(project): InPath<ProjectId>,
-    InForm(fields): InForm<NewTaskFields>,
-) -> Result<Response, Problem> {
-    let parent = match given("parent", &fields.parent)? {
-        Some(parent) => Some(state.service.tasks.full_id(parent).await?),
-        None => None,
-    };
-    let new = NewTask {
-        id: None,
-        project,
-        title: fields.title,
-        description: fields.description,
-        status: fields.status,
-        priority: fields.priority,
-        assignee: given("assignee", &fields.assignee)?,
-        parent,
-        dependencies: Vec::new(),
-    };
-    let task = state.service.tasks.add(&new).await?.task;
-    tracing::info!(task_id = %task.id, project_id = %task.project, status = %task.status, "task added");
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok((task, faces.of_all(&members)))
 }
 
 async fn change(
@@ -269,16 +266,22 @@ async fn change(
     InTask(id): InTask,
     InForm(fields): InForm<TaskFields>,
 ) -> Result<Response, Problem> {
-    let dependencies = fields.dependencies.split([' ', ',']).filter(|id| !id.is_empty());
-    let dependencies: Vec<TaskId> =
-        dependencies.map(|id| parsed("dependencies", id)).collect::<Result<_, _>>()?;
-    let dependencies = state.service.tasks.full_ids(dependencies).await?;
+    let dependencies = match &fields.dependencies {
+        Some(ids) => {
+            let ids = ids.split([' ', ',']).filter(|id| !id.is_empty());
+            let ids: Vec<TaskId> =
+                ids.map(|id| parsed("dependencies", id)).collect::<Result<_, _>>()?;
+            Some(state.service.tasks.full_ids(ids).await?)
+        }
+        None => None,
+    };
+    let assignee = fields.assignee.as_deref().map(|agent| given("assignee", agent)).transpose()?;
     let edit = TaskEdit {
-        title: Some(fields.title),
-        description: Some(fields.description),
-        priority: Some(fields.priority),
-        assignee: Some(given("assignee", &fields.assignee)?),
-        dependencies: Some(dependencies),
+        title: fields.title,
+        description: fields.description,
+        priority: fields.priority,
+        assignee,
+        dependencies,
         seen: Some(fields.revision),
         ..TaskEdit::default()
     };

@@ -1,11 +1,13 @@
 //! The texts of the pages in English and Japanese, side by side so that neither is forgotten.
 
-use crate::domain::check::CheckResult;
-use crate::domain::launch::{ReportResult, StopReason, TimeLimit};
-use crate::domain::start_history::StartReason;
-use crate::domain::store_state::{Spread, span};
-use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
-use crate::domain::{Language, Outcome, Priority, TaskStatus};
+mod launches;
+mod operations;
+mod problems;
+mod results;
+mod starts;
+mod tasks;
+
+use crate::domain::{Language, Priority, TaskStatus};
 
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident: $english:literal, $japanese:literal;)+) => {
@@ -25,14 +27,71 @@ texts! {
     projects: "Projects", "プロジェクト";
     agents: "Agents", "エージェント";
     launches: "Launches", "起動履歴";
-    coordinator: "Coordinator", "コーディネーター";
+    all_projects: "All projects", "すべてのプロジェクト";
+    fleet: "Fleet", "実行環境";
+    places: "Places", "主な画面";
+    columns: "Columns", "列";
+    panel: "Details", "詳細";
+    you_heading: "You", "あなた";
+    language_heading: "Language", "言語";
+    search_tasks: "Search tasks", "タスクを検索";
+    nothing_found: "No task matches.", "一致するタスクがありません。";
+    clear: "Clear", "検索を解除";
+    fold: "Fold", "折りたたむ";
+    unfold: "Unfold", "開く";
+    undo: "Undo", "元に戻す";
+    moved_to: "Moved to", "移動しました:";
+    copied: "Copied", "コピーしました";
+    copy_link: "Copy link", "リンクをコピー";
+    open_as_page: "Open as page", "ページで開く";
+    state_heading: "State", "状態";
+    no_description: "No description.", "説明はありません。";
+    activity: "Activity", "経過";
+    watch: "Watch", "出力を見る";
+    add_subtask: "Add a subtask", "サブタスクを追加";
+    needs_title: "A task needs a title.", "タイトルを入力してください。";
+    what_it_needs: "What it needs to start", "起動の条件";
+    now: "Now", "現在";
+    actions: "Actions", "操作";
+    details: "Details", "詳細";
+    met: "Met", "満たしている";
+    not_met: "Not met", "満たしていない";
+    messages: "Messages", "メッセージ";
+    new_messages: "New messages", "新しいメッセージ";
+    try_now: "Try now", "今すぐ再試行";
+    agent_exists: "This agent was made before. Make a new passkey on its page if it needs one.", "このエージェントは作成済みです。必要ならその画面で新しいパスキーを発行してください。";
+    theme_system: "System", "システム";
+    theme_light: "Light", "ライト";
+    theme_dark: "Dark", "ダーク";
+    keys: "Keys", "キーボード操作";
+    single_keys: "Single keys", "1 文字のキー操作";
+    key_search: "Search of this view", "この画面の検索";
+    key_walk: "Next, previous card", "次・前のカード";
+    key_column: "Other column", "隣の列";
+    key_move: "Move to the neighbouring state", "隣の状態へ移動";
+    key_open: "Open", "開く";
+    key_back: "Back", "戻る";
+    key_chat: "Chat with the assignee", "担当とチャット";
+    key_send: "Send a form", "フォームを送信";
+    not_assigned: "Not assigned to a project", "プロジェクトに未割り当て";
+    comes_from: "From", "元の項目";
+    agent: "Agent", "エージェント";
+    project: "Project", "プロジェクト";
+    idle: "Idle", "空き";
+    waits: "Waits", "待機中";
+    needs_attention: "Needs a person", "要対応";
+    works: "Working", "作業中";
+    spent: "Spent", "コスト";
+    draft_kept: "Draft kept", "下書きを保存しました";
+    throw_away: "Discard", "破棄";
+    block: "Block", "ブロックする";
+    coordinator: "Operations", "稼働状況";
     settings: "Settings", "設定";
     skip_to_content: "Skip to content", "本文へ移動";
     navigation: "Navigation", "ナビゲーション";
     live: "Live", "接続中";
     reconnecting: "Reconnecting…", "再接続中…";
     theme: "Light or dark", "明暗を切り替える";
-    other_language: "日本語", "English";
     log_out: "Log out", "ログアウト";
     signed_in_as: "Signed in as", "ログイン中:";
     viewer_note: "You may look, but not change anything.", "閲覧のみ可能です。";
@@ -54,18 +113,16 @@ texts! {
     cancel: "Cancel", "キャンセル";
     close: "Close", "閉じる";
     edit: "Edit", "編集";
-    open_tasks: "open tasks", "未完了タスク";
-    running_now: "running", "実行中";
+    open_tasks: "Open tasks", "未完了タスク";
+    running_now: "Running", "実行中";
     assigned_agents: "Assigned agents", "割り当て済みエージェント";
     assign: "Assign", "割り当てる";
     unassign: "Unassign", "割り当て解除";
     nobody_assigned: "No agent is assigned yet.", "エージェントがまだ割り当てられていません。";
     all_assigned: "All agents are assigned.", "すべてのエージェントが割り当て済みです。";
 
-    board: "Task board", "タスクボード";
     new_task: "New task", "タスクを作成";
     no_tasks: "No tasks yet. Make one, assign it to an agent, and move it to “In progress”: the agent starts.", "タスクがまだありません。作成してエージェントに割り当て、「進行中」に移すとエージェントが起動します。";
-    board_help: "Drag a card, or focus it and press Shift with an arrow key, to change its state. Enter opens it.", "カードをドラッグするか、フォーカスして Shift+矢印キーを押すと状態が変わります。Enter で開きます。";
     nothing_here: "Nothing here.", "ありません。";
     more: "Show more", "さらに表示";
     title: "Title", "タイトル";
@@ -77,22 +134,16 @@ texts! {
     part_of: "part of", "親タスク:";
     dependencies: "Waits for", "依存タスク";
     dependencies_hint: "Ids of tasks that must be done first, separated by spaces.", "先に完了すべきタスクのID（空白区切り）。";
-    waits_for: "waits for", "依存:";
     checks: "Checks", "チェック";
     being_checked: "Its agent reported success. The checks run since", "エージェントは成功を報告しました。チェック実行中、開始:";
     check_running: "running", "実行中";
     check_passed: "passed", "合格";
     check_failed: "failed", "不合格";
     check_not_run: "could not be run", "実行できず";
-    starts_after: "starts after", "完了後に開始:";
     starts_by_itself: "It starts when all of these are done.", "以下がすべて完了すると自動的に開始します。";
     waits_for_cancelled: "A task that it waits for was cancelled. Reopen that task, or change the dependencies.", "依存タスクが取り消されました。そのタスクを再開するか、依存タスクを変更してください。";
-    blocked_because: "Blocked:", "ブロック理由:";
     reason: "Reason", "理由";
-    move_to: "Move to", "移動";
-    work_so_far: "Work so far", "これまでの作業";
     no_work_yet: "No agent has worked on it yet.", "まだ誰も作業していません。";
-    since: "since", "開始:";
     next_steps: "Next steps", "次のステップ";
     backlog: "Backlog", "バックログ";
     todo: "To do", "未着手";
@@ -100,10 +151,10 @@ texts! {
     blocked: "Blocked", "ブロック中";
     done: "Done", "完了";
     cancelled: "Cancelled", "取り消し";
-    low: "low", "低";
-    medium: "medium", "中";
-    high: "high", "高";
-    urgent: "urgent", "緊急";
+    low: "Low", "低";
+    medium: "Medium", "中";
+    high: "High", "高";
+    urgent: "Urgent", "緊急";
 
     changes: "Changes", "変更";
     workspace: "Where agents work", "エージェントの作業場所";
@@ -142,15 +193,13 @@ texts! {
     preparing: "Preparing...", "準備中...";
     send: "Send", "送信";
     message: "Message", "メッセージ";
-    message_hint: "Ctrl+Enter sends.", "Ctrl+Enter で送信します。";
+    message_hint: "Enter sends, Shift+Enter breaks the line.", "Enter で送信、Shift+Enter で改行。";
     discard: "Discard what you have written?", "入力内容を破棄しますか？";
     save_again: "Save once more to replace that.", "もう一度保存すると上書きします。";
-    held: "stopped by a person", "人が停止しました";
     no_messages: "Say something. The agent is started if it is not there.", "メッセージを書いてください。その間にエージェントを起動します。";
     earlier: "Earlier messages", "以前のメッセージ";
     agent_gone: "The agent is not there. Your next message starts it again.", "エージェントは停止しました。次のメッセージで再起動します。";
-    chat_waits: "It waits:", "待機中:";
-    you: "Person", "ユーザー";
+    you: "You", "あなた";
     not_sent: "Not sent yet; it is tried again.", "未送信です。再試行します。";
 
     new_agent: "New agent", "エージェントを作成";
@@ -165,16 +214,9 @@ texts! {
     passkey_replaced: "The old one no longer works.", "以前のパスキーは使えなくなりました。";
     has_passkey: "has a passkey", "パスキーあり";
     no_passkey: "no passkey: it comes in by launch tickets only", "パスキーなし: 起動チケットでのみ認証します";
-    not_running: "not running", "停止中";
     stop: "Stop", "停止";
     resume: "Resume", "再開";
-    why_not: "Why not running?", "動いていない理由";
-    why_title: "What could keep it from starting", "起動を妨げる条件";
-    rule: "Rule", "規則";
-    keeps_it: "this is so, and keeps it from starting", "該当: 起動を妨げています";
-    lets_it: "this is not so", "該当しません";
     until_when: "until", "まで";
-    failures_in_a_row: "failures in a row", "連続失敗";
     for_tasks: "For tasks", "タスク用";
     for_chats: "For chats", "チャット用";
     task: "task", "タスク";
@@ -210,10 +252,10 @@ texts! {
     turns: "turns", "ターン";
     took: "Took", "所要時間";
 
-    starting: "starting", "起動中";
-    running: "running", "実行中";
-    stopping: "stopping", "停止処理中";
-    ending: "ending", "終了処理中";
+    starting: "Starting", "起動中";
+    running: "Running", "実行中";
+    stopping: "Stopping", "停止処理中";
+    ending: "Ending", "終了処理中";
 
     slots: "Running now", "実行数";
     of: "of", "/";
@@ -243,7 +285,7 @@ texts! {
     heard: "last contact", "最終応答";
     gone: "no contact", "応答なし";
     counters: "Since its start", "起動後の累計";
-    starts: "starts", "起動";
+    starts: "Starts", "起動";
     adoptions: "adoptions", "引き継ぎ";
     leaked: "leftover processes ended", "残存プロセスの終了";
     cycles: "cycles", "周期";
@@ -254,7 +296,6 @@ texts! {
     configuration_waiting: "Waits for a restart:", "再起動待ち:";
     configuration_none: "There is no file; all settings have their defaults.", "ファイルがないため、すべて既定値です。";
     read_at: "read", "読み込み:";
-    version: "Version", "バージョン";
     settings_hint: "Settings are in a file, so that they are reviewed and versioned with the rest: edit it, and the daemon reads it by itself. Each is explained in the example that comes with the program, config/coordinator_config.yaml.", "設定はファイルにあり、他のファイルと同様に確認・管理できます。編集するとデーモンが自動で読み込みます。";
     command_line: "On the command line", "コマンドライン";
 
@@ -298,407 +339,5 @@ impl Words {
             Priority::High => self.high,
             Priority::Urgent => self.urgent,
         }
-    }
-
-    /// Returns the text for the state of a workspace.
-    pub(super) const fn of_workspace_state(&self, state: WorkspaceState) -> &'static str {
-        let (english, japanese) = match state {
-            WorkspaceState::Wanted => ("being prepared", "準備中"),
-            WorkspaceState::Ready => ("ready", "準備完了"),
-            WorkspaceState::InUse => ("in use", "使用中"),
-            WorkspaceState::Broken => ("needs a person", "対応が必要"),
-            WorkspaceState::Removed => {
-                ("files removed, commits kept", "ファイル削除済み、コミット保持")
-            }
-        };
-        self.language.either(english, japanese)
-    }
-
-    /// Returns a sentence that says where the agents of a project work.
-    pub(super) const fn of_workspace_mode(&self, mode: WorkspaceMode) -> &'static str {
-        let (english, japanese) = match mode {
-            WorkspaceMode::Shared => (
-                "shared: all agents work in the project's directory",
-                "共有: すべてのエージェントがプロジェクトのディレクトリで作業します",
-            ),
-            WorkspaceMode::Clone => (
-                "clone: each task has its own clone, and you merge its result",
-                "クローン: タスクごとに専用のクローンで作業し、結果は人がマージします",
-            ),
-        };
-        self.language.either(english, japanese)
-    }
-
-    /// Returns the size of a result, before the name of its branch.
-    pub(super) fn of_changes(&self, n_files: usize, n_commits: u32) -> String {
-        match self.language {
-            Language::English => {
-                let files = ending(n_files == 1);
-                let commits = ending(n_commits == 1);
-                format!("{n_files} file{files}, {n_commits} commit{commits} on")
-            }
-            Language::Japanese => format!("{n_files} ファイル、{n_commits} コミット:"),
-        }
-    }
-
-    pub(super) fn of_uncommitted(&self, n_files: u32) -> String {
-        match self.language {
-            Language::English => format!("{n_files} not committed"),
-            Language::Japanese => format!("未コミット {n_files}"),
-        }
-    }
-
-    pub(super) fn of_merge_into(&self, branch: &str) -> String {
-        match self.language {
-            Language::English => format!("Merge into {branch}"),
-            Language::Japanese => format!("{branch} にマージ"),
-        }
-    }
-
-    pub(super) fn of_merged_into(&self, branch: &str, commit: &str) -> String {
-        match self.language {
-            Language::English => format!("Merged into {branch}, which is at {commit} now."),
-            Language::Japanese => format!("{branch} にマージしました（{commit}）。"),
-        }
-    }
-
-    pub(super) fn of_merged_before(&self, branch: &str) -> String {
-        match self.language {
-            Language::English => format!("Nothing to merge: {branch} has the result already."),
-            Language::Japanese => format!("マージ不要: {branch} には結果が含まれています。"),
-        }
-    }
-
-    pub(super) fn of_merge_conflict(&self, branch: &str) -> String {
-        match self.language {
-            Language::English => format!("The result and {branch} change the same lines of:"),
-            Language::Japanese => {
-                format!("結果と {branch} が、次のファイルの同じ行を変更しています:")
-            }
-        }
-    }
-
-    pub(super) fn of_merge_in_the_way(&self, branch: &str) -> String {
-        match self.language {
-            Language::English => format!("{branch} was not changed, because files are in the way:"),
-            Language::Japanese => {
-                format!("妨げになるファイルがあるため、{branch} を変更していません:")
-            }
-        }
-    }
-
-    pub(super) fn of_result_branch(&self, branch: &str) -> String {
-        match self.language {
-            Language::English => {
-                format!("The project's repository has the result as the branch {branch}.")
-            }
-            Language::Japanese => {
-                format!("結果は、プロジェクトのリポジトリのブランチ {branch} にあります。")
-            }
-        }
-    }
-
-    /// Returns the text for the state of a launch.
-    pub(super) fn of_state<'a>(&'a self, state: &'a str) -> &'a str {
-        match state {
-            "starting" => self.starting,
-            "running" => self.running,
-            "stopping" => self.stopping,
-            "ending" => self.ending,
-            "ended" => self.ended,
-            other => other,
-        }
-    }
-
-    /// Returns the text for the health of the store.
-    pub(super) fn of_store_health(&self, health: &str) -> &'static str {
-        let (english, japanese) = match health {
-            "ok" => ("answers", "正常"),
-            "slow" => ("slow", "低速"),
-            "stuck" => ("stuck", "停滞"),
-            _ => ("fails", "異常"),
-        };
-        self.language.either(english, japanese)
-    }
-
-    /// Returns the text for a figure of the store.
-    pub(super) fn of_store_figure(&self, name: &str, spread: Spread) -> String {
-        let (english, japanese) = match name {
-            "statement" => ("statement", "文"),
-            "lock" => ("lock", "ロック待ち"),
-            _ => ("transaction", "トランザクション"),
-        };
-        let name = self.language.either(english, japanese);
-        format!("{name} {} ({} {})", span(spread.median), self.at_most, span(spread.max))
-    }
-
-    /// Returns the text for the health of a forge.
-    pub(super) fn of_forge_health(&self, health: &str) -> &'static str {
-        let (english, japanese) = match health {
-            "ok" => ("answers", "正常"),
-            "unauthorized" => ("does not take the token", "トークン無効"),
-            "limited" => ("rate-limited", "制限中"),
-            "unavailable" => ("does not answer", "応答なし"),
-            _ => ("not asked yet", "未確認"),
-        };
-        self.language.either(english, japanese)
-    }
-
-    /// Returns the text for the state of the work on an item of a forge.
-    pub(super) fn of_item_state(&self, state: &str) -> &'static str {
-        let (english, japanese) = match state {
-            "waiting" => ("waiting", "待機中"),
-            "claiming" => ("being claimed", "取得中"),
-            "processing" => ("in progress", "処理中"),
-            "blocked" => ("blocked", "ブロック"),
-            "failed" => ("failed", "失敗"),
-            "pausing" => ("being paused", "一時停止処理中"),
-            "paused" => ("paused", "一時停止"),
-            "stopping" => ("being stopped", "停止処理中"),
-            "done" => ("done", "完了"),
-            "stopped" => ("stopped", "停止"),
-            "expired" => ("expired", "期限切れ"),
-            _ => ("elsewhere", "他で処理中"),
-        };
-        self.language.either(english, japanese)
-    }
-
-    /// Returns the text for the outcome of a launch, with its reason.
-    pub(super) fn of_outcome(&self, outcome: &Outcome) -> String {
-        let (english, japanese) = match outcome {
-            Outcome::Completed => ("completed", "完了"),
-            Outcome::Blocked => ("blocked", "ブロック"),
-            Outcome::Failed => ("failed", "失敗"),
-            Outcome::Stopped(_) => ("stopped", "停止"),
-            Outcome::ExitedWithoutReport => ("exited without a report", "報告なしで終了"),
-            Outcome::NeverAuthenticated => ("never authenticated", "認証されず"),
-            Outcome::StartFailed(_) => ("start failed", "起動失敗"),
-            Outcome::TimedOut(_) => ("timed out", "時間切れ"),
-            Outcome::Lost => ("lost", "行方不明"),
-        };
-        let reason = match outcome {
-            Outcome::Stopped(reason) => Some(self.of_stop_reason(*reason).to_owned()),
-            Outcome::TimedOut(limit) => Some(self.of_time_limit(*limit).to_owned()),
-            Outcome::StartFailed(reason) => Some(reason.clone()),
-            _ => None,
-        };
-        let text = self.language.either(english, japanese);
-        reason.map_or_else(|| text.to_owned(), |reason| format!("{text} ({reason})"))
-    }
-
-    /// Returns the text for the reason to end an agent.
-    pub(super) const fn of_stop_reason(&self, reason: StopReason) -> &'static str {
-        let (english, japanese) = match reason {
-            StopReason::Reported => ("it reported", "報告済み"),
-            StopReason::LoggedOut => ("it logged out", "ログアウト"),
-            StopReason::Person => ("a person stopped it", "人が停止"),
-            StopReason::StopAll => ("a person stopped everything", "すべて停止"),
-            StopReason::Shutdown => ("the daemon ended", "デーモンの終了"),
-            StopReason::NoticeIgnored => ("it ignored a notice", "通知への応答なし"),
-            StopReason::Noticed => ("a notice told it to stop", "通知による停止"),
-            StopReason::ChatEnded => ("the chat ended", "チャット終了"),
-            StopReason::ChatIdle => ("the chat was idle", "チャットの無操作"),
-            StopReason::StartTimeout => ("it did not authenticate in time", "認証の時間切れ"),
-            StopReason::SessionMaximum => ("its session was too old", "セッション時間の上限"),
-            StopReason::RunMaximum => ("it ran for too long", "実行時間の上限"),
-            StopReason::Silence => ("it was silent for too long", "無出力の上限"),
-            StopReason::Unassigned => ("the bot was unassigned", "割り当て解除"),
-            StopReason::Closed => ("the item was closed", "項目のクローズ"),
-            StopReason::Gone => ("the item is gone", "項目の消失"),
-            StopReason::Moved => ("the item was moved", "項目の移動"),
-            StopReason::Paused => ("its work was paused", "作業の一時停止"),
-            StopReason::Unknown => ("the server does not know it", "サーバーに記録なし"),
-        };
-        self.language.either(english, japanese)
-    }
-
-    pub(super) const fn of_check(&self, result: CheckResult) -> &'static str {
-        match result {
-            CheckResult::Running => self.check_running,
-            CheckResult::Passed => self.check_passed,
-            CheckResult::Failed => self.check_failed,
-            CheckResult::NotRun => self.check_not_run,
-        }
-    }
-
-    const fn of_time_limit(&self, limit: TimeLimit) -> &'static str {
-        let (english, japanese) = match limit {
-            TimeLimit::SessionIdle => ("its session made no call", "セッションの無操作"),
-            TimeLimit::SessionMaximum => ("its session was too old", "セッション時間の上限"),
-            TimeLimit::RunMaximum => ("it ran for too long", "実行時間の上限"),
-            TimeLimit::Check => ("the check ran for too long", "チェックの実行時間の上限"),
-            TimeLimit::Silence => ("it was silent for too long", "無出力の上限"),
-        };
-        self.language.either(english, japanese)
-    }
-
-    /// Returns the text for the result that an agent reported.
-    pub(super) const fn of_report(&self, result: ReportResult) -> &'static str {
-        let (english, japanese) = match result {
-            ReportResult::Success => ("success", "成功"),
-            ReportResult::Failed => ("failed", "失敗"),
-            ReportResult::Blocked => ("blocked", "ブロック"),
-        };
-        self.language.either(english, japanese)
-    }
-
-    /// Returns the text of a problem with this code. `detail` is its English text, which names the
-    /// objects, so a translation keeps it.
-    pub(super) fn of_problem(&self, code: &str, detail: String) -> String {
-        match (self.language, japanese_problem(code)) {
-            (Language::Japanese, Some(text)) => format!("{text}（{detail}）"),
-            _ => detail,
-        }
-    }
-
-    /// Returns a sentence for the reason why a pair does or does not start.
-    pub(super) const fn of_start_reason(&self, reason: StartReason) -> &'static str {
-        let (english, japanese) = match reason {
-            StartReason::Ready => ("it is ready to start", "起動できます"),
-            StartReason::Unknown => {
-                ("no such agent or project", "エージェントまたはプロジェクトが存在しません")
-            }
-            StartReason::NotAssigned => {
-                ("the agent is not assigned to the project", "プロジェクトに割り当てられていません")
-            }
-            StartReason::Inactive => (
-                "the agent or the project is not active",
-                "エージェントまたはプロジェクトが無効です",
-            ),
-            StartReason::Starting => ("it is starting", "起動中です"),
-            StartReason::Running => ("it runs", "実行中です"),
-            StartReason::Stopping => ("it is ending", "停止処理中です"),
-            StartReason::NoWork => ("there is no work for it", "作業がありません"),
-            StartReason::Paused => ("all starts are paused", "すべての起動が一時停止中です"),
-            StartReason::Held => ("a person stopped it", "人が停止しました"),
-            StartReason::Suspended => (
-                "it failed too often, and waits for a person",
-                "失敗が続いたため、再開を待っています",
-            ),
-            StartReason::Misconfigured => (
-                "it can't work as it is configured, and waits for a person",
-                "設定に問題があり、再開を待っています",
-            ),
-            StartReason::Parked => {
-                ("the account of its provider waits", "プロバイダーのアカウントが待機中です")
-            }
-            StartReason::Backoff => (
-                "it failed lately, and waits before the next try",
-                "失敗したため、次の試行まで待機中です",
-            ),
-            StartReason::PreparingWorkspace => {
-                ("the clone for its task is being prepared", "タスク用のクローンを準備中です")
-            }
-            StartReason::WorkspaceBroken => {
-                ("the clone for its task needs a person", "タスク用のクローンに人の対応が必要です")
-            }
-            StartReason::OnOtherHost => (
-                "the clone for its task is on another host",
-                "タスク用のクローンは別のホストにあります",
-            ),
-            StartReason::NoFreeSlot => ("all slots are taken", "空きがありません"),
-            StartReason::ChatReserve => {
-                ("the free slots are reserved for chats", "空きはチャット用に確保されています")
-            }
-            StartReason::ProjectLimit => {
-                ("its project has as many as it may", "プロジェクトの上限に達しています")
-            }
-            StartReason::AgentLimit => {
-                ("its agent has as many as it may", "エージェントの上限に達しています")
-            }
-            StartReason::ProviderLimit => {
-                ("its provider has as many as it may", "プロバイダーの上限に達しています")
-            }
-            StartReason::LowDisk => {
-                ("there is too little free disk space", "ディスクの空きが不足しています")
-            }
-            StartReason::LowMemory => {
-                ("there is too little free memory", "メモリーの空きが不足しています")
-            }
-            StartReason::NoPasskey => (
-                "the coordinator has no passkey for the agent",
-                "コーディネーターにパスキーがありません",
-            ),
-        };
-        self.language.either(english, japanese)
-    }
-}
-
-const fn ending(is_one: bool) -> &'static str {
-    if is_one { "" } else { "s" }
-}
-
-/// Returns the Japanese text for the code of a problem that people meet on the pages.
-fn japanese_problem(code: &str) -> Option<&'static str> {
-    Some(match code {
-        "project_not_found" => "プロジェクトが見つかりません",
-        "agent_not_found" => "エージェントが見つかりません",
-        "task_not_found" => "タスクが見つかりません",
-        "launch_not_found" => "起動履歴が見つかりません",
-        "session_not_found" => "セッションが見つかりません",
-        "message_not_found" => "メッセージが見つかりません",
-        "credential_not_found" => "認証情報が見つかりません",
-        "no_such_route" => "ページが見つかりません",
-        "not_assigned" => "エージェントがプロジェクトに割り当てられていません",
-        "inactive" => "エージェントまたはプロジェクトが無効です",
-        "already_exists" => "同じIDがすでに存在します",
-        "invalid" | "invalid_form" | "invalid_body" | "invalid_query" | "invalid_path" => {
-            "入力内容が正しくありません"
-        }
-        "too_long" => "入力が長すぎます",
-        "not_one_line" => "改行や制御文字は使えません",
-        "precondition_failed" => "他の変更が先に保存されました。読み込み直してください",
-        "impossible_status" => "この状態には変更できません",
-        "needs_assignee" => "先に担当エージェントを割り当ててください",
-        "dependencies_open" => "先に完了すべきタスクが残っています",
-        "subtasks_open" => "未完了のサブタスクがあります",
-        "parent_closed" => "親タスクが終了しています",
-        "stays_in_project" => "タスクは他のプロジェクトに移動できません",
-        "part_of_itself" => "タスクを自分自身のサブタスクにはできません",
-        "dependency_cycle" => "依存関係が循環しています",
-        "limit_reached" => "上限に達しています",
-        "no_workspace" => "このタスクには専用の作業場所がありません",
-        "workspace_failed" => "作業場所の処理に失敗しました",
-        "no_open_launch" => "実行中のエージェントがありません",
-        "no_output" => "出力がありません",
-        "output_on_other_host" => "出力は別のマシンにあります",
-        "link_not_valid" => "このログインリンクは使えません",
-        "not_authenticated" => "ログインが必要です",
-        "viewer_may_not" => "閲覧のみ可能です",
-        "not_allowed" => "許可されていません",
-        "too_many_attempts" | "rate_limited" => {
-            "試行が多すぎます。少し待ってからもう一度お試しください"
-        }
-        "body_too_large" => "送信データが大きすぎます",
-        "server_stopping" | "stopping" => "サーバーを停止しています",
-        "unavailable" => "データベースを利用できません。しばらくしてからもう一度お試しください",
-        "bug" => "内部エラーが発生しました",
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_translated_problem_still_names_its_objects() {
-        let detail = "Task tsk_1 depends on tasks that are not done: tsk_2".to_owned();
-        let japanese =
-            Words::of(Language::Japanese).of_problem("dependencies_open", detail.clone());
-        assert!(
-            japanese.starts_with("先に完了すべきタスク") && japanese.contains("tsk_2"),
-            "{japanese}"
-        );
-        let english = Words::of(Language::English).of_problem("dependencies_open", detail.clone());
-        assert_eq!(english, detail);
-    }
-
-    #[test]
-    fn an_outcome_is_told_with_its_reason_in_both_languages() {
-        let stopped = Outcome::Stopped(StopReason::Person);
-        let text = |language| Words::of(language).of_outcome(&stopped);
-        assert_eq!(text(Language::English), "stopped (a person stopped it)");
-        assert_eq!(text(Language::Japanese), "停止 (人が停止)");
     }
 }

@@ -19,16 +19,20 @@ fn a_task_that_is_moved_elsewhere_is_seen_to_move() {
         return;
     };
     browser.go_to("/ui/projects/prj");
-    assert_eq!(browser.texts("#column-todo .card .title"), ["a title"]);
+    assert_eq!(browser.texts("#column-todo .card .card-link"), ["a title"]);
     daemon.done(&["task", "set", "tsk", "--status", "backlog"]);
     browser.find("#column-backlog #card-tsk");
-    assert_eq!(browser.texts("#column-todo .count, #column-backlog .count"), ["1", "0"]);
+    assert_eq!(
+        browser.texts("#column-todo .col-head .count, #column-backlog .col-head .count"),
+        ["1", "0"]
+    );
     daemon.done(&["task", "add", "--project", "prj", "--id", "other", "--title", "another"]);
     browser.find("#column-todo #card-other");
     // None of that loaded a new page.
     browser.run("window.isTheSame = true");
     daemon.done(&["task", "set", "other", "--title", "renamed"]);
-    browser.until("the title is another", || browser.texts("#card-other .title") == ["renamed"]);
+    browser
+        .until("the title is another", || browser.texts("#card-other .card-link") == ["renamed"]);
     assert_eq!(browser.run("return window.isTheSame"), true);
     assert_quiet(&browser);
 }
@@ -54,7 +58,8 @@ fn a_card_is_moved_by_the_keyboard_and_by_hand() {
         return;
     };
     browser.go_to("/ui/projects/prj");
-    browser.run("document.querySelector('#card-tsk').focus()");
+    browser.find("#column-backlog .rail").click();
+    browser.run("document.querySelector('#card-tsk .card-link').focus()");
     browser.press(&[SHIFT, RIGHT]);
     browser.find("#column-todo #card-tsk");
     assert_eq!(daemon.task_status("tsk"), "todo");
@@ -68,7 +73,8 @@ fn a_card_is_moved_by_the_keyboard_and_by_hand() {
     assert_eq!(daemon.task_status("tsk"), "in_progress");
     // A move that is not allowed leaves the card in its place and shows the reason.
     browser.run("moveTask(document.querySelector('#card-tsk'), 'backlog')");
-    browser.until("it is refused", || browser.texts(".toast").concat().contains("in_progress"));
+    browser.until("it is refused", || browser.texts(".toast.bad").concat().contains("in_progress"));
+    browser.find("#column-in_progress #card-tsk");
     assert_eq!(daemon.task_status("tsk"), "in_progress");
 }
 
@@ -100,22 +106,24 @@ fn a_project_an_agent_and_a_task_are_made_on_the_page() {
     browser.find(".form .primary").click();
     browser.until("its members can be chosen", || browser.path() == "/ui/projects/prj_new/edit");
     browser.find("select[name=agent] option[value=agt_new]").click();
-    browser.find(".line button").click();
-    browser
-        .until("it is assigned", || browser.texts(".rows .mono").contains(&"agt_new".to_owned()));
+    browser.find(".assign button").click();
+    browser.until("it is assigned", || {
+        browser.texts(".members .mono").contains(&"agt_new".to_owned())
+    });
     browser.go_to("/ui/projects/prj_new");
-    browser.find(".heading .primary").click();
-    browser.find("#panel [name=title]").type_in("A task");
-    browser.find("#panel .primary").click();
-    browser
-        .until("it is on the board", || browser.texts("#column-todo .card .title") == ["A task"]);
-    assert!(!browser.has("#panel form"));
+    browser.find("[data-new-task]").click();
+    browser.find("#dialog [name=title]").type_in("A task");
+    browser.find("#dialog .primary").click();
+    browser.until("it is on the board", || {
+        browser.texts("#column-todo .card .card-link") == ["A task"]
+    });
+    assert!(!browser.has("#dialog form"));
 }
 
 #[test]
 fn what_people_write_is_text_wherever_it_is_shown() {
     let daemon = daemon(&[]);
-    let evil = "<img src=x onerror=window.hit=1><script>window.hit=1</script>\"'><b>";
+    let evil = "<img src=x onerror=window.hit=1><script>window.hit=1</script>\"'><marquee>";
     let work = daemon.work();
     let manifest = json!({
         "agents": { "agt": { "name": evil, "system_prompt": evil, "ai_type": "claude" } },
@@ -140,6 +148,8 @@ fn what_people_write_is_text_wherever_it_is_shown() {
         "/ui/projects".to_owned(),
         "/ui/projects/prj_evil?task=tsk".to_owned(),
         "/ui/projects/prj_evil?chat=agt".to_owned(),
+        "/ui/projects/prj_evil?q=%3Cimg%20src%3Dx%20onerror%3D%22window.hit%3D1%22%3E".to_owned(),
+        "/ui/tasks/tsk".to_owned(),
         "/ui/projects/prj_evil/edit".to_owned(),
         "/ui/agents".to_owned(),
         "/ui/agents/agt".to_owned(),
@@ -163,7 +173,7 @@ fn what_people_write_is_text_wherever_it_is_shown() {
             });
         }
         assert_eq!(browser.run("return window.hit ?? null"), serde_json::Value::Null, "{page}");
-        assert!(!browser.has("main img, main script, main b:not(.prose > b)"), "{page}");
+        assert!(!browser.has("main img, main script, marquee"), "{page}");
     }
 }
 
@@ -182,19 +192,20 @@ fn a_board_of_ten_thousand_tasks_shows_the_first_of_each_column_and_more_when_as
     };
     browser.go_to("/ui/projects/prj");
     let n_cards = || browser.run("return document.querySelectorAll('.card').length");
-    assert_eq!(n_cards(), 100);
-    assert_eq!(browser.texts("#column-todo .count"), ["10000"]);
+    assert_eq!(n_cards(), 30);
+    assert_eq!(browser.texts("#column-todo .col-head .count"), ["10000"]);
     browser.run("document.querySelector('.more button').click()");
-    browser.until("there are more", || n_cards() == 200);
+    browser.until("there are more", || n_cards() == 60);
     browser.find(".more");
     // A card that was loaded later stays in its place.
-    daemon.done(&["task", "set", "tsk_00150", "--title", "renamed"]);
-    browser
-        .until("its title is another", || browser.texts("#card-tsk_00150 .title") == ["renamed"]);
-    assert_eq!(n_cards(), 200);
+    daemon.done(&["task", "set", "tsk_00040", "--title", "renamed"]);
+    browser.until("its title is another", || {
+        browser.texts("#card-tsk_00040 .card-link") == ["renamed"]
+    });
+    assert_eq!(n_cards(), 60);
     assert_eq!(
-        browser.run("return document.querySelector('#card-tsk_00150').nextElementSibling.id"),
-        "card-tsk_00151"
+        browser.run("return document.querySelector('#card-tsk_00040').nextElementSibling.id"),
+        "card-tsk_00041"
     );
     daemon.done(&["task", "set", "tsk_05000", "--priority", "urgent"]);
     browser.until("what is urgent is the first", || {

@@ -7,7 +7,8 @@ use super::browser::Browser;
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
+    "/ui/tasks/tsk",
     "/ui/projects",
     "/ui/projects/prj",
     "/ui/projects/prj?task=tsk",
@@ -98,7 +99,7 @@ const ground = (element) => { for (let e = element; e; e = e.parentElement) { co
 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), faint = [];
 while (walker.nextNode()) {
   const element = walker.currentNode.parentElement, style = getComputedStyle(element);
-  if (!walker.currentNode.data.trim() || element.closest('script, template, .skip, :disabled') || !element.checkVisibility()) continue;
+  if (!walker.currentNode.data.trim() || element.closest('script, template, .sr, :disabled') || !element.checkVisibility()) continue;
   const [a, b] = [light(rgba(style.color)), light(ground(element))].sort((a, b) => b - a);
   const ratio = (a + 0.05) / (b + 0.05), size = parseFloat(style.fontSize);
   const wanted = size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5;
@@ -122,10 +123,11 @@ fn a_page_speaks_the_language_that_its_reader_chooses() {
         assert_eq!(browser.run("return document.documentElement.lang"), "ja");
     }
     browser.go_to("/ui/projects/prj");
-    assert!(browser.texts(".column h2").concat().contains("進行中"));
+    assert!(browser.texts(".col h2").concat().contains("進行中"));
+    browser.go_to("/ui/settings");
     browser.find("button[lang=en]").click();
     browser.until("it is English", || browser.run("return document.documentElement.lang") == "en");
-    assert_eq!(browser.path(), "/ui/projects/prj");
+    assert_eq!(browser.path(), "/ui/settings");
     assert_quiet(&browser);
 }
 
@@ -163,7 +165,7 @@ fn a_viewer_sees_everything_and_is_offered_nothing_to_change() {
     {
         go_to(&browser, page);
         let offered = browser.run(
-            "return [...document.querySelectorAll('main form, main .button, main .primary')].map(e => e.outerHTML)",
+            "return [...document.querySelectorAll('main form:not([role=search], .seg, [action=\"/logout\"]), .btn.primary, [hx-post], [draggable=true]')].map(e => e.outerHTML)",
         );
         assert_eq!(offered, serde_json::json!([]), "{page}");
     }
@@ -187,12 +189,10 @@ fn what_happens_to_an_agent_is_seen_on_its_pages_without_a_reload() {
     browser.until("its output is shown", || browser.texts("#output").concat().contains("hello"));
     browser.run("window.confirm = () => true");
     browser.find("#launch .danger").click();
-    browser.until("its end is shown", || {
-        browser.texts("#launch .badge").iter().any(|text| text == "Ended")
-    });
+    browser.until("its end is shown", || browser.has("#launch [data-state=ended]"));
     browser.go_to("/ui/coordinator");
     browser.until("it is held", || {
-        browser.texts("#coordinator td").iter().any(|text| text.contains("a person stopped it"))
+        browser.texts("#coordinator li").iter().any(|text| text.contains("A person stopped it"))
     });
     browser.go_to("/ui/projects/prj/agents/agt/why");
     browser.find("#why button").click();

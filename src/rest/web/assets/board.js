@@ -1,0 +1,242 @@
+
+// ---- The board ----------------------------------------------------------------------------------------------------------------
+
+const board = () => find("#board");
+
+// Fetches the cards of changed tasks and puts each where it belongs.
+let isShowingTasks = false;
+async function showChangedTasks(all) {
+  // One at a time: an older answer must not come after a newer one.
+  if (isShowingTasks) { setTimeout(() => showChangedTasks(all), 50); return; }
+  isShowingTasks = true;
+  try { await showTasks(all); } finally { isShowingTasks = false; }
+}
+
+async function showTasks(all) {
+  const ids = [...live.tasks];
+  live.tasks.clear();
+  const shown = find("[data-shows-task]");
+  if (shown) body.dispatchEvent(new CustomEvent("live-task"));
+  if (!board()) return;
+  // A search decides on the server which cards are shown.
+  const isSearched = Boolean(find("#search")?.value.trim());
+  if (all || ids.length > 50 || (isSearched && ids.length > 0)) { body.dispatchEvent(new CustomEvent("live-board")); return; }
+  if (ids.length === 0) return;
+  const answer = await fetchPart(`/ui/parts/projects/${board().dataset.project}/cards?ids=${ids.join(",")}`);
+  if (answer === null) { ids.forEach((id) => live.tasks.add(id)); return; }
+  const holder = document.createElement("div");
+  holder.innerHTML = answer;
+  const changed = find("#changed", holder);
+  find("#no-tasks")?.remove();
+  for (const card of findAll(".card", changed.content)) place(card);
+  for (const [status, count] of Object.entries(JSON.parse(changed.dataset.counts))) {
+    for (const shown of findAll(`[data-count-of="${status}"]`)) shown.textContent = count;
+  }
+  afterCards();
+}
+
+function place(card) {
+  const before = document.getElementById(card.id);
+  const hadFocus = before !== null && before.contains(document.activeElement);
+  before?.remove();
+  const column = find(`#column-${card.dataset.status}`);
+  const next = findAll(".card", column).find((other) => other.dataset.order > card.dataset.order);
+  // Behind the last one that is shown it would be out of its order.
+  if (!next && find(".more", column)) return;
+  find(".cards", column).insertBefore(card, next ?? null);
+  htmx.process(card);
+  if (hadFocus) find(".card-link", card).focus({ preventScroll: true });
+}
+
+// One card of the board has the Tab stop; the arrow keys walk from it. The card of the open panel is marked.
+function afterCards() {
+  if (!board()) return;
+  const links = findAll(".card-link", board());
+  const stop = links.find((link) => link.tabIndex === 0) ?? links.find((link) => link.checkVisibility()) ?? links[0];
+  for (const link of links) link.tabIndex = link === stop ? 0 : -1;
+  const open = find("#panel [data-shows-task]")?.dataset.showsTask;
+  for (const card of findAll(".card", board())) card.classList.toggle("is-open", card.dataset.task === open);
+  writeTimes();
+}
+document.addEventListener("focusin", (event) => {
+  if (!event.target.matches?.(".card-link")) return;
+  for (const link of findAll('.card-link[tabindex="0"]')) link.tabIndex = -1;
+  event.target.tabIndex = 0;
+});
+
+// What agents do changes the lines of cards. They are read at most once a second.
+let workTimer = null;
+function hearWork() {
+  if (workTimer || !board()) return;
+  workTimer = setTimeout(() => {
+    workTimer = null;
+    for (const card of findAll("#column-in_progress .card")) live.tasks.add(card.dataset.task);
+    if (live.tasks.size > 0) showChangedTasks(false);
+  }, 1000);
+}
+
+// ---- Columns ------------------------------------------------------------------------------------------------------------------
+
+// The reader's choice for each column of a project: `rail` or `open`. Without one the width decides.
+const foldsKey = () => `folds-${board().dataset.project}`;
+const folds = () => { try { return JSON.parse(localStorage.getItem(foldsKey())) ?? {}; } catch { return {}; } };
+
+function applyFolds() {
+  if (!board()) return;
+  const chosen = folds();
+  const shown = find(".col-tabs .is-on")?.dataset.shows;
+  for (const column of findAll(".col", board())) {
+    const choice = chosen[column.dataset.status];
+    column.classList.toggle("is-rail", choice === "rail");
+    if (choice === "open") column.removeAttribute("data-fold");
+    column.classList.toggle("is-shown", column.dataset.status === shown);
+    find(".rail", column).setAttribute("aria-expanded", String(!column.classList.contains("is-rail")));
+  }
+}
+
+function fold(column, choice) {
+  localStorage.setItem(foldsKey(), JSON.stringify({ ...folds(), [column.dataset.status]: choice }));
+  applyFolds();
+  (find(".card-link", column)?.checkVisibility() ? find(".card-link", column) : find(choice === "rail" ? ".rail" : "[data-fold-away]", column)).focus();
+}
+
+document.addEventListener("click", (event) => {
+  const column = event.target.closest(".col");
+  if (event.target.closest("[data-unfold]")) fold(column, "open");
+  if (event.target.closest("[data-fold-away]")) fold(column, "rail");
+  const tab = event.target.closest("[data-shows]");
+  if (tab) {
+    for (const other of findAll("[data-shows]")) {
+      other.classList.toggle("is-on", other === tab);
+      other.setAttribute("aria-pressed", String(other === tab));
+    }
+    applyFolds();
+  }
+  if (event.target.closest("[data-clear-search]")) {
+    find("#search").value = "";
+    body.dispatchEvent(new CustomEvent("live-board"));
+    keepSearch();
+    find("#search").focus();
+  }
+});
+
+// The address names what is searched for.
+function keepSearch() {
+  const query = new URLSearchParams(location.search);
+  const q = find("#search").value.trim();
+  if (q) query.set("q", q); else query.delete("q");
+  history.replaceState(null, "", `${location.pathname}${query.size > 0 ? `?${query}` : ""}`);
+}
+document.addEventListener("input", (event) => { if (event.target.id === "search") keepSearch(); });
+
+// ---- Moving cards -------------------------------------------------------------------------------------------------------------
+
+// The card moves at once, and returns if the daemon refuses.
+async function moveTask(card, status, { isUndo = false } = {}) {
+  const before = card.dataset.status;
+  if (status === before) return;
+  const title = find(".card-link", card).textContent.trim();
+  const place = { column: card.parentElement, next: card.nextElementSibling };
+  const hadFocus = card.contains(document.activeElement);
+  find(`#column-${status} .cards`).prepend(card);
+  card.classList.add("is-moving");
+  if (hadFocus) find(".card-link", card).focus({ preventScroll: true });
+  const answer = await post(`/ui/do/tasks/${card.dataset.task}/status`, { status });
+  card.classList.remove("is-moving");
+  if (!answer?.ok) {
+    if (card.isConnected && card.dataset.status === before) place.column.insertBefore(card, place.next?.isConnected ? place.next : null);
+    if (hadFocus) find(".card-link", card)?.focus({ preventScroll: true });
+    return;
+  }
+  const name = find(`#title-${status}`).textContent.trim();
+  find("#moved").textContent = `${title} → ${name}`;
+  const task = card.dataset.task;
+  const undo = { text: body.dataset.undo, run: () => undoMove(task, before) };
+  toast(`${body.dataset.moved} ${name}`, { isBad: false, action: isUndo ? null : undo });
+}
+
+function undoMove(task, status) {
+  const card = document.getElementById(`card-${task}`);
+  if (card) moveTask(card, status, { isUndo: true });
+  else post(`/ui/do/tasks/${task}/status`, { status });
+}
+
+document.addEventListener("dragstart", (event) => {
+  const card = event.target.closest?.(".card");
+  if (!card) return;
+  event.dataTransfer.setData("text/plain", card.dataset.task);
+  event.dataTransfer.effectAllowed = "move";
+  card.classList.add("is-dragged");
+  find("#panel")?.classList.add("is-away");
+  for (const column of findAll(".col")) {
+    const mayDrop = card.dataset.to.split(" ").includes(column.dataset.status);
+    column.classList.toggle("is-open-for", mayDrop);
+    column.classList.toggle("is-refused", !mayDrop && column.dataset.status !== card.dataset.status);
+  }
+});
+document.addEventListener("dragend", () => {
+  for (const element of findAll(".is-dragged, .is-open-for, .is-target, .is-refused, .is-away")) {
+    element.classList.remove("is-dragged", "is-open-for", "is-target", "is-refused", "is-away");
+  }
+});
+const SCROLL_EDGE = 48;
+document.addEventListener("dragover", (event) => {
+  const column = event.target.closest?.(".col");
+  for (const other of findAll(".is-target")) if (other !== column) other.classList.remove("is-target");
+  const list = column && find(".cards", column);
+  if (list) {
+    const { top, bottom } = list.getBoundingClientRect();
+    if (event.clientY - top < SCROLL_EDGE) list.scrollTop -= 12;
+    if (bottom - event.clientY < SCROLL_EDGE) list.scrollTop += 12;
+  }
+  if (!column?.classList.contains("is-open-for")) return;
+  event.preventDefault();
+  column.classList.add("is-target");
+});
+document.addEventListener("drop", (event) => {
+  const column = event.target.closest?.(".col");
+  const card = find(".card.is-dragged");
+  if (!column || !card) return;
+  event.preventDefault();
+  moveTask(card, column.dataset.status);
+});
+
+// ---- Keys of the board --------------------------------------------------------------------------------------------------------
+
+// The columns whose cards can be seen.
+const openColumns = () => findAll(".col").filter((column) => find(".cards", column).checkVisibility());
+
+function stepInColumn(link, step) {
+  const links = findAll(".card-link", link.closest(".cards"));
+  const next = links[links.indexOf(link) + step];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
+function stepToColumn(link, step) {
+  const columns = openColumns();
+  let at = columns.indexOf(link.closest(".col")) + step;
+  while (columns[at] && !find(".card-link", columns[at])) at += step;
+  if (columns[at]) find(".card-link", columns[at]).focus();
+}
+
+function moveByKey(card, step) {
+  if (board().dataset.mayChange !== "true") return;
+  const columns = findAll(".col");
+  const to = card.dataset.to.split(" ");
+  let at = columns.indexOf(card.closest(".col")) + step;
+  while (columns[at] && !to.includes(columns[at].dataset.status)) at += step;
+  if (columns[at]) moveTask(card, columns[at].dataset.status);
+}
+
+document.addEventListener("keydown", (event) => {
+  const link = event.target.closest?.(".card-link");
+  if (!link || event.isComposing || event.ctrlKey || event.altKey || event.metaKey) return;
+  const sideways = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const along = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (along) stepInColumn(link, along);
+  else if (sideways && event.shiftKey) moveByKey(link.closest(".card"), sideways);
+  else if (sideways) stepToColumn(link, sideways);
+  else return;
+  event.preventDefault();
+});

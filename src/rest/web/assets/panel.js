@@ -1,0 +1,194 @@
+
+// ---- The panel ----------------------------------------------------------------------------------------------------------------
+
+// The id of the card that the panel was opened from. The card may be another element by the time the panel closes.
+let openedFrom = null;
+
+// What was written into a form of the panel is not thrown away without a question.
+document.addEventListener("input", (event) => event.target.closest("#panel .form")?.setAttribute("data-is-written", ""));
+const mayLeavePanel = () => !find("#panel [data-is-written]") || confirm(body.dataset.discard);
+
+async function openPanel(part, address, { push = true } = {}) {
+  if (!mayLeavePanel()) return;
+  const from = document.activeElement?.closest?.(".card, [data-panel]");
+  if (from && !find("#panel").contains(from)) openedFrom = from.id;
+  await htmx.ajax("GET", part, { target: "#panel" });
+  if (push && address) history.pushState(null, "", withSearch(address));
+  find("#panel").focus({ preventScroll: true });
+}
+
+// An address of this board, with what is searched for now.
+function withSearch(address) {
+  const url = new URL(address, location.href);
+  const q = find("#search")?.value.trim();
+  if (q) url.searchParams.set("q", q);
+  return `${url.pathname}${url.search}`;
+}
+
+function closePanel({ push = true } = {}) {
+  const panel = find("#panel");
+  if (!panel?.hasChildNodes()) return;
+  const task = find("[data-shows-task]", panel)?.dataset.showsTask;
+  panel.replaceChildren();
+  if (push) history.pushState(null, "", withSearch(location.pathname));
+  const card = document.getElementById(openedFrom) ?? document.getElementById(`card-${task}`);
+  openedFrom = null;
+  (card?.matches(".card") ? find(".card-link", card) : card)?.focus({ preventScroll: true });
+}
+
+// Back and forward fill or empty the panel, and leave the board as it is.
+addEventListener("popstate", () => {
+  if (!find("#panel")) { location.reload(); return; }
+  const query = new URLSearchParams(location.search);
+  const project = board()?.dataset.project;
+  if (query.get("task")) openPanel(`/ui/parts/tasks/${encodeURIComponent(query.get("task"))}`, null, { push: false });
+  else if (query.get("chat")) openPanel(`/ui/parts/projects/${project}/agents/${encodeURIComponent(query.get("chat"))}/chat`, null, { push: false });
+  else closePanel({ push: false });
+});
+
+// A link to a part opens it in the panel, if this page has one. With a key, or by another button, it is a link.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-panel]");
+  if (link && find("#panel") && event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey) {
+    event.preventDefault();
+    openPanel(link.dataset.panel, link.dataset.address);
+  }
+  if (event.target.closest("[data-close]") && mayLeavePanel()) closePanel();
+  const copy = event.target.closest("[data-copy]");
+  if (copy) copyText(new URL(copy.dataset.copy, location.href).href);
+  const asks = event.target.closest("[data-asks-reason]");
+  if (asks) {
+    const form = find(".why-blocked", asks.closest(".stack-2"));
+    form.hidden = !form.hidden;
+    if (!form.hidden) find("input[name=reason]", form).focus();
+  }
+  const choice = event.target.closest("[data-theme-choice]");
+  if (choice) chooseTheme(choice.dataset.themeChoice);
+});
+
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast(body.dataset.copied, { isBad: false });
+  } catch {
+    toast(text, { isBad: false });
+  }
+}
+
+// Fits the page to what is in the panel now.
+function showPanel() {
+  const panel = find("#panel");
+  if (!panel) return;
+  const chat = find("[data-chat]", panel);
+  const name = chat?.dataset.chat ?? null;
+  if (name !== live.chat) {
+    live.chat = name;
+    listen();
+    if (chat && chat.dataset.mayChange === "true") startChat(chat);
+  }
+  if (chat) beginChat(chat);
+  afterCards();
+}
+
+document.addEventListener("htmx:after:swap", () => {
+  writeTimes();
+  showStanding();
+  applyFolds();
+  afterCards();
+  const wrong = find("[aria-invalid=true]");
+  if (wrong && wrong !== document.activeElement) wrong.focus();
+});
+new MutationObserver(showPanel).observe(find("#panel") ?? document.createElement("div"), { childList: true });
+
+// ---- The dialog ---------------------------------------------------------------------------------------------------------------
+
+const dialog = find("#dialog");
+
+// A dialog that is closed with text in it keeps it: the next time, the same text is there.
+const isWritten = () => Boolean(find("[data-is-written]", dialog));
+dialog.addEventListener("input", (event) => event.target.closest("form")?.setAttribute("data-is-written", ""));
+
+new MutationObserver(() => {
+  if (dialog.firstElementChild && !dialog.open) dialog.showModal();
+}).observe(dialog, { childList: true });
+
+function closeDialog({ isDone = false } = {}) {
+  dialog.close();
+  if (isDone) dialog.replaceChildren();
+}
+dialog.addEventListener("close", () => {
+  if (isWritten()) find("[data-draft-kept]", dialog).hidden = false;
+  else dialog.replaceChildren();
+});
+document.addEventListener("htmx:before:request", (event) => {
+  const { ctx } = event.detail;
+  if (ctx.target !== dialog || !isWritten()) return;
+  event.preventDefault();
+  dialog.showModal();
+  find("input:not([type=hidden])", dialog)?.focus();
+});
+document.addEventListener("click", (event) => {
+  if (event.target === dialog || event.target.closest("[data-close-dialog]")) closeDialog();
+  if (event.target.closest("[data-throw-away]")) closeDialog({ isDone: true });
+});
+
+// ---- Keys ---------------------------------------------------------------------------------------------------------------------
+
+const isWriting = (element) => element?.matches?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
+const PLACES = { b: "/ui/projects", a: "/ui/agents", l: "/ui/launches", o: "/ui/coordinator" };
+let isGoing = false;
+
+function walk(step) {
+  const link = document.activeElement?.closest?.(".card-link");
+  if (link) stepInColumn(link, step);
+  else find('.card-link[tabindex="0"]')?.focus();
+}
+
+const KEYS = {
+  "/": () => find("#search")?.focus(),
+  n: () => find("[data-new-task]")?.click(),
+  j: () => walk(1),
+  k: () => walk(-1),
+  o: () => find("[data-as-page]")?.click(),
+  s: () => find(".states button:not(:disabled)")?.focus(),
+  a: () => find('[data-property="assignee"]')?.focus(),
+  p: () => find('[data-property="priority"]')?.focus(),
+  c: () => find(".task [data-panel*='/chat']")?.click(),
+  g: () => { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); },
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.isComposing || event.defaultPrevented) return;
+  if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) {
+    event.target.closest?.("form:not([data-say])")?.requestSubmit();
+    return;
+  }
+  if (dialog.open || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (event.key === "Escape") {
+    if (event.target.id === "search") event.target.blur();
+    else if (find("#panel")?.hasChildNodes() && mayLeavePanel()) closePanel();
+    return;
+  }
+  if (isWriting(event.target) || localStorage.getItem("single-keys") === "off") return;
+  const key = event.key.toLowerCase();
+  if (isGoing && PLACES[key]) { location.assign(PLACES[key]); event.preventDefault(); return; }
+  if (!KEYS[key] || event.shiftKey) return;
+  event.preventDefault();
+  KEYS[key]();
+});
+
+const singleKeys = find("#single-keys");
+if (singleKeys) {
+  singleKeys.checked = localStorage.getItem("single-keys") !== "off";
+  singleKeys.addEventListener("change", () => localStorage.setItem("single-keys", singleKeys.checked ? "on" : "off"));
+}
+
+function chooseTheme(theme) {
+  if (theme) { localStorage.setItem("theme", theme); document.documentElement.dataset.theme = theme; }
+  else { localStorage.removeItem("theme"); delete document.documentElement.dataset.theme; }
+  showTheme();
+}
+function showTheme() {
+  const chosen = localStorage.getItem("theme") ?? "";
+  for (const button of findAll("[data-theme-choice]")) button.setAttribute("aria-pressed", String(button.dataset.themeChoice === chosen));
+}

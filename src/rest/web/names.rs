@@ -1,0 +1,33 @@
+//! The names of agents and projects, which pages show in place of ids.
+
+use std::collections::BTreeMap;
+
+use crate::domain::{AgentId, ProjectId};
+use crate::rest::{Problem, RestState};
+
+/// The names of all agents and projects, read together.
+pub(super) struct Names {
+    agents: BTreeMap<AgentId, String>,
+    projects: BTreeMap<ProjectId, String>,
+}
+
+impl Names {
+    pub(super) async fn read(state: &RestState) -> Result<Self, Problem> {
+        let agents = state.service.catalog.agents().await?.into_iter();
+        let projects = state.service.catalog.projects().await?.into_iter();
+        Ok(Self {
+            agents: agents.map(|agent| (agent.id, agent.name)).collect(),
+            projects: projects.map(|(project, _)| (project.id, project.name)).collect(),
+        })
+    }
+
+    /// Returns the name of an agent, or the id of a deleted one.
+    pub(super) fn agent<'a>(&'a self, id: &'a AgentId) -> &'a str {
+        self.agents.get(id).map_or(id.as_str(), String::as_str)
+    }
+
+    /// Does the same as [`Names::agent`] for a project.
+    pub(super) fn project<'a>(&'a self, id: &'a ProjectId) -> &'a str {
+        self.projects.get(id).map_or(id.as_str(), String::as_str)
+    }
+}

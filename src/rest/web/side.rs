@@ -1,0 +1,97 @@
+//! The side of a page: the projects and the fleet, with the numbers that change by themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::layout::{Frame, NavSection, rendered};
+use super::shown::hue_of;
+use crate::domain::ProjectId;
+use crate::domain::agent::ProjectStatus;
+use crate::rest::extract::InQuery;
+use crate::rest::{Problem, RestState};
+
+/// The numbers that the side shows.
+#[derive(Debug, Clone)]
+pub(super) struct Side {
+    /// The active projects.
+    pub(super) projects: Vec<SideProject>,
+    pub(super) n_agents: u64,
+    /// The number of agents with a process.
+    pub(super) n_running: usize,
+}
+
+/// A project in the side.
+#[derive(Debug, Clone)]
+pub(super) struct SideProject {
+    pub(super) id: ProjectId,
+    pub(super) name: String,
+    pub(super) initial: String,
+    /// One of eight colours.
+    pub(super) hue: u8,
+    pub(super) n_open: usize,
+    /// True if an agent runs in it.
+    pub(super) is_live: bool,
+}
+
+#[derive(Template)]
+#[template(path = "parts/side.html")]
+struct SidePart {
+    frame: Frame,
+    side: Side,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SideQuery {
+    place: NavSection,
+    #[serde(default)]
+    project: String,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/ui/parts/side", get(part))
+}
+
+async fn part(
+    frame: Frame,
+    State(state): State<RestState>,
+    InQuery(query): InQuery<SideQuery>,
+) -> Result<Response, Problem> {
+    let side = Side::read(&state).await?;
+    let frame = frame.at(query.place);
+    let frame = Frame { project: query.project.parse().ok(), ..frame };
+    Ok(rendered(&SidePart { frame, side }))
+}
+
+impl Side {
+    /// Reads the numbers. The cost grows with the open tasks and launches.
+    pub(super) async fn read(state: &RestState) -> Result<Self, Problem> {
+        let projects = state.service.catalog.projects().await?;
+        let n_open: BTreeMap<ProjectId, usize> = state.service.tasks.count_open().await?;
+        let open = state.service.launches.open().await?;
+        let live = || open.iter().filter(|launch| launch.pid.is_some()).map(|launch| &launch.key);
+        let agents: BTreeSet<_> = live().map(|key| &key.agent).collect();
+        let live: BTreeSet<_> = live().map(|key| &key.project).collect();
+        let active = projects.into_iter().map(|(project, _)| project);
+        let active = active.filter(|project| project.status == ProjectStatus::Active);
+        let shown = |project: crate::domain::Project| SideProject {
+            n_open: n_open.get(&project.id).copied().unwrap_or_default(),
+            is_live: live.contains(&project.id),
+            initial: project.name.trim().chars().take(1).flat_map(char::to_uppercase).collect(),
+            hue: hue_of(project.id.as_str()),
+            name: project.name,
+            id: project.id,
+        };
+        Ok(Self {
+            projects: active.map(shown).collect(),
+            n_agents: state.service.health().await?.n_agents,
+            n_running: agents.len(),
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! The texts about the store and the forges.
+
+use super::Words;
+use crate::domain::store_state::{Spread, span};
+
+impl Words {
+    /// Returns the text for the health of the store.
+    pub(in crate::rest::web) fn of_store_health(&self, health: &str) -> &'static str {
+        let (english, japanese) = match health {
+            "ok" => ("answers", "正常"),
+            "slow" => ("slow", "低速"),
+            "stuck" => ("stuck", "停滞"),
+            _ => ("fails", "異常"),
+        };
+        self.language.either(english, japanese)
+    }
+
+    /// Returns the text for a figure of the store.
+    pub(in crate::rest::web) fn of_store_figure(&self, name: &str, spread: Spread) -> String {
+        let (english, japanese) = match name {
+            "statement" => ("statement", "文"),
+            "lock" => ("lock", "ロック待ち"),
+            _ => ("transaction", "トランザクション"),
+        };
+        let name = self.language.either(english, japanese);
+        format!("{name} {} ({} {})", span(spread.median), self.at_most, span(spread.max))
+    }
+
+    /// Returns the text for the health of a forge.
+    pub(in crate::rest::web) fn of_forge_health(&self, health: &str) -> &'static str {
+        let (english, japanese) = match health {
+            "ok" => ("answers", "正常"),
+            "unauthorized" => ("does not take the token", "トークン無効"),
+            "limited" => ("rate-limited", "制限中"),
+            "unavailable" => ("does not answer", "応答なし"),
+            _ => ("not asked yet", "未確認"),
+        };
+        self.language.either(english, japanese)
+    }
+
+    /// Returns the text for the state of the work on an item of a forge.
+    pub(in crate::rest::web) fn of_item_state(&self, state: &str) -> &'static str {
+        let (english, japanese) = match state {
+            "waiting" => ("waiting", "待機中"),
+            "claiming" => ("being claimed", "取得中"),
+            "processing" => ("in progress", "処理中"),
+            "blocked" => ("blocked", "ブロック"),
+            "failed" => ("failed", "失敗"),
+            "pausing" => ("being paused", "一時停止処理中"),
+            "paused" => ("paused", "一時停止"),
+            "stopping" => ("being stopped", "停止処理中"),
+            "done" => ("done", "完了"),
+            "stopped" => ("stopped", "停止"),
+            "expired" => ("expired", "期限切れ"),
+            _ => ("elsewhere", "他で処理中"),
+        };
+        self.language.either(english, japanese)
+    }
+}

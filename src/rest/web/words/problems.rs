@@ -1,0 +1,82 @@
+//! The texts of problems.
+
+use super::Words;
+use crate::domain::Language;
+
+impl Words {
+    /// Returns the text of a problem with this code. `detail` is its English text, which names the
+    /// objects, so a translation keeps it.
+    pub(in crate::rest::web) fn of_problem(&self, code: &str, detail: String) -> String {
+        match (self.language, japanese_problem(code)) {
+            (Language::Japanese, Some(text)) => format!("{text}（{detail}）"),
+            _ => detail,
+        }
+    }
+}
+
+/// Returns the Japanese text for the code of a problem that people meet on the pages.
+fn japanese_problem(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "project_not_found" => "プロジェクトが見つかりません",
+        "agent_not_found" => "エージェントが見つかりません",
+        "task_not_found" => "タスクが見つかりません",
+        "launch_not_found" => "起動履歴が見つかりません",
+        "session_not_found" => "セッションが見つかりません",
+        "message_not_found" => "メッセージが見つかりません",
+        "credential_not_found" => "認証情報が見つかりません",
+        "no_such_route" => "ページが見つかりません",
+        "not_assigned" => "エージェントがプロジェクトに割り当てられていません",
+        "inactive" => "エージェントまたはプロジェクトが無効です",
+        "already_exists" => "同じIDがすでに存在します",
+        "invalid" | "invalid_form" | "invalid_body" | "invalid_query" | "invalid_path" => {
+            "入力内容が正しくありません"
+        }
+        "too_long" => "入力が長すぎます",
+        "not_one_line" => "改行や制御文字は使えません",
+        "precondition_failed" => "他の変更が先に保存されました。読み込み直してください",
+        "impossible_status" => "この状態には変更できません",
+        "needs_assignee" => "先に担当エージェントを割り当ててください",
+        "dependencies_open" => "先に完了すべきタスクが残っています",
+        "subtasks_open" => "未完了のサブタスクがあります",
+        "parent_closed" => "親タスクが終了しています",
+        "stays_in_project" => "タスクは他のプロジェクトに移動できません",
+        "part_of_itself" => "タスクを自分自身のサブタスクにはできません",
+        "dependency_cycle" => "依存関係が循環しています",
+        "limit_reached" => "上限に達しています",
+        "no_workspace" => "このタスクには専用の作業場所がありません",
+        "workspace_failed" => "作業場所の処理に失敗しました",
+        "no_open_launch" => "実行中のエージェントがありません",
+        "no_output" => "出力がありません",
+        "output_on_other_host" => "出力は別のマシンにあります",
+        "link_not_valid" => "このログインリンクは使えません",
+        "not_authenticated" => "ログインが必要です",
+        "viewer_may_not" => "閲覧のみ可能です",
+        "not_allowed" => "許可されていません",
+        "too_many_attempts" | "rate_limited" => {
+            "試行が多すぎます。少し待ってからもう一度お試しください"
+        }
+        "body_too_large" => "送信データが大きすぎます",
+        "server_stopping" | "stopping" => "サーバーを停止しています",
+        "unavailable" => "データベースを利用できません。しばらくしてからもう一度お試しください",
+        "bug" => "内部エラーが発生しました",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_translated_problem_still_names_its_objects() {
+        let detail = "Task tsk_1 depends on tasks that are not done: tsk_2".to_owned();
+        let japanese =
+            Words::of(Language::Japanese).of_problem("dependencies_open", detail.clone());
+        assert!(
+            japanese.starts_with("先に完了すべきタスク") && japanese.contains("tsk_2"),
+            "{japanese}"
+        );
+        let english = Words::of(Language::English).of_problem("dependencies_open", detail.clone());
+        assert_eq!(english, detail);
+    }
+}

@@ -1,0 +1,115 @@
+//! The texts about workspaces and about what became of a result.
+
+use super::Words;
+use crate::domain::Language;
+use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
+
+impl Words {
+    /// Returns the text for the state of a workspace.
+    pub(in crate::rest::web) const fn of_workspace_state(
+        &self,
+        state: WorkspaceState,
+    ) -> &'static str {
+        let (english, japanese) = match state {
+            WorkspaceState::Wanted => ("being prepared", "準備中"),
+            WorkspaceState::Ready => ("ready", "準備完了"),
+            WorkspaceState::InUse => ("in use", "使用中"),
+            WorkspaceState::Broken => ("needs a person", "対応が必要"),
+            WorkspaceState::Removed => {
+                ("files removed, commits kept", "ファイル削除済み、コミット保持")
+            }
+        };
+        self.language.either(english, japanese)
+    }
+
+    /// Returns a sentence that says where the agents of a project work.
+    pub(in crate::rest::web) const fn of_workspace_mode(
+        &self,
+        mode: WorkspaceMode,
+    ) -> &'static str {
+        let (english, japanese) = match mode {
+            WorkspaceMode::Shared => (
+                "shared: all agents work in the project's directory",
+                "共有: すべてのエージェントがプロジェクトのディレクトリで作業します",
+            ),
+            WorkspaceMode::Clone => (
+                "clone: each task has its own clone, and you merge its result",
+                "クローン: タスクごとに専用のクローンで作業し、結果は人がマージします",
+            ),
+        };
+        self.language.either(english, japanese)
+    }
+
+    /// Returns the size of a result, before the name of its branch.
+    pub(in crate::rest::web) fn of_changes(&self, n_files: usize, n_commits: u32) -> String {
+        match self.language {
+            Language::English => {
+                let files = ending(n_files == 1);
+                let commits = ending(n_commits == 1);
+                format!("{n_files} file{files}, {n_commits} commit{commits} on")
+            }
+            Language::Japanese => format!("{n_files} ファイル、{n_commits} コミット:"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_uncommitted(&self, n_files: u32) -> String {
+        match self.language {
+            Language::English => format!("{n_files} not committed"),
+            Language::Japanese => format!("未コミット {n_files}"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_merge_into(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => format!("Merge into {branch}"),
+            Language::Japanese => format!("{branch} にマージ"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_merged_into(&self, branch: &str, commit: &str) -> String {
+        match self.language {
+            Language::English => format!("Merged into {branch}, which is at {commit} now."),
+            Language::Japanese => format!("{branch} にマージしました（{commit}）。"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_merged_before(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => format!("Nothing to merge: {branch} has the result already."),
+            Language::Japanese => format!("マージ不要: {branch} には結果が含まれています。"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_merge_conflict(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => format!("The result and {branch} change the same lines of:"),
+            Language::Japanese => {
+                format!("結果と {branch} が、次のファイルの同じ行を変更しています:")
+            }
+        }
+    }
+
+    pub(in crate::rest::web) fn of_merge_in_the_way(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => format!("{branch} was not changed, because files are in the way:"),
+            Language::Japanese => {
+                format!("妨げになるファイルがあるため、{branch} を変更していません:")
+            }
+        }
+    }
+
+    pub(in crate::rest::web) fn of_result_branch(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => {
+                format!("The project's repository has the result as the branch {branch}.")
+            }
+            Language::Japanese => {
+                format!("結果は、プロジェクトのリポジトリのブランチ {branch} にあります。")
+            }
+        }
+    }
+}
+
+const fn ending(is_one: bool) -> &'static str {
+    if is_one { "" } else { "s" }
+}

@@ -1,0 +1,47 @@
+//! The texts with numbers about tasks.
+
+use super::Words;
+use crate::domain::Language;
+use crate::domain::check::CheckResult;
+
+impl Words {
+    pub(in crate::rest::web) const fn of_check(&self, result: CheckResult) -> &'static str {
+        match result {
+            CheckResult::Running => self.check_running,
+            CheckResult::Passed => self.check_passed,
+            CheckResult::Failed => self.check_failed,
+            CheckResult::NotRun => self.check_not_run,
+        }
+    }
+
+    pub(in crate::rest::web) fn of_open_tasks(&self, n: usize) -> String {
+        match self.language {
+            Language::English if n == 1 => "1 open task".to_owned(),
+            Language::English => format!("{n} open tasks"),
+            Language::Japanese => format!("未完了 {n} 件"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_parts_done(&self, n_done: usize, n: usize) -> String {
+        match self.language {
+            Language::English => format!("{n_done} of {n} subtasks done"),
+            Language::Japanese => format!("サブタスク {n} 件中 {n_done} 件完了"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_waits_for(&self, n: usize) -> String {
+        match self.language {
+            Language::English if n == 1 => "waits for 1 task".to_owned(),
+            Language::English => format!("waits for {n} tasks"),
+            Language::Japanese => format!("依存タスク {n} 件"),
+        }
+    }
+
+    /// Returns the sentence of the note above a task that an agent works on.
+    pub(in crate::rest::web) fn of_works(&self, agent: &str) -> String {
+        match self.language {
+            Language::English => format!("{agent} is working"),
+            Language::Japanese => format!("{agent} が作業中"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The frame of the page: the columns always fit, the regions scroll, and nothing else does.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::browser::Browser;
+use super::{assert_quiet, daemon};
+use crate::daemon::Daemon;
+
+/// Returns a daemon with 200 tasks in each column that a person can fill.
+fn crowded() -> Daemon {
+    let daemon = daemon(&["agt"]);
+    let mut manifest = String::from("tasks:\n");
+    for status in ["backlog", "todo", "done", "cancelled"] {
+        for n in 0..200 {
+            writeln!(
+                manifest,
+                "  tsk_{status}_{n:03}: {{ project: prj, title: A task that has word{n}, status: {status} }}"
+            )
+            .unwrap();
+        }
+    }
+    fs::write(daemon.folder().join("many.yaml"), manifest).unwrap();
+    daemon.done(&["apply", "many.yaml"]);
+    daemon
+}
+
+#[test]
+fn six_columns_fit_on_each_screen_and_only_their_lists_scroll() {
+    let daemon = crowded();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    for (width, height, least) in
+        [(1440, 900, 600), (1280, 800, 500), (1024, 768, 480), (2560, 1440, 600)]
+    {
+        browser.resize(width, height);
+        browser.go_to("/ui/projects/prj");
+        let facts = browser.run(
+            "const heads = [...document.querySelectorAll('.col')].map(c => c.getBoundingClientRect());\
+             const list = document.querySelector('#column-todo .cards'), head = document.querySelector('#column-todo .col-head');\
+             const before = head.getBoundingClientRect().y; list.scrollTop = list.scrollHeight;\
+             return { scrolls: document.documentElement.scrollHeight - innerHeight, wide: document.documentElement.scrollWidth - innerWidth,\
+               board: document.querySelector('#board').scrollWidth - document.querySelector('#board').clientWidth,\
+               columns: heads.length, seen: heads.filter(r => r.left >= 0 && r.right <= innerWidth + 1 && r.bottom <= innerHeight + 1).length,\
+               low: Math.min(...heads.map(r => r.height)), moved: head.getBoundingClientRect().y - before, scrolled: list.scrollTop }",
+        );
+        let at = format!("{width}x{height}: {facts}");
+        assert!(facts["scrolls"].as_i64().unwrap() <= 0, "{at}");
+        assert!(facts["wide"].as_i64().unwrap() <= 0, "{at}");
+        assert!(facts["board"].as_i64().unwrap() <= 0, "{at}");
+        assert_eq!((&facts["columns"], &facts["seen"]), (&json!(6), &json!(6)), "{at}");
+        assert!(facts["low"].as_f64().unwrap() > f64::from(least), "{at}");
+        assert_eq!(facts["moved"], 0, "{at}");
+        assert!(facts["scrolled"].as_f64().unwrap() > 0.0, "{at}");
+    }
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_phone_shows_one_column_high_up_and_its_targets_are_large() {
+    let daemon = crowded();
+    let Some(browser) = Browser::at(&daemon, "operator", "ja") else {
+        return;
+    };
+    for width in [390, 500] {
+        browser.resize(width, 844);
+        browser.go_to("/ui/projects/prj");
+        browser.find("[data-shows=todo]").click();
+        let facts = browser.run(
+            "const card = document.querySelector('#column-todo .card').getBoundingClientRect();\
+             return { y: card.y, wide: document.documentElement.scrollWidth - innerWidth,\
+               shown: [...document.querySelectorAll('.col')].filter(c => c.checkVisibility()).length,\
+               side: document.querySelector('.side').checkVisibility(), bar: document.querySelector('.tabbar').checkVisibility() }",
+        );
+        assert!(facts["y"].as_f64().unwrap() < 160.0, "{facts}");
+        assert!(facts["wide"].as_i64().unwrap() <= 0, "{facts}");
+        assert_eq!(
+            (&facts["shown"], &facts["side"], &facts["bar"]),
+            (&json!(1), &json!(false), &json!(true)),
+            "{facts}"
+        );
+    }
+}
+
+#[test]
+fn a_column_that_the_reader_folds_stays_folded() {
+    let daemon = crowded();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.resize(1440, 900);
+    browser.go_to("/ui/projects/prj");
+    let is_open = |status: &str| {
+        browser.run(&format!(
+            "return document.querySelector('#column-{status} .cards').checkVisibility()"
+        ))
+    };
+    assert_eq!((is_open("todo"), is_open("backlog")), (Value::Bool(true), Value::Bool(false)));
+    browser.find("#column-todo [data-fold-away]").click();
+    browser.find("#column-backlog .rail").click();
+    for _ in 0..2 {
+        browser.until("the choice counts", || {
+            (is_open("todo"), is_open("backlog")) == (Value::Bool(false), Value::Bool(true))
+        });
+        // A board that is shown anew keeps the choice, and so does another visit.
+        browser.run("document.body.dispatchEvent(new CustomEvent('live-board'))");
+        browser.go_to("/ui/projects/prj");
+    }
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_search_shows_the_tasks_that_match_and_its_address_can_be_sent() {
+    let daemon = crowded();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.run("document.querySelector('#search').focus()");
+    browser.find("#search").type_in("HAS WORD17");
+    let counts = || browser.texts("#column-todo .col-head .count");
+    browser.until("only those that match are counted", || counts() == ["11"]);
+    assert_eq!(browser.run("return location.search"), "?q=HAS+WORD17");
+    daemon.done(&["task", "set", "tsk_todo_017", "--title", "Another name"]);
+    browser.until("one fewer matches", || counts() == ["10"]);
+    browser.go_to("/ui/projects/prj?q=nothing-like-this");
+    browser.find("#nothing-found button").click();
+    browser.until("all are shown", || counts() == ["200"]);
+    assert_quiet(&browser);
+}

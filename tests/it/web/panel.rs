@@ -1,0 +1,158 @@
+//! The panel and the dialog: their addresses, their focus, and forms that cannot be sent twice.
+
+use serde_json::{Value, json};
+
+use super::browser::Browser;
+use super::{assert_quiet, daemon};
+use crate::daemon::Daemon;
+
+const ENTER: char = '\u{e007}';
+const ESCAPE: char = '\u{e00c}';
+const DOWN: char = '\u{e015}';
+
+fn with_tasks() -> Daemon {
+    let daemon = daemon(&["agt"]);
+    for id in ["one", "two", "three"] {
+        daemon.done(&["task", "add", "--project", "prj", "--id", id, "--title", id]);
+    }
+    daemon
+}
+
+/// Returns the id of the card or of the element with the focus.
+fn focus(browser: &Browser) -> Value {
+    browser.run(
+        "const e = document.activeElement; return e.closest('.card')?.id ?? (e.id || e.tagName)",
+    )
+}
+
+#[test]
+fn a_card_opens_the_panel_and_escape_returns_to_it() {
+    let daemon = with_tasks();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.run("document.querySelector('#column-todo .card-link').focus()");
+    browser.press(&[DOWN]);
+    let card = focus(&browser);
+    browser.press(&[ENTER]);
+    browser.until("the panel has the focus", || focus(&browser) == "panel");
+    let address = browser.run("return location.search");
+    assert!(address.as_str().unwrap().starts_with("?task="), "{address}");
+    // The card is another element by now, and the focus still finds it.
+    let task = card.as_str().unwrap().trim_start_matches("card-").to_owned();
+    daemon.done(&["task", "set", &task, "--title", "renamed"]);
+    browser.until("it is shown anew", || {
+        browser.texts(&format!("#card-{task} .card-link")) == ["renamed"]
+    });
+    browser.press(&[ESCAPE]);
+    browser.until("the focus is back", || focus(&browser) == card);
+    assert!(!browser.has("#panel .task"));
+    assert_eq!(browser.run("return location.search"), "");
+    // Back opens it again, without loading the page.
+    browser.run("window.isTheSame = true; history.back()");
+    browser.find("#panel .task");
+    browser.run("history.back()");
+    browser.until("it closes", || !browser.has("#panel .task"));
+    assert_eq!(browser.run("return window.isTheSame"), true);
+    // The address alone shows the same, and the task has a page of its own.
+    browser.go_to(&format!("/ui/projects/prj{}", address.as_str().unwrap()));
+    browser.find("#panel .task");
+    browser.run("document.querySelector('[data-as-page]').click()");
+    browser.until("it is a page", || browser.path().starts_with("/ui/tasks/"));
+    assert_eq!(browser.texts("h1"), ["renamed"]);
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_new_task_keeps_its_draft_and_is_made_once_however_often_it_is_sent() {
+    let daemon = daemon(&["agt"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.press(&['n']);
+    browser.until("the title has the focus", || focus(&browser) == "new-title");
+    browser.find("#new-title").type_in("A title");
+    browser.press(&[ESCAPE]);
+    browser.until("it is closed", || browser.run("return dialog.open") == false);
+    browser.find("[data-new-task]").click();
+    browser.until("it is open", || browser.run("return dialog.open") == true);
+    assert_eq!(browser.run("return document.querySelector('#new-title').value"), "A title");
+    assert!(browser.find("[data-draft-kept]").is_shown());
+    // The same form twice: by two clicks, and by two requests of which the first answer was lost.
+    let sent = browser.run(
+        "const form = document.querySelector('#new-task'); window.sent = new URLSearchParams(new FormData(form)).toString();\
+         const button = form.querySelector('.primary'); button.click(); button.click(); return window.sent",
+    );
+    assert!(sent.as_str().unwrap().contains("title=A+title"), "{sent}");
+    browser.until("it is on the board", || browser.texts(".card-link") == ["A title"]);
+    let again = |body: &str| {
+        browser.run_async(&format!(
+            "fetch('/ui/do/projects/prj/tasks', {{ method: 'POST', body: new URLSearchParams({body}) }})\
+             .then(r => arguments[arguments.length - 1](r.status))"
+        ))
+    };
+    assert_eq!(again("window.sent"), 204);
+    assert_eq!(again("window.sent.replace('A+title', 'Another')"), 409);
+    browser.go_to("/ui/projects/prj");
+    assert_eq!(browser.texts(".card-link"), ["A title"]);
+}
+
+#[test]
+fn a_mistake_is_shown_at_its_field_and_loses_nothing() {
+    let daemon = daemon(&["agt"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.press(&['n']);
+    browser.find("#new-description").type_in("<b>what</b> to do");
+    browser.find("#new-task .primary").click();
+    browser.until("the title is marked", || focus(&browser) == "new-title");
+    assert!(browser.has("#new-title[aria-invalid=true]"));
+    assert_eq!(browser.texts("#new-title-e"), ["A task needs a title."]);
+    assert_eq!(
+        browser.run("return document.querySelector('#new-description').value"),
+        "<b>what</b> to do"
+    );
+    assert!(!browser.has(".toast"));
+    browser.find("#new-title").type_in("Now it has one");
+    browser.find("#new-task .primary").click();
+    browser.until("it is made", || browser.texts(".card-link") == ["Now it has one"]);
+}
+
+#[test]
+fn properties_are_changed_in_place_and_a_change_of_another_person_is_told() {
+    let daemon = with_tasks();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj?task=one");
+    browser.find("[data-property=priority] option[value=urgent]").click();
+    browser.find("#card-one .pr.urgent");
+    browser.find("[data-property=assignee] option[value=agt]").click();
+    browser.find("#card-one .avatar");
+    browser.find("#panel .props .avatar");
+    // This form has an old revision.
+    let status = browser.run_async(
+        "fetch('/ui/do/tasks/one', { method: 'POST', body: new URLSearchParams({ revision: 1, priority: 'low' }) })\
+         .then(r => arguments[arguments.length - 1](r.status))",
+    );
+    assert_eq!(status, 412);
+    // The state control reaches each allowed state; a block asks for its reason first.
+    daemon.done(&["task", "set", "one", "--status", "in_progress"]);
+    browser.find(".states [title=Blocked][data-asks-reason]").click();
+    browser.find("[name=reason]").type_in("waits for the team");
+    browser.find(".why-blocked .primary").click();
+    browser.until("the card says why", || {
+        browser.texts("#column-blocked #card-one .what") == ["waits for the team"]
+    });
+    assert_eq!(browser.texts("#panel .call b"), ["waits for the team"]);
+    let disabled = browser.run(
+        "return [...document.querySelectorAll('.states button')].filter(b => b.disabled).length",
+    );
+    assert_ne!(disabled, json!(0));
+    browser.find(".states [title=Cancelled]").click();
+    browser.find("#column-cancelled #card-one");
+}
