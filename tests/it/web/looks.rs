@@ -1,11 +1,15 @@
 //! The appearance of the pages: on small and large screens, in light and dark, in both languages,
 //! and for viewers.
 
-use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
 
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
+use crate::support::skip;
 
 const PAGES: [&str; 11] = [
     "/ui/tasks/tsk",
@@ -112,6 +116,40 @@ const NAMELESS: &str = r"
 return [...document.querySelectorAll('button, a, input:not([type=hidden]), select, textarea')].filter(e =>
   !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map(e => e.outerHTML.slice(0, 120));";
 
+/// A script that returns the findings of axe-core on the page, with an example of each.
+const FINDINGS: &str = "
+const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], done = arguments[arguments.length - 1];
+axe.run(document, { runOnly: tags }).then(r => done(r.violations.map(v => [v.id, v.nodes.length, v.nodes[0].html])));";
+
+#[test]
+fn axe_finds_nothing_on_any_page() {
+    let sdks = std::env::var_os("AGENT_COORDINATOR_TEST_SDKS").map(PathBuf::from);
+    let Some(sdks) = sdks else {
+        skip("AGENT_COORDINATOR_TEST_SDKS names no folder with axe-core");
+        return;
+    };
+    let axe = fs::read_to_string(sdks.join("node_modules/axe-core/axe.min.js")).unwrap();
+    let daemon = busy();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    let pages: Vec<&str> = PAGES.into_iter().chain(["/ui/projects/prj?chat=agt"]).collect();
+    for (theme, width, language) in
+        [("light", 1440, "en"), ("dark", 1440, "en"), ("light", 500, "en"), ("light", 1440, "ja")]
+    {
+        browser.run(&format!(
+            "localStorage.setItem('theme', '{theme}'); document.cookie = 'agent_coordinator_language={language};path=/'"
+        ));
+        browser.resize(width, 900);
+        for page in &pages {
+            go_to(&browser, page);
+            browser.run(&axe);
+            let found = browser.run_async(FINDINGS);
+            assert_eq!(found, json!([]), "{page} {theme} {width} {language}");
+        }
+    }
+}
+
 #[test]
 fn a_page_speaks_the_language_that_its_reader_chooses() {
     let daemon = busy();
@@ -167,7 +205,7 @@ fn a_viewer_sees_everything_and_is_offered_nothing_to_change() {
         let offered = browser.run(
             "return [...document.querySelectorAll('main form:not([role=search], .seg, [action=\"/logout\"]), .btn.primary, [hx-post], [draggable=true]')].map(e => e.outerHTML)",
         );
-        assert_eq!(offered, serde_json::json!([]), "{page}");
+        assert_eq!(offered, json!([]), "{page}");
     }
     browser.go_to("/ui/projects/prj");
     let status = browser.run_async(
