@@ -83,7 +83,7 @@ fn status_shows_one_project_and_says_whether_it_needs_a_person() {
     let daemon = lively();
     daemon.project("prj_2");
     daemon.agent("agt_2", "prj_2", &[]);
-    daemon.done(&["task", "add", "--id", "tsk_2", "--project", "prj_2", "--title", "Pay"]);
+    daemon.task("tsk_2", "prj_2", "agt_2");
     let one = daemon.done(&["status", "--project", "prj_2"]);
     assert!(one.contains("No agent is running.") && !one.contains("agt_failed"), "{one}");
     let other = daemon.done(&["status", "--project", "PRJ"]);

@@ -10,8 +10,11 @@ use crate::support::until;
 fn a_wait_ends_with_the_outcome_of_the_tasks() {
     let mut daemon = Daemon::running("");
     daemon.project("prj");
+    // No agent starts, so that only this test changes the tasks.
+    daemon.done(&["pause"]);
+    daemon.agent("agt", "prj", &[]);
     for task in ["a", "b", "c"] {
-        daemon.done(&["task", "add", "--id", task, "--project", "prj", "--title", "t"]);
+        daemon.task(task, "prj", "agt");
     }
     let said = daemon.cli(&["task", "wait", "a", "PRJ-2", "--timeout", "50ms"]);
     assert_eq!((said.code, said.stdout.as_str()), (124, ""), "{said:?}");
@@ -70,13 +73,13 @@ fn an_agent_runs_once_in_the_foreground() {
     daemon.task("tsk", "prj", "agt");
     daemon.until_ended("agt");
     let said = daemon.cli(&["run-once", "agt", "prj"]);
-    assert_eq!((said.code, said.stdout.as_str()), (1, "hello\n"), "{said:?}");
+    assert!(said.code == 1 && said.stdout.starts_with("hello\n"), "{said:?}");
     assert!(said.stderr.contains("exited_without_report; it is held until `resume"), "{said:?}");
 
     // The agent is repaired, and runs once more.
     daemon.steps("agt", &["print:better", "authenticate", "get-my-task", "report:success"]);
     let said = daemon.cli(&["run-once", "agt", "prj"]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "better\n"), "{said:?}");
+    assert!(said.code == 0 && said.stdout.starts_with("better\n"), "{said:?}");
     assert_eq!(daemon.ended("agt").len(), 3);
 
     // It refuses while the agent runs.
