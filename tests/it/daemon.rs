@@ -504,7 +504,7 @@ impl Client {
 const BUSY: &str = "
 agents: { agt_busy: {} }
 projects: { prj_busy: { working_directory: work, agents: [agt_busy] } }
-tasks: { tsk_busy: { project: prj_busy, title: keep busy, assignee: agt_busy, status: in_progress } }
+tasks: { tsk_busy: { project: prj_busy, title: keep busy, assignee: agt_busy, status: in_progress, priority: urgent } }
 ";
 
 impl Daemon {

@@ -66,6 +66,9 @@ fn filled(folder: &Path) -> PathBuf {
          INSERT INTO workspaces (id, project_id, task_id, state, branch, subdirectory, content, created_at, revision)
              VALUES ('w', 'p', 't', 'ready', 'agents/p-1', '', '{\"n_commits\":1}', 5, 2),
                  ('W', 'p', 'u', 'wanted', 'agents/p-2', 'a b', NULL, 6, 1);
+         INSERT INTO checks (id, task_id, launch_id, round, name, commit_id, result, exit_code, duration_ms, output, started_at, revision)
+             VALUES ('c', 't', 'l1', 1, 'tests', 'c0ffee', 'failed', 3, 1500, 'an é', 7, 2),
+                 ('C', 'u', NULL, 2, 'uncommitted files', NULL, 'failed', NULL, NULL, '', 8, 1);
          UPDATE sqlite_sequence SET seq = 40 WHERE name = 'events';
          UPDATE sqlite_sequence SET seq = 9 WHERE name = 'messages';
          INSERT INTO output_tails (launch_id, tail) VALUES
