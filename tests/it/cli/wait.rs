@@ -84,7 +84,7 @@ fn an_agent_runs_once_in_the_foreground() {
 
     // It refuses while the agent runs.
     daemon.steps("agt", &["authenticate", "write:ready", "sleep:600"]);
-    daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
+    daemon.task("tsk_2", "prj", "agt");
     daemon.written_pid("ready");
     check_fails(&daemon, &["run-once", "agt", "prj"], 1, "it is running already");
     until("it still runs", || daemon.open("agt").len() == 1);
