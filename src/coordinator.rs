@@ -15,6 +15,8 @@ mod output_watcher;
 mod processes;
 mod remote;
 mod resource_gate;
+mod shared;
+mod snapshots;
 mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +27,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 
+use act::log_stops;
 use clocks::Clocks;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
 pub use local::LocalControlPlane;
@@ -33,10 +36,12 @@ use output_watcher::OutputWatcher;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 use resource_gate::ResourceGate;
+use shared::SharedDirectories;
 use workspaces::WorkspaceJobs;
 
 use crate::clock;
 use crate::domain::plan::gates::Resources;
+use crate::domain::plan::shared::SharedFacts;
 use crate::domain::plan::{Action, Deferred, Plan, Snapshot, StartLimits, plan};
 use crate::domain::workspace::Job;
 use crate::domain::{CoordinatorId, Instance, LaunchFacts, LaunchId, Phase, StopReason, Timestamp};
@@ -44,7 +49,6 @@ use crate::nudge::{Wakeups, sleep_until};
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
 use crate::telemetry::ErrorChain;
-use crate::workspace::{Checkouts, KeepPolicy};
 
 /// The part of the configuration that the loop needs.
 #[derive(Debug, Clone)]
@@ -89,6 +93,7 @@ pub struct Coordinator<C, P> {
     control: Arc<C>,
     processes: P,
     workspaces: WorkspaceJobs<C>,
+    shared: SharedDirectories,
     output_watcher: OutputWatcher,
     clocks: Clocks,
     /// The launches that the server reported last, and the limits at that time.
@@ -141,6 +146,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         Self {
             output_watcher: OutputWatcher::new(config.state_dir.clone(), Arc::clone(&control)),
             workspaces: WorkspaceJobs::new(Arc::clone(&control)),
+            shared: SharedDirectories::new(),
             clocks: Clocks::default(),
             seen_last: None,
             silent: BTreeMap::new(),
@@ -168,13 +174,6 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     #[must_use]
     pub fn configured_by(mut self, configured: watch::Receiver<CoordinatorConfig>) -> Self {
         self.configured = Some(configured);
-        self
-    }
-
-    /// Makes, keeps and removes workspaces in `checkouts`.
-    #[must_use]
-    pub fn with_workspaces(mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
-        self.workspaces.serve_from(checkouts, policy);
         self
     }
 
@@ -237,6 +236,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                     () = self.wakeups.woken() => WokenBy::Nudge,
                     () = self.output_watcher.login_refused() => WokenBy::Nudge,
                     () = self.workspaces.ended() => WokenBy::Nudge,
+                    () = self.shared.snapshots.ended() => WokenBy::Nudge,
                     () = sleep_until(deadline) => WokenBy::Deadline,
                     _ = poll.tick() => WokenBy::Poll,
                     // The observer is told again that the loop still turns.
@@ -331,6 +331,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             );
         }
         self.note_silent(&plan, now);
+        self.shared.note_crowds(plan.crowds);
         let wake_at = plan.wake_at;
         let deferred = plan.deferred;
         self.counters.leaked += n_leaked(&plan.actions, &instances);
@@ -377,7 +378,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             .iter()
             .cloned()
             .map(|instance| instance.moved(|at| self.control.on_server(at)));
-        let instances = instances.collect();
+        let instances: Vec<Instance> = instances.collect();
+        let shared =
+            self.shared.observe(mode, &startable, view.shared_directories, &instances).await;
         let free = resource_gate::free(&limits, &self.config.state_dir);
         self.resource_gate.note(crate::domain::plan::gates::closed(&limits, free));
         let snapshot = Snapshot {
@@ -387,6 +390,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             launches: view.launches,
             jobs: if mode == Mode::Running { view.jobs } else { Vec::new() },
             busy_workspaces: self.workspaces.busy(),
+            shared,
             instances,
             elapsed,
             refused: self.output_watcher.refused(),
@@ -424,6 +428,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             launches,
             jobs: Vec::new(),
             busy_workspaces: BTreeSet::new(),
+            shared: SharedFacts::default(),
             instances,
             elapsed,
             refused,
@@ -512,6 +517,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             limits: self.config.limits,
             instances,
             deferred,
+            crowds: self.shared.crowds(),
+            failed_snapshots: self.shared.snapshots.failed(),
             counters: self.counters,
         }
     }
@@ -565,20 +572,14 @@ fn n_leaked(actions: &[Action], instances: &[Instance]) -> u64 {
     instances.iter().map(of).sum()
 }
 
-fn log_stops(plan: &Plan) {
-    for action in &plan.actions {
-        if let Action::Stop { launch, reason } = action {
-            tracing::info!(launch_id = %launch, reason = %reason, "stopping the agent");
-        }
-    }
-}
-
 /// Returns whether two reports differ only in their time and the number of cycles.
 fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
     let counters = |status: &CoordinatorStatus| Counters { cycles: 0, ..status.counters };
     a.limits == b.limits
         && a.instances == b.instances
         && a.deferred == b.deferred
+        && a.crowds == b.crowds
+        && a.failed_snapshots == b.failed_snapshots
         && counters(a) == counters(b)
 }
 

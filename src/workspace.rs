@@ -14,7 +14,10 @@
 //! <root>/<project>/<workspace>/tree     what the agent gets
 //! <root>/<project>/<workspace>/index    git's index of the tree, which the agent cannot change
 //! <root>/<project>/<workspace>/made.json   what is known since it was made
+//! <root>/<project>/shared/index         git's index of the project's directory, for snapshots
 //! ```
+//!
+//! A project without clones has snapshots of its directory in its keep repository instead.
 
 mod create;
 mod git;
@@ -23,7 +26,9 @@ mod keeping;
 mod objects;
 mod refs;
 mod removal;
+mod repository;
 mod results;
+mod snapshot;
 mod source;
 mod walk;
 
@@ -36,7 +41,9 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 pub use git::GitError;
 pub use removal::Removal;
+pub use repository::find_work_tree;
 pub use results::{DiffKind, DiffOrder, MAX_DIFF, MergeOrder, Merged};
+pub use snapshot::{Snapped, SnapshotEntry};
 
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
@@ -103,6 +110,8 @@ impl CheckoutError {
 struct Place {
     project: PathBuf,
     folder: PathBuf,
+    /// The files: the folder `tree` of a workspace, or the git work tree of a person.
+    tree: PathBuf,
 }
 
 impl Place {
@@ -123,7 +132,7 @@ impl Place {
     }
 
     fn tree(&self) -> PathBuf {
-        self.folder.join("tree")
+        self.tree.clone()
     }
 
     fn index(&self) -> PathBuf {
@@ -186,7 +195,8 @@ impl Checkouts {
 
     fn place(&self, project: &ProjectId, workspace: &WorkspaceId) -> Place {
         let project = self.root.join(project.as_str());
-        Place { folder: project.join(workspace.as_str()), project }
+        let folder = project.join(workspace.as_str());
+        Place { tree: folder.join("tree"), folder, project }
     }
 
     /// Waits until no other step changes the keep repository of a project.

@@ -236,6 +236,7 @@ pub(super) fn limits(config: &Config) -> StartLimits {
         per_agent,
         per_provider,
         chat_reserve,
+        shared_at_once: config.workspace.shared_at_once,
         max_runtime,
         silence: silence_timeout,
         min_free_disk,
@@ -267,8 +268,12 @@ impl Supervisor {
                     ignored_max: config.workspace.ignored_max,
                     rebuildable: config.workspace.rebuildable.clone(),
                 };
-                let coordinator = Coordinator::new(first, local, table, wakeups, mode_seen)
-                    .with_workspaces(checkouts, policy);
+                let mut coordinator = Coordinator::new(first, local, table, wakeups, mode_seen)
+                    .with_work_trees()
+                    .with_workspaces(Arc::clone(&checkouts), policy.clone());
+                if config.workspace.snapshots {
+                    coordinator = coordinator.with_snapshots(checkouts, policy);
+                }
                 (
                     parts.spawn_apart(
                         coordinator.configured_by(newest).overseen_by(loop_observer).run(),
@@ -347,6 +352,8 @@ impl Supervisor {
                 limits: configured.borrow().limits,
                 instances: processes.instances().to_vec(),
                 deferred: said.as_ref().map(|said| said.deferred.clone()).unwrap_or_default(),
+                crowds: said.as_ref().map(|said| said.crowds.clone()).unwrap_or_default(),
+                failed_snapshots: Vec::new(),
                 counters: said.map(|said| said.counters).unwrap_or_default(),
             };
             CoordinatorLook {

@@ -26,6 +26,10 @@ pub(super) const fn sentence(reason: StartReason, purpose: Purpose) -> &'static 
         StartReason::PreparingWorkspace => "the clone for its task is not ready",
         StartReason::WorkspaceBroken => "the clone for its task needs a person",
         StartReason::OnOtherHost => "the clone for its task is on another host",
+        StartReason::DirectoryInUse => {
+            "as many agents as may work in its git work tree (`workspace.shared_at_once`)"
+        }
+        StartReason::TakingSnapshot => "a snapshot of its git work tree is being taken",
         StartReason::NoFreeSlot => "all slots are taken",
         StartReason::ChatReserve => "the free slots are kept for chats (`limits.chat_reserve`)",
         StartReason::ProjectLimit => "its project has as many as it may (`limits.per_project`)",

@@ -125,9 +125,13 @@ const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
         StartReason::Backoff => "it does not wait after a failure",
         StartReason::PreparingWorkspace => "the clone for its task is ready",
         StartReason::WorkspaceBroken => {
-            "the clone for its task needs nobody (`workspace retry` after mending it ends that)"
+            "the clone for its task is in order (`workspace retry` after mending it ends that)"
         }
         StartReason::OnOtherHost => "the clone for its task is on this host",
+        StartReason::DirectoryInUse => {
+            "less than `workspace.shared_at_once` work in its git work tree"
+        }
+        StartReason::TakingSnapshot => "the snapshot of its git work tree is taken",
         StartReason::NoFreeSlot => "a slot is free",
         StartReason::ChatReserve => {
             "a slot is free that is not kept for chats (`limits.chat_reserve`)"

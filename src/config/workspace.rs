@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::declaration::keys;
-use super::kinds::{DAY, Kind, MIB, SECOND, TIB, YEAR, durations, list, path, sizes, text};
+use super::kinds::{
+    DAY, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, path, sizes, text, truth,
+};
 
 keys! {
     /// The clones of tasks. A project has them if it was created with `workspace: clone`.
@@ -17,13 +19,26 @@ keys! {
         /// kept in a repository of the coordinator before that. `off` keeps clones for ever.
         pub keep: Option<Duration> = Some(7 * DAY), durations(SECOND..=YEAR).or_off(), Now;
 
-        /// The size of the ignored files that are kept with a clone. A clone with more is not
-        /// removed.
+        /// The number of agents that work on tasks in one git work tree at the same time, in
+        /// projects without clones. Further agents wait. With 1, no agent overwrites the files of
+        /// another one.
+        pub shared_at_once: Option<usize> = None, numbers(1..=100_000).or_word("any", None, Some, at_once), Now;
+
+        /// Whether a snapshot of the git work tree is taken before and after each agent that works
+        /// on a task in a project without clones. `false` saves space and time.
+        pub snapshots: bool = true, truth(), AfterRestart;
+
+        /// The size of the ignored files that are kept with a clone or a snapshot. A clone with
+        /// more is not removed.
         pub ignored_max: u64 = 64 * MIB, sizes(0..=TIB), AfterRestart;
 
         /// The names of ignored folders that are never kept, because they can be built again.
         pub rebuildable: Vec<String> = rebuildable(), names(), AfterRestart;
     }
+}
+
+fn at_once(n_agents: &Option<usize>) -> String {
+    n_agents.map_or_else(|| "any".to_owned(), |n_agents| n_agents.to_string())
 }
 
 fn names() -> Kind<Vec<String>> {

@@ -13,7 +13,7 @@ use super::control::{ClaimAnswer, ControlPlane};
 use super::processes::ProcessLayer;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
-use crate::domain::plan::{Action, ProcessReport};
+use crate::domain::plan::{Action, Plan, ProcessReport};
 use crate::domain::{InstanceKey, LaunchId, Secret};
 use crate::locks::lock;
 use crate::process::StartRequest;
@@ -48,6 +48,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         for action in actions {
             match action {
                 Action::Workspace(job) => self.workspaces.begin(job),
+                Action::Snapshot(order) => self.shared.snapshots.begin(order),
                 Action::WantWorkspace { key } => wishes.push(key),
                 Action::Start { key, ai_type: _, working_directory } => {
                     starts.push((key, working_directory));
@@ -146,7 +147,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Action::Report { .. }
             | Action::Start { .. }
             | Action::WantWorkspace { .. }
-            | Action::Workspace(_) => {}
+            | Action::Workspace(_)
+            | Action::Snapshot(_) => {}
         }
         Ok(())
     }
@@ -198,6 +200,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             return Ok(false);
         };
         crash_point::reach(CrashPoint::Claimed);
+        self.shared.snapshots.claimed(&key, &launch);
         let in_clone = clone.is_some();
         let working_directory = match clone {
             None => Ok(working_directory),
@@ -277,6 +280,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 let report = ProcessReport::Ended { end, at: self.control.now() };
                 self.report(&launch, &[report]).await.map(|()| false)
             }
+        }
+    }
+}
+
+pub(super) fn log_stops(plan: &Plan) {
+    for action in &plan.actions {
+        if let Action::Stop { launch, reason } = action {
+            tracing::info!(launch_id = %launch, reason = %reason, "stopping the agent");
         }
     }
 }

@@ -111,6 +111,7 @@ fn view(run: &str, has_work: bool) -> ServerView {
         run: run.to_owned(),
         startable: if has_work { vec![candidate] } else { Vec::new() },
         launches: Vec::new(),
+        shared_directories: BTreeMap::new(),
     }
 }
 

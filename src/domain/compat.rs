@@ -28,6 +28,8 @@ pub fn pair_to_start(
         | StartReason::PreparingWorkspace
         | StartReason::WorkspaceBroken
         | StartReason::OnOtherHost
+        | StartReason::DirectoryInUse
+        | StartReason::TakingSnapshot
         | StartReason::NoFreeSlot
         | StartReason::ChatReserve
         | StartReason::ProjectLimit

@@ -7,6 +7,7 @@
 
 pub mod gates;
 mod queue;
+pub mod shared;
 pub mod silence;
 pub mod slots;
 
@@ -26,6 +27,7 @@ use super::time::Timestamp;
 use super::workspace::Job;
 use gates::{Closed, Resources};
 use queue::Queue;
+use shared::{BeforeStart, Crowd, SharedFacts, SnapshotOrder, WorkTrees};
 use silence::{SilenceLimits, is_long, silence};
 use slots::Slots;
 
@@ -43,6 +45,9 @@ pub struct StartLimits {
     pub per_provider: Option<usize>,
     /// The number of slots of `max_concurrent` that tasks never take.
     pub chat_reserve: usize,
+    /// The greatest number of agents that work on tasks in one git work tree, in projects without
+    /// clones.
+    pub shared_at_once: Option<usize>,
     /// The longest time from a report to the stop sequence.
     pub linger: Duration,
     /// The longest time from the start of an agent to its stop; `None` sets no limit.
@@ -86,6 +91,7 @@ impl StartLimits {
             per_agent: None,
             per_provider: None,
             chat_reserve: 0,
+            shared_at_once: None,
             linger,
             max_runtime: None,
             silence: SilenceLimits { streams: None, others: None },
@@ -113,6 +119,8 @@ pub struct Snapshot {
     pub jobs: Vec<Job>,
     /// The workspaces on which a step is under way, or waits after a failure.
     pub busy_workspaces: BTreeSet<WorkspaceId>,
+    /// The directories in which several agents may work.
+    pub shared: SharedFacts,
     /// This coordinator's own processes.
     pub instances: Vec<Instance>,
     /// The times of the instances that live.
@@ -140,6 +148,8 @@ pub enum Action {
     WantWorkspace { key: InstanceKey },
     /// Make, keep or remove a workspace, beside the loop.
     Workspace(Job),
+    /// Take a snapshot of a git work tree, beside the loop.
+    Snapshot(SnapshotOrder),
     /// Claim the key, then start its process.
     Start { key: InstanceKey, ai_type: String, working_directory: PathBuf },
 }
@@ -192,6 +202,8 @@ pub struct Plan {
     /// Agents that have been silent for long, with the length of their silence. People are warned
     /// before these agents are ended.
     pub silent: Vec<(LaunchId, Duration)>,
+    /// The git work trees in which several agents work now.
+    pub crowds: Vec<Crowd>,
     pub wake_at: Option<Timestamp>,
 }
 
@@ -213,12 +225,13 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     for instance in &snapshot.instances {
         match launches.get(&instance.launch) {
             Some(launch) => reconcile(instance, launch, snapshot, &mut plan),
-            None => disown(instance, &mut plan),
+            None => disown(instance, snapshot, &mut plan),
         }
     }
     report_claims_without_process(snapshot, &mut plan);
     plan_workspaces(snapshot, &mut plan);
     plan_starts(snapshot, &mut plan);
+    plan.crowds = shared::crowds(snapshot);
     plan
 }
 
@@ -251,6 +264,7 @@ fn reconcile(instance: &Instance, launch: &LaunchFacts, snapshot: &Snapshot, pla
     match &instance.phase {
         Phase::Ended { end, at, .. } => {
             plan.actions.push(report(ProcessReport::Ended { end: end.clone(), at: *at }));
+            plan.actions.extend(shared::after_end(instance, snapshot).map(Action::Snapshot));
         }
         Phase::Exited { exit, .. } => {
             if launch.state != LaunchState::Ending {
@@ -352,10 +366,14 @@ fn time_left(
 }
 
 /// Removes an instance whose launch the server does not know, or knows as ended. Its living
-/// processes are stopped, regardless of the server.
-fn disown(instance: &Instance, plan: &mut Plan) {
+/// processes are stopped, regardless of the server. An instance stays while a snapshot is taken
+/// after its end.
+fn disown(instance: &Instance, snapshot: &Snapshot, plan: &mut Plan) {
     let launch = instance.launch.clone();
     if !instance.is_live() {
+        if snapshot.shared.is_under_way_after(&launch) {
+            return;
+        }
         plan.actions.push(Action::Forget { launch });
     } else if instance.stop.is_none() {
         plan.actions.push(Action::Stop { launch, reason: StopReason::Unknown });
@@ -433,6 +451,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         return;
     }
     let mut slots = Slots::of(snapshot);
+    let mut trees = WorkTrees::of(snapshot);
     let mut put_off = Vec::new();
     let mut n_ahead = 0;
     for (purpose, waiting) in [(Purpose::Chat, chats), (Purpose::Task, tasks)] {
@@ -448,20 +467,27 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             };
             let by_probe =
                 (next.is_probe && slots.has_probe(&next.ai_type)).then_some(StartReason::Parked);
-            if let Some(reason) =
-                by_probe.or_else(|| slots.keeping(&next.key, &next.ai_type).next())
-            {
+            let by_limits = || slots.keeping(&next.key, &next.ai_type).next();
+            if let Some(reason) = by_probe.or_else(by_limits).or_else(|| trees.keeping(next)) {
                 put_off.push((next, reason, 0));
             } else {
                 slots.take(&next.key, &next.ai_type);
                 if next.is_probe {
                     slots.note_probe(&next.ai_type);
                 }
-                plan.actions.push(Action::Start {
-                    key: next.key.clone(),
-                    ai_type: next.ai_type.clone(),
-                    working_directory: next.working_directory.clone(),
-                });
+                // A start that waits for its snapshot has its slot already.
+                match trees.take(next) {
+                    BeforeStart::Nothing => plan.actions.push(Action::Start {
+                        key: next.key.clone(),
+                        ai_type: next.ai_type.clone(),
+                        working_directory: next.working_directory.clone(),
+                    }),
+                    BeforeStart::Wait => put_off.push((next, StartReason::TakingSnapshot, 0)),
+                    BeforeStart::Take(order) => {
+                        plan.actions.push(Action::Snapshot(order));
+                        put_off.push((next, StartReason::TakingSnapshot, 0));
+                    }
+                }
             }
             queue.line_up(&next.key.project, &slots);
         };
@@ -473,11 +499,15 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     for (candidate, reason, n_ahead) in put_off {
         let also =
             slots.keeping(&candidate.key, &candidate.ai_type).filter(|other| *other != reason);
-        let detail = (reason == StartReason::NoFreeSlot).then(|| match n_ahead {
-            0 => slots.to_string(),
-            1 => format!("{slots}; 1 start is ahead"),
-            n => format!("{slots}; {n} starts are ahead"),
-        });
+        let detail = match reason {
+            StartReason::NoFreeSlot => Some(match n_ahead {
+                0 => slots.to_string(),
+                1 => format!("{slots}; 1 start is ahead"),
+                n => format!("{slots}; {n} starts are ahead"),
+            }),
+            StartReason::DirectoryInUse => trees.detail(candidate),
+            _ => None,
+        };
         plan.deferred.push(Deferred {
             also: also.collect(),
             detail,

@@ -154,6 +154,8 @@ pub enum Refusal {
     CannotClone { reason: String },
     #[error("Workspace {workspace}: {reason}")]
     WorkspaceFailed { workspace: WorkspaceId, reason: String },
+    #[error("the snapshots of project {project}: {reason}")]
+    SnapshotFailed { project: ProjectId, reason: String },
     #[error("{0} exists already")]
     AlreadyExists(String),
     #[error("{0}")]
@@ -222,6 +224,7 @@ impl Refusal {
             Self::WorkspaceModeFixed { .. } => "workspace_mode_fixed",
             Self::CannotClone { .. } => "cannot_clone",
             Self::WorkspaceFailed { .. } => "workspace_failed",
+            Self::SnapshotFailed { .. } => "snapshot_failed",
             Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
         }
@@ -328,6 +331,7 @@ impl Refusal {
             | Self::NoWorkspace { .. }
             | Self::CannotClone { .. }
             | Self::WorkspaceFailed { .. }
+            | Self::SnapshotFailed { .. }
             | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,
         }

@@ -289,6 +289,10 @@ words! {
         WorkspaceBroken = "workspace_broken",
         /// The clone for its task is on the host of another coordinator.
         OnOtherHost = "on_other_host",
+        /// As many agents as may be work in its git work tree.
+        DirectoryInUse = "directory_in_use",
+        /// A snapshot of its git work tree is being taken.
+        TakingSnapshot = "taking_snapshot",
         /// All slots are taken.
         NoFreeSlot = "no_free_slot",
         /// The free slots are reserved for chats.
@@ -378,7 +382,9 @@ impl StartReason {
     pub const fn is_of_coordinator(self) -> bool {
         matches!(
             self,
-            Self::NoFreeSlot
+            Self::DirectoryInUse
+                | Self::TakingSnapshot
+                | Self::NoFreeSlot
                 | Self::ChatReserve
                 | Self::ProjectLimit
                 | Self::AgentLimit

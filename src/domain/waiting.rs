@@ -252,6 +252,13 @@ const fn fixed_sentence(reason: StartReason, language: Language) -> &'static str
         StartReason::PreparingWorkspace => ("Its clone is being prepared", "クローンを準備中"),
         StartReason::WorkspaceBroken => ("Its clone needs a person", "クローンに人の対応が必要"),
         StartReason::OnOtherHost => ("Its clone is on another host", "クローンは別のホストにある"),
+        StartReason::DirectoryInUse => (
+            "As many agents as may work in its directory",
+            "ディレクトリで作業中のエージェントが上限",
+        ),
+        StartReason::TakingSnapshot => {
+            ("A snapshot of its directory is being taken", "ディレクトリのスナップショットを作成中")
+        }
         StartReason::NoFreeSlot => ("No free slot, next in line", "空きスロットなし（次の順番）"),
         StartReason::ChatReserve => ("The free slots are kept for chats", "空きはチャット用に確保"),
         StartReason::ProjectLimit => {

@@ -45,6 +45,16 @@ words! {
     }
 }
 
+words! {
+    /// The time of a snapshot of the directory that the agents of a project share.
+    pub enum Moment as "moment" {
+        /// Before the launch began.
+        Before = "before",
+        /// When all processes of the launch had ended.
+        After = "after",
+    }
+}
+
 /// A workspace as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workspace {

@@ -88,6 +88,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::WorkspaceModeFixed { .. }
         | Refusal::CannotClone { .. }
         | Refusal::WorkspaceFailed { .. }
+        | Refusal::SnapshotFailed { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }
 }

@@ -3,6 +3,8 @@
 
 pub(super) mod board;
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
 use crate::domain::limits;
 use crate::domain::start_history::StartReason;
 use crate::domain::workspace::Job;
-use crate::domain::{Candidate, LaunchFacts, Purpose, Refusal, Timestamp};
+use crate::domain::{Candidate, LaunchFacts, LaunchId, Purpose, Refusal, Timestamp};
 use crate::locks::lock;
 use crate::rows::{launches, startable};
 
@@ -47,6 +49,10 @@ pub struct ServerView {
     pub startable: Vec<Candidate>,
     /// Open launches: all launches of the asking coordinator, perhaps launches of others.
     pub launches: Vec<LaunchFacts>,
+    /// The directories of those of `launches` that work on tasks without a clone. Only the
+    /// coordinator in the server's process gets them.
+    #[serde(skip)]
+    pub shared_directories: BTreeMap<LaunchId, PathBuf>,
     /// The steps that workspaces need. Only the coordinator in the server's process takes them.
     #[serde(skip)]
     pub jobs: Vec<Job>,
@@ -126,9 +132,11 @@ impl Coordinators {
             for facts in &mut startable {
                 workspaces::look_up(tx, facts)?;
             }
-            Ok((startable, launches::list_open(tx)?, workspaces::jobs(tx, keep, at)?))
+            let open = launches::list_open(tx)?;
+            let shared = workspaces::shared_directories(tx, &open)?;
+            Ok((startable, open, shared, workspaces::jobs(tx, keep, at)?))
         });
-        let (startable, launches, jobs) = read.await?;
+        let (startable, launches, shared_directories, jobs) = read.await?;
         let startable = startable
             .into_iter()
             .filter_map(|facts| self.pause_file.apply(facts).candidate(backoff, aging, at));
@@ -145,6 +153,7 @@ impl Coordinators {
             run: format!("{:x}", self.run),
             startable: startable.collect(),
             launches: launches.collect(),
+            shared_directories,
             jobs,
         })
     }
@@ -177,6 +186,7 @@ impl Coordinators {
         let seen = self.mark();
         let mut view = self.view().await?;
         view.launches.retain(|launch| launch.coordinator.as_ref() == Some(coordinator));
+        view.shared_directories.clear();
         view.jobs.clear();
         // Clones, and so their checks, are on the host of the server.
         view.startable.retain(|candidate| candidate.key.purpose != Purpose::Check);

@@ -4,24 +4,27 @@
 //! coordinator in this process prepares workspaces, so the server asks `workspace` itself for diffs
 //! and merges.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::domain::start_history::{NeededClone, TaskToStart};
 use crate::domain::task::next_task;
 use crate::domain::workspace::{
-    Job, KeepOrder, Order, RemoveOrder, WorkspaceMode, WorkspaceReport, WorkspaceState, branch_of,
-    owner,
+    Job, KeepOrder, Moment, Order, RemoveOrder, WorkspaceMode, WorkspaceReport, WorkspaceState,
+    branch_of, owner,
 };
 use crate::domain::{
-    AgentId, CoordinatorId, InstanceKey, Launch, Project, ProjectId, Purpose, Refusal, StartFacts,
-    Task, TaskId, Timestamp, Workspace, WorkspaceId,
+    AgentId, CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal,
+    StartFacts, Task, TaskId, Timestamp, Workspace, WorkspaceId,
 };
 use crate::rows::{Transaction, projects, startable, tasks, workspaces};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
-use crate::workspace::{CheckoutError, Checkouts, DiffKind, DiffOrder, MergeOrder, Merged};
+use crate::workspace::{
+    CheckoutError, Checkouts, DiffKind, DiffOrder, MergeOrder, Merged, SnapshotEntry,
+};
 
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};
@@ -265,6 +268,39 @@ impl Workspaces {
         self.change(id, |workspace, _| workspace.retried()).await
     }
 
+    /// Returns the snapshots of the directory of a project, the newest first.
+    ///
+    /// # Errors
+    /// `ProjectNotFound`, `SnapshotFailed`.
+    pub async fn snapshots(&self, id: &ProjectId) -> Result<Vec<SnapshotEntry>, ServiceError> {
+        let checkouts = self.host_of_snapshots(id).await?;
+        let found = checkouts.snapshots(id).await;
+        Ok(found.map_err(|error| snapshot_failed(id, ErrorChain(&error).to_string()))?)
+    }
+
+    /// Writes the files of a snapshot into `to` on this host. The folder must be new or empty.
+    ///
+    /// # Errors
+    /// `ProjectNotFound`, `SnapshotFailed`.
+    pub async fn restore_snapshot(
+        &self,
+        id: &ProjectId,
+        launch: &LaunchId,
+        moment: Moment,
+        to: &Path,
+    ) -> Result<(), ServiceError> {
+        let checkouts = self.host_of_snapshots(id).await?;
+        let restored = checkouts.restore_snapshot(id, launch, moment, to).await;
+        Ok(restored.map_err(|error| snapshot_failed(id, ErrorChain(&error).to_string()))?)
+    }
+
+    async fn host_of_snapshots(&self, id: &ProjectId) -> Result<&Arc<Checkouts>, ServiceError> {
+        let project = id.clone();
+        self.core.read(move |tx| super::catalog::project(tx, &project)).await?;
+        let elsewhere = "only a coordinator in the server's process (`run`) takes snapshots";
+        Ok(self.checkouts.get().ok_or_else(|| snapshot_failed(id, elsewhere.to_owned()))?)
+    }
+
     async fn change(
         &self,
         id: &TaskId,
@@ -308,6 +344,10 @@ impl Workspaces {
             reason: "its files are on the host of another coordinator".to_owned(),
         })
     }
+}
+
+fn snapshot_failed(project: &ProjectId, reason: String) -> Refusal {
+    Refusal::SnapshotFailed { project: project.clone(), reason }
 }
 
 fn failed(workspace: &Workspace, error: &CheckoutError) -> Refusal {
@@ -397,6 +437,27 @@ pub(super) fn directory_of(
     Ok(place.map_or_else(shared, |(place, checkouts)| {
         checkouts.directory(&launch.key.project, &place.id, &place.subdirectory)
     }))
+}
+
+/// Returns the directories of those launches that work on tasks without a clone.
+pub(super) fn shared_directories(
+    tx: &mut Read<'_>,
+    open: &[Launch],
+) -> Result<BTreeMap<LaunchId, PathBuf>, StoreError> {
+    let mut of_projects: BTreeMap<&ProjectId, Option<PathBuf>> = BTreeMap::new();
+    let mut found = BTreeMap::new();
+    let is_shared =
+        |launch: &&Launch| launch.key.purpose == Purpose::Task && launch.workspace.is_none();
+    for launch in open.iter().filter(is_shared) {
+        let project = &launch.key.project;
+        if !of_projects.contains_key(project) {
+            let directory = projects::get(tx, project)?.map(|project| project.working_directory);
+            of_projects.insert(project, directory);
+        }
+        let directory = of_projects.get(project).cloned().flatten();
+        found.extend(directory.map(|directory| (launch.id.clone(), directory)));
+    }
+    Ok(found)
 }
 
 /// Returns the steps that workspaces need now.

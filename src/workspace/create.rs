@@ -160,7 +160,7 @@ impl Checkouts {
     }
 
     /// Writes the files of a kept commit over those of a new workspace, as they were.
-    async fn write_kept(
+    pub(super) async fn write_kept(
         &self,
         kept: &str,
         place: &Place,

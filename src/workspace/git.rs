@@ -227,7 +227,10 @@ impl Call<'_> {
 
     /// The subcommand, for messages.
     fn name(&self) -> String {
-        let is_name = |argument: &&OsString| !argument.to_string_lossy().starts_with('-');
+        let is_name = |argument: &&OsString| {
+            let argument = argument.to_string_lossy();
+            !argument.starts_with('-') && !argument.contains('=')
+        };
         let name = self.arguments.iter().find(is_name);
         name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }

@@ -2,7 +2,7 @@
 //!
 //! Nothing is pruned from it, because workspaces borrow its objects.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl Checkouts {
             self.make_keep(source, place).await?;
         }
         if !place.files().join("HEAD").is_file() {
-            self.make_files(place).await?;
+            self.make_files(place, None).await?;
         }
         let head = source.head(&self.git).await?;
         let mut arguments: Vec<&OsStr> = [
@@ -85,7 +85,7 @@ impl Checkouts {
         let borrows = || new.join("objects/info/alternates").exists();
         if self.git.call(clone).long().run().await.is_err() || borrows() {
             remove_folder(&new)?;
-            self.init(&new).await?;
+            self.init(&new, None).await?;
         }
         // The branches of the source have refs of their own, and `refs/heads` has the results.
         remove_folder(&new.join("refs/heads"))?;
@@ -94,21 +94,45 @@ impl Checkouts {
         if packed.exists() {
             write(&packed, "")?;
         }
-        configure(&self.git, &new).await?;
+        self.finish_keep(&new, place).await
+    }
+
+    /// Makes a keep repository for snapshots. It has nothing of the source yet.
+    pub(super) async fn make_keep_for_snapshots(
+        &self,
+        format: &str,
+        place: &Place,
+    ) -> Result<(), CheckoutError> {
+        if !place.keep().join("HEAD").is_file() {
+            make_folder(&place.project)?;
+            let new = place.project.join(".new-keep");
+            remove_folder(&new)?;
+            self.init(&new, Some(format)).await?;
+            self.finish_keep(&new, place).await?;
+        }
+        if !place.files().join("HEAD").is_file() {
+            self.make_files(place, Some(format)).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a new keep repository its settings and its name.
+    async fn finish_keep(&self, new: &Path, place: &Place) -> Result<(), CheckoutError> {
+        configure(&self.git, new).await?;
         make_folder(&new.join("hooks"))?;
         let hook = new.join("hooks/pre-receive");
         write(&hook, PRE_RECEIVE)?;
         std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))
             .map_err(CheckoutError::io("make executable", &hook))?;
-        rename(&new, &place.keep())
+        rename(new, &place.keep())
     }
 
     /// Makes the settings with which the files of workspaces are read. Its objects are those of the
     /// keep repository.
-    async fn make_files(&self, place: &Place) -> Result<(), CheckoutError> {
+    async fn make_files(&self, place: &Place, format: Option<&str>) -> Result<(), CheckoutError> {
         let new = place.project.join(".new-files");
         remove_folder(&new)?;
-        self.init(&new).await?;
+        self.init(&new, format).await?;
         for (name, value) in [("core.protectHFS", "false"), ("core.protectNTFS", "false")] {
             self.git.on(&new, ["config", name, value]).run().await?;
         }
@@ -117,9 +141,12 @@ impl Checkouts {
         rename(&new, &place.files())
     }
 
-    async fn init(&self, folder: &Path) -> Result<(), CheckoutError> {
-        let arguments = ["init", "--quiet", "--bare", "--template="].map(OsStr::new);
-        self.git.call(arguments.into_iter().chain([folder.as_os_str()])).run().await?;
+    /// Makes a bare repository, with git's usual format of ids unless one is named.
+    async fn init(&self, folder: &Path, format: Option<&str>) -> Result<(), CheckoutError> {
+        let format = format.map(|format| OsString::from(format!("--object-format={format}")));
+        let arguments = ["init", "--quiet", "--bare", "--template="].map(OsString::from);
+        let arguments = arguments.into_iter().chain(format).chain([folder.into()]);
+        self.git.call(arguments).run().await?;
         Ok(())
     }
 
@@ -138,6 +165,7 @@ impl Checkouts {
             }
         }
         remove_locks(&place.keep());
+        remove_temporary(&place.keep().join("objects"));
         Ok(())
     }
 
@@ -185,6 +213,18 @@ fn remove_locks(folder: &Path) {
             remove_locks(&path);
         } else if path.extension() == Some(OsStr::new("lock")) {
             let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+/// Removes the files that a call wrote to when it was killed.
+fn remove_temporary(objects: &Path) {
+    for folder in super::objects::names_in(objects) {
+        let folder = objects.join(folder);
+        for name in super::objects::names_in(&folder) {
+            if name.starts_with("tmp_") {
+                let _ = std::fs::remove_file(folder.join(name));
+            }
         }
     }
 }

@@ -73,7 +73,9 @@ impl Checkouts {
             result = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
         }
         let result = result.or_else(|| order.base_commit.clone());
-        let files = self.take_files(place, &before, policy, &mut left_out).await?;
+        let ignored = self.list_ignored(place).await?;
+        let found = before.left_out.clone();
+        let files = self.take_files(place, found, ignored, policy, &mut left_out).await?;
         crash_point::reach(CrashPoint::FilesTaken);
         let kept = self.write_commit(place, order, &refs, &files, &objects).await?;
         crash_point::reach(CrashPoint::ContentKept);
@@ -112,7 +114,7 @@ impl Checkouts {
     }
 
     /// Returns `id` if the keep repository has this commit.
-    async fn existing(
+    pub(super) async fn existing(
         &self,
         place: &Place,
         id: Option<&String>,
@@ -123,33 +125,42 @@ impl Checkouts {
         }
     }
 
-    /// Writes the files of the workspace into the keep repository.
-    async fn take_files(
+    /// Begins a call on the files of a workspace, with an index of the daemon's own.
+    fn on_files(&self, place: &Place, arguments: &[&OsStr], index: &Path) -> Call<'_> {
+        self.git
+            .on(&place.files(), arguments.iter().copied())
+            .variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects"))
+            .variable("GIT_WORK_TREE", place.tree())
+            .variable("GIT_INDEX_FILE", index)
+            .long()
+    }
+
+    /// Returns the ignored files and folders of a workspace, relative to it.
+    pub(super) async fn list_ignored(&self, place: &Place) -> Result<Vec<PathBuf>, CheckoutError> {
+        let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
+        let listed = self.on_files(place, &list.map(OsStr::new), &place.index()).run().await?;
+        Ok(entries(&listed).map(Path::to_owned).collect())
+    }
+
+    /// Writes the files of the workspace into the keep repository. `found` are the entries that git
+    /// cannot take, each with the reason.
+    pub(super) async fn take_files(
         &self,
         place: &Place,
-        found: &Walk,
+        found: Vec<(PathBuf, &'static str)>,
+        ignored: Vec<PathBuf>,
         policy: &KeepPolicy,
         left_out: &mut Vec<String>,
     ) -> Result<Files, CheckoutError> {
         let tree = place.tree();
-        let on_files = |arguments: &[&OsStr], index: &Path| -> Call<'_> {
-            self.git
-                .on(&place.files(), arguments)
-                .variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects"))
-                .variable("GIT_WORK_TREE", &tree)
-                .variable("GIT_INDEX_FILE", index)
-                .long()
-        };
+        let on_files = |arguments: &[&OsStr], index: &Path| self.on_files(place, arguments, index);
         // A call that was killed may have left the lock of the index.
         let _ = std::fs::remove_file(place.folder.join("index.lock"));
         let index = place.index();
-        let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
-        let ignored = on_files(&list.map(OsStr::new), &index).run().await?;
-        let ignored: Vec<PathBuf> = entries(&ignored).map(Path::to_owned).collect();
         let is_ignored = |path: &Path| ignored.iter().any(|folder| path.starts_with(folder));
         // Git accepts no pattern for what it ignores anyway, and takes no `.git` at the top.
         let is_in_the_way = |path: &Path| path != ".git" && !is_ignored(path);
-        let excluded = found.left_out.iter().filter(|(path, _)| is_in_the_way(path));
+        let excluded = found.iter().filter(|(path, _)| is_in_the_way(path));
         let excluded: Vec<OsString> = excluded.map(|(path, _)| excluding(path)).collect();
         let mut add = ["add", "--all", "--", "."].map(OsStr::new).to_vec();
         add.extend(excluded.iter().map(OsString::as_os_str));
@@ -158,7 +169,6 @@ impl Checkouts {
         let chosen = {
             let tree = tree.clone();
             let policy = policy.clone();
-            let found = found.left_out.clone();
             blocking(move || Ok(choose(&tree, &ignored, found, &policy))).await?
         };
         let Chosen { wanted, left_out: not_kept } = chosen;
@@ -257,7 +267,7 @@ impl Checkouts {
     }
 
     /// Returns the kind of each object that exists.
-    async fn kinds<'a>(
+    pub(super) async fn kinds<'a>(
         &self,
         place: &Place,
         ids: impl Iterator<Item = &'a String>,
@@ -271,7 +281,7 @@ impl Checkouts {
     }
 
     /// Returns the commits that are no parent of another one of `commits`.
-    async fn tips(
+    pub(super) async fn tips(
         &self,
         place: &Place,
         commits: BTreeSet<String>,
@@ -386,9 +396,9 @@ pub(super) fn uncommitted_ref(branch: &str) -> String {
 }
 
 /// The trees of the files.
-struct Files {
+pub(super) struct Files {
     /// With the ignored files that are kept.
-    all: String,
+    pub(super) all: String,
     /// Without ignored files.
     visible: String,
 }
@@ -447,7 +457,7 @@ fn choose(
             too_much.push(format!("{}: something in it cannot be kept", path.display()));
             continue;
         }
-        let size = size_of(&tree.join(path));
+        let size = size_of(&tree.join(path), policy.ignored_max);
         if used + size > policy.ignored_max {
             too_much.push(format!(
                 "{}: ignored files are kept up to {} bytes",
@@ -464,11 +474,20 @@ fn choose(
     Chosen { wanted, left_out }
 }
 
-fn size_of(path: &Path) -> u64 {
+/// Returns the size of a file or a folder in bytes. The count ends when it is greater than `limit`.
+fn size_of(path: &Path, limit: u64) -> u64 {
     let Ok(found) = path.symlink_metadata() else {
         return 0;
     };
-    let below = if found.is_dir() { std::fs::read_dir(path).ok() } else { None };
-    let below = below.into_iter().flatten().flatten().map(|entry| size_of(&entry.path()));
-    if found.is_dir() { below.sum() } else { found.len() }
+    if !found.is_dir() {
+        return found.len();
+    }
+    let mut sum = 0;
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        sum += size_of(&entry.path(), limit);
+        if sum > limit {
+            break;
+        }
+    }
+    sum
 }

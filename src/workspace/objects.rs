@@ -31,7 +31,7 @@ impl Checkouts {
         let mut ids: BTreeSet<String> = loose.into_iter().collect();
         let on_copies = |arguments: &[&OsStr]| -> Call<'_> {
             self.git
-                .on(&place.keep(), arguments)
+                .on(&place.keep(), arguments.iter().copied())
                 .variable("GIT_OBJECT_DIRECTORY", &to)
                 .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.keep().join("objects"))
                 .long()
@@ -43,21 +43,36 @@ impl Checkouts {
             let listed = self.git.call(["show-index"]).input(index).text().await?;
             ids.extend(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned));
         }
-        let new = self.missing(place, &ids).await?;
-        if !new.is_empty() {
-            let base = quarantine.join("pack");
-            let pack = [OsStr::new("pack-objects"), OsStr::new("--quiet"), base.as_os_str()];
-            let name = on_copies(&pack).input(lines(&new)).text().await?;
-            let packs = place.keep().join("objects/pack");
-            make_folder(&packs)?;
-            let to = packs.join(format!("pack-{name}.pack"));
-            super::rename(&quarantine.join(format!("pack-{name}.pack")), &to)?;
-            // The index is made anew, so the names of the objects are those of their content.
-            let index = [OsStr::new("index-pack"), to.as_os_str()];
-            self.git.on(&place.keep(), index).long().run().await?;
-        }
+        self.pack_missing(place, &ids, &quarantine, on_copies).await?;
         remove_folder(&quarantine)?;
         Ok(ids)
+    }
+
+    /// Adds those of `ids` to the keep repository that it does not have. `on_copies` begins a call
+    /// that can read all of them, and `quarantine` is a folder for what is being made.
+    pub(super) async fn pack_missing<'a>(
+        &'a self,
+        place: &Place,
+        ids: &BTreeSet<String>,
+        quarantine: &Path,
+        on_copies: impl Fn(&[&OsStr]) -> Call<'a>,
+    ) -> Result<(), CheckoutError> {
+        let new = self.missing(place, ids).await?;
+        if new.is_empty() {
+            return Ok(());
+        }
+        make_folder(quarantine)?;
+        let base = quarantine.join("pack");
+        let pack = [OsStr::new("pack-objects"), OsStr::new("--quiet"), base.as_os_str()];
+        let name = on_copies(&pack).input(lines(&new)).text().await?;
+        let packs = place.keep().join("objects/pack");
+        make_folder(&packs)?;
+        let to = packs.join(format!("pack-{name}.pack"));
+        super::rename(&quarantine.join(format!("pack-{name}.pack")), &to)?;
+        // The index is made anew, so the names of the objects are those of their content.
+        let index = [OsStr::new("index-pack"), to.as_os_str()];
+        self.git.on(&place.keep(), index).long().run().await?;
+        Ok(())
     }
 
     /// Returns those of `ids` that the keep repository does not have.

@@ -10,11 +10,12 @@ use super::{CheckoutError, blocking};
 /// The largest file of refs or logs that is read, in bytes.
 const MAX_TEXT: u64 = 16 * 1024 * 1024;
 /// The files of `.git` that name commits beside `refs` and `logs`.
-const HEADS: [&str; 7] = [
+const HEADS: [&str; 8] = [
     "HEAD",
     "ORIG_HEAD",
     "FETCH_HEAD",
     "MERGE_HEAD",
+    "MERGE_AUTOSTASH",
     "CHERRY_PICK_HEAD",
     "REVERT_HEAD",
     "REBASE_HEAD",
@@ -52,28 +53,38 @@ impl Refs {
 /// none.
 pub(super) async fn read_refs(tree: &Path) -> Result<Refs, CheckoutError> {
     let own = tree.join(".git");
-    blocking(move || {
-        let mut refs = Refs::default();
-        if !is_folder(&own) {
-            return Ok(refs);
-        }
-        for name in HEADS {
-            let text = read_text(&own.join(name));
-            if name == "HEAD" {
-                refs.head.clone_from(&text);
-            }
-            refs.note(name, text);
-        }
-        refs.note_packed(read_text(&own.join("packed-refs")));
-        for folder in ["refs", "logs"] {
-            refs.note_below(&own, Path::new(folder));
-        }
-        Ok(refs)
-    })
-    .await
+    blocking(move || Ok(refs_in(&own, &own))).await
 }
 
-fn read_text(path: &Path) -> Option<String> {
+/// Reads HEAD, refs and logs as text. `own` has those of one work tree, and `common` those that all
+/// work trees of the repository share.
+pub(super) fn refs_in(own: &Path, common: &Path) -> Refs {
+    let mut refs = Refs::default();
+    if !is_folder(own) {
+        return refs;
+    }
+    for name in HEADS {
+        let text = read_text(&own.join(name));
+        if name == "HEAD" {
+            refs.head.clone_from(&text);
+        }
+        refs.note(name, text);
+    }
+    refs.note_packed(read_text(&common.join("packed-refs")));
+    for folder in ["refs", "logs"] {
+        refs.note_below(common, Path::new(folder));
+    }
+    for folder in ["rebase-merge", "rebase-apply", "sequencer"] {
+        refs.note_below(own, Path::new(folder));
+    }
+    if own != common {
+        refs.note_below(own, Path::new("logs"));
+        refs.note_below(own, Path::new("refs"));
+    }
+    refs
+}
+
+pub(super) fn read_text(path: &Path) -> Option<String> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     open(path).ok()?.take(MAX_TEXT).read_to_end(&mut bytes).ok()?;

@@ -27,10 +27,8 @@ impl Checkouts {
     ) -> Result<Removal, CheckoutError> {
         self.git.check().await?;
         let place = self.place(&order.keep.project, &order.keep.id);
-        let trash = Place {
-            folder: place.project.join(format!(".trash-{}", order.keep.id)),
-            project: place.project.clone(),
-        };
+        let folder = place.project.join(format!(".trash-{}", order.keep.id));
+        let trash = Place { tree: folder.join("tree"), folder, project: place.project.clone() };
         if place.folder.is_symlink() || place.folder.is_dir() {
             place.check_tree()?;
             if !is_unchanged(&place, &order.proof).await? {

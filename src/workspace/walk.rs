@@ -1,6 +1,8 @@
 //! Reads which files a workspace has, without following a link.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs::FileType;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -43,6 +45,63 @@ pub(super) fn walk(tree: &Path) -> Result<Walk, CheckoutError> {
     Ok(found)
 }
 
+/// Returns the entries that git cannot take, each with the reason. Does not look at the `.git` at
+/// the top, nor below the folders `skipped`, which are relative to `tree`.
+///
+/// # Errors
+/// `tree` itself is unreadable.
+pub(super) fn find_refused(
+    tree: &Path,
+    skipped: &BTreeSet<PathBuf>,
+) -> Result<Vec<(PathBuf, &'static str)>, CheckoutError> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    let read = |folder: &Path| std::fs::read_dir(tree.join(folder));
+    read(Path::new("")).map_err(CheckoutError::io("read", tree))?;
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = read(&folder) else {
+            found.push((folder, "the folder cannot be read"));
+            continue;
+        };
+        for entry in entries.flatten() {
+            let path = folder.join(entry.file_name());
+            let Ok(kind) = entry.file_type() else {
+                found.push((path, "it cannot be read"));
+                continue;
+            };
+            if path == Path::new(".git") || skipped.contains(&path) {
+                continue;
+            }
+            match refusal(tree, &path, kind) {
+                Some(reason) => found.push((path, reason)),
+                None if kind.is_dir() => folders.push(path),
+                None => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the reason for which git cannot take an entry that is not in the repository itself.
+fn refusal(tree: &Path, path: &Path, kind: FileType) -> Option<&'static str> {
+    let name = path.file_name().unwrap_or_default();
+    if path.as_os_str().len() > MAX_PATH {
+        Some("its path is too long")
+    } else if name == ".git" {
+        Some("it is a repository inside the repository")
+    } else if is_refused(name) {
+        Some("git allows no file of this name")
+    } else if kind.is_socket() {
+        Some("it is a socket")
+    } else if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
+        Some("it is a special file")
+    } else if kind.is_file() && access(tree.join(path), Access::READ_OK).is_err() {
+        Some("it cannot be read")
+    } else {
+        None
+    }
+}
+
 struct Walker {
     found: Walk,
     hash: Sha256,
@@ -74,20 +133,10 @@ impl Walker {
             self.hash.update(number.to_le_bytes());
         }
         let kind = found.file_type();
-        let name = path.file_name().unwrap_or_default();
         if path == ".git" && !kind.is_dir() {
             self.leave_out(path, "it is not the repository, but a link or a file");
-        } else if !is_own_git {
-            if name == ".git" {
-                self.leave_out(path, "it is a repository inside the repository");
-            } else if is_refused(name) {
-                self.leave_out(path, "git allows no file of this name");
-            } else if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
-                let what = if kind.is_socket() { "it is a socket" } else { "it is a special file" };
-                self.leave_out(path, what);
-            } else if kind.is_file() && access(&full, Access::READ_OK).is_err() {
-                self.leave_out(path, "it cannot be read");
-            }
+        } else if !is_own_git && let Some(reason) = refusal(tree, path, kind) {
+            self.leave_out(path, reason);
         }
         if !kind.is_dir() {
             return;

@@ -111,6 +111,7 @@ impl RemoteControlPlane {
             run,
             startable,
             launches,
+            shared_directories: BTreeMap::new(),
             jobs: Vec::new(),
         })
     }

@@ -11,6 +11,7 @@ use crate::domain::task::Priority;
 
 mod order;
 mod refused;
+mod shared;
 mod shims;
 mod silence;
 mod workspaces;
@@ -84,6 +85,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
     Snapshot {
         jobs: Vec::new(),
         busy_workspaces: BTreeSet::new(),
+        shared: SharedFacts::default(),
         now: NOW,
         coordinator: me(),
         startable: Vec::new(),

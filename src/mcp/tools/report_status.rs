@@ -80,6 +80,8 @@ impl ToolSpec for ReportStatus {
             limits: StartLimits::of(input.max_concurrent, Duration::ZERO),
             instances: input.instances,
             deferred: input.deferred,
+            crowds: Vec::new(),
+            failed_snapshots: Vec::new(),
             counters: input.counters.into(),
         });
         Ok(Done::DONE)

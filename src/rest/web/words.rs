@@ -277,6 +277,8 @@ texts! {
     store: "Store", "ストア";
     at_most: "at most", "最大";
     pause_file: "The pause file is there: nothing is started, and work of forges is paused.", "一時停止ファイルがあるため、起動せず、フォージの作業を一時停止しています。";
+    crowd: "Several agents work in one directory at once, and can overwrite each other's files. `workspace: clone` of the project or `workspace.shared_at_once: 1` avoids that.", "複数のエージェントが同じディレクトリで同時に作業しており、互いのファイルを上書きするおそれがあります。プロジェクトの `workspace: clone` または `workspace.shared_at_once: 1` で防げます。";
+    failed_snapshot: "The last snapshot of the directory failed:", "ディレクトリの直近のスナップショットに失敗しました:";
     forges: "Forges", "フォージ";
     forge_items: "Items of forges", "フォージの項目";
     owed: "Still to be done:", "未完了:";

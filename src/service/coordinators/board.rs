@@ -5,8 +5,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::domain::id::CoordinatorId;
+use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::plan::{Deferred, StartLimits};
-use crate::domain::{Instance, InstanceKey, Launch, Timestamp};
+use crate::domain::{Instance, InstanceKey, Launch, Purpose, Timestamp};
 use crate::locks::lock;
 
 /// A coordinator's view of itself, as of its last cycle that changed something.
@@ -18,6 +19,11 @@ pub struct CoordinatorStatus {
     pub limits: StartLimits,
     pub instances: Vec<Instance>,
     pub deferred: Vec<Deferred>,
+    /// The git work trees in which several agents work. Only the coordinator in the server's
+    /// process reports them.
+    pub crowds: Vec<Crowd>,
+    /// The projects whose last snapshot failed.
+    pub failed_snapshots: Vec<FailedSnapshot>,
     pub counters: Counters,
 }
 
@@ -137,6 +143,17 @@ impl CoordinatorBoard {
             .flat_map(|known| &known.status.deferred)
             .find(|deferred| deferred.key == *key)
             .cloned()
+    }
+
+    /// Returns the git work tree in which several agents work at once, one of them on a task of the
+    /// project of `key`. A chat is not among them.
+    pub(in crate::service) fn crowd_of(&self, key: &InstanceKey, now: Timestamp) -> Option<Crowd> {
+        let board = self.lock();
+        let crowds = board
+            .values()
+            .filter(|known| known.is_there(now) && key.purpose == Purpose::Task)
+            .flat_map(|known| &known.status.crowds);
+        crowds.into_iter().find(|crowd| crowd.concerns(&key.project)).cloned()
     }
 
     /// Returns the limits of the coordinators that are present.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::plan::Deferred;
+use crate::domain::plan::shared::Crowd;
 use crate::domain::start_history::Ruling;
 use crate::domain::{Account, InstanceKey, Purpose, StartFacts, Timestamp};
 use crate::rows::{launches, startable};
@@ -27,6 +28,8 @@ pub struct Why {
     pub account: Account,
     /// The pause file, if it exists.
     pub pause_file: Option<PathBuf>,
+    /// The git work tree of the project, if several agents work in it at once.
+    pub crowd: Option<Crowd>,
     /// The open launch, if its coordinator is absent.
     pub abandoned: Option<LaunchId>,
 }
@@ -79,6 +82,7 @@ impl Launches {
                 at,
                 rulings: facts.rulings(backoff, at).to_vec(),
                 deferred: self.coordinators.deferral_of(&facts.key, at),
+                crowd: self.coordinators.crowd_of(&facts.key, at),
                 abandoned: abandoned.map(|launch| launch.id.clone()),
                 pause_file: self.pause_file.get(),
                 n_failures: facts.record.n_failures,

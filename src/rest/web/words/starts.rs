@@ -49,6 +49,13 @@ impl Words {
             StartReason::PreparingWorkspace => ("The clone is ready", "クローンの準備ができている"),
             StartReason::WorkspaceBroken => ("The clone is in order", "クローンに問題がない"),
             StartReason::OnOtherHost => ("The clone is on this host", "クローンがこのホストにある"),
+            StartReason::DirectoryInUse => (
+                "Its directory has room for another agent",
+                "ディレクトリで作業中のエージェントが上限未満",
+            ),
+            StartReason::TakingSnapshot => {
+                ("The snapshot of its directory is taken", "ディレクトリのスナップショットが完了")
+            }
             StartReason::NoFreeSlot => ("A slot is free", "スロットが空いている"),
             StartReason::ChatReserve => {
                 ("A slot is free that is not kept for chats", "チャット用でない空きスロットがある")

@@ -1,0 +1,152 @@
+//! The loop's knowledge of shared directories: their git work trees, the snapshots, and the agents
+//! that work in one of them at once. [`crate::domain::plan::shared`] has the rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::snapshots::SnapshotJobs;
+use super::{ControlPlane, Coordinator, Mode, ProcessLayer};
+use crate::clock;
+use crate::domain::plan::shared::{Crowd, SharedFacts};
+use crate::domain::start_history::StartReason;
+use crate::domain::{Candidate, Instance, LaunchId, Purpose};
+use crate::workspace::{Checkouts, KeepPolicy, find_work_tree};
+
+/// The time for which the work tree of a directory is remembered.
+const FOUND_FOR: Duration = Duration::from_secs(2);
+/// The longest time that the loop waits for the file system when it looks for work trees.
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
+
+/// The shared directories of this machine.
+pub(super) struct SharedDirectories {
+    pub(super) snapshots: SnapshotJobs,
+    work_trees: WorkTreeFinder,
+    /// The git work trees in which several agents work.
+    crowds: Vec<Crowd>,
+    /// The git work trees in which several agents have worked. Each is logged once.
+    logged: BTreeSet<PathBuf>,
+}
+
+impl SharedDirectories {
+    pub(super) fn new() -> Self {
+        Self {
+            snapshots: SnapshotJobs::new(),
+            work_trees: WorkTreeFinder::default(),
+            crowds: Vec::new(),
+            logged: BTreeSet::new(),
+        }
+    }
+
+    /// Returns the facts for a plan. `directories` are those of open launches.
+    pub(super) async fn observe(
+        &mut self,
+        mode: Mode,
+        startable: &[Candidate],
+        directories: BTreeMap<LaunchId, PathBuf>,
+        instances: &[Instance],
+    ) -> SharedFacts {
+        // An ended fleet does not wait for snapshots: the next start takes one.
+        let snapshots = match mode {
+            Mode::Running => self.snapshots.facts(instances),
+            Mode::LeavingAgents | Mode::StoppingAgents | Mode::StoppingAgentsNow => None,
+        };
+        let work_trees = self.work_trees.find(startable, &directories).await;
+        SharedFacts { work_trees, directories, snapshots }
+    }
+
+    /// Logs each git work tree in which several agents begin to work, once.
+    pub(super) fn note_crowds(&mut self, crowds: Vec<Crowd>) {
+        for crowd in &crowds {
+            if self.logged.insert(crowd.work_tree.clone()) {
+                tracing::warn!(
+                    work_tree = %crowd.work_tree.display(), n_agents = crowd.launches.len(),
+                    "several agents work in one directory, and can overwrite each other's files; `workspace: clone` of the project or `workspace.shared_at_once: 1` avoids that"
+                );
+            }
+        }
+        self.crowds = crowds;
+    }
+
+    pub(super) fn crowds(&self) -> Vec<Crowd> {
+        self.crowds.clone()
+    }
+}
+
+impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
+    /// Makes, keeps and removes workspaces in `checkouts`.
+    #[must_use]
+    pub fn with_workspaces(mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
+        self.workspaces.serve_from(checkouts, policy);
+        self
+    }
+
+    /// Looks for the git work trees of directories on this machine. Without that, each directory
+    /// counts as one outside of git.
+    #[must_use]
+    pub fn with_work_trees(mut self) -> Self {
+        self.shared.work_trees.is_on = true;
+        self
+    }
+
+    /// Takes snapshots of the directories of projects without clones, and keeps them in
+    /// `checkouts`.
+    #[must_use]
+    pub fn with_snapshots(mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
+        self.shared.snapshots.serve_from(checkouts, policy);
+        self
+    }
+}
+
+/// The work trees of directories, as they were found lately.
+#[derive(Default)]
+struct WorkTreeFinder {
+    is_on: bool,
+    found: BTreeMap<PathBuf, (Instant, Option<PathBuf>)>,
+}
+
+impl WorkTreeFinder {
+    /// Returns the work tree of each directory that is in one; none before it is turned on. A file system that does not answer
+    /// counts as none.
+    async fn find(
+        &mut self,
+        startable: &[Candidate],
+        directories: &BTreeMap<LaunchId, PathBuf>,
+    ) -> BTreeMap<PathBuf, PathBuf> {
+        if !self.is_on {
+            return BTreeMap::new();
+        }
+        let is_shared = |candidate: &&Candidate| {
+            candidate.key.purpose == Purpose::Task
+                && !candidate.needs_clone
+                && candidate.reason == StartReason::Ready
+        };
+        let of_starts = startable.iter().filter(is_shared).map(|it| &it.working_directory);
+        let wanted: BTreeSet<&PathBuf> = of_starts.chain(directories.values()).collect();
+        let now = clock::now();
+        self.found.retain(|directory, (at, _)| {
+            wanted.contains(directory) && now.saturating_duration_since(*at) < FOUND_FOR
+        });
+        let is_new = |directory: &&PathBuf| !self.found.contains_key(*directory);
+        let new: Vec<PathBuf> = wanted.into_iter().filter(is_new).cloned().collect();
+        if !new.is_empty() {
+            let names = new.clone();
+            let look = tokio::task::spawn_blocking(move || {
+                names.iter().map(|directory| find_work_tree(directory)).collect::<Vec<_>>()
+            });
+            let found = match tokio::time::timeout(LONGEST_LOOK, look).await {
+                Ok(Ok(found)) => found,
+                Ok(Err(_)) | Err(_) => {
+                    tracing::warn!(directories = ?new, "the file system does not answer; agents start there without a snapshot");
+                    vec![None; new.len()]
+                }
+            };
+            self.found.extend(new.into_iter().zip(found.into_iter().map(|tree| (now, tree))));
+        }
+        let found = self.found.iter();
+        found.filter_map(|(path, (_, tree))| Some((path.clone(), tree.clone()?))).collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! Finds the repository of a folder from its files alone. No git process runs for that, so a folder
+//! outside of any repository costs only a few system calls.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::refs::read_text;
+
+/// The folders of a repository that belong to one work tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Repository {
+    /// Has HEAD and the index of the work tree.
+    pub(super) own: PathBuf,
+    /// Has the objects and refs that all work trees of the repository share.
+    pub(super) common: PathBuf,
+}
+
+impl Repository {
+    /// Returns the repository of a work tree; `None` if `top` is not the top of one.
+    pub(super) fn of(top: &Path) -> Option<Self> {
+        let entry = top.join(".git");
+        let own = if entry.metadata().ok()?.is_dir() {
+            entry
+        } else {
+            top.join(read_text(&entry)?.strip_prefix("gitdir: ")?.trim_end())
+        };
+        let common = match read_text(&own.join("commondir")) {
+            Some(common) => own.join(common.trim_end()),
+            None => own.clone(),
+        };
+        let is_repository = own.join("HEAD").is_file() && common.join("objects").is_dir();
+        is_repository.then_some(Self { own, common })
+    }
+
+    pub(super) fn objects(&self) -> PathBuf {
+        self.common.join("objects")
+    }
+
+    /// Returns the objects as a value of `GIT_ALTERNATE_OBJECT_DIRECTORIES`.
+    pub(super) fn as_alternate(&self) -> OsString {
+        let objects = self.objects();
+        let bytes = objects.as_os_str().as_bytes();
+        if !bytes.contains(&b':') && !bytes.starts_with(b"\"") {
+            return objects.into_os_string();
+        }
+        let mut quoted = vec![b'"'];
+        for byte in bytes {
+            if matches!(byte, b'"' | b'\\') {
+                quoted.push(b'\\');
+            }
+            quoted.push(*byte);
+        }
+        quoted.push(b'"');
+        OsString::from_vec(quoted)
+    }
+
+    /// Returns the format of its ids: `sha1` or `sha256`.
+    pub(super) fn format(&self) -> &'static str {
+        let config = read_text(&self.common.join("config")).unwrap_or_default();
+        let is_format = |line: &&str| line.to_ascii_lowercase().contains("objectformat");
+        let is_long = |line: &str| line.to_ascii_lowercase().contains("sha256");
+        if config.lines().find(is_format).is_some_and(is_long) { "sha256" } else { "sha1" }
+    }
+
+    /// Returns whether its refs are in a database, which cannot be read as text.
+    pub(super) fn has_ref_database(&self) -> bool {
+        self.common.join("reftable").is_dir()
+    }
+}
+
+/// Returns the top of the git work tree that contains `directory`, without links in its path. Like
+/// git, it looks for one only on the file system of the directory. Blocks, and starts no process.
+pub fn find_work_tree(directory: &Path) -> Option<PathBuf> {
+    let directory = directory.canonicalize().ok()?;
+    if directory.components().any(|part| part.as_os_str() == OsStr::new(".git")) {
+        return None;
+    }
+    let device = directory.metadata().ok()?.dev();
+    let is_here = |folder: &&Path| folder.metadata().is_ok_and(|found| found.dev() == device);
+    let above = directory.ancestors().take_while(is_here);
+    above.into_iter().find(|folder| Repository::of(folder).is_some()).map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_work_tree_is_found_from_below_and_through_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap().join("repo");
+        let below = top.join("a/b");
+        std::fs::create_dir_all(&below).unwrap();
+        assert_eq!(find_work_tree(&below), None);
+        std::fs::create_dir_all(top.join(".git/objects")).unwrap();
+        assert_eq!(find_work_tree(&below), None, "a folder of this name is not enough");
+        std::fs::write(top.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert_eq!(find_work_tree(&below), Some(top.clone()));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&below, &link).unwrap();
+        assert_eq!(find_work_tree(&link), Some(top.clone()));
+        assert_eq!(find_work_tree(&top.join(".git/objects")), None);
+        assert_eq!(find_work_tree(&top.join("missing")), None);
+        let other = folder.path().join("other");
+        let own = top.join(".git/worktrees/other");
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::write(own.join("HEAD"), "ref: refs/heads/other\n").unwrap();
+        std::fs::write(own.join("commondir"), "../..\n").unwrap();
+        std::fs::write(other.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        assert_eq!(find_work_tree(&other), Some(other.canonicalize().unwrap()));
+        let found = Repository::of(&other).unwrap();
+        assert_eq!(found.objects().canonicalize().unwrap(), top.join(".git/objects"));
+    }
+
+    #[test]
+    fn a_folder_of_objects_with_a_colon_is_quoted() {
+        let of = |path: &str| {
+            let common = PathBuf::from(path);
+            Repository { own: common.clone(), common }.as_alternate()
+        };
+        assert_eq!(of("/a b"), OsString::from("/a b/objects"));
+        assert_eq!(of("/a:\"b"), OsString::from("\"/a:\\\"b/objects\""));
+    }
+}
