@@ -360,7 +360,7 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Notice(notice) => notice.run(&client).await,
             Question::Events(events) => events.print(&client).await,
             Question::Project(project) => project.run(&client, environment).await,
-            Question::Workspace(workspace) => workspace.run(&client).await,
+            Question::Workspace(workspace) => workspace.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,
         }
     })

@@ -1,6 +1,7 @@
-//! `workspace`: list, show, path, retry; and the commands of `task` that concern results.
+//! `workspace`: list, show, path, snapshots, restore, retry; and the commands of `task` that concern results.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
 
 use clap::Subcommand;
 
@@ -8,9 +9,12 @@ use super::client::Client;
 use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, plain, print_json, print_line, print_table, table};
-use crate::domain::workspace::WorkspaceState;
-use crate::domain::{ProjectId, TaskId};
-use crate::rest::routes::workspaces::{MergeRequest, MergedBody, WorkspaceBody};
+use crate::config::Environment;
+use crate::domain::workspace::{Moment, WorkspaceState};
+use crate::domain::{LaunchId, ProjectId, TaskId};
+use crate::rest::routes::workspaces::{
+    MergeRequest, MergedBody, RestoreRequest, SnapshotBody, WorkspaceBody,
+};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkspaceCommand {
@@ -34,6 +38,26 @@ pub(super) enum WorkspaceCommand {
         /// Task id
         task: Named<TaskId>,
     },
+    /// List the snapshots of the folder of a project without clones
+    Snapshots {
+        /// Project: its id, its key, its name, or the beginning of its id
+        project: Named<ProjectId>,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Write the files of a snapshot into a new folder
+    Restore {
+        /// Project: its id, its key, its name, or the beginning of its id
+        project: Named<ProjectId>,
+        /// The launch that the snapshot was taken for
+        launch: LaunchId,
+        /// The folder for the files, on the host of the daemon; it must be new or empty
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+        /// The time of the snapshot: before or after the launch
+        #[arg(long, default_value_t = Moment::Before)]
+        moment: Moment,
+    },
     /// Let a broken workspace be tried again
     Retry {
         /// Task id
@@ -42,8 +66,25 @@ pub(super) enum WorkspaceCommand {
 }
 
 impl WorkspaceCommand {
-    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+    pub(super) async fn run(
+        self,
+        client: &Client,
+        environment: &Environment,
+    ) -> Result<(), CliError> {
         match self {
+            Self::Snapshots { project, form } => {
+                let project = project.id(client).await?;
+                let found: Vec<SnapshotBody> =
+                    client.get(&format!("/projects/{project}/snapshots")).await?;
+                if form.json { print_json(&found) } else { print_snapshots(&found) }
+            }
+            Self::Restore { project, launch, to, moment } => {
+                let project = project.id(client).await?;
+                let to = environment.working_directory().join(to);
+                let path = format!("/projects/{project}/snapshots/{launch}/{moment}/restore");
+                client.post_only(&path, &RestoreRequest { to: to.clone() }).await?;
+                print_line(&to.to_string_lossy())
+            }
             Self::List { project, form } => {
                 let project = id_of(project.as_ref(), client).await?;
                 let query = project.map_or_else(String::new, |id| format!("?project={id}"));
@@ -167,6 +208,22 @@ fn print_workspaces(found: &[WorkspaceBody]) -> Result<(), CliError> {
     print_table(
         &rows,
         "No workspaces. A task of a project with `--workspace clone` gets one when it starts.",
+    )
+}
+
+fn print_snapshots(found: &[SnapshotBody]) -> Result<(), CliError> {
+    let mut rows = table(&["LAUNCH", "MOMENT", "AT", "COMMIT"]);
+    for snapshot in found {
+        rows.add_row([
+            snapshot.launch_id.to_string(),
+            snapshot.moment.to_string(),
+            snapshot.at.to_string(),
+            plain(snapshot.commit.get(..12).unwrap_or(&snapshot.commit)),
+        ]);
+    }
+    print_table(
+        &rows,
+        "No snapshots. They are taken when an agent works on a task in a git work tree without clones.",
     )
 }
 

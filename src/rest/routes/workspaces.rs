@@ -9,14 +9,14 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::workspace::WorkspaceState;
+use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{
     CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp, WorkspaceId,
 };
 use crate::rest::api::{Api, about};
-use crate::rest::extract::{InBody, InQuery, InTask};
+use crate::rest::extract::{InBody, InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{DiffKind, MergeWish, Merged, WorkspaceView};
+use crate::service::{DiffKind, MergeWish, Merged, SnapshotEntry, WorkspaceView};
 
 /// A workspace as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -121,6 +121,31 @@ impl From<WorkspaceView> for WorkspaceBody {
     }
 }
 
+/// A snapshot of the directory of a project.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotBody {
+    pub launch_id: LaunchId,
+    pub moment: Moment,
+    pub at: Timestamp,
+    /// The commit of the coordinator's repository that reaches everything.
+    pub commit: String,
+}
+
+impl From<SnapshotEntry> for SnapshotBody {
+    fn from(SnapshotEntry { launch, moment, commit, at }: SnapshotEntry) -> Self {
+        Self { launch_id: launch, moment, at, commit }
+    }
+}
+
+/// The place for the files of a snapshot.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RestoreRequest {
+    /// A folder on the host of the daemon, as an absolute path. It must be new or empty.
+    pub to: PathBuf,
+}
+
 /// Which workspaces.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -209,6 +234,18 @@ pub(super) fn routes() -> Api {
             "/tasks/{task}/workspace/keep",
             keep,
             about("Takes back that the result of a task was discarded"),
+        )
+        .get(
+            "/projects/{project}/snapshots",
+            snapshots,
+            about("The snapshots of the directory of a project without clones, the newest first")
+                .gives::<Vec<SnapshotBody>>(),
+        )
+        .post(
+            "/projects/{project}/snapshots/{launch}/{moment}/restore",
+            restore,
+            about("Writes the files of a snapshot into a new folder on the host of the daemon")
+                .takes::<RestoreRequest>(),
         )
         .post(
             "/tasks/{task}/workspace/retry",
@@ -315,5 +352,23 @@ async fn retry(
     InTask(task): InTask,
 ) -> Result<StatusCode, Problem> {
     state.service.workspaces.retry(&task).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn snapshots(
+    State(state): State<RestState>,
+    InPath(project): InPath<ProjectId>,
+) -> Result<Json<Vec<SnapshotBody>>, Problem> {
+    let found = state.service.workspaces.snapshots(&project).await?;
+    Ok(Json(found.into_iter().map(SnapshotBody::from).collect()))
+}
+
+async fn restore(
+    State(state): State<RestState>,
+    InPath((project, launch, moment)): InPath<(ProjectId, LaunchId, Moment)>,
+    InBody(RestoreRequest { to }): InBody<RestoreRequest>,
+) -> Result<StatusCode, Problem> {
+    state.service.workspaces.restore_snapshot(&project, &launch, moment, &to).await?;
+    tracing::info!(project_id = %project, launch_id = %launch, %moment, to = %to.display(), "snapshot restored");
     Ok(StatusCode::NO_CONTENT)
 }
