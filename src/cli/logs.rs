@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(printed.position_in(b"one\ntwo\nthree\n"), Some(8));
         assert_eq!(printed.position_in(b"one\ntwo\n"), Some(8));
         assert_eq!(printed.position_in(b"three\n"), None);
-        let many: String = (0..2000).map(|n| format!("{n}\n")).collect();
+        let many = (0..2000).fold(String::new(), |text, n| text + &format!("{n}\n"));
         printed.add(many.as_bytes());
         assert_eq!(printed.end.len(), N_REMEMBERED);
         let kept = &many.as_bytes()[many.len() - 5000..];

@@ -108,7 +108,7 @@ impl Rows {
     }
 
     pub(super) fn add<const N: usize>(&mut self, tone: Tone, cells: [String; N]) {
-        let cells = cells.iter().map(|cell| printable::line(cell).into_owned());
+        let cells = cells.into_iter().map(|cell| printable::line(&cell).into_owned());
         self.rows.push((tone, cells.collect()));
     }
 

@@ -11,9 +11,10 @@ use std::time::Duration;
 use super::client::Client;
 use super::error::CliError;
 use super::named::{Named, id_of};
-use super::output::{Form, Zone, ago, print_json};
+use super::output::{Form, Zone, ago, plain, print_json};
 use super::screen::Screen;
 use crate::domain::instance::ExitHint;
+use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::status::{ParkedBody, StatusBody, StuckBody};
@@ -186,7 +187,7 @@ fn frame(start: &str, text: &str, height: Option<usize>) -> String {
     // The cursor stands on a line of its own.
     let n_lines = height.map_or(usize::MAX, |height| height.max(2) - 1);
     for line in text.lines().take(n_lines) {
-        let _ = write!(frame, "{line}\x1b[K\n");
+        let _ = writeln!(frame, "{line}\x1b[K");
     }
     frame.push_str("\x1b[J");
     frame
@@ -238,6 +239,18 @@ pub(super) fn pause_file_line(path: &str) -> String {
     format!(
         "The pause file `{path}` exists: no agent is started, and work of forges is paused. Remove it to go on."
     )
+}
+
+/// Returns a line for each warning about directories without clones.
+pub(super) fn warnings<'a>(
+    crowds: impl IntoIterator<Item = &'a Crowd>,
+    failed_snapshots: impl IntoIterator<Item = &'a FailedSnapshot>,
+) -> Option<String> {
+    let crowds = crowds.into_iter().map(Crowd::warning);
+    let failed = failed_snapshots.into_iter().map(FailedSnapshot::warning);
+    let all: Vec<String> =
+        crowds.chain(failed).map(|warning| format!("warning: {}", plain(&warning))).collect();
+    (!all.is_empty()).then(|| all.join("\n"))
 }
 
 #[cfg(test)]

@@ -63,15 +63,13 @@ pub(super) async fn wait(
         waiting.await?;
         return Ok(over);
     };
-    match tokio::time::timeout(timeout, waiting).await {
-        Ok(ended) => ended.map(|()| over),
-        Err(_) => {
-            for task in &open {
-                eprintln!("agent-coordinator: {task} is not over yet");
-            }
-            Err(CliError::Result(EXIT_TIMEOUT))
-        }
+    if let Ok(ended) = tokio::time::timeout(timeout, waiting).await {
+        return ended.map(|()| over);
     }
+    for task in &open {
+        eprintln!("agent-coordinator: {task} is not over yet");
+    }
+    Err(CliError::Result(EXIT_TIMEOUT))
 }
 
 /// Returns the exit code that tells how the tasks ended, as the error of the command.

@@ -71,6 +71,7 @@ fn verdict(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
     let remedy = remedy(why.reason, agent, project);
     lines.extend(remedy.map(|remedy| format!("; {remedy}")));
     lines.extend(why.parked.as_ref().map(|parked| format!("\n  {}", parked_line(parked, why.at))));
+    lines.extend(why.crowd.iter().map(|crowd| format!("\n  warning: {}", plain(&crowd.warning()))));
     let abandoned = why.abandoned.as_ref();
     lines.extend(abandoned.map(|launch| format!("\n  {}", abandoned_line(launch, agent, project))));
     lines

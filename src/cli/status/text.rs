@@ -1,6 +1,6 @@
 //! The text of `status`.
 
-use super::{Shown, in_words, parked_line, pause_file_line};
+use super::{Shown, in_words, parked_line, pause_file_line, warnings};
 use crate::cli::activity::{doing, short, trouble, used};
 use crate::cli::forge_items;
 use crate::cli::output::{Zone, ago};
@@ -83,6 +83,7 @@ fn notes(status: &StatusBody) -> Vec<String> {
     let quotas = status.parked.iter().filter(|parked| parked.reason != FailureClass::Auth);
     notes.extend(quotas.map(|parked| parked_line(parked, status.at)));
     notes.extend(status.pause_file_path.as_deref().map(pause_file_line));
+    notes.extend(warnings(&status.crowds, &status.failed_snapshots));
     if status.server.is_none()
         && status.coordinators.is_empty()
         && let Some(at) = status.unlisted_coordinator_at

@@ -51,7 +51,7 @@ fn a_start_has_the_priority_of_its_task_and_is_urgent_after_a_long_wait() {
     };
     let low = StartFacts { task: Some(task(Priority::Low, NOW)), ..ready() };
     check(&low, Duration::ZERO, (Priority::Low, NOW));
-    check(&low, AGING - Duration::from_millis(1), (Priority::Low, NOW));
+    check(&low, Duration::from_mins(59), (Priority::Low, NOW));
     check(&low, AGING, (Priority::Urgent, NOW));
     // A launch of the key ended meanwhile, so the start has waited only since then.
     let later = NOW + Duration::from_mins(50);

@@ -84,6 +84,8 @@ impl From<CoordinatorLook> for StatusBody {
             unlisted_coordinator_at: None,
             pause_file: false,
             pause_file_path: None,
+            crowds: view.status.crowds.clone(),
+            failed_snapshots: view.status.failed_snapshots.clone(),
             forges: Vec::new(),
             forge_items: Vec::new(),
             stuck: Vec::new(),

@@ -204,7 +204,9 @@ pub(super) async fn add_exit_hints(state: &RestState, launches: &mut [LaunchBody
 async fn add_short_ids(state: &RestState, launches: &mut [LaunchBody]) -> Result<(), Problem> {
     let tasks = launches.iter().filter_map(|launch| launch.task_id.clone()).collect();
     let short_ids = state.service.tasks.short_ids(tasks).await?;
-    launches.iter_mut().for_each(|launch| launch.add_short_id(&short_ids));
+    for launch in launches {
+        launch.add_short_id(&short_ids);
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::config::ConfigurationState;
 use crate::domain::account::Parked;
 use crate::domain::activity::FailureClass;
 use crate::domain::plan::Deferred;
+use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::start_history::StartReason;
 use crate::domain::{Account, Launch, LaunchState, ShortId, StartHistory, Task, TaskId};
 use crate::domain::{
@@ -69,6 +70,12 @@ pub struct StatusBody {
     /// The path of the pause file, if it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_file_path: Option<String>,
+    /// The git work trees in which several agents work at once without clones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crowds: Vec<Crowd>,
+    /// The projects whose last snapshot of their directory failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_snapshots: Vec<FailedSnapshot>,
     /// The forges that are watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forges: Vec<ForgeBody>,
@@ -280,8 +287,15 @@ impl From<StatusView> for StatusBody {
             .collect();
         let mut ended: Vec<LaunchBody> = view.ended.into_iter().map(LaunchBody::from).collect();
         let running_launches = instances.iter_mut().map(|instance| &mut instance.launch);
-        running_launches.chain(&mut ended).for_each(|launch| launch.add_short_id(&view.short_ids));
+        for launch in running_launches.chain(&mut ended) {
+            launch.add_short_id(&view.short_ids);
+        }
+        let crowds = there().flat_map(|each| each.status.crowds.clone()).collect();
+        let failed_snapshots =
+            there().flat_map(|each| each.status.failed_snapshots.clone()).collect();
         Self {
+            crowds,
+            failed_snapshots,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             health: if view.has_rows { "ok" } else { "store_unavailable" }.to_owned(),
             at: view.at,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::status::ParkedBody;
 use super::waiting::WaitingBody;
 use crate::domain::plan::Deferred;
+use crate::domain::plan::shared::Crowd;
 use crate::domain::start_history::{Ruling, StartReason};
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, Timestamp, Waiting};
 use crate::rest::api::{Api, about};
@@ -28,6 +29,9 @@ pub struct WhyBody {
     /// The provider of the agent, if its account is parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<ParkedBody>,
+    /// The git work tree of the project, if several agents work in it at once without clones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crowd: Option<Crowd>,
     /// The open launch, if its coordinator is not there. If it does not come back, only a stop with
     /// `force` ends the launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +103,8 @@ impl From<Why> for WhyBody {
         let waiting = waiting.as_ref().map(WaitingBody::from);
         let (purpose, at, n_failures, abandoned) =
             (why.key.purpose, why.at, why.n_failures, why.abandoned);
-        Self { purpose, at, reason, n_failures, parked, abandoned, waiting, rules }
+        let crowd = why.crowd;
+        Self { purpose, at, reason, n_failures, parked, crowd, abandoned, waiting, rules }
     }
 }
 

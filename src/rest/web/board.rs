@@ -33,6 +33,7 @@ struct BoardPage {
     project: Project,
     members: Vec<Face>,
     paused_since: Option<When>,
+    is_crowded: bool,
     columns: Vec<Column>,
     n_tasks: usize,
     /// The text that is searched for.
@@ -62,6 +63,8 @@ struct AvatarsPart {
     members: Vec<Face>,
     paused_since: Option<When>,
     q: String,
+    /// Several agents work in its directory at once.
+    is_crowded: bool,
 }
 
 #[derive(Template)]
@@ -175,8 +178,10 @@ async fn page(
         PanelQuery { task: None, chat: None, .. } => None,
     };
     let paused_since = state.service.launches.paused_since().await?.map(When);
+    let is_crowded = is_crowded(&state, &id).await?;
     Ok(rendered(&BoardPage {
         paused_since,
+        is_crowded,
         frame: frame.at(NavSection::Projects),
         project,
         members: board.faces.of_all(&members),
@@ -213,8 +218,16 @@ async fn avatars(
     let open = state.service.launches.open().await?;
     let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&id));
     let paused_since = state.service.launches.paused_since().await?.map(When);
+    let is_crowded = is_crowded(&state, &id).await?;
     let members = faces.of_all(&members);
-    Ok(rendered(&AvatarsPart { frame, project, members, paused_since, q: String::new() }))
+    Ok(rendered(&AvatarsPart { frame, project, members, paused_since, is_crowded, q: String::new() }))
+}
+
+/// Returns whether several agents work in the directory of a project at once.
+async fn is_crowded(state: &RestState, project: &ProjectId) -> Result<bool, Problem> {
+    let status = state.service.status().await?;
+    let mut crowds = status.coordinators.iter().flat_map(|each| &each.status.crowds);
+    Ok(crowds.any(|crowd| crowd.concerns(project)))
 }
 
 async fn column(

@@ -13,6 +13,7 @@ use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
 use super::shown::{LaunchRow, When};
 use super::waits::{About, WhyLine};
+use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::{AgentId, InstanceKey, ProjectId, Purpose};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::status::{
@@ -80,6 +81,8 @@ struct Overview {
     coordinators: Vec<CoordinatorBody>,
     store: Option<StoreBody>,
     pause_file: bool,
+    crowds: Vec<Crowd>,
+    failed_snapshots: Vec<FailedSnapshot>,
     forges: Vec<ForgeBody>,
     forge_items: Vec<ForgeItemBody>,
     ended: Vec<LaunchRow>,
@@ -124,6 +127,8 @@ impl Overview {
             coordinators: status.coordinators,
             store: status.store,
             pause_file: status.pause_file,
+            crowds: status.crowds,
+            failed_snapshots: status.failed_snapshots,
             forges: status.forges,
             forge_items: status.forge_items,
             ended,
