@@ -1,7 +1,7 @@
 //! `project`: list, show, add, set.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
@@ -9,11 +9,13 @@ use super::client::Client;
 use super::error::CliError;
 use super::named::{Named, ids};
 use super::output::{Form, plain, print_json, print_line, print_table, table};
+use super::status::warnings;
 use crate::config::Environment;
 use crate::domain::agent::ProjectStatus;
 use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{AgentId, ProjectId, ProjectKey};
 use crate::rest::routes::projects::{ProjectBody, ProjectRequest};
+use crate::rest::routes::status::StatusBody;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ProjectCommand {
@@ -88,7 +90,15 @@ impl ProjectCommand {
             Self::Show { project, form } => {
                 let project = project.id(client).await?;
                 let project: ProjectBody = client.get(&format!("/projects/{project}")).await?;
-                if form.json { print_json(&project) } else { print_project(&project) }
+                if form.json {
+                    return print_json(&project);
+                }
+                print_project(&project)?;
+                let status: StatusBody = client.get("/status").await?;
+                let crowds = status.crowds.iter().filter(|crowd| crowd.concerns(&project.id));
+                let failed = status.failed_snapshots.iter();
+                let failed = failed.filter(|failed| failed.project_id == project.id);
+                warnings(crowds, failed).map_or(Ok(()), |warnings| print_line(&warnings))
             }
             Self::Add { project, edit } => {
                 if edit.directory.is_none() {
@@ -96,7 +106,13 @@ impl ProjectCommand {
                 }
                 let form = edit.form;
                 let assign = ids(&edit.assign, client).await?;
-                let request = ProjectRequest { id: project, assign, ..edit.request(environment) };
+                let mut request =
+                    ProjectRequest { id: project, assign, ..edit.request(environment) };
+                if let (None, Some(directory)) = (request.workspace, &request.working_directory)
+                    && is_in_repository(directory)
+                {
+                    request.workspace = propose_clones()?;
+                }
                 let project: ProjectBody = client.post("/projects", &request).await?;
                 if form.json { print_json(&project) } else { print_line(project.id.as_str()) }
             }
@@ -135,6 +151,40 @@ impl ProjectEditArguments {
             ..ProjectRequest::default()
         }
     }
+}
+
+/// Returns whether a directory or one above it has a git repository. The server checks more.
+fn is_in_repository(directory: &Path) -> bool {
+    let directory = directory.canonicalize();
+    directory.is_ok_and(|path| path.ancestors().any(|above| above.join(".git").exists()))
+}
+
+/// Asks on a terminal whether each task gets a clone, which a person confirms with Enter. Scripts are
+/// not asked: their project keeps the default, and a line on the standard error names the choice.
+///
+/// # Errors
+/// The terminal cannot be read.
+fn propose_clones() -> Result<Option<WorkspaceMode>, CliError> {
+    let mut shown = io::stderr();
+    if !io::stdin().is_terminal() || !shown.is_terminal() {
+        let _ = writeln!(
+            shown,
+            "agent-coordinator: all agents work in this folder, which is in a git repository; \
+             `--workspace clone` gives each task a clone of its own, and `--workspace shared` \
+             silences this line"
+        );
+        return Ok(None);
+    }
+    let _ = write!(
+        shown,
+        "The folder is in a git repository. Give each task a clone of its own, so that agents do \
+         not overwrite each other's files? [Y/n] "
+    );
+    let _ = shown.flush();
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    let is_no = matches!(answer.trim().to_lowercase().as_str(), "n" | "no");
+    Ok(Some(if is_no { WorkspaceMode::Shared } else { WorkspaceMode::Clone }))
 }
 
 fn print_projects(projects: &[ProjectBody]) -> Result<(), CliError> {
