@@ -49,6 +49,7 @@ mod sdks;
 mod seen;
 mod service;
 mod service_manager;
+mod shared;
 mod shim;
 mod short_ids;
 mod sim;
