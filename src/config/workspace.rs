@@ -22,7 +22,7 @@ keys! {
         /// The number of agents that work on tasks in one git work tree at the same time, in
         /// projects without clones. Further agents wait. With 1, no agent overwrites the files of
         /// another one.
-        pub shared_at_once: Option<usize> = None, numbers(1..=100_000).or_word("any", None, Some, at_once), Now;
+        pub shared_at_once: Option<usize> = None, numbers_or_any(), Now;
 
         /// Whether a snapshot of the git work tree is taken before and after each agent that works
         /// on a task in a project without clones. `false` saves space and time.
@@ -37,8 +37,9 @@ keys! {
     }
 }
 
-fn at_once(n_agents: &Option<usize>) -> String {
-    n_agents.map_or_else(|| "any".to_owned(), |n_agents| n_agents.to_string())
+fn numbers_or_any() -> Kind<Option<usize>> {
+    let shown = |n: &Option<usize>| n.map_or_else(|| "any".to_owned(), |n| n.to_string());
+    numbers(1..=100_000).or_word("any", None, Some, shown)
 }
 
 fn names() -> Kind<Vec<String>> {

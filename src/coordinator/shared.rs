@@ -137,13 +137,11 @@ impl WorkTreeFinder {
             let look = tokio::task::spawn_blocking(move || {
                 names.iter().map(|directory| find_work_tree(directory)).collect::<Vec<_>>()
             });
-            let found = match tokio::time::timeout(LONGEST_LOOK, look).await {
-                Ok(Ok(found)) => found,
-                Ok(Err(_)) | Err(_) => {
-                    tracing::warn!(directories = ?new, "the file system does not answer; agents start there without a snapshot");
-                    vec![None; new.len()]
-                }
-            };
+            let answer = tokio::time::timeout(LONGEST_LOOK, look).await;
+            let found = answer.ok().and_then(Result::ok).unwrap_or_else(|| {
+                tracing::warn!(directories = ?new, "the file system does not answer; agents start there without a snapshot");
+                vec![None; new.len()]
+            });
             self.found.extend(new.into_iter().zip(found.into_iter().map(|tree| (now, tree))));
         }
         let found = self.found.iter();
