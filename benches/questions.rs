@@ -125,6 +125,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
         let planned = plan(&Snapshot {
             jobs: Vec::new(),
             busy_workspaces: std::collections::BTreeSet::new(),
+            shared: agent_coordinator::domain::plan::shared::SharedFacts::default(),
             now: view.at,
             coordinator: coordinator.clone(),
             startable: view.startable,
@@ -199,6 +200,9 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
                 blocked_reason: None,
                 created_at: at,
                 status_since: at,
+                start_wanted_since: None,
+                checking_since: None,
+                n_failed_rounds: 0,
                 revision: 0,
             }));
         }

@@ -237,6 +237,9 @@ fn task(project: usize, agent: usize, n: usize, at: Timestamp) -> Result<Task> {
         blocked_reason: None,
         created_at: at,
         status_since: at,
+        start_wanted_since: None,
+        checking_since: None,
+        n_failed_rounds: 0,
         revision: 0,
     })
 }

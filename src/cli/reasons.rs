@@ -16,6 +16,7 @@ pub(super) const fn sentence(reason: StartReason, purpose: Purpose) -> &'static 
         StartReason::NoWork => match purpose {
             Purpose::Task => "no task of it is in progress",
             Purpose::Chat => "no person wants to chat with it",
+            Purpose::Check => "no task of it is to be checked",
         },
         StartReason::Paused => "starts are paused",
         StartReason::Held => "a person stopped it",

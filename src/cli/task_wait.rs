@@ -135,12 +135,13 @@ async fn look(
     over: &mut Vec<TaskDetail>,
     form: Form,
 ) -> Result<(), CliError> {
-    let mut still_open = Vec::new();
-    for id in open.iter() {
+    // A task that was told is not told again if the next one can't be read.
+    let mut n = 0;
+    while let Some(id) = open.get(n) {
         let task: TaskDetail = client.get(&format!("/tasks/{id}")).await?;
         let status = task.task.status;
         if !matches!(status, TaskStatus::Done | TaskStatus::Cancelled | TaskStatus::Blocked) {
-            still_open.push(id.clone());
+            n += 1;
             continue;
         }
         if !form.json {
@@ -150,7 +151,7 @@ async fn look(
             print_line(&format!("{} is {status}{reason}", task.task.short_id))?;
         }
         over.push(task);
+        open.remove(n);
     }
-    *open = still_open;
     Ok(())
 }

@@ -98,6 +98,7 @@ const fn rules_title(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Task => "RULES FOR A TASK",
         Purpose::Chat => "RULES FOR A CHAT",
+        Purpose::Check => "RULES FOR A CHECK",
     }
 }
 

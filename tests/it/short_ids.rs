@@ -241,7 +241,7 @@ fn the_page_finds_a_task_by_its_short_id_and_has_none_for_an_unknown_one() {
     let part = daemon.page("/ui/parts/tasks/shop-1", "en");
     assert!(part.contains("tsk_1a") && part.contains(">SHOP-1<") && part.contains(">SHOP-2<"));
     let page = daemon.page("/ui/tasks/SHOP-1", "en");
-    assert!(page.contains("location: /ui/projects/prj_shop?task=tsk_1a"), "{page}");
+    assert!(page.contains("tsk_1a") && page.contains(">SHOP-1<"), "{page}");
     let board = daemon.page("/ui/projects/prj_shop?task=SHOP-1", "en");
     assert!(board.contains("/ui/parts/tasks/tsk_1a") && board.contains(">SHOP-2<"));
     for path in ["/ui/tasks/SHOP-99", "/ui/parts/tasks/SHOP-0"] {

@@ -13,16 +13,16 @@ pub(super) fn open_dependencies(task: &Task, graph: &TaskGraph) -> Vec<TaskId> {
     ids_where(dependencies, |dependency| dependency.status != TaskStatus::Done)
 }
 
-/// Returns `after` without the wish for its start, if a person gives it another status or assignee.
+/// Returns `after` without the wish for its start, if a person gives it another status or assignee,
+/// or if it has no assignee any more.
 pub(super) fn without_withdrawn_wish(
     before: Option<&Task>,
     after: &Task,
     actor: Actor<'_>,
 ) -> Task {
-    let is_withdrawn = actor == Actor::Person
-        && before.is_some_and(|before| {
-            before.status != after.status || before.assignee != after.assignee
-        });
+    let is_changed = before
+        .is_some_and(|before| before.status != after.status || before.assignee != after.assignee);
+    let is_withdrawn = after.assignee.is_none() || actor == Actor::Person && is_changed;
     let start_wanted_since = after.start_wanted_since.filter(|_| !is_withdrawn);
     Task { start_wanted_since, ..after.clone() }
 }

@@ -220,7 +220,14 @@ async fn avatars(
     let paused_since = state.service.launches.paused_since().await?.map(When);
     let is_crowded = is_crowded(&state, &id).await?;
     let members = faces.of_all(&members);
-    Ok(rendered(&AvatarsPart { frame, project, members, paused_since, is_crowded, q: String::new() }))
+    Ok(rendered(&AvatarsPart {
+        frame,
+        project,
+        members,
+        paused_since,
+        is_crowded,
+        q: String::new(),
+    }))
 }
 
 /// Returns whether several agents work in the directory of a project at once.

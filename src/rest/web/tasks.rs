@@ -13,8 +13,8 @@ use super::changes::workspace_owner;
 use super::layout::{Frame, NavSection, rendered};
 use super::shown::{Face, Faces, Now, Took, When, cost_of, is_bad, leads_to};
 use crate::domain::{
-    AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task, TaskId,
-    TaskStatus, Usage,
+    AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task,
+    TaskId, TaskStatus, Usage,
 };
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;

@@ -25,7 +25,7 @@ fn why_names_each_rule_and_the_one_that_decides() {
     let told = daemon.done(&["why", "agt", "prj"]);
     assert!(told.starts_with("agt in prj for a task does not start: backoff, for "), "{told}");
     for words in [
-        ", after 1 failure\n  it waits after a failure; `resume agt prj` starts it at once",
+        ", after 1 failure\n  Failed once, tries again; `resume agt prj` starts it at once",
         "agt in prj for a chat does not start: no_work",
         "it does not wait after a failure",
         "no: backoff  in 59m",

@@ -14,7 +14,8 @@ use crate::support::{skip, until};
 /// Returns what a command prints on a terminal with this number of columns. Returns `None` if
 /// script(1) is missing.
 fn on_terminal(daemon: &Daemon, columns: usize, arguments: &str, variable: &str) -> Option<String> {
-    let program = format!("{:?}", daemon.command().get_program());
+    let command = daemon.command();
+    let program = command.get_program().display();
     let config = daemon.config();
     let inner = format!(
         "stty cols {columns} rows 40; exec env {variable} {program} --config {} {arguments}",

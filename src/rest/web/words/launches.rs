@@ -21,6 +21,7 @@ impl Words {
         let (english, japanese) = match purpose {
             Purpose::Task => ("Task", "タスク"),
             Purpose::Chat => ("Chat", "チャット"),
+            Purpose::Check => ("Check", "チェック"),
         };
         self.language.either(english, japanese)
     }
