@@ -21,12 +21,10 @@ const EXIT_STOPPED: u8 = 3;
 const EXIT_BLOCKED: u8 = 4;
 
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "The agent must have a task in progress. A hold, a back-off and earlier failures do not prevent the \
-                  start. Ctrl-C ends the printing only; `stop` ends the agent.\n\nExit codes: 0 the agent completed; 3 it was \
+#[command(after_help = "The agent must have a task in progress. A hold, a back-off and earlier \
+                  failures do not prevent the start. Ctrl-C ends the printing only; `stop` ends the agent.\n\nExit codes: 0 the agent completed; 3 it was \
                   stopped; 4 it is blocked; 1 it ended in another way, or was not started; 2 usage, 69 no daemon, \
-                  78 configuration."
-)]
+                  78 configuration.")]
 pub(super) struct RunOnceArguments {
     /// Agent: its id, its name, or the beginning of its id
     agent: Named<AgentId>,

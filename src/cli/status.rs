@@ -30,9 +30,9 @@ const N_SEARCHED: usize = 30;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit codes: 0 done; with --exit-code, 3 if something needs a person; 1 failed, 2 usage, 69 no daemon, \
-                  78 configuration.\n\nA person is needed for: blocked tasks; agents that are suspended or misconfigured, \
-                  or have no passkey; broken clones; refused logins; coordinators, servers and stores that are away; a \
+    after_help = "Exit codes: 0 done; with --exit-code, 3 if something needs a person; 1 failed, 2 usage, \
+                  69 no daemon, 78 configuration.\n\nA person is needed for: blocked tasks; \
+                  agents that are suspended or misconfigured, or have no passkey; broken clones; refused logins; coordinators, servers and stores that are away; a \
                   rejected configuration; processes that survive SIGKILL. A pause and a hold do not count."
 )]
 pub(super) struct StatusArguments {
@@ -229,8 +229,8 @@ pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
 fn stuck_line(stuck: &StuckBody) -> String {
     let StuckBody { short_id, after_short_id, .. } = stuck;
     format!(
-        "{short_id} is to start after {after_short_id}, which was cancelled: reopen {after_short_id}, or change the \
-         dependencies of {short_id} (`task set`)"
+        "{short_id} is to start after {after_short_id}, which was cancelled: reopen \
+         {after_short_id}, or change the dependencies of {short_id} (`task set`)"
     )
 }
 

@@ -1,4 +1,5 @@
-//! `workspace`: list, show, path, snapshots, restore, retry; and the commands of `task` that concern results.
+//! `workspace`: list, show, path, snapshots, restore, retry; and the commands of `task` that concern
+//! results.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;

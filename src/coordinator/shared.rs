@@ -64,7 +64,8 @@ impl SharedDirectories {
             if self.logged.insert(crowd.work_tree.clone()) {
                 tracing::warn!(
                     work_tree = %crowd.work_tree.display(), n_agents = crowd.launches.len(),
-                    "several agents work in one directory, and can overwrite each other's files; `workspace: clone` of the project or `workspace.shared_at_once: 1` avoids that"
+                    "several agents work in one directory, and can overwrite each other's files; \
+                     `workspace: clone` of the project or `workspace.shared_at_once: 1` avoids that"
                 );
             }
         }
@@ -109,8 +110,8 @@ struct WorkTreeFinder {
 }
 
 impl WorkTreeFinder {
-    /// Returns the work tree of each directory that is in one; none before it is turned on. A file system that does not answer
-    /// counts as none.
+    /// Returns the work tree of each directory that is in one; none before it is turned on. A file
+    /// system that does not answer counts as none.
     async fn find(
         &mut self,
         startable: &[Candidate],
@@ -139,7 +140,10 @@ impl WorkTreeFinder {
             });
             let answer = tokio::time::timeout(LONGEST_LOOK, look).await;
             let found = answer.ok().and_then(Result::ok).unwrap_or_else(|| {
-                tracing::warn!(directories = ?new, "the file system does not answer; agents start there without a snapshot");
+                tracing::warn!(
+                    directories = ?new,
+                    "the file system does not answer; agents start there without a snapshot"
+                );
                 vec![None; new.len()]
             });
             self.found.extend(new.into_iter().zip(found.into_iter().map(|tree| (now, tree))));

@@ -186,7 +186,13 @@ impl SnapshotJobs {
         self.spawn(async move {
             let named = host.checkouts.name_snapshot(&project, &commit, &launch).await;
             if let Err(error) = named {
-                tracing::warn!(launch_id = %launch, project_id = %project, commit, error = %ErrorChain(&error), "could not name the snapshot before the launch");
+                tracing::warn!(
+                    launch_id = %launch,
+                    project_id = %project,
+                    commit,
+                    error = %ErrorChain(&error),
+                    "could not name the snapshot before the launch"
+                );
             }
         });
     }

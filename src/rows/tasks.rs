@@ -16,7 +16,8 @@ impl Entity for Task {
     const NAME: &'static str = "task";
     const TABLE: &'static str = "tasks";
     const COLUMNS: &'static str = "id, project_key, number, project_id, parent_id, title, description, status, priority, \
-        assignee_id, dependencies, blocked_reason, created_at, status_since, start_wanted_since, checking_since, n_failed_rounds";
+        assignee_id, dependencies, blocked_reason, created_at, status_since, start_wanted_since, \
+        checking_since, n_failed_rounds";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {

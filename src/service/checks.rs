@@ -224,7 +224,11 @@ fn fail(
         Ok(moved) => inputs.tell_agents(tx, &moved.news, None),
         Err(ServiceError::Store(error)) => Err(error),
         Err(ServiceError::Refused(refusal)) => {
-            tracing::info!(task_id = %task.id, reason = %refusal, "a task that failed its checks cannot be blocked");
+            tracing::info!(
+                task_id = %task.id,
+                reason = %refusal,
+                "a task that failed its checks cannot be blocked"
+            );
             tasks::put(tx, &failed)
         }
     }
@@ -237,7 +241,11 @@ fn finish(tx: &mut Transaction<'_>, inputs: &Inputs, task: &Task) -> Result<(), 
         Ok(moved) => inputs.tell_agents(tx, &moved.news, None),
         Err(ServiceError::Store(error)) => Err(error),
         Err(ServiceError::Refused(refusal)) => {
-            tracing::info!(task_id = %task.id, reason = %refusal, "a task that passed its checks cannot be done");
+            tracing::info!(
+                task_id = %task.id,
+                reason = %refusal,
+                "a task that passed its checks cannot be done"
+            );
             tasks::put(tx, &Task { checking_since: None, ..task.clone() })
         }
     }

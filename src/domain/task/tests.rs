@@ -406,7 +406,8 @@ proptest! {
             tasks.extend(changed);
             check_all(&tasks);
             let is_begun = after.status == TaskStatus::InProgress && before.as_ref().is_none_or(|task| task.status != after.status);
-            if let Some(first) = changed_first.filter(|first| is_begun && first.status == TaskStatus::InProgress) {
+            let has_begun = |first: &Task| is_begun && first.status == TaskStatus::InProgress;
+            if let Some(first) = changed_first.filter(has_begun) {
                 prop_assert_eq!(first.start_wanted_since, None);
                 prop_assert!(after.dependencies.iter().all(|id| tasks.find(id).is_some_and(|task| task.status == TaskStatus::Done)));
             }

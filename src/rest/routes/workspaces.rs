@@ -369,6 +369,8 @@ async fn restore(
     InBody(RestoreRequest { to }): InBody<RestoreRequest>,
 ) -> Result<StatusCode, Problem> {
     state.service.workspaces.restore_snapshot(&project, &launch, moment, &to).await?;
-    tracing::info!(project_id = %project, launch_id = %launch, %moment, to = %to.display(), "snapshot restored");
+    tracing::info!(
+        project_id = %project, launch_id = %launch, %moment, to = %to.display(), "snapshot restored"
+    );
     Ok(StatusCode::NO_CONTENT)
 }

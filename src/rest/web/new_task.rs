@@ -144,7 +144,9 @@ async fn make(
     let refusal = match state.service.tasks.add(&new).await {
         Ok(view) => {
             let task = view.task;
-            tracing::info!(task_id = %task.id, project_id = %task.project, status = %task.status, "task added");
+            tracing::info!(
+                task_id = %task.id, project_id = %task.project, status = %task.status, "task added"
+            );
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
         Err(ServiceError::Refused(refusal)) => refusal,
