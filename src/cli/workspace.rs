@@ -82,8 +82,8 @@ impl WorkspaceCommand {
             Self::Restore { project, launch, to, moment } => {
                 let project = project.id(client).await?;
                 let to = environment.working_directory().join(to);
-                let path = format!("/projects/{project}/snapshots/{launch}/{moment}/restore");
-                client.post_only(&path, &RestoreRequest { to: to.clone() }).await?;
+                let path = format!("/projects/{project}/snapshots/{launch}/restore");
+                client.post_only(&path, &RestoreRequest { moment, to: to.clone() }).await?;
                 print_line(&to.to_string_lossy())
             }
             Self::List { project, form } => {

@@ -142,6 +142,8 @@ impl From<SnapshotEntry> for SnapshotBody {
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RestoreRequest {
+    /// The snapshot before or after the launch.
+    pub moment: Moment,
     /// A folder on the host of the daemon, as an absolute path. It must be new or empty.
     pub to: PathBuf,
 }
@@ -242,7 +244,7 @@ pub(super) fn routes() -> Api {
                 .gives::<Vec<SnapshotBody>>(),
         )
         .post(
-            "/projects/{project}/snapshots/{launch}/{moment}/restore",
+            "/projects/{project}/snapshots/{launch}/restore",
             restore,
             about("Writes the files of a snapshot into a new folder on the host of the daemon")
                 .takes::<RestoreRequest>(),
@@ -365,8 +367,8 @@ async fn snapshots(
 
 async fn restore(
     State(state): State<RestState>,
-    InPath((project, launch, moment)): InPath<(ProjectId, LaunchId, Moment)>,
-    InBody(RestoreRequest { to }): InBody<RestoreRequest>,
+    InPath((project, launch)): InPath<(ProjectId, LaunchId)>,
+    InBody(RestoreRequest { moment, to }): InBody<RestoreRequest>,
 ) -> Result<StatusCode, Problem> {
     state.service.workspaces.restore_snapshot(&project, &launch, moment, &to).await?;
     tracing::info!(
