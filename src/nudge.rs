@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::locks::lock;
@@ -22,55 +23,65 @@ pub async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// The waking side. Cloning it is cheap, and all clones wake the same listeners.
-#[derive(Debug, Clone)]
-pub struct Nudge(watch::Sender<u64>);
+/// The waking side. Cloning it is cheap, and all clones wake the same listeners, in the order in
+/// which they began to wait.
+#[derive(Debug, Clone, Default)]
+pub struct Nudge(Arc<Count>);
 
 /// The waiting side.
 #[derive(Debug, Clone)]
-pub struct Wakeups(watch::Receiver<u64>);
+pub struct Wakeups {
+    count: Arc<Count>,
+    /// The number of wake-ups that were taken.
+    n_taken: u64,
+}
+
+/// The number of wake-ups, and the tasks that wait for the next one. A `watch` channel would wake
+/// its receivers in a random order, and a simulated history would not be the same each time.
+#[derive(Debug, Default)]
+struct Count {
+    n_wakeups: AtomicU64,
+    next: Notify,
+}
 
 impl Nudge {
     pub fn new() -> Self {
-        Self(watch::Sender::new(0))
+        Self::default()
     }
 
     pub fn wake(&self) {
-        self.0.send_modify(|n_wakeups| *n_wakeups += 1);
+        self.0.n_wakeups.fetch_add(1, Ordering::SeqCst);
+        self.0.next.notify_waiters();
     }
 
     /// Returns the number of wake-ups. A caller that reads it before it looks at the world can
     /// check later whether there is news.
     pub fn n_wakeups(&self) -> u64 {
-        *self.0.borrow()
+        self.0.n_wakeups.load(Ordering::SeqCst)
     }
 
     /// Returns a listener for each wake-up from now on.
     pub fn listen(&self) -> Wakeups {
-        Wakeups(self.0.subscribe())
-    }
-}
-
-impl Default for Nudge {
-    fn default() -> Self {
-        Self::new()
+        Wakeups { count: Arc::clone(&self.0), n_taken: self.n_wakeups() }
     }
 }
 
 impl Wakeups {
-    /// Returns when there was a wake-up since the last return. It never returns once all nudges are
-    /// gone.
+    /// Returns when there was a wake-up since the last return.
     ///
     /// Cancel-safe: a wake-up is only taken by the call that returns.
     pub async fn woken(&mut self) {
-        if self.0.changed().await.is_err() {
-            std::future::pending::<()>().await;
+        // It hears wake-ups from its creation on, so none is lost between the look and the wait.
+        let next = self.count.next.notified();
+        if !self.is_pending() {
+            next.await;
         }
+        self.n_taken = self.count.n_wakeups.load(Ordering::SeqCst);
     }
 
     /// Returns whether [`Wakeups::woken`] would return at once.
     pub fn is_pending(&self) -> bool {
-        self.0.has_changed().unwrap_or(false)
+        self.count.n_wakeups.load(Ordering::SeqCst) != self.n_taken
     }
 }
 
@@ -134,8 +145,8 @@ impl<K: Eq + Hash> Listener<K> {
 impl<K: Eq + Hash> Drop for Listener<K> {
     fn drop(&mut self) {
         let mut nudges = self.nudges.lock();
-        // The count still includes this listener.
-        if nudges.get(&self.key).is_some_and(|nudge| nudge.0.receiver_count() <= 1) {
+        // The nudge and this listener are among the owners.
+        if nudges.get(&self.key).is_some_and(|nudge| Arc::strong_count(&nudge.0) <= 2) {
             nudges.remove(&self.key);
         }
     }

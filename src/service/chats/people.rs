@@ -197,6 +197,7 @@ impl Chats {
                 return Ok(found);
             }
             tokio::select! {
+                biased;
                 () = news.woken() => {}
                 () = self.ending.cancelled() => return Ok(found),
                 () = &mut time_is_up => {}

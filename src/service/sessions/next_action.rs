@@ -86,6 +86,7 @@ impl Sessions {
                 return Ok(self.wait_action(action));
             }
             tokio::select! {
+                biased;
                 () = news.woken() => {}
                 () = self.ending.cancelled() => {}
                 () = tokio::time::sleep(until.map_or(left, |until| until.min(left))) => {}
