@@ -49,7 +49,7 @@ use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
 use git::Git;
 
-/// What is kept of a workspace, and what is not.
+/// The rules for the ignored files of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeepPolicy {
     /// The most bytes of ignored files that are kept with a workspace.
@@ -67,7 +67,7 @@ pub struct Checkouts {
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
 }
 
-/// What this process knows of a keep repository.
+/// The knowledge of this process about a keep repository.
 #[derive(Debug, Default)]
 struct KeepState {
     /// The remains of an earlier process were removed.

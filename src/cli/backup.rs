@@ -40,7 +40,7 @@ struct Backup {
     file: PathBuf,
     #[serde(flatten)]
     contents: Contents,
-    /// What the backup leaves out, with its place.
+    /// The data that is not in the backup, each with its place.
     left_out: Vec<String>,
 }
 

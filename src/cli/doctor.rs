@@ -48,14 +48,14 @@ impl State {
     }
 }
 
-/// What was found about one thing.
+/// The state of one thing.
 #[derive(Debug, Serialize)]
 struct Finding {
     state: State,
     /// The thing, such as `store` or `login of codex`.
     subject: String,
     found: String,
-    /// What to do; empty if nothing is to be done.
+    /// The action that mends it; empty if none is needed.
     remedy: String,
 }
 

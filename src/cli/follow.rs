@@ -1,5 +1,5 @@
-//! What commands that follow the daemon do while it is away: they say so on standard error, and wait
-//! for its return.
+//! Commands that follow the daemon wait for its return while it is away, and say so on standard
+//! error.
 
 use std::io::{self, Write as _};
 use std::time::Duration;

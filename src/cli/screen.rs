@@ -1,4 +1,4 @@
-//! What the output can show: its width, its colours, and tables and sentences that fit it. Only
+//! The width and the colours of the output, and tables and sentences that fit it. Only
 //! `status` uses it; other tables are for programs, too.
 
 use std::env;
@@ -88,7 +88,7 @@ fn wrapped_line(line: &str, width: usize) -> String {
     wrapped
 }
 
-/// How a row of a table looks.
+/// The look of a row of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     Usual,

@@ -15,7 +15,7 @@ keys! {
         /// specification, because such a server does not say which agent has authenticated.
         pub timeout: Duration = 2 * MINUTE, durations(SECOND..=DAY), ToNewStarts;
 
-        /// A start that waits longer than this counts as urgent, whatever the priority of its task.
+        /// A start that waits longer than this counts as urgent, with any priority of its task.
         /// Urgent starts come first, and the longest waiting before all others. A shorter time
         /// makes the order fairer. A longer one follows the priorities for longer.
         pub aging: Duration = 60 * MINUTE, durations(SECOND..=30 * DAY), Now;

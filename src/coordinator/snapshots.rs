@@ -11,6 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::workspaces::Host;
 use crate::clock;
 use crate::domain::plan::shared::{
     FailedSnapshot, SnapshotCause, SnapshotFacts, SnapshotOrder, SnapshotState,
@@ -37,12 +38,6 @@ pub(super) struct SnapshotJobs {
     ended: Arc<Notify>,
     places: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
-}
-
-#[derive(Clone)]
-struct Host {
-    checkouts: Arc<Checkouts>,
-    policy: Arc<KeepPolicy>,
 }
 
 #[derive(Default)]
@@ -72,7 +67,7 @@ impl SnapshotJobs {
     }
 
     pub(super) fn serve_from(&mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) {
-        self.host = Some(Host { checkouts, policy: Arc::new(policy) });
+        self.host = Some(Host::new(checkouts, policy));
     }
 
     /// Returns when a snapshot has ended. Cancel-safe.

@@ -33,10 +33,17 @@ pub(super) struct WorkspaceJobs<C> {
     tasks: Mutex<JoinSet<()>>,
 }
 
+/// The workspaces and snapshots of this host.
 #[derive(Clone)]
-struct Host {
-    checkouts: Arc<Checkouts>,
-    policy: Arc<KeepPolicy>,
+pub(super) struct Host {
+    pub(super) checkouts: Arc<Checkouts>,
+    pub(super) policy: Arc<KeepPolicy>,
+}
+
+impl Host {
+    pub(super) fn new(checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
+        Self { checkouts, policy: Arc::new(policy) }
+    }
 }
 
 impl<C: ControlPlane> WorkspaceJobs<C> {
@@ -52,7 +59,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
     }
 
     pub(super) fn serve_from(&mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) {
-        self.host = Some(Host { checkouts, policy: Arc::new(policy) });
+        self.host = Some(Host::new(checkouts, policy));
     }
 
     /// Returns the workspaces on which a step is under way, or has failed a moment ago.

@@ -289,7 +289,7 @@ words! {
         WorkspaceBroken = "workspace_broken",
         /// The clone for its task is on the host of another coordinator.
         OnOtherHost = "on_other_host",
-        /// As many agents as may be work in its git work tree.
+        /// The number of agents in its git work tree has reached its limit.
         DirectoryInUse = "directory_in_use",
         /// A snapshot of its git work tree is being taken.
         TakingSnapshot = "taking_snapshot",

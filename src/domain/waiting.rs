@@ -221,7 +221,7 @@ impl Waiting {
                     format!("{provider} の利用上限。再試行を待機中")
                 }
             }
-            (reason, _, language) => fixed_sentence(reason, language).to_owned(),
+            (reason, _, language) => sentence_of_start(reason, language).to_owned(),
         }
     }
 }
@@ -231,7 +231,7 @@ fn times(n: u32) -> String {
 }
 
 /// Returns the sentence for a reason of a start that needs no figures.
-const fn fixed_sentence(reason: StartReason, language: Language) -> &'static str {
+pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'static str {
     let (english, japanese) = match reason {
         StartReason::Ready => ("Starts now", "まもなく起動"),
         StartReason::Unknown => {

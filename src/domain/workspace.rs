@@ -50,7 +50,7 @@ words! {
     pub enum Moment as "moment" {
         /// Before the launch began.
         Before = "before",
-        /// When all processes of the launch had ended.
+        /// After the end of all processes of the launch.
         After = "after",
     }
 }

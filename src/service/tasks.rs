@@ -56,7 +56,7 @@ impl TaskView {
 #[derive(Debug, Clone, Default)]
 pub struct TaskFigures {
     pub by_status: Vec<(TaskStatus, u64)>,
-    /// How long the oldest task waits that is in progress, and whose agent has no launch.
+    /// The longest wait of a task that is in progress, and whose agent has no launch.
     pub oldest_waiting: Option<Duration>,
 }
 

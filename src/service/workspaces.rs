@@ -51,7 +51,7 @@ pub struct WorkspaceView {
     pub path: Option<PathBuf>,
 }
 
-/// What a person wants of a merge.
+/// The options that a person chose for a merge.
 #[derive(Debug, Clone, Default)]
 pub struct MergeWish {
     /// The branch that gets the result; `None` for the branch that the work began at.

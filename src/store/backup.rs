@@ -6,8 +6,7 @@
 //!  <file> ──pages──► <database>.restoring: checked, migrated, counters ──rename──► <database>
 //! ```
 //!
-//! Whatever ends a backup or a restore early, the file with the final name is whole or does not
-//! exist. The database that a restore replaces stays under another name.
+//! If a backup or a restore ends early, the file with the final name is whole or does not exist. The database that a restore replaces stays under another name.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -52,7 +51,7 @@ pub struct Origin {
     pub version: String,
 }
 
-/// What a backup contains.
+/// The contents of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupContents {
     pub bytes: u64,
@@ -244,7 +243,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// Makes a private file beside the final one. What an interrupted process left is replaced.
+    /// Makes a private file beside the final one. The file of an interrupted process is replaced.
     fn make(path: PathBuf, file: &Path) -> Result<Self, BackupError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -454,7 +453,7 @@ impl Restore {
     }
 }
 
-/// What is known of the numbers that a database has given.
+/// The numbers that a database has given, as far as they are known.
 #[derive(Default)]
 struct Replaced {
     /// The project and the next number of each key.

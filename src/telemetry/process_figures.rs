@@ -1,4 +1,5 @@
-//! What this process takes of the machine, under the names that Prometheus has for it.
+//! Memory, processor time and open files of this process, under the names that Prometheus has for
+//! them.
 
 use std::fs;
 use std::time::Duration;

@@ -28,7 +28,7 @@ const MAX_OUTPUT: u64 = 256 * 1024 * 1024;
 /// The most bytes of an error message that are kept.
 const MAX_MESSAGE: usize = 4 * 1024;
 
-/// Options that each call has, whatever the configuration of the repository says.
+/// The options of each call. They come before the configuration of the repository.
 const OPTIONS: [&str; 10] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",

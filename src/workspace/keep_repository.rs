@@ -27,7 +27,7 @@ const SETTINGS: [(&str, &str); 5] = [
 const PRE_RECEIVE: &str = "#!/bin/sh\n\
     echo 'this repository belongs to agent-coordinator, which takes the work from the clone itself' >&2\n\
     exit 1\n";
-/// Files are read and written byte for byte, whatever their attributes say.
+/// Files are read and written byte for byte: these attributes come before their own.
 const ATTRIBUTES: &str = "* -text !eol -ident -filter -working-tree-encoding\n";
 
 impl Checkouts {

@@ -412,8 +412,8 @@ fn shown((path, reason): &(PathBuf, &'static str)) -> String {
     format!("{}: {reason}", path.display())
 }
 
-/// Returns the pattern with which `git add` leaves out `path`. What is left out because of a `.git`
-/// folder is the folder around it: git would record only its newest commit.
+/// Returns the pattern with which `git add` leaves out `path`. For a `.git`
+/// folder, it leaves out the folder around it: git would record only its newest commit.
 fn excluding(path: &Path) -> OsString {
     let is_nested = path.file_name() == Some(OsStr::new(".git"));
     let path = path.parent().filter(|_| is_nested).unwrap_or(path);
@@ -426,7 +426,7 @@ fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// What is kept of the ignored files, and what is not kept at all.
+/// The choice of ignored files that are kept, and the entries that are not kept at all.
 struct Chosen {
     /// The ignored files and folders that are kept, each ended by NUL.
     wanted: Vec<u8>,

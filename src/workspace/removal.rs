@@ -44,7 +44,7 @@ impl Checkouts {
                 return Ok(Removal::KeptAgain(kept));
             }
         }
-        // What an earlier attempt moved here was unchanged then.
+        // An earlier attempt moved only unchanged files here.
         let folder = trash.folder;
         blocking(move || remove_folder(&folder)).await?;
         crash_point::reach(CrashPoint::WorkspaceRemoved);

@@ -1,4 +1,4 @@
-//! What people do with the result of a workspace: look at it, and merge it into the source.
+//! People look at the result of a workspace, and merge it into the source.
 //!
 //! A merge is made in the keep repository. The source only gets a commit that continues its own
 //! branch, and never by force. Files that a person has changed are not overwritten.
@@ -38,7 +38,7 @@ pub enum DiffKind {
     Stat,
 }
 
-/// How to merge a result.
+/// A merge that a person wants.
 #[derive(Debug, Clone)]
 pub struct MergeOrder {
     pub id: WorkspaceId,

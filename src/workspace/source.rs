@@ -17,7 +17,7 @@ pub(super) struct Source {
     pub(super) is_bare: bool,
 }
 
-/// What the HEAD of a repository names.
+/// The branch and the commit that the HEAD of a repository names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     /// The branch, as a full ref; `None` if HEAD names a commit.

@@ -6,6 +6,23 @@ use std::process::Command;
 use super::*;
 use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder};
 
+/// Runs git in `folder` as a person with this home folder would.
+#[track_caller]
+pub(super) fn run_git(home: &Path, folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(folder)
+        .env("HOME", home)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .envs([("GIT_AUTHOR_NAME", "Ann"), ("GIT_AUTHOR_EMAIL", "ann@example.invalid")])
+        .envs([("GIT_COMMITTER_NAME", "Ann"), ("GIT_COMMITTER_EMAIL", "ann@example.invalid")])
+        .output()
+        .expect("git is installed");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "git {arguments:?}: {message}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
 /// A source with one commit, and the workspaces that begin from it.
 struct Bed {
     folder: tempfile::TempDir,
@@ -40,18 +57,7 @@ impl Bed {
     /// Runs git as a person or an agent would.
     #[track_caller]
     fn git(&self, folder: &Path, arguments: &[&str]) -> String {
-        let output = Command::new("git")
-            .args(arguments)
-            .current_dir(folder)
-            .env("HOME", self.folder.path())
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .envs([("GIT_AUTHOR_NAME", "Ann"), ("GIT_AUTHOR_EMAIL", "ann@example.invalid")])
-            .envs([("GIT_COMMITTER_NAME", "Ann"), ("GIT_COMMITTER_EMAIL", "ann@example.invalid")])
-            .output()
-            .expect("git is installed");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "git {arguments:?}: {message}");
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        run_git(self.folder.path(), folder, arguments)
     }
 
     fn order(&self, id: &str) -> Order {

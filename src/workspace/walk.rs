@@ -17,7 +17,7 @@ use super::CheckoutError;
 /// The longest path that git and the system accept, in bytes.
 const MAX_PATH: usize = 4_095;
 
-/// What a walk found.
+/// The findings of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     /// A mark of the names, kinds, sizes, times and inodes of all entries. It differs when a file

@@ -3,13 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use crate::daemon::Daemon;
-use crate::support::until;
+use crate::support::{git, until};
 
 /// A daemon whose project `prj` works in a git repository.
 struct Bed {
@@ -47,22 +46,6 @@ impl Bed {
         let found = self.daemon.json(&["workspace", "snapshots", "prj"]);
         found.as_array().unwrap().clone()
     }
-}
-
-/// Runs git as a person does.
-#[track_caller]
-fn git(folder: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.invalid"])
-        .args(arguments)
-        .current_dir(folder)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .expect("git is installed");
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {arguments:?}: {message}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 #[test]

@@ -2,15 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::daemon::Daemon;
-use crate::support::{until, until_some};
+use crate::support::{git, until, until_some};
 
 /// The steps of an agent that commits a file of its own and appends to a common one.
 const COMMITS: &[&str] = &[
@@ -81,22 +80,6 @@ impl Bed {
     fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.daemon.work().join(name)).unwrap_or_default()
     }
-}
-
-/// Runs git as a person does.
-#[track_caller]
-fn git(folder: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.invalid"])
-        .args(arguments)
-        .current_dir(folder)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .expect("git is installed");
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {arguments:?}: {message}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What `doctor` finds about this machine: folders, disks, sockets, the clock, the service manager.
+//! The findings of `doctor` about this machine: folders, disks, sockets, the clock, the service
+//! manager.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

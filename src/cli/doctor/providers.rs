@@ -1,4 +1,4 @@
-//! What `doctor` finds about the CLIs of agents: their programs, users and logins.
+//! The findings of `doctor` about the CLIs of agents: their programs, users and logins.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! What needs a person, for `status` and its exit code. A pause and a hold are not among it, because
+//! The conditions that need a person, for `status` and its exit code. A pause and a hold are not among it, because
 //! a person wanted them.
 
 use super::{abandoned_line, parked_line, stuck_line};

@@ -1,5 +1,6 @@
 //! A file that changes under a daemon that runs: what is told, and what counts.
 
+use super::example::NAMED;
 use super::*;
 use crate::domain::Timestamp;
 

@@ -174,7 +174,7 @@ impl Crowd {
     }
 }
 
-/// What a start waits for.
+/// The step of a start before its claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BeforeStart {
     Nothing,

@@ -33,7 +33,7 @@ struct Task {
     workspace: Option<Clone>,
     /// The number of this attempt at the task, by any agent.
     attempt: u32,
-    /// How the attempt before ended.
+    /// The end of the attempt before.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_end: Option<End>,
     /// The notes and the result of the agent's last run on the task.
@@ -53,7 +53,7 @@ struct Clone {
     base: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     base_commit: Option<String>,
-    /// What earlier launches left in it.
+    /// The work that earlier launches left in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<Left>,
 }

@@ -24,7 +24,7 @@ pub struct WaitingBody {
     pub until: Option<Timestamp>,
     /// Whether only a person ends it.
     pub needs_person: bool,
-    /// What a person can do to end it at once.
+    /// The action of a person that ends it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<WaitAction>,
 }

@@ -152,7 +152,7 @@ pub struct RestoreRequest {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkspaceQuery {
-    /// Those of this project; without it those of all.
+    /// The project; without it, the workspaces of all projects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<ProjectId>,
 }
@@ -169,7 +169,7 @@ pub struct DiffQuery {
     pub uncommitted: bool,
 }
 
-/// How a result is merged.
+/// The options of a merge.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MergeRequest {

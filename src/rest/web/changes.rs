@@ -35,7 +35,7 @@ struct ChangesPart {
     uncommitted: Listing,
 }
 
-/// What became of an action of the reader.
+/// The outcome of an action of the reader.
 struct Message {
     /// A class of the page: `good`, `wait` or `bad`.
     tone: &'static str,

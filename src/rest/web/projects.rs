@@ -121,7 +121,7 @@ struct ProjectFields {
     name: String,
     working_directory: PathBuf,
     status: Option<ProjectStatus>,
-    /// Of a new project.
+    /// The mode of a new project.
     workspace: Option<WorkspaceMode>,
 }
 

@@ -189,7 +189,7 @@ pub(super) struct Card {
     pub(super) waits_for_cancelled: bool,
     /// The one line about its work.
     pub(super) now: Now,
-    /// What its agent changed.
+    /// The changes of its agent.
     pub(super) result: Option<CardResult>,
     /// The sort key in its column: cards are in the order of these texts.
     pub(super) order: String,

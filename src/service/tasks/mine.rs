@@ -138,13 +138,7 @@ pub(in crate::service) fn in_progress(
     tx: &mut Read<'_>,
     key: &InstanceKey,
 ) -> Result<Vec<Task>, StoreError> {
-    let filter = TaskFilter {
-        project: Some(key.project.clone()),
-        assignee: Some(key.agent.clone()),
-        status: Some(TaskStatus::InProgress),
-        ..TaskFilter::default()
-    };
-    let mut tasks = tasks::list(tx, &filter)?;
+    let mut tasks = begun(tx, key)?;
     tasks.retain(|task| task.checking_since.is_none());
     Ok(tasks)
 }
@@ -154,16 +148,21 @@ pub(in crate::service) fn in_check(
     tx: &mut Read<'_>,
     key: &InstanceKey,
 ) -> Result<Vec<Task>, StoreError> {
+    let mut tasks = begun(tx, key)?;
+    tasks.retain(|task| task.checking_since.is_some());
+    tasks.sort_by_key(|task| task.checking_since);
+    Ok(tasks)
+}
+
+/// Returns the tasks of an agent in a project that are in progress.
+fn begun(tx: &mut Read<'_>, key: &InstanceKey) -> Result<Vec<Task>, StoreError> {
     let filter = TaskFilter {
         project: Some(key.project.clone()),
         assignee: Some(key.agent.clone()),
         status: Some(TaskStatus::InProgress),
         ..TaskFilter::default()
     };
-    let mut tasks = tasks::list(tx, &filter)?;
-    tasks.retain(|task| task.checking_since.is_some());
-    tasks.sort_by_key(|task| task.checking_since);
-    Ok(tasks)
+    tasks::list(tx, &filter)
 }
 
 /// Begins the work of a launch on a task. It is not stored yet.

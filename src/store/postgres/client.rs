@@ -28,7 +28,7 @@ type Args<'a> = &'a [&'a (dyn ToSql + Sync)];
 /// Hears that statements were made.
 type Made = Box<dyn FnOnce() + Send>;
 
-/// How sessions are made.
+/// Makes sessions.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     pub(super) url: PostgresUrl,

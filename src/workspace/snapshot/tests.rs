@@ -1,10 +1,10 @@
 //! Snapshots with the real git, of repositories that agents then destroy.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 
 use super::*;
 use crate::domain::{InstanceKey, Purpose};
+use crate::workspace::tests::run_git;
 
 /// A git repository of a person, and the snapshots of it.
 struct Bed {
@@ -50,18 +50,7 @@ impl Bed {
 
     #[track_caller]
     fn git_in(&self, folder: &Path, arguments: &[&str]) -> String {
-        let output = Command::new("git")
-            .args(arguments)
-            .current_dir(folder)
-            .env("HOME", self.folder.path())
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .envs([("GIT_AUTHOR_NAME", "Ann"), ("GIT_AUTHOR_EMAIL", "ann@example.invalid")])
-            .envs([("GIT_COMMITTER_NAME", "Ann"), ("GIT_COMMITTER_EMAIL", "ann@example.invalid")])
-            .output()
-            .expect("git is installed");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "git {arguments:?}: {message}");
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        run_git(self.folder.path(), folder, arguments)
     }
 
     fn order(&self, cause: SnapshotCause) -> SnapshotOrder {

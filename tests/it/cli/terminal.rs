@@ -7,7 +7,7 @@ use std::sync::mpsc;
 
 use serde_json::Value;
 
-use super::check_fails;
+use super::{check_fails, lively};
 use crate::daemon::Daemon;
 use crate::support::{skip, until};
 
@@ -34,25 +34,9 @@ fn without_colors(text: &str) -> String {
     text.replace("\u{1b}[31m", "").replace("\u{1b}[0m", "")
 }
 
-/// Returns a daemon with an agent that runs, one that waits, and one that failed.
-fn lively() -> Daemon {
-    let daemon = Daemon::running("max_concurrent: 1\nbackoff: { initial: 1h, max: 1h }");
-    daemon.project("prj");
-    daemon.agent("agt_failed", "prj", &["exit:3"]);
-    daemon.task("tsk_failed", "prj", "agt_failed");
-    daemon.until_ended("agt_failed");
-    daemon.agent("agt_runs", "prj", &["authenticate", "get-my-task", "write:fetched", "sleep:600"]);
-    daemon.task("tsk_runs", "prj", "agt_runs");
-    daemon.written_pid("fetched");
-    daemon.agent("agt_waits_with_a_rather_long_name", "prj", &[]);
-    daemon.task("tsk_waits", "prj", "agt_waits_with_a_rather_long_name");
-    until("it waits", || daemon.status()["deferred"].as_array().unwrap().len() == 2);
-    daemon
-}
-
 #[test]
 fn status_fits_terminals_of_every_width() {
-    let daemon = lively();
+    let daemon = lively("agt_waits_with_a_rather_long_name");
     for columns in [20, 49, 50, 80, 120, 400] {
         let Some(text) = on_terminal(&daemon, columns, "status", "A=b") else { return };
         for line in without_colors(&text).lines() {
@@ -81,7 +65,7 @@ fn status_fits_terminals_of_every_width() {
 
 #[test]
 fn status_shows_one_project_and_says_whether_it_needs_a_person() {
-    let daemon = lively();
+    let daemon = lively("agt_waits_with_a_rather_long_name");
     daemon.project("prj_2");
     daemon.agent("agt_2", "prj_2", &[]);
     daemon.task("tsk_2", "prj_2", "agt_2");
@@ -175,7 +159,7 @@ fn events_go_on_after_a_restart_of_the_daemon_without_a_loss_or_a_repetition() {
 
 #[test]
 fn a_watch_waits_for_the_daemon_and_says_that_it_was_away() {
-    let mut daemon = lively();
+    let mut daemon = lively("agt_waits_with_a_rather_long_name");
     let (child, lines) = follow(&daemon, &["status", "--watch"]);
     let first = lines.recv().unwrap();
     assert!(first.starts_with("\x1b[2J\x1b[Hagent-coordinator "), "{first:?}");

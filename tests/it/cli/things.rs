@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::check_fails;
+use super::{check_fails, lively};
 use crate::daemon::Daemon;
 use crate::redacted::redacted;
 
@@ -220,19 +220,7 @@ fn what_is_refused_says_why_and_fails() {
 
 #[test]
 fn status_shows_what_runs_what_waits_and_what_ended() {
-    let daemon = Daemon::running("max_concurrent: 1\nbackoff: { initial: 1h, max: 1h }");
-    daemon.project("prj");
-    daemon.agent("agt_failed", "prj", &["exit:3"]);
-    daemon.task("tsk_failed", "prj", "agt_failed");
-    daemon.until_ended("agt_failed");
-    daemon.agent("agt_runs", "prj", &["authenticate", "get-my-task", "write:fetched", "sleep:600"]);
-    daemon.task("tsk_runs", "prj", "agt_runs");
-    daemon.written_pid("fetched");
-    daemon.agent("agt_waits", "prj", &[]);
-    daemon.task("tsk_waits", "prj", "agt_waits");
-    crate::support::until("it waits", || {
-        daemon.status()["deferred"].as_array().unwrap().len() == 2
-    });
+    let daemon = lively("agt_waits");
 
     let mut status = redacted(&daemon.status());
     assert!(status["counters"].is_object());

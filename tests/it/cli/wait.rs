@@ -86,6 +86,6 @@ fn an_agent_runs_once_in_the_foreground() {
     daemon.steps("agt", &["authenticate", "write:ready", "sleep:600"]);
     daemon.task("tsk_2", "prj", "agt");
     daemon.written_pid("ready");
-    check_fails(&daemon, &["run-once", "agt", "prj"], 1, "it is running already");
+    check_fails(&daemon, &["run-once", "agt", "prj"], 1, "It is running already");
     until("it still runs", || daemon.open("agt").len() == 1);
 }

@@ -1,29 +1,18 @@
 //! The changes of a task on the page: what an agent changed, and what people do with the result.
 
 use std::fs;
-use std::process::Command;
 
 use super::entry::{OWN, log_in};
 use super::{Answer, LISTENING, Web};
 use crate::daemon::Daemon;
-use crate::support::until_some;
+use crate::support::{self, until_some};
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
 /// Runs git in the repository of the person.
 #[track_caller]
 pub fn git(daemon: &Daemon, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.invalid"])
-        .args(arguments)
-        .current_dir(daemon.work())
-        .env("HOME", daemon.folder())
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .expect("git is installed");
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {arguments:?}: {message}");
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    support::git(&daemon.work(), arguments)
 }
 
 /// Starts a daemon with the project `shop`, whose tasks have clones. Its agent `agt` takes these

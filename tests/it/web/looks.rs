@@ -29,20 +29,7 @@ fn busy() -> Daemon {
     let daemon = daemon(&["agt", "idle"]);
     daemon
         .steps("agt", &["authenticate", "get-my-task", "print:hello", "write:ready", "sleep:600"]);
-    daemon.done(&[
-        "task",
-        "add",
-        "--project",
-        "prj",
-        "--id",
-        "tsk",
-        "--assignee",
-        "agt",
-        "--status",
-        "in_progress",
-        "--title",
-        "a title",
-    ]);
+    daemon.task("tsk", "prj", "agt");
     daemon.done(&[
         "task",
         "add",

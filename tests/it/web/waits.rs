@@ -12,20 +12,7 @@ fn a_task_that_waits_says_why_everywhere_and_its_button_ends_that() {
     daemon.done(&["project", "set", "other", "--assign", "agt"]);
     daemon.done(&["stop", "agt", "prj"]);
     daemon.done(&["pause"]);
-    daemon.done(&[
-        "task",
-        "add",
-        "--project",
-        "prj",
-        "--id",
-        "tsk",
-        "--assignee",
-        "agt",
-        "--status",
-        "in_progress",
-        "--title",
-        "a title",
-    ]);
+    daemon.task("tsk", "prj", "agt");
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };

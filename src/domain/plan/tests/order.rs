@@ -1,5 +1,8 @@
 //! The order of the starts: urgent ones first, then the projects in turn, and none waits forever.
 
+use proptest::prelude::*;
+
+use super::properties::check_is_found;
 use super::*;
 use crate::domain::id::ProjectId;
 

@@ -1,5 +1,7 @@
 use std::path::Path;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::domain::plan::shared::{
     Crowd, SharedFacts, SnapshotCause, SnapshotFacts, SnapshotOrder, SnapshotState,

@@ -458,19 +458,30 @@ async fn a_commit_that_waits_for_a_standby_is_not_given_up() {
     };
     set("absent");
     let n_effects = Arc::new(AtomicUsize::new(0));
-    let (writing, effects) = (engine.clone(), Arc::clone(&n_effects));
-    let waiting =
-        tokio::spawn(async move { add_and_count(&writing, "waits".to_owned(), effects).await });
     let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' \
         AND NOW() - query_start > '1 s'";
-    let session = until_some("the commit has waited for several looks at its session", || {
-        Some(cluster.run_sql(&name, waits)).filter(|pid| !pid.is_empty())
-    });
+    let mut n_writes = 0;
+    // PostgreSQL takes the setting a moment later. A commit before that does not wait.
+    let (waiting, session) = loop {
+        n_writes += 1;
+        let (writing, effects) = (engine.clone(), Arc::clone(&n_effects));
+        let name_of_row = format!("waits_{n_writes}");
+        let waiting =
+            tokio::spawn(async move { add_and_count(&writing, name_of_row, effects).await });
+        let session = until_some("the commit has waited for several looks at its session", || {
+            let pid = Some(cluster.run_sql(&name, waits)).filter(|pid| !pid.is_empty());
+            if waiting.is_finished() { Some(None) } else { pid.map(Some) }
+        });
+        match session {
+            Some(session) => break (waiting, session),
+            None => waiting.await.unwrap().unwrap(),
+        }
+    };
     assert_eq!(cluster.run_sql(&name, waits), session, "it is still the same session");
     set("");
     waiting.await.unwrap().unwrap();
-    assert_eq!(n_effects.load(Ordering::Relaxed), 1);
-    assert_eq!(names(&engine).await.len(), 2);
+    assert_eq!(n_effects.load(Ordering::Relaxed), n_writes);
+    assert_eq!(names(&engine).await.len(), 1 + n_writes);
     engine.close().await;
 }
 
