@@ -11,7 +11,7 @@ use super::children::Children;
 use super::output_watcher::OutputWatcher;
 use crate::domain::plan::silence::{is_long, silence};
 use crate::domain::plan::{Elapsed, StartLimits};
-use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Timestamp};
+use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
 use crate::instance_dir::{self, clock::MonotonicInstant, record};
 
 /// The measurements of each instance, for as long as the instance exists.
@@ -62,7 +62,9 @@ impl Clocks {
                 // An instance that was found after its deadline gets the whole timeout: the start
                 // deadline of its shim is the final limit.
                 let left = Some(deadline.since(at)).filter(|left| !left.is_zero());
-                let most = limits.start_timeout.unwrap_or(Duration::MAX);
+                // The deadline of a check is its own time limit.
+                let is_check = launch.is_some_and(|launch| launch.key.purpose == Purpose::Check);
+                let most = limits.start_timeout.filter(|_| !is_check).unwrap_or(Duration::MAX);
                 let left = left.or(limits.start_timeout).unwrap_or_default().min(most);
                 clock.deadline = clock.deadline.or(now.checked_add(left));
             }

@@ -72,6 +72,12 @@ impl Check {
         Self { result, exit_code: exit.exit_code, duration, output, ..self }
     }
 
+    /// Returns whether it belongs to this round of a task that is being checked since
+    /// `checking_since`. After a task was reopened, its rounds are counted anew.
+    pub fn is_of(&self, round: u32, checking_since: Timestamp) -> bool {
+        self.round == round && self.started_at >= checking_since
+    }
+
     /// Returns the reason for people why the task is blocked by this check.
     pub fn as_reason(&self) -> String {
         let exit = self.exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
@@ -79,16 +85,15 @@ impl Check {
     }
 }
 
-/// Returns the first of the configured checks that has not passed since the task is being checked,
-/// which is the next one to run. `None` means that the task has passed.
+/// Returns the first of the configured checks that has not passed in this round, which is the next
+/// one to run. `None` means that the task has passed. `of_round` contains the checks of the round.
 pub fn next_check<'a, T>(
     configured: impl IntoIterator<Item = (&'a str, T)>,
-    earlier: &[Check],
-    checking_since: Timestamp,
+    of_round: &[Check],
 ) -> Option<T> {
     let has_passed = |name: &str| {
-        let mut of_round = earlier.iter().filter(|check| check.started_at >= checking_since);
-        of_round.any(|check| check.name == name && check.result == CheckResult::Passed)
+        let mut passed = of_round.iter().filter(|check| check.result == CheckResult::Passed);
+        passed.any(|check| check.name == name)
     };
     configured.into_iter().find(|(name, _)| !has_passed(name)).map(|(_, check)| check)
 }
@@ -136,14 +141,20 @@ mod tests {
     #[test]
     fn each_check_passes_once_in_a_round_in_the_order_of_the_configuration() {
         use CheckResult::{Failed, NotRun, Passed};
-        let next = |earlier: &[Check], round| next_check([("a", 1), ("b", 2)], earlier, at(round));
+        let next = |all: &[Check], round| {
+            let of_round: Vec<Check> =
+                all.iter().filter(|check| check.is_of(round, at(1))).cloned().collect();
+            next_check([("a", 1), ("b", 2)], &of_round)
+        };
         assert_eq!(next(&[], 1), Some(1));
         assert_eq!(next(&[check("a", 1, NotRun)], 1), Some(1));
         assert_eq!(next(&[check("a", 1, Passed)], 1), Some(2));
         assert_eq!(next(&[check("a", 1, Passed), check("b", 1, Passed)], 1), None);
         let red = [check("a", 1, Passed), check("b", 1, Failed)];
         assert_eq!(next(&red, 2), Some(1), "a new round begins anew");
-        assert_eq!(next_check::<u8>([], &red, at(1)), None);
+        assert_eq!(next_check::<u8>([], &red), None);
+        let before_it_was_reopened = Check { started_at: at(0), ..check("a", 1, Passed) };
+        assert_eq!(next(&[before_it_was_reopened], 1), Some(1));
     }
 
     #[test]

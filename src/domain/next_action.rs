@@ -72,6 +72,10 @@ pub fn task_step(facts: TaskFacts<'_>) -> TaskStep {
 fn step_of_task(task: &Task, facts: TaskFacts<'_>) -> TaskStep {
     let is_theirs = |task: &Task| task.assignee.as_ref() == Some(&facts.launch.key.agent);
     match task.status {
+        // It waits for its checks.
+        TaskStatus::InProgress if is_theirs(task) && task.checking_since.is_some() => {
+            TaskStep::ReportCompleted(ReportResult::Success)
+        }
         TaskStatus::InProgress if is_theirs(task) => step_among_subtasks(task, facts),
         _ if facts.has_other_task => TaskStep::GetMyTask,
         TaskStatus::Done => TaskStep::ReportCompleted(ReportResult::Success),

@@ -352,7 +352,11 @@ fn time_left(
         limit.zip(lasted).map(|(limit, lasted)| limit.saturating_sub(lasted))
     };
     let all = [
-        (StopReason::RunMaximum, left(limits.max_runtime, elapsed.ran)),
+        // A check has a time limit of its own.
+        (
+            StopReason::RunMaximum,
+            left(limits.max_runtime, elapsed.ran.filter(|_| launch.key.purpose != Purpose::Check)),
+        ),
         (
             StopReason::SessionMaximum,
             left(limits.session_maximum, elapsed.ran.filter(|_| launch.is_authenticated)),

@@ -184,7 +184,8 @@ pub fn count_by_status(tx: &mut Read<'_>) -> Result<Vec<(TaskStatus, u64)>, Stor
 /// Returns since when the oldest task waits that is in progress, and whose agent has no launch.
 pub fn oldest_waiting(tx: &mut Read<'_>) -> Result<Option<Timestamp>, StoreError> {
     let sql = "SELECT MIN(status_since) FROM tasks \
-        WHERE status = 'in_progress' AND NOT EXISTS (SELECT 1 FROM launches \
+        WHERE status = 'in_progress' AND checking_since IS NULL AND assignee_id IS NOT NULL \
+        AND NOT EXISTS (SELECT 1 FROM launches \
             WHERE agent_id = assignee_id AND launches.project_id = tasks.project_id \
                 AND purpose = 'task' AND state <> 'ended')";
     let since: Option<Option<Timestamp>> = tx.row("task", sql, &[], cell)?;

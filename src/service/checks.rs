@@ -73,9 +73,25 @@ fn next_of<'a>(
     task: &'a Task,
     checking_since: Timestamp,
 ) -> Result<Option<&'a NamedCheck>, StoreError> {
-    let earlier = checks::list_of_task(tx, &task.id)?;
+    let of_round = of_round(tx, task, checking_since)?;
     let configured = of_project(settings, &task.project).map(|check| (check.name.as_str(), check));
-    Ok(next_check(configured, &earlier, checking_since))
+    Ok(next_check(configured, &of_round))
+}
+
+/// Returns the number of the round in which a task is checked now.
+fn round_of(task: &Task) -> u32 {
+    task.n_failed_rounds.saturating_add(1)
+}
+
+/// Returns the checks of a task in this round, the oldest first.
+fn of_round(
+    tx: &mut Read<'_>,
+    task: &Task,
+    checking_since: Timestamp,
+) -> Result<Vec<Check>, StoreError> {
+    let mut checks = checks::list_of_task(tx, &task.id)?;
+    checks.retain(|check| check.is_of(round_of(task), checking_since));
+    Ok(checks)
 }
 
 /// Claims the next check of the task of `facts`. Nothing is claimed if the verdict needs no
@@ -106,17 +122,20 @@ pub(super) fn claim(
         id: "chk_0".parse::<CheckId>().expect("a literal in the grammar of ids"),
         task: task.id.clone(),
         launch,
-        round: task.n_failed_rounds.saturating_add(1),
+        round: round_of(&task),
         name: name.to_owned(),
         commit: content.head_commit.clone(),
         result,
         exit_code: None,
         duration: None,
         output: String::new(),
-        started_at: now,
+        // The clock may have been set back since the report.
+        started_at: now.max(checking_since),
         revision: 0,
     };
-    if content.n_uncommitted > 0 {
+    // Later, a check may have made the files.
+    let has_run = of_round(tx, &task, checking_since)?.iter().any(|check| check.launch.is_some());
+    if content.n_uncommitted > 0 && !has_run {
         let n = content.n_uncommitted;
         let output = format!("{n} files have changes that are in no commit. Commit them.");
         let id = tx.new_id(CheckId::PREFIX);

@@ -160,3 +160,32 @@ fn a_person_overrides_the_checks() {
     until("the check has ended", || results(&shown(&bed)) == [(1, "not_run".to_owned(), None)]);
     assert_eq!(bed.daemon.task_status("tsk"), "done");
 }
+
+#[test]
+fn an_agent_that_sets_its_task_done_does_not_bypass_the_checks() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "call:update_task_status {\"task_id\": \"tsk\", \"status\": \"done\"}",
+        "run:call get_next_action >>../next",
+        "report:success",
+    ];
+    let bed = bed("checks_rounds: 0\nchecks: { tests: { command: ['false'] } }", steps);
+    let task = until_status(&bed, "blocked");
+    assert_eq!(results(&task), [(1, "failed".to_owned(), Some(1))]);
+    let next = fs::read_to_string(bed.tree("tsk").parent().unwrap().join("next")).unwrap();
+    assert!(next.contains("report_completed"), "{next}");
+}
+
+#[test]
+fn a_check_may_take_longer_than_a_start_and_leave_files_behind() {
+    let checks = r#"
+start: { timeout: 2s }
+checks:
+  slow: { command: [sh, -c, "echo report >left.txt; sleep 4"], timeout: 1min }
+  then: { command: [test, -e, left.txt] }"#;
+    let bed = bed(checks, TRIES);
+    let task = until_status(&bed, "done");
+    let passed = || (1, "passed".to_owned(), Some(0));
+    assert_eq!(results(&task), [passed(), passed()], "{task}");
+}

@@ -140,7 +140,11 @@ impl<'a> Slots<'a> {
         let own = [
             (is_reached(per_project, self.projects.get(&key.project)), StartReason::ProjectLimit),
             (is_reached(per_agent, self.agents.get(&key.agent)), StartReason::AgentLimit),
-            (is_reached(per_provider, Some(&of_provider)), StartReason::ProviderLimit),
+            // A check runs no CLI of a provider.
+            (
+                key.purpose != Purpose::Check && is_reached(per_provider, Some(&of_provider)),
+                StartReason::ProviderLimit,
+            ),
         ];
         let own = own.into_iter().filter_map(|(is_reached, reason)| is_reached.then_some(reason));
         self.keeping_all(key.purpose).into_iter().chain(own)

@@ -128,5 +128,6 @@ impl Standings {
 
 fn key_of(task: &Task) -> Option<InstanceKey> {
     let agent = task.assignee.clone()?;
-    Some(InstanceKey::new(agent, task.project.clone(), Purpose::Task))
+    let purpose = if task.checking_since.is_some() { Purpose::Check } else { Purpose::Task };
+    Some(InstanceKey::new(agent, task.project.clone(), purpose))
 }

@@ -13,7 +13,7 @@ use super::ids::full_id_in;
 use super::rules::move_task;
 use crate::service::sessions::caller::fence;
 use crate::service::sessions::next_action::task_step_of;
-use crate::service::{Caller, ServiceError};
+use crate::service::{Caller, ServiceError, checks};
 
 /// A task after its status was set.
 #[derive(Debug, Clone)]
@@ -49,7 +49,15 @@ impl Tasks {
                 let id = full_id_in(tx, &key.project, &id)?;
                 let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
                 let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
-                fence(tx, &by)?;
+                let launch = fence(tx, &by)?;
+                // The task of a launch is done when it has passed its checks.
+                if to == TaskStatus::Done
+                    && task.status == TaskStatus::InProgress
+                    && launch.task.as_ref() == Some(&id)
+                    && checks::begin(tx, &inputs.settings, &launch, &task)?
+                {
+                    return Ok(StatusChange { previous: task.status, task, instruction: None });
+                }
                 let actor = Actor::Agent(&key.agent);
                 let moved = move_task(tx, &task, to, reason.as_deref(), actor)?;
                 inputs.tell_agents(tx, &moved.news, Some(&by.launch.id))?;
