@@ -223,7 +223,8 @@ fn new_short_id(tx: &mut Transaction<'_>, project: &ProjectId) -> Result<ShortId
 /// Ends the hold and the back-off of the pair of a task that a person set in progress, for each
 /// purpose.
 pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
-    if let (TaskStatus::InProgress, Some(agent)) = (task.status, &task.assignee) {
+    let is_to_start = task.status == TaskStatus::InProgress || task.start_wanted_since.is_some();
+    if let (true, Some(agent)) = (is_to_start, &task.assignee) {
         for purpose in [Purpose::Task, Purpose::Chat, Purpose::Check] {
             let key = InstanceKey::new(agent.clone(), task.project.clone(), purpose);
             if start_histories::change(tx, &key, StartHistory::released)? {

@@ -92,3 +92,18 @@ fn a_task_that_waits_says_for_which_and_a_person_can_take_that_back() {
     assert_eq!(daemon.task_status("tsk_2"), "todo");
     fs::write(daemon.work().join("go"), "").unwrap();
 }
+
+#[test]
+fn a_task_that_is_wanted_lets_a_stopped_agent_start_when_its_turn_comes() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    daemon.agent("one", "prj", &WAITS);
+    daemon.agent("two", "prj", &NOTES);
+    lay_out(&daemon, &["tsk_1"], "one");
+    daemon.done(&["stop", "two", "prj"]);
+    let mut add = vec!["task", "add", "--id", "tsk_2", "--project", "prj", "--title", "t"];
+    add.extend(["--assignee", "two", "--status", "in_progress", "--depends-on", "tsk_1"]);
+    daemon.done(&add);
+    fs::write(daemon.work().join("go"), "").unwrap();
+    until("the chain is done", || daemon.task_status("tsk_2") == "done");
+}
