@@ -34,6 +34,7 @@ mod walk;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -56,6 +57,15 @@ pub struct KeepPolicy {
     pub ignored_max: u64,
     /// The names of ignored folders that are never kept, because they can be built again.
     pub rebuildable: Vec<String>,
+}
+
+impl KeepPolicy {
+    /// Returns whether an ignored entry, which ends with a slash if it is a folder, is never kept.
+    fn is_rebuildable(&self, ignored: &Path) -> bool {
+        let name = ignored.file_name().unwrap_or_default().to_string_lossy();
+        let is_folder = ignored.as_os_str().as_bytes().ends_with(b"/");
+        is_folder && self.rebuildable.iter().any(|known| *known == name)
+    }
 }
 
 /// All workspaces of this host.
@@ -165,12 +175,12 @@ impl Checkouts {
         if subdirectory.is_empty() { tree } else { tree.join(subdirectory) }
     }
 
-    /// Checks that git is there and new enough.
+    /// Checks that git is there and new enough. It makes no file.
     ///
     /// # Errors
     /// `Missing`, `TooOld`.
     pub async fn check_git(&self) -> Result<(), GitError> {
-        self.git.check().await
+        self.git.check_version().await
     }
 
     /// Checks that `directory` is in a repository that can be cloned.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::snapshots::SnapshotJobs;
@@ -107,6 +108,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 struct WorkTreeFinder {
     is_on: bool,
     found: BTreeMap<PathBuf, (Instant, Option<PathBuf>)>,
+    /// The looks that have not ended. A file system that hangs keeps one thread for each directory.
+    looks: BTreeMap<PathBuf, JoinHandle<Option<PathBuf>>>,
 }
 
 impl WorkTreeFinder {
@@ -131,22 +134,29 @@ impl WorkTreeFinder {
         self.found.retain(|directory, (at, _)| {
             wanted.contains(directory) && now.saturating_duration_since(*at) < FOUND_FOR
         });
-        let is_new = |directory: &&PathBuf| !self.found.contains_key(*directory);
-        let new: Vec<PathBuf> = wanted.into_iter().filter(is_new).cloned().collect();
-        if !new.is_empty() {
-            let names = new.clone();
-            let look = tokio::task::spawn_blocking(move || {
-                names.iter().map(|directory| find_work_tree(directory)).collect::<Vec<_>>()
+        let deadline = now + LONGEST_LOOK;
+        for directory in wanted {
+            if self.found.contains_key(directory) {
+                continue;
+            }
+            let is_silent = self.looks.contains_key(directory);
+            let look = self.looks.entry(directory.clone()).or_insert_with_key(|directory| {
+                let directory = directory.clone();
+                tokio::task::spawn_blocking(move || find_work_tree(&directory))
             });
-            let answer = tokio::time::timeout(LONGEST_LOOK, look).await;
-            let found = answer.ok().and_then(Result::ok).unwrap_or_else(|| {
-                tracing::warn!(
-                    directories = ?new,
+            // An earlier call has waited for this one already.
+            let until = if is_silent { now } else { deadline };
+            match tokio::time::timeout_at(until, look).await {
+                Ok(tree) => {
+                    self.looks.remove(directory);
+                    self.found.insert(directory.clone(), (now, tree.ok().flatten()));
+                }
+                Err(_) if is_silent => {}
+                Err(_) => tracing::warn!(
+                    directory = %directory.display(),
                     "the file system does not answer; agents start there without a snapshot"
-                );
-                vec![None; new.len()]
-            });
-            self.found.extend(new.into_iter().zip(found.into_iter().map(|tree| (now, tree))));
+                ),
+            }
         }
         let found = self.found.iter();
         found.filter_map(|(path, (_, tree))| Some((path.clone(), tree.clone()?))).collect()

@@ -26,8 +26,9 @@ const LONGEST_BEFORE: Duration = Duration::from_secs(20);
 /// The longest time for a snapshot after the end of a launch. Nothing but the next snapshot of the
 /// project waits for it.
 const LONGEST_AFTER: Duration = Duration::from_mins(5);
-/// The number of snapshots at the same time.
-const N_AT_ONCE: usize = 2;
+/// The numbers of snapshots at the same time, before and after launches.
+const N_BEFORE: usize = 2;
+const N_AFTER: usize = 1;
 /// The time for which a snapshot counts as taken before the next start of its key.
 const FRESH_FOR: Duration = Duration::from_secs(30);
 
@@ -36,7 +37,9 @@ pub(super) struct SnapshotJobs {
     host: Option<Host>,
     state: Arc<Mutex<State>>,
     ended: Arc<Notify>,
-    places: Arc<Semaphore>,
+    places_before: Arc<Semaphore>,
+    /// A snapshot after a launch may take minutes, and starts do not wait for it.
+    places_after: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -61,7 +64,8 @@ impl SnapshotJobs {
             host: None,
             state: Arc::default(),
             ended: Arc::default(),
-            places: Arc::new(Semaphore::new(N_AT_ONCE)),
+            places_before: Arc::new(Semaphore::new(N_BEFORE)),
+            places_after: Arc::new(Semaphore::new(N_AFTER)),
             tasks: Mutex::default(),
         }
     }
@@ -124,7 +128,11 @@ impl SnapshotJobs {
                 return;
             }
         }
-        let places = Arc::clone(&self.places);
+        let (places, limit) = match order.cause {
+            SnapshotCause::Start(_) => (&self.places_before, LONGEST_BEFORE),
+            SnapshotCause::End(_) => (&self.places_after, LONGEST_AFTER),
+        };
+        let places = Arc::clone(places);
         let mut done = Done {
             order,
             taken: Err("it was interrupted".to_owned()),
@@ -133,10 +141,6 @@ impl SnapshotJobs {
         };
         self.spawn(async move {
             let began_at = clock::now();
-            let limit = match done.order.cause {
-                SnapshotCause::Start(_) => LONGEST_BEFORE,
-                SnapshotCause::End(_) => LONGEST_AFTER,
-            };
             let work = async {
                 let _place = places.acquire_owned().await;
                 checkouts.snapshot(&done.order, &policy).await

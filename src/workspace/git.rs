@@ -97,13 +97,22 @@ impl Git {
         let check = || async {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.home)?;
             std::fs::write(&self.config, CONFIG)?;
-            let printed = self.call(["version"]).text().await?;
-            match parse_version(&printed) {
-                Some(version) if version >= OLDEST_VERSION => Ok(()),
-                _ => Err(GitError::TooOld { found: printed.trim().to_owned() }),
-            }
+            self.check_version().await
         };
         self.version.get_or_try_init(check).await.copied()
+    }
+
+    /// Checks that git is installed and new enough. It makes no file.
+    ///
+    /// # Errors
+    /// `Missing`, `TooOld`.
+    pub async fn check_version(&self) -> Result<(), GitError> {
+        let call = Call { folder: Some(PathBuf::from("/")), ..self.call(["version"]) };
+        let printed = call.text().await?;
+        match parse_version(&printed) {
+            Some(version) if version >= OLDEST_VERSION => Ok(()),
+            _ => Err(GitError::TooOld { found: printed.trim().to_owned() }),
+        }
     }
 
     /// Begins a call that uses no repository.

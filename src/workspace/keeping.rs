@@ -447,9 +447,7 @@ fn choose(
     let mut too_much = Vec::new();
     let mut used = 0;
     for path in ignored {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
-        if is_folder && policy.rebuildable.iter().any(|known| *known == name) {
+        if policy.is_rebuildable(path) {
             found.retain(|(inside, _)| !inside.starts_with(path));
             continue;
         }

@@ -91,6 +91,10 @@ impl Checkouts {
         };
         self.make_keep_for_snapshots(repository.format(), &place).await?;
         make_folder(&place.folder)?;
+        // The ignored files of a person are named there, too.
+        let excluded = read_text(&repository.common.join("info/exclude")).unwrap_or_default();
+        let exclude = place.files().join("info/exclude");
+        std::fs::write(&exclude, excluded).map_err(CheckoutError::io("write", &exclude))?;
         let mut left_out = Vec::new();
         let Repository { own, common } = repository.clone();
         let refs = blocking(move || Ok(refs_in(&own, &common))).await?;
@@ -216,7 +220,9 @@ impl Checkouts {
         loop {
             n_left -= 1;
             let ignored = self.list_ignored(place).await?;
-            let skipped: BTreeSet<PathBuf> = ignored.iter().cloned().collect();
+            let is_rebuildable = |path: &&PathBuf| policy.is_rebuildable(path);
+            let skipped: BTreeSet<PathBuf> =
+                ignored.iter().filter(is_rebuildable).cloned().collect();
             let tree = place.tree();
             let refused = blocking(move || find_refused(&tree, &skipped)).await?;
             let mut of_files = Vec::new();
@@ -253,7 +259,13 @@ impl Checkouts {
         note_shallow(repository, place)?;
         let mut staged = Staged::default();
         let taken = async {
-            staged = self.staged(place, repository, refs, &with_objects).await?;
+            match self.staged(place, repository, refs, &with_objects).await {
+                // Only the staged files are missing if git cannot read the index.
+                Err(CheckoutError::Git(
+                    error @ (GitError::Failed { .. } | GitError::TooMuch { .. }),
+                )) => left_out.push(format!(".git/index: {error}")),
+                found => staged = found?,
+            }
             let mut wanted = lines(refs.named.iter().chain(&staged.ids));
             wanted.extend(last.into_iter().flat_map(|last| ["^", last, "\n"]));
             let list = [

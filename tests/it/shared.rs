@@ -154,7 +154,7 @@ fn agents_beyond_shared_at_once_wait_for_their_turn() {
 }
 
 #[test]
-fn a_git_that_does_not_work_delays_no_start_and_is_shown() {
+fn a_git_that_does_not_work_prevents_no_start_and_is_shown() {
     let works: &[&str] = &["authenticate", "get-my-task", "report:success"];
     let mut bed = Bed::unstarted("", &[("one", works)]);
     let programs = bed.daemon.folder().join("programs");

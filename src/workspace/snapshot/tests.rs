@@ -258,3 +258,40 @@ async fn a_second_snapshot_takes_only_what_is_new() {
     let gone = bed.checkouts.snapshot(&gone, &bed.policy).await;
     assert!(matches!(gone, Err(CheckoutError::Gone(_))), "{gone:?}");
 }
+
+#[tokio::test]
+async fn what_git_refuses_in_ignored_folders_leaves_the_rest_in_the_snapshot() {
+    let bed = Bed::new();
+    std::fs::write(bed.top().join(".git/info/exclude"), "mine/\n").unwrap();
+    bed.put(".gitignore", "*.log\ntarget/\ndata/\n");
+    bed.put("mine/notes.txt", "excluded by the person");
+    bed.put("secret.log", "ignored\n");
+    bed.put("main.txt", "uncommitted\n");
+    bed.put("data/nested/file.txt", "of a repository in an ignored folder");
+    bed.git_in(&bed.top().join("data/nested"), &["init", "--quiet"]);
+    let policy = KeepPolicy { ignored_max: 10, ..bed.policy.clone() };
+    let order = bed.order(SnapshotCause::End("lch_1".parse().unwrap()));
+    let taken = bed.checkouts.snapshot(&order, &policy).await.unwrap();
+    let mut left_out = taken.left_out;
+    left_out.sort();
+    assert_eq!(left_out.len(), 3, "{left_out:?}");
+    assert!(left_out[0].starts_with("data/"), "{left_out:?}");
+    assert!(left_out.iter().any(|entry| entry.starts_with("mine/: ignored")), "{left_out:?}");
+    let kept = bed.git_in(&bed.keep(), &["ls-tree", "-r", "--name-only", &taken.commit]);
+    assert!(kept.contains("main.txt") && kept.contains("secret.log"), "{kept}");
+    assert!(!kept.contains("notes.txt"), "{kept}");
+}
+
+#[tokio::test]
+async fn an_index_that_git_cannot_read_costs_the_staged_files_only() {
+    let bed = Bed::new();
+    bed.git(&["checkout", "--quiet", "-b", "feature"]);
+    bed.commit("feature.txt", "of a branch\n");
+    let commit = bed.git(&["rev-parse", "HEAD"]);
+    bed.put("staged.txt", "staged\n");
+    bed.git(&["add", "staged.txt"]);
+    std::fs::write(bed.top().join(".git/index"), "garbage").unwrap();
+    let taken = bed.snapshot("lch_1").await;
+    assert!(taken.left_out[0].starts_with(".git/index: "), "{:?}", taken.left_out);
+    assert!(bed.reached().contains(&commit));
+}
