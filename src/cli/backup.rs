@@ -187,7 +187,8 @@ impl RestoreArguments {
             ));
         }
         lines.push(
-            "the clones of tasks are not in a backup; those that are on this machine stay"
+            "the clones of tasks and the snapshots of directories are not in a backup; those that are on \
+             this machine stay"
                 .to_owned(),
         );
         output::print_line(&lines.join("\n"))
@@ -217,7 +218,10 @@ async fn check_store_of_daemon(config: &Config) -> Result<(), CliError> {
 fn left_out(config: &Config) -> Vec<String> {
     let state_dir = &config.paths.state_dir;
     vec![
-        format!("the clones of tasks: {}", config.workspace.root_in(state_dir).display()),
+        format!(
+            "the clones of tasks and the snapshots of directories: {}",
+            config.workspace.root_in(state_dir).display()
+        ),
         format!("the output of agents: {}", state_dir.display()),
         "transcripts and files of chats, in the directories of projects".to_owned(),
         "the configuration and its files with secrets".to_owned(),

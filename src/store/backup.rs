@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -147,9 +147,20 @@ pub fn back_up(
         let Origin { coordinator, place, made_at, version } = origin;
         let sql = format!("INSERT INTO {ORIGIN} VALUES (?1, ?2, ?3, ?4)");
         connection.execute(&sql, (coordinator, place, made_at, version)).map(drop)
-    })?;
+    });
+    let contents = contents.map_err(damage_is_of(store))?;
     draft.put_in_place(file, if_exists)?;
     Ok(contents)
+}
+
+/// Returns a function that names `source` in the error about a damaged copy of it.
+fn damage_is_of(source: &Path) -> impl Fn(BackupError) -> BackupError {
+    move |error| match error {
+        BackupError::Open(error) if error.kind == OpenErrorKind::Corrupt => {
+            OpenError { path: source.to_owned(), ..error }.into()
+        }
+        error => error,
+    }
 }
 
 /// Refuses a target before anything is written.
@@ -240,6 +251,8 @@ struct Draft {
     /// Keeps a second process from using the same draft. It is closed after SQLite's last use,
     /// because that ends all locks of this process on the file.
     lock: Flock<File>,
+    /// It has its final name. Its first name may belong to another process by now.
+    is_placed: bool,
 }
 
 impl Draft {
@@ -257,8 +270,16 @@ impl Draft {
             Err((_, Errno::EWOULDBLOCK)) => return Err(BackupError::UnderWay(file.to_owned())),
             Err((_, errno)) => return Err(failed(io::Error::from(errno))),
         };
+        // Another process may have put the file in its place, or removed it, before this lock.
+        let held = lock.metadata().map_err(failed)?;
+        let named = fs::symlink_metadata(&path);
+        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())) {
+            return Err(BackupError::UnderWay(file.to_owned()));
+        }
+        // A file that was left here keeps the rights that it has.
+        lock.set_permissions(fs::Permissions::from_mode(0o600)).map_err(failed)?;
         lock.set_len(0).map_err(failed)?;
-        Ok(Self { path, lock })
+        Ok(Self { path, lock, is_placed: false })
     }
 
     /// Runs `change`, checks the database and syncs it.
@@ -286,7 +307,7 @@ impl Draft {
         Ok(BackupContents { bytes, ..contents })
     }
 
-    fn put_in_place(self, file: &Path, if_exists: IfExists) -> Result<(), BackupError> {
+    fn put_in_place(mut self, file: &Path, if_exists: IfExists) -> Result<(), BackupError> {
         let renamed = match if_exists {
             IfExists::Replace => fs::rename(&self.path, file),
             IfExists::Refuse => {
@@ -300,7 +321,10 @@ impl Draft {
             }
         };
         match renamed {
-            Ok(()) => sync_folder(file),
+            Ok(()) => {
+                self.is_placed = true;
+                sync_folder(file)
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(BackupError::Exists(file.to_owned()))
             }
@@ -311,6 +335,9 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
+        if self.is_placed {
+            return;
+        }
         for suffix in ["", "-journal", "-wal", "-shm"] {
             let _ = fs::remove_file(beside(&self.path, suffix));
         }
@@ -375,13 +402,7 @@ pub fn prepare_restore(
             origin = origin_of(connection)?;
             connection.execute_batch(&format!("DROP TABLE IF EXISTS {ORIGIN}"))
         })
-        .map_err(|error| match error {
-            // The damage is that of the backup.
-            BackupError::Open(error) if error.kind == OpenErrorKind::Corrupt => {
-                OpenError { path: file.to_owned(), ..error }.into()
-            }
-            error => error,
-        })?;
+        .map_err(damage_is_of(file))?;
     let mut connection =
         Connection::open(&draft.path).map_err(|error| open::failed(file, error))?;
     let migrated = schema::first_missing(&connection)
