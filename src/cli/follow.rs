@@ -55,7 +55,7 @@ impl Following {
     }
 }
 
-/// Prints a line about the command itself. The output is for the events.
-fn say(text: &str) {
+/// Prints a line about the command itself on standard error, which may be closed.
+pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "agent-coordinator: {text}");
 }

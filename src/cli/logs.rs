@@ -2,12 +2,13 @@
 //! output into words. Elsewhere, and with `--raw`, it prints the output unchanged.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
 
 use super::Pair;
 use super::activity::used;
 use super::client::Client;
 use super::error::CliError;
-use super::follow::Following;
+use super::follow::{Following, say};
 use super::status::in_words as hint_in_words;
 use crate::domain::{Failure, LaunchId, OutputFact, printable};
 use crate::provider::output::{Lines, recognise};
@@ -62,12 +63,10 @@ impl LogsArguments {
         // The hints go to standard error, because the output may go into a program.
         let launch: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
         for hint in launch.exit_hints {
-            eprintln!("agent-coordinator: the last output of this agent: {}", hint_in_words(hint));
+            say(&format!("the last output of this agent: {}", hint_in_words(hint)));
         }
         if is_tail {
-            eprintln!(
-                "agent-coordinator: this is the end of it; the whole output is on its coordinator's host"
-            );
+            say("this is the end of it; the whole output is on its coordinator's host");
         }
         Ok(())
     }
@@ -96,11 +95,9 @@ impl Output<'_> {
                 Ok(is_tail) if is_tail || !follow || self.has_ended(client).await? => {
                     break is_tail;
                 }
-                // A daemon that stops ends the stream.
-                Ok(_) => {
-                    let closed = "the daemon ended the stream of the output";
-                    following.lost(CliError::Lost(closed.to_owned())).await?;
-                }
+                // The launch may end a moment after its output. The next attempt finds out whether
+                // the daemon is away.
+                Ok(_) => tokio::time::sleep(LOOK_AGAIN).await,
                 Err(error) => {
                     if !follow {
                         return Err(error);
@@ -132,7 +129,7 @@ impl Output<'_> {
                 })
                 .await?;
             n_skipped = self.printer.printed.position_in(&text).unwrap_or_else(|| {
-                eprintln!("agent-coordinator: the output was rotated; printing all that is kept");
+                say("the output was rotated; printing all that is kept");
                 0
             });
         }
@@ -159,6 +156,8 @@ impl Output<'_> {
 
 /// The number of bytes by which a follower finds its place again.
 const N_REMEMBERED: usize = 4096;
+/// The time between the end of the output and a look whether its launch has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The output that a follower has printed.
 #[derive(Debug, Default)]

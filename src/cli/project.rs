@@ -182,7 +182,10 @@ fn propose_clones() -> Result<Option<WorkspaceMode>, CliError> {
     );
     let _ = shown.flush();
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
+    if io::stdin().read_line(&mut answer)? == 0 {
+        let told = "no answer; name the mode with `--workspace shared` or `--workspace clone`";
+        return Err(CliError::Failed(told.to_owned()));
+    }
     let is_no = matches!(answer.trim().to_lowercase().as_str(), "n" | "no");
     Ok(Some(if is_no { WorkspaceMode::Shared } else { WorkspaceMode::Clone }))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::error::CliError;
+use super::follow::say;
 use super::logs;
 use super::named::Named;
 use super::reasons::{remedy, sentence};
@@ -45,21 +46,30 @@ impl RunOnceArguments {
         client.post_only("/resume", &pair.target()).await?;
         client.post_only("/refresh", &()).await?;
         let launch = pair.wait_for_start(before.as_ref()).await?;
-        eprintln!("agent-coordinator: {} in {} runs: {launch}", pair.agent, pair.project);
+        say(&format!("{} in {} runs: {launch}", pair.agent, pair.project));
         let printed = match wait_for_process(client, &launch).await? {
             Process::Began => logs::follow(client, &launch, self.raw).await,
             Process::None => Ok(()),
         };
-        // The hold keeps the daemon from starting it again. It comes before the result of the printing.
+        match printed {
+            // The reader of the output is gone. The agent goes on.
+            Err(CliError::Hushed) => return Err(CliError::Hushed),
+            Err(error) => {
+                error.print();
+                say("the output is not printed; waiting for the end of the agent");
+                wait_for_end(client, &launch).await?;
+            }
+            Ok(()) => {}
+        }
+        // The hold keeps the daemon from starting it again.
         let _: StoppedBody = client.post("/stop", &pair.target()).await?;
-        printed?;
         let ended: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
         let outcome = ended.outcome.unwrap_or_default();
         let reason = ended.reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-        eprintln!(
-            "agent-coordinator: {outcome}{reason}; it is held until `resume {} {}`",
+        say(&format!(
+            "{outcome}{reason}; it is held until `resume {} {}`",
             pair.agent, pair.project
-        );
+        ));
         match outcome.as_str() {
             "completed" => Ok(()),
             "stopped" => Err(CliError::Result(EXIT_STOPPED)),
@@ -83,6 +93,16 @@ async fn wait_for_process(client: &Client, launch: &LaunchId) -> Result<Process,
             (None, Some(_)) => return Ok(Process::None),
             (None, None) => tokio::time::sleep(LOOK_AGAIN).await,
         }
+    }
+}
+
+async fn wait_for_end(client: &Client, launch: &LaunchId) -> Result<(), CliError> {
+    loop {
+        let now: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
+        if now.outcome.is_some() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 

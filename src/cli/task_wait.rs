@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::error::CliError;
 use super::events::event_of;
-use super::follow::Following;
+use super::follow::{Following, say};
 use super::named::{Named, ids};
 use super::output::{Form, plain, print_json, print_line};
 use crate::domain::{TaskId, TaskStatus};
@@ -67,7 +67,7 @@ pub(super) async fn wait(
         return ended.map(|()| over);
     }
     for task in &open {
-        eprintln!("agent-coordinator: {task} is not over yet");
+        say(&format!("{task} is not over yet"));
     }
     Err(CliError::Result(EXIT_TIMEOUT))
 }

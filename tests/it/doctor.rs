@@ -57,6 +57,17 @@ fn a_daemon_that_runs_is_reported_with_its_store_and_disks() {
 }
 
 #[test]
+fn it_makes_no_file() {
+    let mut daemon = Daemon::configured("");
+    let mut command = daemon.command();
+    let output = command.args(["doctor", "--json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(finding(report["findings"].as_array().unwrap(), "git").0, "ok", "{report}");
+    assert!(!daemon.state().join("workspaces").exists());
+    daemon.start();
+}
+
+#[test]
 fn a_login_is_found_by_its_variable_or_its_file_and_never_shown() {
     let daemon = Daemon::configured("ai_providers: { codex: { preset: codex } }");
     let (code, findings) = doctor(&daemon, &[], &[]);
