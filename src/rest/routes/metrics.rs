@@ -74,7 +74,7 @@ fn describe_server(status: &StatusBody, figures: &ServerFigures, text: &mut Expo
     text.gauge(
         "agent_coordinator_paused",
         "1 while no agents are started.",
-        n(usize::from(status.paused)),
+        n(usize::from(status.paused || status.pause_file)),
     );
     text.gauge(
         "agent_coordinator_held",

@@ -96,6 +96,11 @@ struct Column {
 }
 
 impl Column {
+    /// Returns the columns that a card of this one can be moved to.
+    fn leads_to(&self) -> String {
+        words_of(&leads_to(self.status))
+    }
+
     /// Returns the width of the board below which the column is folded: `wide` or `auto`. `None` for
     /// a column that is always open.
     const fn fold(&self) -> Option<&'static str> {
@@ -383,11 +388,11 @@ impl Board {
             now: Now::of(self.w, &self.standings, task),
             result: self.results.get(&task.id).cloned(),
             order: order_of(task),
-            leads_to: leads_to(task.status)
-                .iter()
-                .map(|to| to.as_str())
-                .collect::<Vec<_>>()
-                .join(" "),
+            leads_to: words_of(&leads_to(task.status)),
         }
     }
+}
+
+fn words_of(statuses: &[TaskStatus]) -> String {
+    statuses.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(" ")
 }

@@ -30,9 +30,17 @@ struct ChangesPart {
     is_open: bool,
     workspace: Workspace,
     content: Content,
-    message: Option<Message>,
+    shown: Shown,
     committed: Listing,
     uncommitted: Listing,
+}
+
+/// The reason why the part is shown.
+enum Shown {
+    /// It is read, also again and again by itself. The message that stands there stays.
+    Part,
+    /// It answers an action of the reader. The message of an earlier one goes away.
+    Answer(Option<Message>),
 }
 
 /// The outcome of an action of the reader.
@@ -92,7 +100,7 @@ async fn part(
     State(state): State<RestState>,
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
-    show(frame, &state, &id, None).await
+    show(frame, &state, &id, Shown::Part).await
 }
 
 async fn merge(
@@ -113,7 +121,7 @@ async fn merge(
         tracing::info!(task_id = %id, branch, commit, "result merged");
     }
     let message = message_of(frame.w, merged);
-    show(frame, &state, &id, Some(message)).await
+    show(frame, &state, &id, Shown::Answer(Some(message))).await
 }
 
 async fn discard(
@@ -122,7 +130,7 @@ async fn discard(
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
     state.service.workspaces.discard(&id).await?;
-    show(frame, &state, &id, None).await
+    show(frame, &state, &id, Shown::Answer(None)).await
 }
 
 async fn keep(
@@ -131,7 +139,7 @@ async fn keep(
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
     state.service.workspaces.want_result(&id).await?;
-    show(frame, &state, &id, None).await
+    show(frame, &state, &id, Shown::Answer(None)).await
 }
 
 async fn retry(
@@ -140,14 +148,14 @@ async fn retry(
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
     state.service.workspaces.retry(&id).await?;
-    show(frame, &state, &id, None).await
+    show(frame, &state, &id, Shown::Answer(None)).await
 }
 
 async fn show(
     frame: Frame,
     state: &RestState,
     id: &TaskId,
-    message: Option<Message>,
+    shown: Shown,
 ) -> Result<Response, Problem> {
     let WorkspaceView { workspace, task, .. } = state.service.workspaces.of_task(id).await?;
     let was_made = workspace.base_commit.is_some() || workspace.launch.is_some();
@@ -165,7 +173,7 @@ async fn show(
         is_open,
         workspace,
         content,
-        message,
+        shown,
         committed,
         uncommitted,
     };

@@ -47,7 +47,7 @@ fn the_changes_of_a_task_appear_in_its_panel_and_are_merged_there() {
     }
     browser.find(".changes .primary").click();
     browser.until("it is merged", || {
-        browser.texts(".changes .call.good").concat().contains("Merged into main")
+        browser.texts("#said-of-changes .call.good").concat().contains("Merged into main")
     });
     assert_eq!(git(&daemon, &["show", "main:main.txt"]), "one\n<b>TWO</b>\nthree");
     // What the reader opened is still open.

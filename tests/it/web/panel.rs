@@ -156,3 +156,18 @@ fn properties_are_changed_in_place_and_a_change_of_another_person_is_told() {
     browser.find(".states [title=Cancelled]").click();
     browser.find("#column-cancelled #card-one");
 }
+
+#[test]
+fn a_move_that_leads_nowhere_back_has_no_undo() {
+    let daemon = with_tasks();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    let ways = |column: &str| {
+        let to =
+            browser.run(&format!("return document.querySelector('#column-{column}').dataset.to"));
+        to.as_str().unwrap().to_owned()
+    };
+    assert!(!ways("done").contains("in_progress") && ways("in_progress").contains("todo"));
+}

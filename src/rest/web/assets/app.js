@@ -48,7 +48,8 @@ function toast(text, { detail = "", isBad = true, action = null } = {}) {
   toast.append(close);
   const toasts = find("#toasts");
   toasts.append(toast);
-  while (toasts.children.length > MAX_TOASTS) toasts.firstElementChild.remove();
+  // A mistake goes last.
+  while (toasts.children.length > MAX_TOASTS) (find(".toast:not(.bad)", toasts) ?? toasts.firstElementChild).remove();
   if (isBad) return;
   const end = () => (toast.matches(":hover, :focus-within") ? setTimeout(end, 1000) : toast.remove());
   setTimeout(end, SHOWN_FOR);
@@ -67,7 +68,7 @@ document.addEventListener("htmx:response:error", (event) => {
   if (ctx.response.status === 401) location.reload();
   // A form that came back with its mistakes is in its place already.
   else if (ctx.response.status === 422 && ctx.text.trimStart().startsWith("<")) return;
-  else tellProblem(ctx.text);
+  else if (!isReadAgain(ctx.sourceElement)) tellProblem(ctx.text);
   if (ctx.response.status === 412 && form) seeNewest(form);
 });
 
@@ -81,10 +82,15 @@ async function seeNewest(form) {
   find("[name=revision]", form).value = find("[name=revision]", holder.content).value;
   toast(body.dataset.saveAgain);
 }
-document.addEventListener("htmx:error", () => toast(body.dataset.lostContact));
+// Nobody asked for a part that is read again by itself. The line about the connection tells that it is lost.
+const isReadAgain = (element) => /live-|every/.test(element?.getAttribute?.("hx-trigger") ?? "");
+document.addEventListener("htmx:error", (event) => {
+  if (!isReadAgain(event.target)) toast(body.dataset.lostContact);
+});
 document.addEventListener("htmx:after:request", (event) => {
   const { ctx } = event.detail;
   if (ctx.response.status !== 204) return;
+  if (ctx.sourceElement.matches(".why-blocked")) { ctx.sourceElement.reset(); ctx.sourceElement.hidden = true; }
   if (ctx.sourceElement.matches("[data-close-when-done]")) closeDialog({ isDone: true });
   const reopened = ctx.sourceElement.dataset.reopenWhenDone;
   if (reopened) htmx.ajax("GET", reopened, { target: ctx.sourceElement.closest("[data-shows-task]"), swap: "outerHTML" });
@@ -178,18 +184,32 @@ function hear(news) {
   if (news.topic === "workspace") live.workspaces.add(news.task);
 }
 
+const trigger = (name) => body.dispatchEvent(new CustomEvent(`live-${name}`));
+
+// Agents report their progress often. It is shown at most once a second.
+let progressTimer = null;
+function hearProgress() {
+  progressTimer ??= setTimeout(() => {
+    progressTimer = null;
+    trigger("launch");
+    trigger("task");
+  }, 1000);
+}
+
 function tellParts() {
   const topics = [...live.pending];
   live.pending.clear();
   const all = topics.includes("reset");
-  const trigger = (name) => body.dispatchEvent(new CustomEvent(`live-${name}`));
+  // What agents report about their work changes the status only.
+  const isWork = topics.includes("work") || topics.includes("status");
   if (all || topics.includes("task") || topics.includes("workspace")) showChangedTasks(all);
-  else if (topics.includes("work")) hearWork();
+  else if (isWork) hearWork();
   const changes = find("[data-changes-of]");
   if (changes && (all || live.workspaces.has(changes.dataset.changesOf))) trigger("changes");
   live.workspaces.clear();
   if (all || topics.some((topic) => topic === "work" || topic === "task")) trigger("work");
   if (all || topics.includes("work")) { trigger("launch"); trigger("task"); }
+  else if (isWork) hearProgress();
   if (all || topics.includes("status")) trigger("status");
   if (all || topics.includes("chat") || topics.includes("work")) fetchMessages();
 }

@@ -52,7 +52,7 @@ function place(card) {
 function afterCards() {
   if (!board()) return;
   const links = findAll(".card-link", board());
-  const stop = links.find((link) => link.tabIndex === 0) ?? links.find((link) => link.checkVisibility()) ?? links[0];
+  const stop = links.find((link) => link.tabIndex === 0 && link.checkVisibility()) ?? links.find((link) => link.checkVisibility()) ?? links[0];
   for (const link of links) link.tabIndex = link === stop ? 0 : -1;
   const open = find("#panel [data-shows-task]")?.dataset.showsTask;
   for (const card of findAll(".card", board())) card.classList.toggle("is-open", card.dataset.task === open);
@@ -90,8 +90,9 @@ function applyFolds() {
     column.classList.toggle("is-rail", choice === "rail");
     if (choice === "open") column.removeAttribute("data-fold");
     column.classList.toggle("is-shown", column.dataset.status === shown);
-    find(".rail", column).setAttribute("aria-expanded", String(!column.classList.contains("is-rail")));
+    find(".rail", column).setAttribute("aria-expanded", String(find(".cards", column).checkVisibility()));
   }
+  afterCards();
 }
 
 function fold(column, choice) {
@@ -152,7 +153,9 @@ async function moveTask(card, status, { isUndo = false } = {}) {
   find("#moved").textContent = `${title} → ${name}`;
   const task = card.dataset.task;
   const undo = { text: body.dataset.undo, run: () => undoMove(task, before) };
-  toast(`${body.dataset.moved} ${name}`, { isBad: false, action: isUndo ? null : undo });
+  // Not each move leads back, and a blocked task would lose its reason.
+  const mayUndo = !isUndo && before !== "blocked" && find(`#column-${status}`).dataset.to.split(" ").includes(before);
+  toast(`${body.dataset.moved} ${name}`, { isBad: false, action: mayUndo ? undo : null });
 }
 
 function undoMove(task, status) {

@@ -34,9 +34,14 @@ function beginChat(chat) {
   const list = find(".messages", chat);
   if (!chat.dataset.isBegun) {
     chat.dataset.isBegun = "yes";
-    list.addEventListener("scroll", () => { if (isNearEnd(list)) find("[data-to-end]", chat).hidden = true; });
+    // A reader who scrolled up stays there when the room for the messages changes.
+    let isAtEnd = true;
+    list.addEventListener("scroll", () => {
+      isAtEnd = isNearEnd(list);
+      if (isAtEnd) find("[data-to-end]", chat).hidden = true;
+    });
     find("[data-to-end]", chat).addEventListener("click", () => scrollDown(chat));
-    new ResizeObserver(() => { if (find("[data-to-end]", chat).hidden) scrollDown(chat); }).observe(list);
+    new ResizeObserver(() => { if (isAtEnd) scrollDown(chat); }).observe(list);
     const field = find("textarea", chat);
     if (field) field.value = localStorage.getItem(draftKey(chat)) ?? "";
   }
@@ -128,6 +133,13 @@ function say(chat, content) {
   sendUnsent();
 }
 
+// The text of a message that was refused is a draft again.
+function giveBack(chat, content) {
+  localStorage.setItem(`draft-${chat}`, content);
+  const field = chatOf()?.dataset.chat === chat && find("#say");
+  if (field && !field.value) field.value = content;
+}
+
 // One after another, in the order they were written, also when their panel is closed; the id makes a repetition harmless.
 let isSending = false;
 async function sendUnsent() {
@@ -139,11 +151,15 @@ async function sendUnsent() {
       const [project, agent] = chat.split("/");
       const path = `/api/projects/${project}/agents/${agent}/chat/messages`;
       const answer = await post(path, JSON.stringify({ id, content }), { isQuiet: true });
-      const isRefused = answer && [400, 403, 404, 413, 422].includes(answer.status);
+      const isRefused = answer && [400, 403, 404, 409, 413, 422].includes(answer.status);
       const shown = document.getElementById(id);
       if (answer?.ok || isRefused) {
         chats.unsent.delete(id);
-        if (isRefused) { shown?.remove(); tellProblem(await answer.text()); }
+        if (isRefused) {
+          shown?.remove();
+          giveBack(chat, content);
+          tellProblem(await answer.text());
+        }
       } else {
         if (shown) find(".sender", shown).textContent = `${chatOf().dataset.you} · ${chatOf().dataset.notSent}`;
         await new Promise((resolve) => setTimeout(resolve, 2000));
@@ -155,7 +171,9 @@ async function sendUnsent() {
   fetchMessages();
 }
 
-addEventListener("beforeunload", (event) => { if (chats.unsent.size > 0) event.preventDefault(); });
+addEventListener("beforeunload", (event) => {
+  if (chats.unsent.size > 0 || find("[data-is-written]")) event.preventDefault();
+});
 
 document.addEventListener("submit", (event) => {
   const form = event.target.closest("[data-say]");

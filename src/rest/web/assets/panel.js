@@ -3,6 +3,12 @@
 
 // The id of the card that the panel was opened from. The card may be another element by the time the panel closes.
 let openedFrom = null;
+// The address that the page shows now.
+let panelAddress = location.href;
+function pushAddress(address) {
+  history.pushState(null, "", withSearch(address));
+  panelAddress = location.href;
+}
 
 // What was written into a form of the panel is not thrown away without a question.
 document.addEventListener("input", (event) => event.target.closest("#panel .form")?.setAttribute("data-is-written", ""));
@@ -13,7 +19,7 @@ async function openPanel(part, address, { push = true } = {}) {
   const from = document.activeElement?.closest?.(".card, [data-panel]");
   if (from && !find("#panel").contains(from)) openedFrom = from.id;
   await htmx.ajax("GET", part, { target: "#panel" });
-  if (push && address) history.pushState(null, "", withSearch(address));
+  if (push && address) pushAddress(address);
   find("#panel").focus({ preventScroll: true });
 }
 
@@ -30,7 +36,7 @@ function closePanel({ push = true } = {}) {
   if (!panel?.hasChildNodes()) return;
   const task = find("[data-shows-task]", panel)?.dataset.showsTask;
   panel.replaceChildren();
-  if (push) history.pushState(null, "", withSearch(location.pathname));
+  if (push) pushAddress(location.pathname);
   const card = document.getElementById(openedFrom) ?? document.getElementById(`card-${task}`);
   openedFrom = null;
   (card?.matches(".card") ? find(".card-link", card) : card)?.focus({ preventScroll: true });
@@ -39,11 +45,20 @@ function closePanel({ push = true } = {}) {
 // Back and forward fill or empty the panel, and leave the board as it is.
 addEventListener("popstate", () => {
   if (!find("#panel")) { location.reload(); return; }
+  // A reader who stays in a written form keeps its address, too.
+  if (!mayLeavePanel()) { history.pushState(null, "", panelAddress); return; }
+  for (const form of findAll("#panel [data-is-written]")) form.removeAttribute("data-is-written");
+  panelAddress = location.href;
   const query = new URLSearchParams(location.search);
   const project = board()?.dataset.project;
   if (query.get("task")) openPanel(`/ui/parts/tasks/${encodeURIComponent(query.get("task"))}`, null, { push: false });
   else if (query.get("chat")) openPanel(`/ui/parts/projects/${project}/agents/${encodeURIComponent(query.get("chat"))}/chat`, null, { push: false });
   else closePanel({ push: false });
+});
+
+// A form that is being edited keeps its text and its revision, also when the task changes elsewhere.
+document.addEventListener("focusin", (event) => {
+  event.target.closest?.(".task .form")?.closest("details")?.setAttribute("hx-morph-skip", "");
 });
 
 // A link to a part opens it in the panel, if this page has one. With a key, or by another button, it is a link.
@@ -90,12 +105,13 @@ function showPanel() {
   afterCards();
 }
 
-document.addEventListener("htmx:after:swap", () => {
+document.addEventListener("htmx:after:swap", (event) => {
   writeTimes();
   showStanding();
   applyFolds();
-  afterCards();
-  const wrong = find("[aria-invalid=true]");
+  // Only the answer to the form itself moves the focus to its mistake.
+  const isAnswer = event.detail.ctx?.sourceElement?.matches?.("#new-task");
+  const wrong = isAnswer ? find("#new-task [aria-invalid=true]") : null;
   if (wrong && wrong !== document.activeElement) wrong.focus();
 });
 new MutationObserver(showPanel).observe(find("#panel") ?? document.createElement("div"), { childList: true });
@@ -160,7 +176,7 @@ const KEYS = {
 document.addEventListener("keydown", (event) => {
   if (event.isComposing || event.defaultPrevented) return;
   if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) {
-    event.target.closest?.("form:not([data-say])")?.requestSubmit();
+    event.target.closest?.("form:not([data-say], [hx-trigger=change])")?.requestSubmit();
     return;
   }
   if (dialog.open || event.ctrlKey || event.altKey || event.metaKey) return;
