@@ -64,6 +64,11 @@ impl Sender {
         }
     }
 
+    /// Returns whether the sender is an agent whose launch is not known.
+    pub(super) fn is_unknown_agent(&self) -> bool {
+        matches!(self.peer.kind(), Some(PeerKind::Agent { launch: None }))
+    }
+
     /// Returns the transport of the sender.
     fn transport(&self) -> Transport {
         match self.peer {

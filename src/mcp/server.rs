@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::request::Parts;
 use futures::FutureExt as _;
@@ -35,6 +36,9 @@ use crate::service::{Service, ServiceError};
 
 /// The number of characters of a name that an error quotes.
 const LONGEST_NAME: usize = 80;
+/// The time between two looks for the report of an agent's shim.
+const SHIM_REPORT_PAUSE: Duration = Duration::from_millis(50);
+const SHIM_REPORT_LOOKS: usize = 40;
 
 /// The state that all connections share.
 #[derive(Clone)]
@@ -203,9 +207,20 @@ impl Connection {
 impl Connection {
     /// Returns the purpose of the launch whose agent is at the other end of the socket; `None` for
     /// every other client.
+    ///
+    /// An agent may ask before its coordinator has reported its shim. The answer then waits for the
+    /// report, for at most [`SHIM_REPORT_LOOKS`] × [`SHIM_REPORT_PAUSE`].
     async fn purpose(&self) -> Option<Purpose> {
-        let sender = self.sender.as_ref()?.with_launch(&self.server.service);
-        let launch = self.server.service.launches.get(sender.launch()?).await;
+        let sender = self.sender.as_ref()?;
+        let mut known = sender.with_launch(&self.server.service);
+        for _ in 0..SHIM_REPORT_LOOKS {
+            if !known.is_unknown_agent() {
+                break;
+            }
+            tokio::time::sleep(SHIM_REPORT_PAUSE).await;
+            known = sender.with_launch(&self.server.service);
+        }
+        let launch = self.server.service.launches.get(known.launch()?).await;
         launch.ok().map(|launch| launch.key.purpose)
     }
 }
