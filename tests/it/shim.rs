@@ -360,7 +360,8 @@ async fn the_fuse_ends_an_agent_that_never_authenticated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shim_that_slept_past_its_start_deadline_gives_its_agent_no_more_time() {
-    let start_deadline = Duration::from_millis(700);
+    // A busy machine must start the agent in this time.
+    let start_deadline = Duration::from_secs(3);
     let bed = Bed::with(|config| config.stop.timeout = Duration::from_millis(500)).await;
     let mut request =
         bed.request(&["run:trap 'echo told >told' TERM", "write:ready", "sleep:600", "sleep:600"]);
