@@ -14,7 +14,7 @@ use agent_coordinator::config;
 use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
 use agent_coordinator::domain::creation::CreationLimits;
-use agent_coordinator::domain::plan::{Snapshot, StartLimits, plan};
+use agent_coordinator::domain::plan::{Limits, RunLimits, Snapshot, plan};
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::start_history::Backoff;
 use agent_coordinator::domain::{
@@ -134,7 +134,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             elapsed: std::collections::BTreeMap::new(),
             refused: std::collections::BTreeSet::new(),
             free: agent_coordinator::domain::plan::gates::Resources::default(),
-            limits: StartLimits::of(1, settings(folder.path()).run.linger),
+            limits: Limits::of(1, settings(folder.path()).run.linger),
         });
         times.add(began.elapsed());
         let n_expected = if pairs == Pairs::WithWork { n_pairs } else { 0 };
@@ -217,7 +217,7 @@ fn settings(state_dir: &Path) -> Settings {
         language: Language::English,
         start: config::Start::default(),
         stop: config::Stop::default(),
-        run: config::Run::default(),
+        run: RunLimits::default(),
         notice: config::Notice::default(),
         chat: config::Chat::default(),
         session: config::Session {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_coordinator::coordinator::{ControlPlane as _, RemoteConfig, RemoteControlPlane, Token};
-use agent_coordinator::domain::plan::StartLimits;
+use agent_coordinator::domain::plan::Limits;
 use agent_coordinator::domain::start_history::Backoff;
 use agent_coordinator::domain::{Incarnation, Secret};
 use agent_coordinator::service::world::{SystemWorld, World as _};
@@ -81,7 +81,7 @@ async fn cycle(bed: &Bed, link: Link, only_seed_steps: bool) -> Result<Times> {
             passkeys: passkeys.collect::<Result<_>>()?,
             start_timeout: Duration::from_mins(2),
             backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(1) },
-            limits: StartLimits::of(3, Duration::from_secs(30)),
+            limits: Limits::of(3, Duration::from_secs(30)),
             state_dir: bed.path().join("none"),
             polling_interval: Duration::from_secs(10),
             only_seed_steps,

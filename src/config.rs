@@ -57,6 +57,7 @@ use std::path::{Path, PathBuf};
 use crate::domain::AgentId;
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
+use crate::domain::plan::{RunLimits, StartLimits};
 use crate::domain::retention::Retention;
 use crate::domain::start_history::Backoff;
 
@@ -76,7 +77,7 @@ pub use forge::{
 };
 pub use general::General;
 pub use http::{Http, Listen};
-pub use limits::{AgentLimits, Limits};
+pub use limits::AgentLimits;
 pub use live::{ConfigurationState, Live, Rejected, Reloaded};
 pub use log::{LogConfig, LogFormat};
 pub use notice::Notice;
@@ -86,7 +87,6 @@ pub use providers::{
     CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig, Telemetry,
 };
 pub use report::Report;
-pub use run::Run;
 pub use secrets::Secrets;
 pub use session::Session;
 pub use shutdown::{AtShutdown, Shutdown};
@@ -106,7 +106,7 @@ const FILE_VARIABLE: &str = "AGENT_COORDINATOR_CONFIG";
 pub struct Config {
     /// The keys that are in no section.
     pub general: General,
-    pub limits: Limits,
+    pub limits: StartLimits,
     pub agent_limits: AgentLimits,
     pub creation: CreationLimits,
     /// The places of files and sockets.
@@ -124,7 +124,7 @@ pub struct Config {
     pub session: Session,
     pub start: Start,
     pub stop: Stop,
-    pub run: Run,
+    pub run: RunLimits,
     pub notice: Notice,
     pub chat: Chat,
     pub backoff: Backoff,
@@ -148,7 +148,7 @@ impl Config {
         let paths = Paths::below(state_dir.into());
         Self {
             general: General::default(),
-            limits: Limits::default(),
+            limits: StartLimits::default(),
             agent_limits: AgentLimits::default(),
             creation: CreationLimits::default(),
             store: Store::default().below(&paths.state_dir),
@@ -159,7 +159,7 @@ impl Config {
             session: Session::default(),
             start: Start::default(),
             stop: Stop::default(),
-            run: Run::default(),
+            run: RunLimits::default(),
             notice: Notice::default(),
             chat: Chat::default(),
             backoff: Backoff::default(),
@@ -178,8 +178,8 @@ impl Config {
     fn read(mut top: Section<'_, '_>) -> Self {
         let paths = Paths::read_checked(&mut top);
         let general = General::read(&mut top);
-        let mut section = top.section(Limits::SECTION);
-        let limits = Limits::read(&mut section);
+        let mut section = top.section(StartLimits::SECTION);
+        let limits = StartLimits::read(&mut section);
         limits.check(&section, general.max_concurrent);
         let agent_limits = AgentLimits::read(&mut section);
         let creation = CreationLimits::read(&mut section);
@@ -208,7 +208,7 @@ impl Config {
             session: Session::read_section(&mut top),
             start: Start::read_section(&mut top),
             stop: Stop::read_section(&mut top),
-            run: Run::read_section(&mut top),
+            run: RunLimits::read_section(&mut top),
             notice: Notice::read_section(&mut top),
             chat: Chat::read_section(&mut top),
             backoff: Backoff::read_section(&mut top),

@@ -42,7 +42,7 @@ use workspaces::WorkspaceJobs;
 use crate::clock;
 use crate::domain::plan::gates::Resources;
 use crate::domain::plan::shared::SharedFacts;
-use crate::domain::plan::{Action, Deferred, Plan, Snapshot, StartLimits, plan};
+use crate::domain::plan::{Action, Deferred, Limits, Plan, RunLimits, Snapshot, plan};
 use crate::domain::workspace::Job;
 use crate::domain::{CoordinatorId, Instance, LaunchFacts, LaunchId, Phase, StopReason, Timestamp};
 use crate::nudge::{Wakeups, sleep_until};
@@ -55,7 +55,7 @@ use crate::telemetry::ErrorChain;
 pub struct CoordinatorConfig {
     pub id: CoordinatorId,
     pub polling_interval: Duration,
-    pub limits: StartLimits,
+    pub limits: Limits,
     pub providers: Providers,
     /// The directory that contains the output of its agents.
     pub state_dir: PathBuf,
@@ -97,7 +97,7 @@ pub struct Coordinator<C, P> {
     output_watcher: OutputWatcher,
     clocks: Clocks,
     /// The launches that the server reported last, and the limits at that time.
-    seen_last: Option<(Vec<LaunchFacts>, StartLimits)>,
+    seen_last: Option<(Vec<LaunchFacts>, Limits)>,
     /// The start of the silence of each agent that has been silent for long.
     silent: BTreeMap<LaunchId, Timestamp>,
     resource_gate: ResourceGate,
@@ -353,8 +353,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     async fn observe(&mut self, mode: Mode) -> Result<(String, Snapshot), ControlError> {
         let instances = self.processes.instances();
         let view = self.control.observe(&instances).await?;
-        let limits = StartLimits {
-            linger: view.linger().unwrap_or(self.config.limits.linger),
+        let run = self.config.limits.run;
+        let limits = Limits {
+            run: RunLimits { linger: view.linger().unwrap_or(run.linger), ..run },
             start_timeout: view.start_timeout(),
             session_maximum: view.session_maximum(),
             ..self.config.limits
@@ -381,8 +382,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let instances: Vec<Instance> = instances.collect();
         let shared =
             self.shared.observe(mode, &startable, view.shared_directories, &instances).await;
-        let free = resource_gate::free(&limits, &self.config.state_dir);
-        self.resource_gate.note(crate::domain::plan::gates::closed(&limits, free));
+        let free = resource_gate::free(&limits.start, &self.config.state_dir);
+        self.resource_gate.note(crate::domain::plan::gates::closed(&limits.start, free));
         let snapshot = Snapshot {
             now: view.at,
             coordinator: self.config.id.clone(),
@@ -406,7 +407,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let Some((launches, limits)) = self.seen_last.clone() else {
             return;
         };
-        let limits = StartLimits { max_runtime: self.config.limits.max_runtime, ..limits };
+        let max_runtime = self.config.limits.run.max_runtime;
+        let limits = Limits { run: RunLimits { max_runtime, ..limits.run }, ..limits };
         let instances = self.processes.instances();
         let now = self.control.now();
         let steady_now = self.processes.steady_now();

@@ -79,9 +79,10 @@ pub use maintenance::Maintenance;
 pub use workspaces::{ClonePlace, MergeWish, WorkspaceView, Workspaces};
 
 use crate::clock;
-use crate::config::{Chat, NamedCheck, Notice, Run, Session, Start, Stop, Workspace};
+use crate::config::{Chat, NamedCheck, Notice, Session, Start, Stop, Workspace};
 use crate::domain::account::Parking;
 use crate::domain::creation::CreationLimits;
+use crate::domain::plan::RunLimits;
 use crate::domain::redact::Redactor;
 use crate::domain::retention::Retention;
 use crate::domain::start_history::Backoff;
@@ -107,7 +108,7 @@ pub struct Settings {
     pub language: Language,
     pub start: Start,
     pub stop: Stop,
-    pub run: Run,
+    pub run: RunLimits,
     pub notice: Notice,
     pub chat: Chat,
     pub session: Session,

@@ -14,12 +14,12 @@ use super::parts::Parts;
 use super::{identity, notify};
 use crate::cgroup;
 use crate::clock;
-use crate::config::{self, Config, Environment, Secrets};
+use crate::config::{Config, Environment, Secrets};
 use crate::coordinator::{
     Coordinator, CoordinatorConfig, LocalControlPlane, LoopObserver, Mode, RemoteConfig,
     RemoteControlPlane,
 };
-use crate::domain::plan::StartLimits;
+use crate::domain::plan::Limits;
 use crate::domain::retention::Retention;
 use crate::domain::stopwatch::{Moment, Steady};
 use crate::domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
@@ -221,27 +221,12 @@ pub(super) fn remote_config(config: &Config, id: &CoordinatorId) -> RemoteConfig
 }
 
 /// Returns the limits that a coordinator enforces.
-pub(super) fn limits(config: &Config) -> StartLimits {
-    let config::Limits {
-        per_project,
-        per_agent,
-        per_provider,
-        chat_reserve,
-        min_free_disk,
-        min_free_memory,
-    } = config.limits;
-    let config::Run { linger, max_runtime, silence_timeout } = config.run;
-    StartLimits {
-        per_project,
-        per_agent,
-        per_provider,
-        chat_reserve,
+pub(super) fn limits(config: &Config) -> Limits {
+    Limits {
+        start: config.limits,
+        run: config.run,
         shared_at_once: config.workspace.shared_at_once,
-        max_runtime,
-        silence: silence_timeout,
-        min_free_disk,
-        min_free_memory,
-        ..StartLimits::of(config.general.max_concurrent, linger)
+        ..Limits::of(config.general.max_concurrent, config.run.linger)
     }
 }
 

@@ -6,32 +6,33 @@ use super::declaration::keys;
 use super::kinds::{GIB, MIB, TIB, numbers, sizes};
 use super::reader::Section;
 use crate::domain::creation::CreationLimits;
+use crate::domain::plan::StartLimits;
 
 keys! {
     /// Further limits of what is alive at once. Each start waits until none of them is exceeded. A
     /// limit that is lowered ends no agent: no more agents start until enough have ended.
-    pub struct Limits in "limits" {
+    impl StartLimits in "limits" {
         /// The number of agents in one project. A smaller number leaves room for other projects.
-        pub per_project: Option<usize> = None, numbers(1..=100_000).or_none(), Now;
+        per_project = None, numbers(1..=100_000).or_none(), Now;
 
         /// The number of instances of one agent, in all its projects and chats.
-        pub per_agent: Option<usize> = None, numbers(1..=100_000).or_none(), Now;
+        per_agent = None, numbers(1..=100_000).or_none(), Now;
 
         /// The number of agents with the same `ai_type`. A smaller number spares the quota of that
         /// account.
-        pub per_provider: Option<usize> = None, numbers(1..=100_000).or_none(), Now;
+        per_provider = None, numbers(1..=100_000).or_none(), Now;
 
         /// The number of slots of `max_concurrent` that tasks never take. Less than
         /// `max_concurrent`. A greater number lets people talk to an agent although all slots are
         /// busy. Chats start before tasks in any case.
-        pub chat_reserve: usize = 0, numbers(0..=100_000), Now;
+        chat_reserve = 0, numbers(0..=100_000), Now;
 
         /// The free space on the file system of `state_dir` that a start needs. A smaller size
         /// suits small disks. A greater one leaves room for what agents print and build.
-        pub min_free_disk: Option<u64> = Some(GIB), sizes(1..=1 << 60).or_off().or_empty(), Now;
+        min_free_disk = Some(GIB), sizes(1..=1 << 60).or_off().or_empty(), Now;
 
         /// The memory that a start needs to be available without swapping, as Linux reports it.
-        pub min_free_memory: Option<u64> = None, sizes(1..=1 << 60).or_off().or_empty(), Now;
+        min_free_memory = None, sizes(1..=1 << 60).or_off().or_empty(), Now;
     }
 }
 
@@ -70,7 +71,7 @@ keys! {
     }
 }
 
-impl Limits {
+impl StartLimits {
     /// Notes a reserve that takes all slots.
     pub(super) fn check(&self, section: &Section<'_, '_>, max_concurrent: usize) {
         if self.chat_reserve >= max_concurrent && self.chat_reserve > 0 {

@@ -5,19 +5,20 @@ use std::time::Duration;
 use super::declaration::keys;
 use super::kinds::{DAY, Kind, SECOND, YEAR, durations};
 use super::units::show_duration;
+use crate::domain::plan::RunLimits;
 use crate::domain::plan::silence::SilenceLimits;
 
 keys! {
     /// The limits of a running agent.
-    pub struct Run in "run" {
+    impl RunLimits in "run" {
         /// The time that an agent has to end by itself after it reported its result or logged out.
         /// A shorter time frees its slot sooner. A longer one lets the agent clean up.
-        pub linger: Duration = 30 * SECOND, durations(Duration::ZERO..=DAY), Now;
+        linger = 30 * SECOND, durations(Duration::ZERO..=DAY), Now;
 
         /// The longest run of an agent's process. A longer one is ended, also if the agent works.
         /// The time that the machine sleeps does not count. A shorter time stops runaways sooner. A
         /// longer one allows longer tasks.
-        pub max_runtime: Option<Duration> = None, durations(SECOND..=YEAR).or_off(), Now;
+        max_runtime = None, durations(SECOND..=YEAR).or_off(), Now;
 
         /// An agent that called none of the server's tools and printed nothing for this time is
         /// ended. A call that waits for its answer is a sign of life, and so is a child process
@@ -25,7 +26,7 @@ keys! {
         /// presets and `off` for entries with a command line of their own. Other values hold for
         /// all agents. A shorter time notices sooner that an agent hangs. `status` shows a silence
         /// from half of this time on.
-        pub silence_timeout: SilenceLimits = AUTO, silence(), Now;
+        silence_timeout = AUTO, silence(), Now;
     }
 }
 

@@ -286,12 +286,12 @@ fn every_setting_arrives() {
             interval: hour,
         },
         stop: Stop { timeout: Duration::ZERO, leak_grace: seconds(1) },
-        run: Run {
+        run: RunLimits {
             linger: seconds(5),
             max_runtime: Some(3 * hour),
             silence_timeout: SilenceLimits::all(Some(seconds(1_200))),
         },
-        limits: Limits {
+        limits: StartLimits {
             per_project: Some(4),
             per_agent: Some(2),
             per_provider: Some(6),

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::children::Children;
 use super::output_watcher::OutputWatcher;
 use crate::domain::plan::silence::{is_long, silence};
-use crate::domain::plan::{Elapsed, StartLimits};
+use crate::domain::plan::{Elapsed, Limits};
 use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
 use crate::instance_dir::{self, clock::MonotonicInstant, record};
 
@@ -43,7 +43,7 @@ impl Clocks {
         launches: &[LaunchFacts],
         output_watcher: &OutputWatcher,
         (state_dir, is_stream): (&Path, &dyn Fn(&str) -> bool),
-        limits: &StartLimits,
+        limits: &Limits,
     ) -> BTreeMap<LaunchId, Elapsed> {
         let launches: BTreeMap<&LaunchId, &LaunchFacts> =
             launches.iter().map(|launch| (&launch.id, launch)).collect();
@@ -72,7 +72,7 @@ impl Clocks {
                 // A clock that jumps from now on does not move it.
                 Some(LaunchState::Stopping { stop_at, .. }) => match clock.stop_due {
                     Some((same, due)) if same == *stop_at => Some((same, due)),
-                    _ => Some((*stop_at, now + stop_at.since(at).min(limits.linger))),
+                    _ => Some((*stop_at, now + stop_at.since(at).min(limits.run.linger))),
                 },
                 _ => None,
             };
@@ -84,7 +84,7 @@ impl Clocks {
                 suspected: None,
                 until_stop: clock.stop_due.map(|(_, due)| due.saturating_duration_since(now)),
             };
-            let limit = limits.silence.of(&elapsed);
+            let limit = limits.run.silence_timeout.of(&elapsed);
             let silent =
                 |elapsed: &Elapsed| launch.and_then(|launch| silence(elapsed, launch)).zip(limit);
             match (

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::clock;
-use crate::domain::plan::{ProcessReport, StartLimits};
+use crate::domain::plan::{Limits, ProcessReport};
 use crate::domain::start_history::{Backoff, StartReason};
 use crate::domain::{
     Activity, AgentId, CoordinatorId, Incarnation, Instance, InstanceKey, LaunchId, Secret,
@@ -55,7 +55,7 @@ pub struct RemoteConfig {
     /// The delays after failures, for a server that keeps no record of failures.
     pub backoff: Backoff,
     /// The limits of this host. The server is not asked about pairs that have no free slot.
-    pub limits: StartLimits,
+    pub limits: Limits,
     /// The directory that contains the output of its agents.
     pub state_dir: PathBuf,
     /// The pause between two questions to a server that announces nothing.

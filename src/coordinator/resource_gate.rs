@@ -46,16 +46,10 @@ mod tests {
 
     #[test]
     fn this_machine_has_figures() {
-        let limits = StartLimits {
-            min_free_disk: Some(1),
-            min_free_memory: Some(1),
-            ..StartLimits::of(1, std::time::Duration::ZERO)
-        };
+        let limits =
+            StartLimits { min_free_disk: Some(1), min_free_memory: Some(1), ..StartLimits::NONE };
         let free = free(&limits, Path::new("/"));
         assert!(free.disk.is_some() && free.memory.is_some(), "{free:?}");
-        assert_eq!(
-            super::free(&StartLimits::of(1, std::time::Duration::ZERO), Path::new("/")),
-            Resources::default()
-        );
+        assert_eq!(super::free(&StartLimits::NONE, Path::new("/")), Resources::default());
     }
 }

@@ -140,7 +140,7 @@ async fn found_by_poll_only(looks: Vec<Option<ServerView>>) -> u64 {
     let config = CoordinatorConfig {
         id: "crd_1".parse().expect("an id"),
         polling_interval: POLLING_INTERVAL,
-        limits: StartLimits::of(1, Duration::ZERO),
+        limits: Limits::of(1, Duration::ZERO),
         providers: no_providers(),
         state_dir: PathBuf::from("/state"),
     };

@@ -6,6 +6,7 @@
 //! started, exited, ended, or are to stop) comes before starts.
 
 pub mod gates;
+mod limits;
 mod queue;
 pub mod shared;
 pub mod silence;
@@ -26,43 +27,11 @@ use super::start_history::{Candidate, StartReason};
 use super::time::Timestamp;
 use super::workspace::Job;
 use gates::{Closed, Resources};
+pub use limits::{Limits, RunLimits, StartLimits};
 use queue::Queue;
 use shared::{BeforeStart, Crowd, SharedFacts, SnapshotOrder, WorkTrees};
-use silence::{SilenceLimits, is_long, silence};
+use silence::{is_long, silence};
 use slots::Slots;
-
-/// The limits that a coordinator enforces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StartLimits {
-    /// The greatest number of instances at the same time. Instances that start or are being ended
-    /// count, too.
-    pub max_concurrent: usize,
-    /// The greatest number of instances in one project; `None` allows any number.
-    pub per_project: Option<usize>,
-    /// The greatest number of instances of one agent.
-    pub per_agent: Option<usize>,
-    /// The greatest number of instances of one provider (`ai_type`).
-    pub per_provider: Option<usize>,
-    /// The number of slots of `max_concurrent` that tasks never take.
-    pub chat_reserve: usize,
-    /// The greatest number of agents that work on tasks in one git work tree, in projects without
-    /// clones.
-    pub shared_at_once: Option<usize>,
-    /// The longest time from a report to the stop sequence.
-    pub linger: Duration,
-    /// The longest time from the start of an agent to its stop; `None` sets no limit.
-    pub max_runtime: Option<Duration>,
-    /// The longest time from the last sign of life of an agent to its stop.
-    pub silence: SilenceLimits,
-    /// The least free space on the file system of the state directory for a start, in bytes.
-    pub min_free_disk: Option<u64>,
-    /// The least free memory for a start, in bytes.
-    pub min_free_memory: Option<u64>,
-    /// The server's limit that corresponds to `max_runtime`, for an agent with a session.
-    pub session_maximum: Option<Duration>,
-    /// The server's limit on the time that an agent may take to authenticate.
-    pub start_timeout: Option<Duration>,
-}
 
 /// Times of an instance, measured by clocks that cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,27 +49,6 @@ pub struct Elapsed {
     pub suspected: Option<Duration>,
     /// The time that is left until the stop sequence, if it is to be stopped.
     pub until_stop: Option<Duration>,
-}
-
-impl StartLimits {
-    /// Returns limits of which only `max_concurrent` restricts starts.
-    pub const fn of(max_concurrent: usize, linger: Duration) -> Self {
-        Self {
-            max_concurrent,
-            per_project: None,
-            per_agent: None,
-            per_provider: None,
-            chat_reserve: 0,
-            shared_at_once: None,
-            linger,
-            max_runtime: None,
-            silence: SilenceLimits { streams: None, others: None },
-            min_free_disk: None,
-            min_free_memory: None,
-            session_maximum: None,
-            start_timeout: None,
-        }
-    }
 }
 
 /// All facts that a plan is made from. `instances` must have been read before `startable` and
@@ -127,7 +75,7 @@ pub struct Snapshot {
     pub elapsed: BTreeMap<LaunchId, Elapsed>,
     /// The launches whose login the model's service refuses, as their agents report.
     pub refused: BTreeSet<LaunchId>,
-    pub limits: StartLimits,
+    pub limits: Limits,
     pub free: Resources,
 }
 
@@ -304,7 +252,8 @@ fn keep_going_or_stop(
         LaunchState::Running { .. } => {}
         LaunchState::Stopping { reason, stop_at } => {
             let by_steady_clock = elapsed.and_then(|elapsed| elapsed.until_stop);
-            let by_wall_clock = || Some(stop_at.since(now)).filter(|left| *left <= limits.linger);
+            let by_wall_clock =
+                || Some(stop_at.since(now)).filter(|left| *left <= limits.run.linger);
             // `None` means a time further away than any wait, because the clock was set back
             // meanwhile.
             let left = by_steady_clock.or_else(by_wall_clock).unwrap_or_default();
@@ -319,7 +268,7 @@ fn keep_going_or_stop(
     let goes_on =
         matches!(launch.state, LaunchState::Starting { .. } | LaunchState::Running { .. });
     if let (Some(elapsed), true, None) = (elapsed, goes_on, instance.stop) {
-        let silent = silence(&elapsed, launch).zip(limits.silence.of(&elapsed));
+        let silent = silence(&elapsed, launch).zip(limits.run.silence_timeout.of(&elapsed));
         plan.silent.extend(
             silent
                 .filter(|(lasted, limit)| is_long(*lasted, *limit))
@@ -346,7 +295,7 @@ fn keep_going_or_stop(
 fn time_left(
     launch: &LaunchFacts,
     elapsed: Elapsed,
-    limits: &StartLimits,
+    limits: &Limits,
 ) -> Result<Option<Duration>, StopReason> {
     let left = |limit: Option<Duration>, lasted: Option<Duration>| {
         limit.zip(lasted).map(|(limit, lasted)| limit.saturating_sub(lasted))
@@ -355,13 +304,16 @@ fn time_left(
         // A check has a time limit of its own.
         (
             StopReason::RunMaximum,
-            left(limits.max_runtime, elapsed.ran.filter(|_| launch.key.purpose != Purpose::Check)),
+            left(
+                limits.run.max_runtime,
+                elapsed.ran.filter(|_| launch.key.purpose != Purpose::Check),
+            ),
         ),
         (
             StopReason::SessionMaximum,
             left(limits.session_maximum, elapsed.ran.filter(|_| launch.is_authenticated)),
         ),
-        (StopReason::Silence, silence::time_left(&elapsed, launch, limits.silence)),
+        (StopReason::Silence, silence::time_left(&elapsed, launch, limits.run.silence_timeout)),
     ];
     match all.iter().find(|(_, left)| left.is_some_and(|left| left.is_zero())) {
         Some((reason, _)) => Err(*reason),
@@ -446,7 +398,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     if chats.is_empty() && tasks.is_empty() {
         return;
     }
-    if let Some(Closed { reason, detail }) = gates::closed(&snapshot.limits, snapshot.free) {
+    if let Some(Closed { reason, detail }) = gates::closed(&snapshot.limits.start, snapshot.free) {
         for candidate in chats.into_iter().chain(tasks) {
             plan.deferred
                 .push(Deferred { detail: Some(detail.clone()), ..Deferred::of(candidate, reason) });

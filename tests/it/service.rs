@@ -18,7 +18,7 @@ use agent_coordinator::domain::account::Parking;
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use agent_coordinator::domain::creation::CreationLimits;
 use agent_coordinator::domain::launch::ProcessEnd;
-use agent_coordinator::domain::plan::ProcessReport;
+use agent_coordinator::domain::plan::{ProcessReport, RunLimits};
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::start_history::{Backoff, StartReason};
@@ -42,7 +42,7 @@ pub fn settings() -> Settings {
         language: Language::English,
         start: config::Start::default(),
         stop: config::Stop::default(),
-        run: config::Run::default(),
+        run: RunLimits::default(),
         notice: config::Notice::default(),
         chat: config::Chat::default(),
         session: config::Session {

@@ -47,8 +47,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::config::{Chat, Notice, Run, Session, Start, Stop};
+use agent_coordinator::config::{Chat, Notice, Session, Start, Stop};
 use agent_coordinator::domain::launch::ProcessEnd;
+use agent_coordinator::domain::plan::RunLimits;
 use agent_coordinator::domain::start_history::Backoff;
 use agent_coordinator::domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use agent_coordinator::nudge::Nudge;
@@ -316,7 +317,7 @@ fn sim_settings() -> Settings {
     Settings {
         start: Start { timeout: START_TIMEOUT, ..Start::default() },
         stop: Stop { timeout: host::STOP_TIMEOUT, ..Stop::default() },
-        run: Run { linger: LINGER, ..Run::default() },
+        run: RunLimits { linger: LINGER, ..RunLimits::default() },
         notice: Notice { grace: NOTICE_GRACE },
         session: Session {
             max_timeout: SESSION_MAXIMUM,

@@ -103,7 +103,7 @@ fn chapters() -> Vec<(&'static str, Vec<Part>)> {
             "Limits and language",
             vec![
                 K(General::describe()),
-                K(Limits::describe()),
+                K(StartLimits::describe()),
                 K(AgentLimits::describe()),
                 K(CreationLimits::describe()),
             ],
@@ -133,7 +133,7 @@ fn chapters() -> Vec<(&'static str, Vec<Part>)> {
                 K(Session::describe()),
                 K(Start::describe()),
                 K(Stop::describe()),
-                K(Run::describe()),
+                K(RunLimits::describe()),
                 K(Notice::describe()),
                 K(Chat::describe()),
                 K(Backoff::describe()),

@@ -9,7 +9,7 @@ use super::{ForgeItem, ForgeKind, ItemState, WorkState};
 use crate::domain::id::{AgentId, CoordinatorId, TaskId};
 use crate::domain::key::InstanceKey;
 use crate::domain::launch::Launch;
-use crate::domain::plan::StartLimits;
+use crate::domain::plan::Limits;
 use crate::domain::plan::slots::Slots;
 use crate::domain::start_history::StartReason;
 
@@ -95,7 +95,7 @@ impl OpenWork {
     /// `None` if they do not report their limits.
     pub fn capacity<'a>(
         &'a self,
-        limits: Option<&[(CoordinatorId, StartLimits)]>,
+        limits: Option<&[(CoordinatorId, Limits)]>,
         pending: &'a PendingStarts,
     ) -> Capacity<'a> {
         let mut capacity = limits.map_or_else(Capacity::unknown, |limits| {
@@ -207,7 +207,7 @@ mod tests {
 
     /// Returns whether an agent that has no work could start on one of `n` slots.
     fn has_room(work: &OpenWork, n: usize) -> bool {
-        let limits = [(id("crd"), StartLimits::of(n, Duration::ZERO))];
+        let limits = [(id("crd"), Limits::of(n, Duration::ZERO))];
         let pending = work.pending_starts();
         let bob = work.start(key("bob"));
         let capacity = work.capacity(Some(&limits), &pending);

@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
     use crate::domain::key::Purpose;
-    use crate::domain::plan::StartLimits;
+    use crate::domain::plan::Limits;
 
     fn start(agent: &str) -> Start {
         let key = InstanceKey::new(
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn slots<'a>(n: usize) -> Capacity<'a> {
-        Capacity::of(vec![Slots::none(StartLimits::of(n, Duration::ZERO))])
+        Capacity::of(vec![Slots::none(Limits::of(n, Duration::ZERO))])
     }
 
     const fn turn(line: usize, agent: usize) -> Turn {
@@ -192,7 +192,8 @@ mod tests {
     fn a_limit_of_a_provider_counts() {
         let a = start("a");
         let b = start("b");
-        let limits = StartLimits { per_provider: Some(1), ..StartLimits::of(5, Duration::ZERO) };
+        let mut limits = Limits::of(5, Duration::ZERO);
+        limits.start.per_provider = Some(1);
         let mut capacity = Capacity::of(vec![Slots::none(limits)]);
         capacity.reserve(&a);
         assert_eq!(next(&[line(&[&b], 0)], &BTreeSet::new(), &capacity), None);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Snapshot, StartLimits};
+use super::{Limits, Snapshot, StartLimits};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::instance::Instance;
 use crate::domain::key::{InstanceKey, Purpose};
@@ -14,7 +14,7 @@ use crate::domain::start_history::StartReason;
 /// The slots in use.
 #[derive(Debug, Clone)]
 pub struct Slots<'a> {
-    limits: StartLimits,
+    limits: Limits,
     n_chats: usize,
     n_tasks: usize,
     projects: BTreeMap<&'a ProjectId, usize>,
@@ -37,7 +37,7 @@ impl fmt::Display for Slots<'_> {
 }
 
 impl<'a> Slots<'a> {
-    pub fn none(limits: StartLimits) -> Self {
+    pub fn none(limits: Limits) -> Self {
         let projects = BTreeMap::new();
         let agents = BTreeMap::new();
         let providers = BTreeMap::new();
@@ -112,7 +112,8 @@ impl<'a> Slots<'a> {
         match purpose {
             Purpose::Chat => n_free,
             Purpose::Task | Purpose::Check => {
-                let for_tasks = self.limits.max_concurrent.saturating_sub(self.limits.chat_reserve);
+                let for_tasks =
+                    self.limits.max_concurrent.saturating_sub(self.limits.start.chat_reserve);
                 n_free.min(for_tasks.saturating_sub(self.n_tasks))
             }
         }
@@ -135,7 +136,7 @@ impl<'a> Slots<'a> {
         let is_reached = |limit: Option<usize>, n: Option<&usize>| {
             limit.is_some_and(|limit| n.copied().unwrap_or(0) >= limit)
         };
-        let StartLimits { per_project, per_agent, per_provider, .. } = self.limits;
+        let StartLimits { per_project, per_agent, per_provider, .. } = self.limits.start;
         let of_provider = self.providers.get(ai_type).copied().unwrap_or(0) + self.n_unknown;
         let own = [
             (is_reached(per_project, self.projects.get(&key.project)), StartReason::ProjectLimit),

@@ -91,7 +91,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         instances: Vec::new(),
         elapsed: BTreeMap::new(),
         refused: BTreeSet::new(),
-        limits: StartLimits::of(max_concurrent, Duration::from_secs(30)),
+        limits: Limits::of(max_concurrent, Duration::from_secs(30)),
         free: Resources::default(),
     }
 }
@@ -182,10 +182,14 @@ fn running_launch(n: usize, key: InstanceKey) -> LaunchFacts {
     )
 }
 
+const fn with(start: StartLimits, limits: Limits) -> Limits {
+    Limits { start, ..limits }
+}
+
 /// Checks the reason to wait beside two running agents: agent 1 in project 1, and agent 2 in
 /// project 2.
 #[track_caller]
-fn check_limit(limits: StartLimits, key: InstanceKey, expected: Option<StartReason>) {
+fn check_limit(limits: Limits, key: InstanceKey, expected: Option<StartReason>) {
     let launches = vec![running_launch(1, self::key(1, 1)), running_launch(2, self::key(2, 2))];
     let instances = launches.iter().map(|launch| instance(launch, running())).collect();
     let startable = vec![waiting(key, 0)];
@@ -199,12 +203,10 @@ fn of_several_limits_all_are_told() {
     let launches = vec![running_launch(1, key(1, 1)), running_launch(2, key(2, 2))];
     let instances = launches.iter().map(|launch| instance(launch, running())).collect();
     let one = Some(1);
-    let limits = StartLimits {
-        per_project: one,
-        per_agent: one,
-        per_provider: one,
-        ..StartLimits::of(2, Duration::ZERO)
-    };
+    let limits = with(
+        StartLimits { per_project: one, per_agent: one, per_provider: one, ..StartLimits::NONE },
+        Limits::of(2, Duration::ZERO),
+    );
     let plan = plan(&Snapshot {
         startable: vec![waiting(key(1, 2), 0)],
         launches,
@@ -222,31 +224,38 @@ fn of_several_limits_all_are_told() {
 
 #[test]
 fn a_limit_that_is_reached_keeps_those_whom_it_concerns() {
-    let limits = StartLimits::of(10, Duration::ZERO);
+    let limits = Limits::of(10, Duration::ZERO);
     check_limit(limits, key(3, 1), None);
-    let per_project = StartLimits { per_project: Some(1), ..limits };
+    let per_project = with(StartLimits { per_project: Some(1), ..StartLimits::NONE }, limits);
     check_limit(per_project, key(3, 1), Some(StartReason::ProjectLimit));
     check_limit(per_project, key(3, 3), None);
-    let per_agent = StartLimits { per_agent: Some(1), ..limits };
+    let per_agent = with(StartLimits { per_agent: Some(1), ..StartLimits::NONE }, limits);
     check_limit(per_agent, key(1, 3), Some(StartReason::AgentLimit));
     check_limit(per_agent, key(3, 3), None);
-    let per_provider = StartLimits { per_provider: Some(2), ..limits };
+    let per_provider = with(StartLimits { per_provider: Some(2), ..StartLimits::NONE }, limits);
     check_limit(per_provider, key(0, 3), Some(StartReason::ProviderLimit));
     check_limit(per_provider, key(3, 3), None);
     check_limit(
-        StartLimits { chat_reserve: 8, ..limits },
+        with(StartLimits { chat_reserve: 8, ..StartLimits::NONE }, limits),
         key(3, 3),
         Some(StartReason::ChatReserve),
     );
-    check_limit(StartLimits { chat_reserve: 7, ..limits }, key(3, 3), None);
-    check_limit(StartLimits::of(2, Duration::ZERO), key(3, 3), Some(StartReason::NoFreeSlot));
+    check_limit(
+        with(StartLimits { chat_reserve: 7, ..StartLimits::NONE }, limits),
+        key(3, 3),
+        None,
+    );
+    check_limit(Limits::of(2, Duration::ZERO), key(3, 3), Some(StartReason::NoFreeSlot));
 }
 
 #[test]
 fn a_process_of_unknown_kind_counts_for_every_provider() {
     let unknown = running_launch(1, key(1, 1));
     let instances = vec![instance(&unknown, running())];
-    let limits = StartLimits { per_provider: Some(1), ..StartLimits::of(9, Duration::ZERO) };
+    let limits = with(
+        StartLimits { per_provider: Some(1), ..StartLimits::NONE },
+        Limits::of(9, Duration::ZERO),
+    );
     let startable = vec![waiting(key(3, 3), 0)];
     let plan = plan(&Snapshot { startable, instances, limits, ..snapshot(0) });
     assert_eq!(kept(&plan), [("agt_3/prj_3".to_owned(), StartReason::ProviderLimit)]);
@@ -263,7 +272,7 @@ fn chats_go_first_and_tasks_leave_them_their_slots() {
     ];
     let plan = plan(&Snapshot {
         startable,
-        limits: StartLimits { chat_reserve: 2, ..snapshot(3).limits },
+        limits: with(StartLimits { chat_reserve: 2, ..StartLimits::NONE }, snapshot(3).limits),
         ..snapshot(3)
     });
     assert_eq!(starts(&plan), ["agt_3/prj_3", "agt_4/prj_4", "agt_1/prj_1"]);
@@ -272,7 +281,10 @@ fn chats_go_first_and_tasks_leave_them_their_slots() {
 
 #[test]
 fn who_waits_for_a_limit_of_its_own_keeps_nobody_else() {
-    let limits = StartLimits { per_project: Some(1), ..StartLimits::of(2, Duration::ZERO) };
+    let limits = with(
+        StartLimits { per_project: Some(1), ..StartLimits::NONE },
+        Limits::of(2, Duration::ZERO),
+    );
     let startable = vec![waiting(key(1, 1), 0), waiting(key(2, 1), 1), waiting(key(3, 2), 90)];
     let plan = plan(&Snapshot { startable, limits, ..snapshot(0) });
     assert_eq!(starts(&plan), ["agt_1/prj_1", "agt_3/prj_2"]);
@@ -295,11 +307,14 @@ fn one_start_of_a_plan_tries_an_account() {
 
 #[test]
 fn a_closed_gate_keeps_all_and_names_the_figures() {
-    let limits = StartLimits {
-        min_free_disk: Some(5 << 30),
-        min_free_memory: Some(1 << 20),
-        ..StartLimits::of(9, Duration::ZERO)
-    };
+    let limits = with(
+        StartLimits {
+            min_free_disk: Some(5 << 30),
+            min_free_memory: Some(1 << 20),
+            ..StartLimits::NONE
+        },
+        Limits::of(9, Duration::ZERO),
+    );
     let check = |disk: Option<u64>, memory: Option<u64>, expected: Option<(StartReason, &str)>| {
         let free = Resources { disk, memory };
         let startable = vec![waiting(key(1, 1), 0)];
@@ -325,8 +340,11 @@ fn a_closed_gate_keeps_all_and_names_the_figures() {
 fn a_limit_below_what_runs_ends_nobody_and_starts_nothing_until_there_is_room() {
     let all: Vec<LaunchFacts> = (0..5).map(|n| running_launch(n, key(n, n))).collect();
     let lowered = [
-        StartLimits::of(2, Duration::ZERO),
-        StartLimits { per_provider: Some(1), ..StartLimits::of(9, Duration::ZERO) },
+        Limits::of(2, Duration::ZERO),
+        with(
+            StartLimits { per_provider: Some(1), ..StartLimits::NONE },
+            Limits::of(9, Duration::ZERO),
+        ),
     ];
     for limits in lowered {
         for n_left in (0..=5).rev() {
@@ -340,7 +358,7 @@ fn a_limit_below_what_runs_ends_nobody_and_starts_nothing_until_there_is_room() 
                     .iter()
                     .any(|it| matches!(it, Action::Stop { .. } | Action::WantStop { .. }))
             );
-            let has_room = n_left < limits.per_provider.unwrap_or(limits.max_concurrent);
+            let has_room = n_left < limits.start.per_provider.unwrap_or(limits.max_concurrent);
             assert_eq!(!starts(&plan).is_empty(), has_room, "{n_left} left, {limits:?}");
         }
     }
@@ -426,7 +444,7 @@ fn a_start_that_does_not_authenticate_is_to_be_stopped_at_its_deadline() {
 /// Checks what a plan does with a running agent under these limits and clocks.
 #[track_caller]
 fn check_time(
-    limits: StartLimits,
+    limits: Limits,
     elapsed: Elapsed,
     idle: Option<Duration>,
     expected: Result<Option<Duration>, StopReason>,
@@ -455,16 +473,16 @@ fn check_time(
 #[test]
 fn an_agent_ends_when_it_ran_for_too_long() {
     let minute = Duration::from_mins(1);
-    let none = StartLimits::of(1, Duration::ZERO);
+    let none = Limits::of(1, Duration::ZERO);
     let ran = |ran| Elapsed { ran: Some(ran), ..Elapsed::default() };
     check_time(none, ran(1000 * minute), None, Ok(None));
-    let limits =
-        StartLimits { max_runtime: Some(10 * minute), session_maximum: Some(20 * minute), ..none };
+    let run = RunLimits { max_runtime: Some(10 * minute), ..none.run };
+    let limits = Limits { run, session_maximum: Some(20 * minute), ..none };
     check_time(limits, ran(9 * minute), None, Ok(Some(minute)));
     check_time(limits, ran(10 * minute), None, Err(StopReason::RunMaximum));
     check_time(limits, Elapsed::default(), None, Ok(None));
     check_time(
-        StartLimits { max_runtime: None, ..limits },
+        Limits { run: none.run, ..limits },
         ran(20 * minute),
         None,
         Err(StopReason::SessionMaximum),
@@ -473,10 +491,8 @@ fn an_agent_ends_when_it_ran_for_too_long() {
 
 #[test]
 fn a_clock_that_jumps_ends_no_start_early_and_prolongs_none() {
-    let limits = StartLimits {
-        start_timeout: Some(Duration::from_secs(20)),
-        ..StartLimits::of(1, Duration::ZERO)
-    };
+    let limits =
+        Limits { start_timeout: Some(Duration::from_secs(20)), ..Limits::of(1, Duration::ZERO) };
     let check = |now: Timestamp, known: u64, expected: &[StopReason]| {
         let starting = launch(
             "lch_1",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Done, Effect, ToolSpec};
 use crate::domain::Instance;
-use crate::domain::plan::{Deferred, StartLimits};
+use crate::domain::plan::{Deferred, Limits};
 use crate::mcp::envelope::NamedCoordinator;
 use crate::service::{CoordinatorStatus, Counters, Service, ServiceError};
 
@@ -77,7 +77,7 @@ impl ToolSpec for ReportStatus {
             coordinator: who.0,
             at: service.time(),
             // Only the coordinator needs to know how long agents may linger.
-            limits: StartLimits::of(input.max_concurrent, Duration::ZERO),
+            limits: Limits::of(input.max_concurrent, Duration::ZERO),
             instances: input.instances,
             deferred: input.deferred,
             crowds: Vec::new(),

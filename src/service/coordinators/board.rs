@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::domain::id::CoordinatorId;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
-use crate::domain::plan::{Deferred, StartLimits};
+use crate::domain::plan::{Deferred, Limits};
 use crate::domain::{Instance, InstanceKey, Launch, Purpose, Timestamp};
 use crate::locks::lock;
 
@@ -16,7 +16,7 @@ pub struct CoordinatorStatus {
     pub coordinator: CoordinatorId,
     pub at: Timestamp,
     /// For a coordinator outside this process, only `max_concurrent` is known.
-    pub limits: StartLimits,
+    pub limits: Limits,
     pub instances: Vec<Instance>,
     pub deferred: Vec<Deferred>,
     /// The git work trees in which several agents work. Only the coordinator in the server's
@@ -74,7 +74,7 @@ pub(in crate::service) enum KnownLimits {
     Nobody,
     /// A coordinator that does not report its status is present.
     Unknown,
-    Of(Vec<(CoordinatorId, StartLimits)>),
+    Of(Vec<(CoordinatorId, Limits)>),
 }
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agent_coordinator::coordinator::{Coordinator, CoordinatorConfig, Mode};
-use agent_coordinator::domain::plan::StartLimits;
+use agent_coordinator::domain::plan::{Limits, StartLimits};
 use agent_coordinator::domain::{Guidance, Language};
 use agent_coordinator::provider::Providers;
 use tokio::sync::watch;
@@ -198,9 +198,11 @@ async fn play(sim: &Arc<Sim>, script: &Script) -> u64 {
 fn open_posts(sim: &Arc<Sim>, script: &Script) -> Vec<Arc<Post>> {
     let posts = script.fleet.max_concurrent.iter().enumerate().map(|(n, max_concurrent)| {
         let chat_reserve = script.fleet.chat_reserve.min(max_concurrent - 1);
-        let without_caps = StartLimits { chat_reserve, ..StartLimits::of(*max_concurrent, LINGER) };
+        let start = StartLimits { chat_reserve, ..StartLimits::NONE };
+        let without_caps = Limits { start, ..Limits::of(*max_concurrent, LINGER) };
         let Caps { per_project, per_agent, per_provider } = script.fleet.caps;
-        let limits = StartLimits { per_project, per_agent, per_provider, ..without_caps };
+        let start = StartLimits { per_project, per_agent, per_provider, ..start };
+        let limits = Limits { start, ..without_caps };
         let host = Host::new(sim.clone(), n, limits);
         let config = CoordinatorConfig {
             id: host.coordinator(),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
-use agent_coordinator::domain::plan::StartLimits;
+use agent_coordinator::domain::plan::{Limits, StartLimits};
 use agent_coordinator::domain::{
     AgentId, CoordinatorId, InstanceKey, LaunchId, Phase, ProjectId, Purpose, Secret, StopReason,
     Timestamp,
@@ -91,7 +91,7 @@ struct State {
 pub struct Host {
     sim: Arc<Sim>,
     pub name: usize,
-    pub limits: StartLimits,
+    pub limits: Limits,
     /// Wakes the coordinator of this machine.
     pub nudge: Nudge,
     pub slumber: Arc<Slumber>,
@@ -136,7 +136,7 @@ impl State {
 }
 
 impl Host {
-    pub fn new(sim: Arc<Sim>, name: usize, limits: StartLimits) -> Arc<Self> {
+    pub fn new(sim: Arc<Sim>, name: usize, limits: Limits) -> Arc<Self> {
         let state = State { fair_since: Some(sim.world.now()), ..State::default() };
         Arc::new(Self {
             sim,
@@ -546,9 +546,8 @@ impl Host {
         &self,
         key: &'a InstanceKey,
     ) -> impl Iterator<Item = (Cap<'a>, usize)> + use<'a> {
-        let StartLimits {
-            max_concurrent, chat_reserve, per_project, per_agent, per_provider, ..
-        } = self.limits;
+        let Limits { max_concurrent, start, .. } = self.limits;
+        let StartLimits { chat_reserve, per_project, per_agent, per_provider, .. } = start;
         let of_tasks = (key.purpose == Purpose::Task).then_some(max_concurrent - chat_reserve);
         let all = [
             (Cap::Instances, Some(max_concurrent)),

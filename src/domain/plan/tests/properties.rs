@@ -57,7 +57,8 @@ prop_compose! {
             let priority = Priority::ALL[priority];
             startable.push(Candidate { priority, reason, until, ..waiting(key, since) });
         }
-        let limits = StartLimits { per_project, per_agent, per_provider, chat_reserve, ..snapshot(max_concurrent).limits };
+        let start = StartLimits { per_project, per_agent, per_provider, chat_reserve, ..StartLimits::NONE };
+        let limits = Limits { start, ..snapshot(max_concurrent).limits };
         Snapshot { startable, launches, instances, limits, ..snapshot(max_concurrent) }
     }
 }
@@ -86,8 +87,8 @@ pub(super) fn violations(plan: &Plan, snapshot: &Snapshot) -> BTreeSet<&'static 
         let n = |key: &InstanceKey| all.iter().filter(|(other, _)| is_same(key, other)).count();
         limit.is_some_and(|limit| started.iter().any(|key| n(key) > limit))
     };
-    let StartLimits { max_concurrent, per_project, per_agent, per_provider, chat_reserve, .. } =
-        snapshot.limits;
+    let Limits { max_concurrent, start, .. } = snapshot.limits;
+    let StartLimits { per_project, per_agent, per_provider, chat_reserve, .. } = start;
     let of_provider = |key: &InstanceKey| {
         all.iter().filter(|(_, kind)| kind.is_empty() || *kind == provider(key)).count()
     };
@@ -127,13 +128,13 @@ pub(super) fn check_is_found(mutant: impl Fn(&Snapshot) -> Plan, expected: &str)
     assert!(is_found, "the properties would not notice: {expected}");
 }
 
-type Forget = fn(StartLimits) -> StartLimits;
+type Forget = fn(&mut StartLimits);
 /// Functions that forget one limit each.
 const FORGOTTEN: [(&str, Forget); 4] = [
-    ("more of a project", |limits| StartLimits { per_project: None, ..limits }),
-    ("more of an agent", |limits| StartLimits { per_agent: None, ..limits }),
-    ("more of a provider", |limits| StartLimits { per_provider: None, ..limits }),
-    ("a slot for chats", |limits| StartLimits { chat_reserve: 0, ..limits }),
+    ("more of a project", |limits| limits.per_project = None),
+    ("more of an agent", |limits| limits.per_agent = None),
+    ("more of a provider", |limits| limits.per_provider = None),
+    ("a slot for chats", |limits| limits.chat_reserve = 0),
 ];
 
 #[test]
@@ -150,7 +151,9 @@ fn planners_that_are_wrong_are_found() {
     );
     for (what, forget) in FORGOTTEN {
         let mutant = |snapshot: &Snapshot| {
-            plan(&Snapshot { limits: forget(snapshot.limits), ..snapshot.clone() })
+            let mut snapshot = snapshot.clone();
+            forget(&mut snapshot.limits.start);
+            plan(&snapshot)
         };
         check_is_found(mutant, what);
     }

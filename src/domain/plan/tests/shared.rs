@@ -42,8 +42,8 @@ fn deferred(plan: &Plan) -> Vec<StartReason> {
     plan.deferred.iter().map(|deferred| deferred.reason).collect()
 }
 
-fn at_once(n: usize) -> StartLimits {
-    StartLimits { shared_at_once: Some(n), ..StartLimits::of(9, Duration::from_secs(30)) }
+fn at_once(n: usize) -> Limits {
+    Limits { shared_at_once: Some(n), ..Limits::of(9, Duration::from_secs(30)) }
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn agents_beyond_the_limit_of_a_work_tree_wait_for_those_that_work_there() {
     let plan = super::plan(&Snapshot { limits: at_once(2), ..base.clone() });
     assert_eq!(started(&plan).len(), 2);
     assert_eq!(deferred(&plan), [StartReason::DirectoryInUse]);
-    let any = StartLimits { shared_at_once: None, ..at_once(1) };
+    let any = Limits { shared_at_once: None, ..at_once(1) };
     let plan = super::plan(&Snapshot { limits: any, ..base.clone() });
     assert_eq!(started(&plan).len(), 3);
     // A clone is a directory of its own, and a chat changes no files for a task.
@@ -192,7 +192,7 @@ proptest! {
             instances: instances.collect(),
             shared: facts(&places, None),
             launches: launches.clone(),
-            limits: StartLimits { max_concurrent, ..at_once(limit) },
+            limits: Limits { max_concurrent, ..at_once(limit) },
             ..snapshot(0)
         };
         let plan = plan(&snapshot);

@@ -1,13 +1,15 @@
 use super::*;
-use crate::domain::plan::silence::SECOND_LOOK;
+use crate::domain::plan::silence::{SECOND_LOOK, SilenceLimits};
 
 #[test]
 fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
     let second = Duration::from_secs(1);
-    let limits = StartLimits {
-        silence: SilenceLimits::all(Some(10 * second)),
-        ..StartLimits::of(1, Duration::ZERO)
+    let with = |silence_timeout| {
+        let none = Limits::of(1, Duration::ZERO);
+        Limits { run: RunLimits { silence_timeout, ..none.run }, ..none }
     };
+    let all = SilenceLimits::all(Some(10 * second));
+    let limits = with(all);
     let quiet = |seconds, suspected: Option<u32>| {
         let suspected = suspected.map(|seconds| seconds * second);
         Elapsed { quiet: Some(seconds * second), suspected, ..Elapsed::default() }
@@ -22,8 +24,7 @@ fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
     check_time(limits, quiet(60, Some(0)), Some(60 * second), Ok(Some(SECOND_LOOK)));
     check_time(limits, quiet(60, Some(2)), Some(60 * second), Err(StopReason::Silence));
     // Only streams have a limit here.
-    let streams =
-        StartLimits { silence: SilenceLimits { others: None, ..limits.silence }, ..limits };
+    let streams = with(SilenceLimits { others: None, ..all });
     check_time(streams, quiet(60, Some(2)), Some(60 * second), Ok(None));
     let stream = Elapsed { is_stream: true, ..quiet(60, Some(2)) };
     check_time(streams, stream, Some(60 * second), Err(StopReason::Silence));
@@ -31,10 +32,9 @@ fn an_agent_ends_when_it_neither_calls_nor_prints_at_two_looks() {
 
 #[test]
 fn a_silence_is_told_at_half_of_what_ends_an_agent() {
-    let limits = StartLimits {
-        silence: SilenceLimits::all(Some(Duration::from_secs(10))),
-        ..snapshot(1).limits
-    };
+    let silence_timeout = SilenceLimits::all(Some(Duration::from_secs(10)));
+    let limits = snapshot(1).limits;
+    let limits = Limits { run: RunLimits { silence_timeout, ..limits.run }, ..limits };
     let check = |quiet: u64, expected: &[u64]| {
         let launch =
             LaunchFacts { idle_ms: Some(60_000), pid: Some(7), ..running_launch(1, key(1, 1)) };
