@@ -256,7 +256,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         language: config.general.language,
         start: config.start.clone(),
         stop: config.stop.clone(),
-        run: config.run.clone(),
+        run: config.run,
         notice: config.notice.clone(),
         chat: config.chat.clone(),
         session: config.session.clone(),
