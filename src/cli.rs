@@ -22,6 +22,7 @@ mod forge;
 mod forge_items;
 mod history;
 mod http_bridge;
+mod init;
 mod login;
 mod logs;
 mod metrics;
@@ -88,6 +89,14 @@ enum Command {
     Supervise,
     /// Check the configuration and show how each provider would start an agent
     Check,
+    /// Make the current folder a project: find the agent CLIs, write a configuration, or add it to
+    /// the daemon that runs
+    ///
+    /// Without a configuration, it writes one with a manifest into the user's configuration folder.
+    /// If a daemon runs, it adds the project there. It changes no file that exists, calls no model,
+    /// and prints no credential. On a terminal it asks for the agent, the place of the work and a
+    /// first task.
+    Init(init::InitArguments),
     /// Look at everything that a daemon needs, and print problems with remedies
     ///
     /// The command looks at the configuration, the daemon, its state, disks, sockets, the clock, the
@@ -252,6 +261,7 @@ pub fn main() -> ExitCode {
         Command::Check => {
             finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment)))
         }
+        Command::Init(init) => finish(init.run(file, &environment)),
         Command::Doctor(doctor) => {
             finish(load(file, &environment).and_then(|loaded| doctor.run(&loaded, &environment)))
         }

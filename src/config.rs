@@ -97,7 +97,8 @@ pub use templates::{Template, fill};
 pub use workspace::Workspace;
 
 /// The name of the configuration file in every folder.
-const FILE_NAME: &str = "coordinator_config.yaml";
+/// The name of the configuration in each of its usual places.
+pub const FILE_NAME: &str = "coordinator_config.yaml";
 /// The variable that names the file if the command line doesn't.
 const FILE_VARIABLE: &str = "AGENT_COORDINATOR_CONFIG";
 
@@ -343,10 +344,10 @@ fn find(path: Option<&Path>, environment: &Environment) -> Result<Option<Source>
     if let Some(path) = environment.variable(FILE_VARIABLE).filter(|path| !path.is_empty()) {
         return open(Path::new(path), Some("$AGENT_COORDINATOR_CONFIG"), environment).map(Some);
     }
-    let user = environment.user_folder("XDG_CONFIG_HOME", ".config");
+    let user = environment.configuration_folder();
     let places = [
         Some(PathBuf::from(FILE_NAME)),
-        user.map(|folder| folder.join("agent-coordinator").join(FILE_NAME)),
+        user.map(|folder| folder.join(FILE_NAME)),
         Some(Path::new("/etc/agent-coordinator").join(FILE_NAME)),
     ];
     for place in places.into_iter().flatten() {

@@ -2,7 +2,7 @@
 //! changes nothing, starts no agent CLI, and shows no credential.
 
 mod machine;
-mod providers;
+pub(super) mod providers;
 
 use clap::Args;
 use serde::Serialize;

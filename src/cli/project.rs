@@ -154,7 +154,7 @@ impl ProjectEditArguments {
 }
 
 /// Returns whether a directory or one above it has a git repository. The server checks more.
-fn is_in_repository(directory: &Path) -> bool {
+pub(super) fn is_in_repository(directory: &Path) -> bool {
     let directory = directory.canonicalize();
     directory.is_ok_and(|path| path.ancestors().any(|above| above.join(".git").exists()))
 }

@@ -52,6 +52,11 @@ impl Environment {
         &self.working_directory
     }
 
+    /// Returns the user's folder for the configuration; `None` without a home folder.
+    pub fn configuration_folder(&self) -> Option<PathBuf> {
+        Some(self.user_folder("XDG_CONFIG_HOME", ".config")?.join("agent-coordinator"))
+    }
+
     /// Returns the path in a variable if it is absolute. The XDG rules ignore other paths.
     pub(super) fn folder(&self, name: &str) -> Option<PathBuf> {
         self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())

@@ -24,6 +24,7 @@ mod footprint;
 mod forge;
 mod forges;
 mod http;
+mod init;
 mod isolation;
 mod layering;
 mod main_job;

@@ -24,14 +24,7 @@ pub(super) fn users(config: &Config) -> Option<Finding> {
 
 /// Returns a finding for each configured provider, and for each CLI of a preset that is installed.
 pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding> {
-    let mut entries: BTreeMap<&str, ProviderConfig> =
-        config.providers.iter().map(|(name, entry)| (name.as_str(), entry.clone())).collect();
-    let is_installed = |preset: Preset| find_program(program_of(preset), environment).is_some();
-    for (name, preset) in Preset::ALL {
-        if is_installed(preset) {
-            entries.entry(name).or_insert_with(|| ProviderConfig::of_preset(preset));
-        }
-    }
+    let entries = entries(config, environment);
     if entries.is_empty() {
         let names = Preset::ALL.map(|(name, _)| name).join(", ");
         let remedy = "install one of them; docs/providers.md has the steps";
@@ -41,14 +34,35 @@ pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding>
     entries.iter().map(|(name, entry)| look(name, entry, environment)).collect()
 }
 
-fn look(name: &str, entry: &ProviderConfig, environment: &Environment) -> Finding {
-    let subject = format!("provider {name}");
-    let (program, preset) = match &entry.command_line {
-        CommandLine::Own { program, .. } => (program.as_str(), None),
+/// Returns the configured providers and the presets whose CLI is installed.
+pub(in crate::cli) fn entries<'c>(
+    config: &'c Config,
+    environment: &Environment,
+) -> BTreeMap<&'c str, ProviderConfig> {
+    let mut entries: BTreeMap<&str, ProviderConfig> =
+        config.providers.iter().map(|(name, entry)| (name.as_str(), entry.clone())).collect();
+    let is_installed = |preset: Preset| find_program(program_of(preset), environment).is_some();
+    for (name, preset) in Preset::ALL {
+        if is_installed(preset) {
+            entries.entry(name).or_insert_with(|| ProviderConfig::of_preset(preset));
+        }
+    }
+    entries
+}
+
+/// Returns the program that an entry starts, and its preset.
+pub(in crate::cli) fn program_of_entry(entry: &ProviderConfig) -> (&str, Option<Preset>) {
+    match &entry.command_line {
+        CommandLine::Own { program, .. } => (program, None),
         CommandLine::Preset { preset, program, .. } => {
             (program.as_deref().unwrap_or(program_of(*preset)), Some(*preset))
         }
-    };
+    }
+}
+
+fn look(name: &str, entry: &ProviderConfig, environment: &Environment) -> Finding {
+    let subject = format!("provider {name}");
+    let (program, preset) = program_of_entry(entry);
     let Some(found) = find_program(program, environment) else {
         let remedy = preset.map_or("correct `cli_command`, or install it", installation_of);
         let text = format!("the program `{program}` was not found");
@@ -62,6 +76,30 @@ fn look(name: &str, entry: &ProviderConfig, environment: &Environment) -> Findin
         let text = format!("{found}; login unknown, because it runs as `{user}`");
         return Finding::new(State::Unknown, &subject, text, "");
     }
+    let (state, login) = state_of_login(preset, entry, environment);
+    let remedy = match state {
+        State::Problem => installation_of(preset),
+        State::Unknown => "start the CLI once by hand to see",
+        State::Ok | State::Warning => "",
+    };
+    Finding::new(state, &subject, format!("{found}; {login}"), remedy)
+}
+
+/// Returns whether a CLI has a login, and a text that says how that was seen.
+pub(in crate::cli) fn sight_of_login(
+    preset: Preset,
+    entry: &ProviderConfig,
+    environment: &Environment,
+) -> (bool, String) {
+    let (state, login) = state_of_login(preset, entry, environment);
+    (state == State::Ok, login)
+}
+
+fn state_of_login(
+    preset: Preset,
+    entry: &ProviderConfig,
+    environment: &Environment,
+) -> (State, String) {
     let variable = |name: &str| {
         let set = entry.environment.get(name).map(|value| value.reveal().to_owned());
         set.or_else(|| environment.variable(name).map(str::to_owned))
@@ -71,27 +109,23 @@ fn look(name: &str, entry: &ProviderConfig, environment: &Environment) -> Findin
     };
     match login_of(preset, variable, has_contents) {
         Login::Variable(variable) => {
-            Finding::ok(&subject, format!("{found}; login: yes (the variable {variable} is set)"))
+            (State::Ok, format!("login: yes (the variable {variable} is set)"))
         }
-        Login::File(path) => {
-            Finding::ok(&subject, format!("{found}; login: yes ({} exists)", path.display()))
-        }
+        Login::File(path) => (State::Ok, format!("login: yes ({} exists)", path.display())),
         Login::Unknown => {
-            let text = format!("{found}; login: unknown (the CLI keeps it where only it looks)");
-            Finding::new(State::Unknown, &subject, text, "start the CLI once by hand to see")
+            (State::Unknown, "login: unknown (the CLI keeps it where only it looks)".to_owned())
         }
         Login::No(looked) => {
             let looked: Vec<String> =
                 looked.iter().map(|path| path.display().to_string()).collect();
-            let text =
-                format!("{found}; login: no (no variable for it, and no {})", looked.join(" or "));
-            Finding::new(State::Problem, &subject, text, installation_of(preset))
+            let looked = looked.join(" or ");
+            (State::Problem, format!("login: no (no variable for it, and no {looked})"))
         }
     }
 }
 
 /// Returns the program that a name or a path stands for.
-fn find_program(program: &str, environment: &Environment) -> Option<PathBuf> {
+pub(in crate::cli) fn find_program(program: &str, environment: &Environment) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         std::fs::metadata(path)
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)

@@ -1,0 +1,98 @@
+//! The agent CLIs of this machine, as `init` shows them.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cli::doctor::providers::{entries, find_program, program_of_entry, sight_of_login};
+use crate::cli::error::CliError;
+use crate::config::{Config, Environment, Preset};
+use crate::domain::nearest::nearest;
+
+/// The `ai_type` of the bundled agent. It is a shell script that writes a file, and needs no
+/// account.
+pub(super) const EXAMPLE: &str = "example";
+
+/// The time that a CLI has to print its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An agent CLI that is installed, or an entry of the configuration.
+#[derive(Debug, Serialize)]
+pub(super) struct Program {
+    pub ai_type: String,
+    /// The first line that the program prints for `--version`; missing if it prints none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether there is a login, and how that was seen.
+    pub login: String,
+    #[serde(skip)]
+    has_login: bool,
+}
+
+/// Looks for the CLIs of all presets and for the entries of the configuration. It calls no model
+/// and reads no credential.
+pub(super) async fn look(config: &Config, environment: &Environment) -> Vec<Program> {
+    let mut found = Vec::new();
+    for (name, entry) in entries(config, environment) {
+        let (program, preset) = program_of_entry(&entry);
+        let Some(program) = find_program(program, environment) else {
+            continue;
+        };
+        let (version, (has_login, login)) = match preset {
+            Some(preset) => {
+                (version_of(&program).await, sight_of_login(preset, &entry, environment))
+            }
+            None => (None, (true, "its login is its own matter".to_owned())),
+        };
+        found.push(Program { ai_type: name.to_owned(), version, login, has_login });
+    }
+    if !found.iter().any(|program| program.ai_type == EXAMPLE) {
+        found.push(Program {
+            ai_type: EXAMPLE.to_owned(),
+            version: Some(format!("bundled with {}", env!("CARGO_PKG_VERSION"))),
+            login: "it needs none".to_owned(),
+            has_login: false,
+        });
+    }
+    found
+}
+
+/// Returns the first line that the program prints for `--version`.
+async fn version_of(program: &Path) -> Option<String> {
+    let mut command = tokio::process::Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(VERSION_TIMEOUT, command.output()).await.ok()?.ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// Returns the agent that `init` proposes: the first one with a login, else the bundled one.
+pub(super) fn best(programs: &[Program]) -> &str {
+    let first = programs.iter().find(|program| program.has_login);
+    first.map_or(EXAMPLE, |program| &program.ai_type)
+}
+
+/// Returns the name if such an agent can be started here.
+///
+/// # Errors
+/// It cannot; the error names the nearest one that can.
+pub(super) fn startable(named: &str, programs: &[Program]) -> Result<String, CliError> {
+    let names: Vec<&str> = programs.iter().map(|program| program.ai_type.as_str()).collect();
+    if names.contains(&named) {
+        return Ok(named.to_owned());
+    }
+    if Preset::ALL.iter().any(|(preset, _)| *preset == named) {
+        return Err(CliError::Failed(format!(
+            "{named} is not installed; docs/providers.md has the steps. Found: {}",
+            names.join(", ")
+        )));
+    }
+    let hint = nearest(named, names.iter().copied())
+        .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    Err(CliError::Usage(format!(
+        "no agent of the type `{named}` can be started{hint} (found: {})",
+        names.join(", ")
+    )))
+}

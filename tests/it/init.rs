@@ -1,0 +1,140 @@
+//! `init`: a newcomer's first command, with and without a daemon, and with bad input.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::daemon::{Daemon, PROGRAM};
+use crate::support::until;
+
+/// A home folder with a folder of a project and without a configuration.
+struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("work/my shop")).unwrap();
+        Self { folder }
+    }
+
+    fn project(&self) -> PathBuf {
+        self.folder.path().join("work/my shop").canonicalize().unwrap()
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.folder.path().join(".config/agent-coordinator")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.folder.path());
+        command.current_dir(self.project()).arg("init").args(arguments);
+        command
+    }
+
+    /// Runs the command with the text as its standard input. Returns its exit code and its texts.
+    fn init(&self, arguments: &[&str]) -> (i32, String, String) {
+        texts(&self.command(arguments).output().unwrap())
+    }
+}
+
+fn texts(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+fn make_repository(folder: &Path) {
+    let git = |arguments: &[&str]| {
+        let done = Command::new("git").arg("-C").arg(folder).args(arguments).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "a"]);
+}
+
+#[test]
+fn a_newcomer_gets_to_a_finished_task_with_one_command_and_the_daemon() {
+    let home = Home::new();
+    let (code, said, error) = home.init(&["--yes", "--agent", "example", "--task", "Say hello"]);
+    assert_eq!((code, error.as_str()), (0, ""), "{said}");
+    assert!(said.contains("example    bundled with"), "{said}");
+    assert!(said.contains("next: start the daemon with `agent-coordinator run`"), "{said}");
+    let written = |name: &str| home.configuration().join(name);
+    // The daemon of the test has a state directory and a port of its own.
+    let mut daemon = Daemon::configured("");
+    let config = fs::read_to_string(written("coordinator_config.yaml")).unwrap();
+    let own = "state_dir: state\nhttp: { listen: '127.0.0.1:0' }\n";
+    fs::write(daemon.config(), format!("{config}{own}")).unwrap();
+    for name in ["manifest.yaml", "example-agent.sh"] {
+        fs::copy(written(name), daemon.config().with_file_name(name)).unwrap();
+    }
+    daemon.start();
+    until("the task is done", || daemon.task_status("tsk_my-shop-1") == "done");
+    assert!(fs::read_to_string(home.project().join("hello.txt")).unwrap().starts_with("Hello"));
+
+    let before = fs::read_to_string(written("manifest.yaml")).unwrap();
+    let (code, said, _) = home.init(&["--yes"]);
+    assert_eq!(code, 0);
+    assert!(said.contains("nothing changed: ") && said.contains("start the daemon"), "{said}");
+    assert_eq!(fs::read_to_string(written("manifest.yaml")).unwrap(), before);
+}
+
+#[test]
+fn a_daemon_that_runs_gets_the_project_once() {
+    let home = Home::new();
+    make_repository(&home.project());
+    let daemon = Daemon::running("");
+    let init = |arguments: &[&str]| {
+        let mut command = daemon.command();
+        command.current_dir(home.project()).arg("init").args(arguments);
+        texts(&command.output().unwrap())
+    };
+    let (code, said, error) = init(&["--yes", "--agent", "claude", "--name", "Shop", "--json"]);
+    assert_eq!((code, error.as_str()), (0, ""), "{said}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["is_changed"], true);
+    let id = report["project_id"].as_str().unwrap();
+    let project = daemon.json(&["project", "show", id]);
+    assert_eq!(project["name"], "Shop");
+    assert_eq!(project["workspace"], "clone", "it is a git repository");
+    assert_eq!(project["working_directory"], home.project().to_str().unwrap());
+    assert_eq!(project["agents"], serde_json::json!([report["agent_id"]]));
+    let (code, said, _) = init(&["--yes"]);
+    assert_eq!(code, 0);
+    assert!(said.contains("nothing changed: it is the project "), "{said}");
+    assert!(!home.configuration().exists());
+}
+
+#[test]
+fn bad_input_changes_nothing_and_says_what_to_do() {
+    let home = Home::new();
+    let check = |arguments: &[&str], code: i32, expected: &str| {
+        let (found, said, error) = home.init(arguments);
+        assert_eq!(found, code, "{arguments:?}: {said}{error}");
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+        assert!(!home.configuration().exists());
+    };
+    check(&["/", "--yes"], 1, "an agent would work on the whole machine");
+    check(&["no-such-folder", "--yes"], 1, "no-such-folder: No such file or directory");
+    check(&["--agent", "exampel", "--yes"], 2, "did you mean `example`?");
+    check(&["--workspace", "clone", "--yes"], 2, "is in no git repository; run `git init` there");
+    let config = home.configuration().join("coordinator_config.yaml");
+    fs::create_dir_all(home.configuration()).unwrap();
+    for (text, code, expected) in [
+        ("max_concurent: 3\n", 78, "did you mean `max_concurrent`?"),
+        ("max_concurrent: 3\n", 69, "no daemon runs that could add the project"),
+    ] {
+        fs::write(&config, text).unwrap();
+        let (found, said, error) = home.init(&["--yes"]);
+        assert_eq!(found, code, "{said}{error}");
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(fs::read_to_string(&config).unwrap(), text);
+        assert_eq!(fs::read_dir(home.configuration()).unwrap().count(), 1);
+    }
+}
