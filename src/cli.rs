@@ -364,7 +364,7 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Login(login) => login.run(&client, environment).await,
             Question::Token(token) => token.run(&client, environment).await,
             Question::Chat(chat) => chat.run(&client).await,
-            Question::Task(task) => task.run(&client).await,
+            Question::Task(task) => task.run(&client, environment).await,
             Question::Session(session) => session.run(&client).await,
             Question::Execution(execution) => execution.run(&client).await,
             Question::Notice(notice) => notice.run(&client).await,

@@ -141,6 +141,26 @@ impl Place {
         if self.tree().is_dir() { Ok(()) } else { Err(CheckoutError::Gone(self.tree())) }
     }
 
+    /// Removes the daemon's own files of a workspace whose tree is gone, so that the workspace can
+    /// be made again. Anything else in its folder stays, and prevents that.
+    ///
+    /// # Errors
+    /// `Refused`, with the folder.
+    fn clear_gone(&self) -> Result<(), CheckoutError> {
+        if self.tree().symlink_metadata().is_ok() || !self.folder.is_dir() {
+            return Ok(());
+        }
+        for name in ["index", "index.lock", "index-ignored", create::MADE] {
+            let _ = std::fs::remove_file(self.folder.join(name));
+        }
+        std::fs::remove_dir(&self.folder).map_err(|error| {
+            CheckoutError::Refused(format!(
+                "`{}` has other files, and no folder `tree`: {error}; move them away",
+                self.folder.display()
+            ))
+        })
+    }
+
     fn tree(&self) -> PathBuf {
         self.tree.clone()
     }
@@ -201,6 +221,11 @@ impl Checkouts {
         place.check_tree()?;
         let head = place.tree().join(".git/HEAD");
         if head.is_file() { Ok(()) } else { Err(CheckoutError::Gone(head)) }
+    }
+
+    /// Returns whether the folder with the files of a workspace is missing on this host.
+    pub fn is_gone(&self, project: &ProjectId, workspace: &WorkspaceId) -> bool {
+        matches!(self.place(project, workspace).check_tree(), Err(CheckoutError::Gone(_)))
     }
 
     fn place(&self, project: &ProjectId, workspace: &WorkspaceId) -> Place {

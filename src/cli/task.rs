@@ -12,7 +12,8 @@ use super::events::line_of;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
 use super::task_wait::{self, WaitForTasks};
-use super::workspace::{DiffTask, MergeTask};
+use super::workspace::{DiffTask, MergeTask, RestoreTask};
+use crate::config::Environment;
 use crate::domain::check::CheckResult;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
 use crate::rest::routes::events::EventBody;
@@ -78,6 +79,8 @@ pub(super) enum TaskCommand {
         /// Task id
         task: Named<TaskId>,
     },
+    /// Bring back the files of a task as they were kept
+    Restore(RestoreTask),
 }
 
 #[derive(Debug, clap::Args)]
@@ -161,8 +164,13 @@ pub(super) struct SetTask {
 }
 
 impl TaskCommand {
-    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+    pub(super) async fn run(
+        self,
+        client: &Client,
+        environment: &Environment,
+    ) -> Result<(), CliError> {
         match self {
+            Self::Restore(restore) => restore.run(client, environment).await,
             Self::List { project, assignee, status, wide, form } => {
                 let project = id_of(project.as_ref(), client).await?;
                 let assignee = id_of(assignee.as_ref(), client).await?;

@@ -14,7 +14,7 @@ use crate::config::Environment;
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{LaunchId, ProjectId, TaskId};
 use crate::rest::routes::workspaces::{
-    MergeRequest, MergedBody, RestoreRequest, SnapshotBody, WorkspaceBody,
+    MergeRequest, MergedBody, RestoreRequest, RestoreTaskRequest, SnapshotBody, WorkspaceBody,
 };
 
 #[derive(Debug, Subcommand)]
@@ -186,6 +186,47 @@ impl MergeTask {
         let commit = commit.get(..12).unwrap_or(&commit);
         let verb = if was_merged { "had the result before" } else { "has the result" };
         print_line(&format!("{branch} {verb}: {commit}"))
+    }
+}
+
+/// The arguments of `task restore`.
+#[derive(Debug, clap::Args)]
+pub(super) struct RestoreTask {
+    /// Task id
+    task: Named<TaskId>,
+    /// Write the files into this folder on the host of the daemon; it must be new or empty
+    /// [default: the task gets a clone again]
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl RestoreTask {
+    pub(super) async fn run(
+        self,
+        client: &Client,
+        environment: &Environment,
+    ) -> Result<(), CliError> {
+        let Self { task, to, form } = self;
+        let task = task.id(client).await?;
+        let to = to.map(|to| environment.working_directory().join(to));
+        let request = RestoreTaskRequest { to: to.clone() };
+        let path = format!("/tasks/{task}/workspace/restore");
+        let restored: WorkspaceBody = client.post(&path, &request).await?;
+        if form.json {
+            return print_json(&restored);
+        }
+        if let Some(to) = to {
+            return print_line(&to.to_string_lossy());
+        }
+        let WorkspaceBody { short_id, state, .. } = restored;
+        match state {
+            WorkspaceState::Wanted => print_line(&format!(
+                "the clone of {short_id} is being made; `workspace show {short_id}` says more"
+            )),
+            _ => print_line(&format!("the clone of {short_id} is there: it is {state}")),
+        }
     }
 }
 

@@ -77,7 +77,7 @@ pub struct Workspace {
     pub base_commit: Option<String>,
     /// The project's directory, relative to the top of its repository.
     pub subdirectory: String,
-    /// The content as it was kept last.
+    /// The content as it was kept last. A workspace that is wanted is made from it.
     pub content: Option<Content>,
     /// The launch that uses it, or used it last.
     pub launch: Option<LaunchId>,
@@ -125,8 +125,21 @@ pub struct Order {
     pub agent: AgentId,
     /// The workspace of the parent task, at whose newest commit this one begins.
     pub begins_at: Option<WorkspaceId>,
-    /// The kept commit of an earlier workspace of the task, whose files come back.
-    pub restores: Option<String>,
+    /// The kept state of an earlier workspace of the task, which comes back.
+    pub restores: Option<Restored>,
+}
+
+/// The kept state that a workspace is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// The commit that reaches everything.
+    pub kept_commit: String,
+    /// The last commit of the work.
+    pub head_commit: Option<String>,
+    /// The branch of the source that the work began at.
+    pub base_ref: Option<String>,
+    /// The commit that the work began at; `None` if it counts anew from `head_commit`.
+    pub base_commit: Option<String>,
 }
 
 /// The facts that a workspace is kept by.
@@ -220,6 +233,27 @@ impl Workspace {
         }
     }
 
+    /// Returns a new workspace that is to be made from the content of this one, whose files are
+    /// gone. A result that was merged is the base of what follows.
+    #[must_use]
+    pub fn again(self, id: WorkspaceId, at: Timestamp) -> Self {
+        let is_base = self.merged_commit.is_none();
+        let base_ref = self.base_ref.clone().filter(|_| is_base);
+        let base_commit = self.base_commit.clone().filter(|_| is_base);
+        let wanted = Self::wanted(id, self.project, self.task, self.branch, at);
+        Self { base_ref, base_commit, content: self.content, ..wanted }
+    }
+
+    /// Returns the kept state that it is to be made from, if there is one.
+    pub fn restores(&self) -> Option<Restored> {
+        self.content.as_ref().map(|content| Restored {
+            kept_commit: content.kept_commit.clone(),
+            head_commit: content.head_commit.clone(),
+            base_ref: self.base_ref.clone(),
+            base_commit: self.base_commit.clone(),
+        })
+    }
+
     /// Returns the workspace that a launch uses from now on. The launch may add to the result, so
     /// that an earlier merge or an earlier decision says nothing about it.
     #[must_use]
@@ -239,7 +273,12 @@ impl Workspace {
         use WorkspaceState::{Broken, InUse, Ready, Removed, Wanted};
         match (self.state, report) {
             (Wanted, WorkspaceReport::Prepared(made)) => Self {
-                state: Ready,
+                // What could not be kept before may be missing, so the content is found anew.
+                state: if self.content.as_ref().is_none_or(|content| content.proof.is_some()) {
+                    Ready
+                } else {
+                    InUse
+                },
                 reason: None,
                 coordinator: Some(by.clone()),
                 branch: made.branch,
@@ -266,13 +305,13 @@ impl Workspace {
         }
     }
 
-    /// Returns the workspace after a person asked to try again.
+    /// Returns the workspace after a person asked to try again. If its folder is gone, it is made
+    /// again from what was kept.
     #[must_use]
-    pub fn retried(self) -> Self {
+    pub fn retried(self, is_gone: bool) -> Self {
+        let was_made = self.base_commit.is_some() || self.launch.is_some();
         let state = match self.state {
-            WorkspaceState::Broken if self.base_commit.is_none() && self.launch.is_none() => {
-                WorkspaceState::Wanted
-            }
+            WorkspaceState::Broken if is_gone || !was_made => WorkspaceState::Wanted,
             // Its content is kept before it is used again.
             WorkspaceState::Broken => WorkspaceState::InUse,
             state => state,
@@ -281,14 +320,16 @@ impl Workspace {
     }
 
     /// Returns whether its files may be removed: no launch uses it, the task is closed, everything was
-    /// kept, and the result is merged, discarded or older than `keep`. `None` keeps it for ever.
+    /// kept, and the result is merged, discarded or older than `keep`. `None` keeps it for ever. A
+    /// workspace that was restored counts from then on.
     pub fn may_be_removed(
         &self,
         task: &Task,
         keep: Option<std::time::Duration>,
         now: Timestamp,
     ) -> bool {
-        let is_old = keep.is_some_and(|keep| now.since(task.status_since) >= keep);
+        let since = task.status_since.max(self.created_at);
+        let is_old = keep.is_some_and(|keep| now.since(since) >= keep);
         let is_proved = self.content.as_ref().is_some_and(|content| content.proof.is_some());
         self.state == WorkspaceState::Ready
             && !task.status.is_open()

@@ -85,16 +85,6 @@ pub fn newest_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Option<Workspa
     tx.find(rest, &[task.into()])
 }
 
-/// Returns the newest workspace of a task whose files are gone.
-pub fn newest_removed_of_task(
-    tx: &mut Read<'_>,
-    task: &TaskId,
-) -> Result<Option<Workspace>, StoreError> {
-    let rest = "WHERE task_id = ?1 AND state = 'removed' \
-        ORDER BY created_at DESC, id DESC LIMIT 1";
-    tx.find(rest, &[task.into()])
-}
-
 /// Returns the workspaces with files, by project, then id.
 pub fn list(tx: &mut Read<'_>, project: Option<&ProjectId>) -> Result<Vec<Workspace>, StoreError> {
     match project {

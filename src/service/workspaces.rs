@@ -4,6 +4,8 @@
 //! coordinator in this process prepares workspaces, so the server asks `workspace` itself for diffs
 //! and merges.
 
+mod results;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -22,14 +24,14 @@ use crate::domain::{
 use crate::rows::{Transaction, projects, startable, tasks, workspaces};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
-use crate::workspace::{
-    CheckoutError, Checkouts, DiffKind, DiffOrder, MergeOrder, Merged, SnapshotEntry,
-};
+use crate::workspace::{CheckoutError, Checkouts, SnapshotEntry};
 
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};
 use super::tasks::rules::graph_above;
-use super::{ServiceError, Shared, audit};
+use super::{ServiceError, Shared};
+
+pub use results::MergeWish;
 
 /// The clones on this host, set once when the coordinator of this process starts.
 pub(super) type OwnCheckouts = Arc<OnceLock<Arc<Checkouts>>>;
@@ -49,19 +51,6 @@ pub struct WorkspaceView {
     pub task: Task,
     /// The folder of the agent; `None` if its files are gone or on another host.
     pub path: Option<PathBuf>,
-}
-
-/// The options that a person chose for a merge.
-#[derive(Debug, Clone, Default)]
-pub struct MergeWish {
-    /// The branch that gets the result; `None` for the branch that the work began at.
-    pub into: Option<String>,
-    pub squash: bool,
-    pub with_uncommitted: bool,
-    /// The commit that the person has seen as the result.
-    pub expected_head: Option<String>,
-    /// Merges although the task is open.
-    pub now: bool,
 }
 
 /// The workspaces of tasks.
@@ -97,18 +86,17 @@ impl Workspaces {
                 let graph = graph_above(tx, std::slice::from_ref(&task))?;
                 let owner = owner(&task, &graph);
                 let id = tx.new_id(WorkspaceId::PREFIX);
-                let branch = match workspaces::newest_of_task(tx, &owner.id)? {
+                let wanted = match workspaces::newest_of_task(tx, &owner.id)? {
                     // Its earlier work goes on.
-                    Some(earlier) => earlier.branch,
-                    None => branch_of(&owner.short_id.to_string()),
+                    Some(earlier) => earlier.again(id, tx.now()),
+                    None => Workspace::wanted(
+                        id,
+                        owner.project.clone(),
+                        owner.id.clone(),
+                        branch_of(&owner.short_id.to_string()),
+                        tx.now(),
+                    ),
                 };
-                let wanted = Workspace::wanted(
-                    id,
-                    owner.project.clone(),
-                    owner.id.clone(),
-                    branch,
-                    tx.now(),
-                );
                 Ok(workspaces::put(tx, &wanted)?)
             })
             .await
@@ -175,99 +163,6 @@ impl Workspaces {
         WorkspaceView { workspace, task, path }
     }
 
-    /// Returns a diff of the work on a task, as text.
-    ///
-    /// # Errors
-    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
-    pub async fn diff(&self, id: &TaskId, of: DiffKind) -> Result<Vec<u8>, ServiceError> {
-        let (workspace, task, _) = self.find_with_project(id).await?;
-        let order = DiffOrder {
-            is_in_use: workspace.state == WorkspaceState::InUse,
-            keep: keep_order(&workspace, task.assignee.as_ref()),
-            of,
-        };
-        Ok(self.host(&workspace)?.diff(&order).await.map_err(|error| failed(&workspace, &error))?)
-    }
-
-    /// Merges the result of a task into a branch of the project's repository.
-    ///
-    /// # Errors
-    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`; `Invalid` if the task is open and the
-    /// person did not ask for that, or if an agent uses the workspace.
-    pub async fn merge(&self, id: &TaskId, wish: &MergeWish) -> Result<Merged, ServiceError> {
-        let (workspace, task, project) = self.find_with_project(id).await?;
-        if task.status.is_open() && !wish.now {
-            return Err(Refusal::Invalid(format!(
-                "task {} is {}: finish it first, or merge what there is now (`--now`)",
-                task.id, task.status
-            ))
-            .into());
-        }
-        if let Some(into) = &wish.into
-            && (into.starts_with('-') || into.starts_with("agents/") || into.contains(".."))
-        {
-            return Err(Refusal::Invalid(format!(
-                "`{into}` cannot get the result of a task: name a branch of the project's repository"
-            ))
-            .into());
-        }
-        let author = audit::actor().map_or_else(|| "a person".to_owned(), |actor| actor.name);
-        let order = MergeOrder {
-            id: workspace.id.clone(),
-            project: workspace.project.clone(),
-            branch: workspace.branch.clone(),
-            source: project.working_directory,
-            into: wish.into.clone(),
-            base_ref: workspace.base_ref.clone(),
-            squash: wish.squash,
-            with_uncommitted: wish.with_uncommitted,
-            expected_head: wish.expected_head.clone(),
-            author,
-            message: format!("Merge {}: {}\n", task.short_id, task.title),
-        };
-        let merged = self.host(&workspace)?.merge(&order).await;
-        let merged = merged.map_err(|error| failed(&workspace, &error))?;
-        if let Merged::Into { commit, .. } | Merged::Already { commit, .. } = &merged {
-            let id = workspace.id.clone();
-            let commit = commit.clone();
-            self.core
-                .write(move |tx| {
-                    if let Some(workspace) = workspaces::get(tx, &id)? {
-                        let merged_commit = Some(commit.clone());
-                        workspaces::put(tx, &Workspace { merged_commit, ..workspace })?;
-                    }
-                    Ok(())
-                })
-                .await?;
-        }
-        Ok(merged)
-    }
-
-    /// Notes that the result of a task is not wanted. Its files are removed when the task is closed
-    /// and no launch uses them; the kept commit stays.
-    ///
-    /// # Errors
-    /// `TaskNotFound`, `NoWorkspace`.
-    pub async fn discard(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
-        self.change(id, |workspace, now| Workspace { discarded_at: Some(now), ..workspace }).await
-    }
-
-    /// Takes back that the result of a task is not wanted.
-    ///
-    /// # Errors
-    /// `TaskNotFound`, `NoWorkspace`.
-    pub async fn want_result(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
-        self.change(id, |workspace, _| Workspace { discarded_at: None, ..workspace }).await
-    }
-
-    /// Lets a broken workspace be tried again.
-    ///
-    /// # Errors
-    /// `TaskNotFound`, `NoWorkspace`.
-    pub async fn retry(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
-        self.change(id, |workspace, _| workspace.retried()).await
-    }
-
     /// Returns the snapshots of the directory of a project, the newest first.
     ///
     /// # Errors
@@ -299,42 +194,6 @@ impl Workspaces {
         self.core.read(move |tx| super::catalog::project(tx, &project)).await?;
         let elsewhere = "only a coordinator in the server's process (`run`) takes snapshots";
         Ok(self.checkouts.get().ok_or_else(|| snapshot_failed(id, elsewhere.to_owned()))?)
-    }
-
-    async fn change(
-        &self,
-        id: &TaskId,
-        change: impl Fn(Workspace, Timestamp) -> Workspace + Send + 'static,
-    ) -> Result<Workspace, ServiceError> {
-        let id = id.clone();
-        self.core
-            .write(move |tx| {
-                let Some((before, _)) = find(tx, &id)? else {
-                    return Err(Refusal::NoWorkspace { task: id.clone() }.into());
-                };
-                let after = change(before.clone(), tx.now());
-                if after != before {
-                    workspaces::put(tx, &after)?;
-                }
-                Ok(after)
-            })
-            .await
-    }
-
-    async fn find_with_project(
-        &self,
-        id: &TaskId,
-    ) -> Result<(Workspace, Task, Project), ServiceError> {
-        let id = id.clone();
-        self.core
-            .read(move |tx| {
-                let Some((workspace, task)) = find(tx, &id)? else {
-                    return Err(Refusal::NoWorkspace { task: id }.into());
-                };
-                let project = super::catalog::project(tx, &workspace.project)?;
-                Ok((workspace, task, project))
-            })
-            .await
     }
 
     /// Returns the clones of this host, if they contain this one.
@@ -473,21 +332,22 @@ pub(super) fn jobs(
         let Some((project, task)) = project.zip(task) else {
             continue;
         };
-        let Some(agent) = task.assignee.clone().filter(|_| task.status.is_open()) else {
+        let restores = workspace.restores();
+        let is_worked_on = task.status.is_open() && task.assignee.is_some();
+        // A person may want the files of a finished task back.
+        if !is_worked_on && restores.is_none() {
             continue;
-        };
+        }
         let begins_at = match &task.parent {
             Some(parent) => newest_above(tx, parent)?,
             None => None,
         };
-        let earlier = workspaces::newest_removed_of_task(tx, &task.id)?;
-        let restores = earlier.and_then(|earlier| earlier.content).map(|kept| kept.kept_commit);
         jobs.push(Job::Prepare(Order {
             id: workspace.id,
             project: workspace.project,
             branch: workspace.branch,
             source: project.working_directory,
-            agent,
+            agent: task.assignee.clone().unwrap_or_else(nobody),
             begins_at,
             restores,
         }));
@@ -521,7 +381,6 @@ fn newest_above(tx: &mut Read<'_>, parent: &TaskId) -> Result<Option<WorkspaceId
 }
 
 fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {
-    let nobody = || "nobody".parse().expect("a literal in the grammar of ids");
     KeepOrder {
         id: workspace.id.clone(),
         project: workspace.project.clone(),
@@ -529,4 +388,9 @@ fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {
         base_commit: workspace.base_commit.clone(),
         agent: agent.cloned().unwrap_or_else(nobody),
     }
+}
+
+/// The name that stands for the agent of a task without one.
+fn nobody() -> AgentId {
+    "nobody".parse().expect("a literal in the grammar of ids")
 }

@@ -4,17 +4,19 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use super::keep_repository::SOURCE;
+use super::refs::Refs;
 use super::source::{Head, Source};
 use super::{CheckoutError, Checkouts, Place, make_folder, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Order, Prepared};
+use crate::domain::workspace::{Order, Prepared, Restored};
 
 /// The objects of the keep repository, seen from the folder `objects` of a workspace. It is relative,
 /// so that the root can be moved.
 const ALTERNATES: &str = "../../../../keep.git/objects\n";
 /// A push of the agent goes nowhere: what it made is taken from its clone.
 const PUSH_ADDRESS: &str = "agent-coordinator:the-coordinator-publishes-the-work";
-const MADE: &str = "made.json";
+/// The file with what is known of a workspace since it was made.
+pub(super) const MADE: &str = "made.json";
 
 impl Checkouts {
     /// Makes a workspace. One that exists already is left as it is.
@@ -33,16 +35,18 @@ impl Checkouts {
             Some(parent) => self.take(&order.project, parent).await?,
             None => None,
         };
-        let prepared = {
+        let (prepared, start) = {
             let _locked = self.lock_keep(&order.project, &place).await?;
             let head = self.follow(&source, &place).await?;
             crash_point::reach(CrashPoint::SourceFollowed);
+            self.check_kept(order, &place).await?;
             self.choose_base(order, &source, &place, head, begins_at).await?
         };
+        place.clear_gone()?;
         let new = place.project.join(format!(".new-{}", order.id));
         remove_folder(&new)?;
         make_folder(&new)?;
-        self.check_out(order, &prepared, &source, &place, &new).await?;
+        self.check_out(order, &prepared, start.as_deref(), &source, &place, &new).await?;
         let made = serde_json::to_vec(&prepared).unwrap_or_default();
         write(&new.join(MADE), made)?;
         crash_point::reach(CrashPoint::WorkspaceMade);
@@ -51,8 +55,23 @@ impl Checkouts {
         Ok(prepared)
     }
 
+    /// Checks that the state that is to come back was not removed by hand.
+    async fn check_kept(&self, order: &Order, place: &Place) -> Result<(), CheckoutError> {
+        let Some(Restored { kept_commit, .. }) = &order.restores else {
+            return Ok(());
+        };
+        if self.resolve(place, kept_commit).await?.is_some() {
+            return Ok(());
+        }
+        Err(CheckoutError::Refused(format!(
+            "`{}` does not have the kept commit {kept_commit}; bring it back from a copy",
+            place.keep().display()
+        )))
+    }
+
     /// Chooses the commit that the work begins at, and pins it with a ref. An earlier attempt may
-    /// have pinned one already.
+    /// have pinned one already. Returns it after the facts about the workspace. Work that comes
+    /// back goes on at its last commit, and its base stays.
     async fn choose_base(
         &self,
         order: &Order,
@@ -60,24 +79,29 @@ impl Checkouts {
         place: &Place,
         head: Head,
         begins_at: Option<String>,
-    ) -> Result<Prepared, CheckoutError> {
+    ) -> Result<(Prepared, Option<String>), CheckoutError> {
         let branch = self.free_branch(&order.branch, place).await?;
-        let result = self.resolve(place, &format!("refs/heads/{branch}")).await?;
         let pin = format!("refs/agent-coordinator/base/{}", order.id);
-        let commit = match self.resolve(place, &pin).await? {
-            Some(pinned) => Some(pinned),
+        let pinned = self.resolve(place, &pin).await?;
+        let kept = order.restores.as_ref().and_then(|kept| kept.head_commit.clone());
+        let commit = match kept.or(pinned) {
+            Some(known) => Some(known),
             // The work of an earlier workspace of the task goes on.
-            None => result.or(begins_at).or(head.commit),
+            None => {
+                let result = self.resolve(place, &format!("refs/heads/{branch}")).await?;
+                result.or(begins_at).or(head.commit)
+            }
         };
         if let Some(commit) = &commit {
             self.git.on(&place.keep(), ["update-ref", &pin, commit]).run().await?;
         }
-        Ok(Prepared {
-            branch,
-            base_ref: head.branch,
-            base_commit: commit,
-            subdirectory: source.subdirectory.clone(),
-        })
+        let earlier = order.restores.as_ref().filter(|kept| kept.base_commit.is_some());
+        let (base_ref, base_commit) = match earlier {
+            Some(kept) => (kept.base_ref.clone(), kept.base_commit.clone()),
+            None => (head.branch, commit.clone()),
+        };
+        let subdirectory = source.subdirectory.clone();
+        Ok((Prepared { branch, base_ref, base_commit, subdirectory }, commit))
     }
 
     /// Returns the name of the branch, with a number if a person has a branch of this name in the
@@ -117,6 +141,7 @@ impl Checkouts {
         &self,
         order: &Order,
         prepared: &Prepared,
+        start: Option<&str>,
         source: &Source,
         place: &Place,
         new: &Path,
@@ -140,11 +165,20 @@ impl Checkouts {
         for (name, value) in &settings {
             self.git.on(&own, ["config", name, value]).run().await?;
         }
-        let Some(base) = &prepared.base_commit else {
-            return Ok(());
-        };
         let branch = format!("refs/heads/{}", prepared.branch);
-        self.git.on(&own, ["update-ref", &branch, base]).run().await?;
+        if let Some(start) = start {
+            self.git.on(&own, ["update-ref", &branch, start]).run().await?;
+        }
+        if let Some(kept) = &order.restores {
+            self.restore_refs(kept, [&order.branch, &prepared.branch], place, &own).await?;
+        }
+        if start.is_none() {
+            // There is no commit yet, but there may be files.
+            return match &order.restores {
+                Some(kept) => self.write_kept(&kept.kept_commit, place, &tree).await,
+                None => Ok(()),
+            };
+        }
         let on_tree = |arguments: &[&str]| {
             self.git.on(&own, arguments.iter().copied()).variable("GIT_WORK_TREE", &tree).long()
         };
@@ -154,7 +188,48 @@ impl Checkouts {
         let index = new.join("index");
         std::fs::copy(own.join("index"), &index).map_err(CheckoutError::io("write", &index))?;
         if let Some(kept) = &order.restores {
-            self.write_kept(kept, place, &tree).await?;
+            self.write_kept(&kept.kept_commit, place, &tree).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a new repository the other branches, the tags, the stash and the HEAD of the kept
+    /// state. `own_branches` are those of the task, at that time and now. Refs that git does not
+    /// accept stay in the kept commit alone.
+    async fn restore_refs(
+        &self,
+        kept: &Restored,
+        own_branches: [&String; 2],
+        place: &Place,
+        own: &Path,
+    ) -> Result<(), CheckoutError> {
+        let about = format!("{}:git/refs", kept.kept_commit);
+        let text = self.git.on(&place.keep(), ["cat-file", "blob", &about]).long().run().await?;
+        let refs = Refs::from_kept(&String::from_utf8_lossy(&text));
+        let kinds = self.kinds(place, refs.named.iter()).await?;
+        let is_wanted = |name: &str| {
+            let branch = name.strip_prefix("refs/heads/");
+            let is_other =
+                branch.is_some_and(|branch| own_branches.iter().all(|own| *own != branch));
+            is_other || name.starts_with("refs/tags/") || name == "refs/stash"
+        };
+        let is_there = |(name, id): &(&String, &String)| {
+            is_wanted(name) && !name.contains(char::is_whitespace) && kinds.contains_key(*id)
+        };
+        let changes = refs.iter().filter(is_there);
+        let changes: String = changes.map(|(name, id)| format!("create {name} {id}\n")).collect();
+        self.git.on(own, ["update-ref", "--stdin"]).input(changes).end().await?;
+        match refs.head.as_deref().map(str::trim) {
+            Some(head) if head.starts_with("ref: ") => {
+                let name = head.trim_start_matches("ref: ");
+                if is_wanted(name) && refs.iter().any(|(other, _)| other == name) {
+                    self.git.on(own, ["symbolic-ref", "HEAD", name]).end().await?;
+                }
+            }
+            Some(id) if kinds.get(id).is_some_and(|kind| kind == "commit") => {
+                self.git.on(own, ["update-ref", "--no-deref", "HEAD", id]).end().await?;
+            }
+            _ => {}
         }
         Ok(())
     }

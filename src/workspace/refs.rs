@@ -40,6 +40,31 @@ impl Refs {
         self.refs.get(&format!("refs/heads/{branch}")).or_else(|| self.head_commit())
     }
 
+    /// Reads the text that was kept of the refs of a workspace.
+    pub(super) fn from_kept(text: &str) -> Self {
+        let mut found = Self::default();
+        for section in text.split("\n== ").flat_map(|part| part.strip_prefix("== ").or(Some(part)))
+        {
+            let Some((name, text)) = section.split_once('\n') else {
+                continue;
+            };
+            match name {
+                "HEAD" => {
+                    found.head = Some(text.trim().to_owned());
+                    found.note(name, Some(text.to_owned()));
+                }
+                "packed-refs" => found.note_packed(Some(text.to_owned())),
+                _ => found.note(name, Some(text.to_owned())),
+            }
+        }
+        found
+    }
+
+    /// Returns the full names of the refs, each with its id.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.refs.iter()
+    }
+
     pub(super) fn head_commit(&self) -> Option<&String> {
         let head = self.head.as_deref()?;
         match head.strip_prefix("ref: ") {

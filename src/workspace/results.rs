@@ -132,6 +132,29 @@ impl Checkouts {
         }
     }
 
+    /// Writes the files of a kept state into `to`, a new or an empty folder of this host.
+    ///
+    /// # Errors
+    /// `Refused` for another folder, or if the state is not there any more.
+    pub async fn write_kept_to(
+        &self,
+        project: &ProjectId,
+        workspace: &WorkspaceId,
+        kept: &str,
+        to: &Path,
+    ) -> Result<(), CheckoutError> {
+        self.git.check().await?;
+        let place = self.place(project, workspace);
+        let _locked = self.lock_keep(project, &place).await?;
+        if !place.keep().is_dir() || self.resolve(&place, kept).await?.is_none() {
+            return Err(CheckoutError::Refused(format!(
+                "`{}` does not have the kept commit {kept}",
+                place.keep().display()
+            )));
+        }
+        self.write_into_new(kept, &place, to).await
+    }
+
     /// Merges the result into a branch of the source. A repeated merge ends in the same state.
     ///
     /// # Errors

@@ -193,6 +193,16 @@ impl Checkouts {
                 "project {project} has no snapshot {moment} launch {launch}"
             )));
         };
+        self.write_into_new(&commit, &place, to).await
+    }
+
+    /// Writes the files of a kept commit into a new or an empty folder.
+    pub(super) async fn write_into_new(
+        &self,
+        commit: &str,
+        place: &Place,
+        to: &Path,
+    ) -> Result<(), CheckoutError> {
         if !to.is_absolute() || !is_empty_or_missing(to) {
             return Err(CheckoutError::Refused(format!(
                 "`{}` is not a new or an empty folder; name another one, with its whole path",
@@ -200,7 +210,7 @@ impl Checkouts {
             )));
         }
         std::fs::create_dir_all(to).map_err(CheckoutError::io("make the folder", to))?;
-        self.write_kept(&commit, &place, to).await
+        self.write_kept(commit, place, to).await
     }
 
     fn place_of_snapshots(&self, project: &ProjectId, work_tree: &Path) -> Place {

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use super::*;
-use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder};
+use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder, Restored};
 
 /// Runs git in `folder` as a person with this home folder would.
 #[track_caller]
@@ -95,6 +95,17 @@ impl Bed {
     async fn keep(&self, id: &str, prepared: &Prepared) -> Content {
         let order = Self::keep_order(id, prepared);
         self.checkouts.keep(&order, &self.policy).await.unwrap()
+    }
+
+    /// Makes a clone again from its kept state.
+    async fn prepare_again(
+        &self,
+        id: &str,
+        prepared: &Prepared,
+        kept: &Content,
+    ) -> Result<Prepared, CheckoutError> {
+        let restores = Some(restored(kept, prepared));
+        self.checkouts.prepare(&Order { restores, ..self.order(id) }).await
     }
 
     fn merge_order(&self, id: &str, prepared: &Prepared) -> MergeOrder {
@@ -241,8 +252,12 @@ async fn nothing_that_an_agent_wrote_is_lost() {
     assert_eq!(fsck, "");
 
     // A second workspace of the task has the same files again.
-    let order = Order { restores: Some(kept.kept_commit.clone()), ..bed.order("again") };
-    bed.checkouts.prepare(&Order { branch: "agents/one".to_owned(), ..order }).await.unwrap();
+    bed.git(&tree, &["branch", "aside", "HEAD^"]);
+    let kept = bed.keep("one", &one).await;
+    let restores = Some(restored(&kept, &one));
+    let order = Order { restores, branch: "agents/one".to_owned(), ..bed.order("again") };
+    let made = bed.checkouts.prepare(&order).await.unwrap();
+    assert_eq!(made.base_commit, one.base_commit, "the diff shows all of the work");
     let again = bed.tree("again");
     let same = |name: &str| {
         let before = tree.join(name);
@@ -254,6 +269,75 @@ async fn nothing_that_an_agent_wrote_is_lost() {
     ["amended.txt", "staged.txt", "secret.log", "main.txt", "run.sh"].into_iter().for_each(same);
     assert_eq!(std::fs::read_link(again.join("link")).unwrap(), Path::new("/etc/hostname"));
     assert!(!again.join("target").exists());
+    for name in ["HEAD", "refs/heads/agents/one", "refs/heads/aside", "refs/stash"] {
+        let of = |tree: &Path| bed.git(tree, &["rev-parse", "--symbolic-full-name", name, name]);
+        assert_eq!(of(&again), of(&tree), "{name}");
+    }
+}
+
+fn restored(kept: &Content, prepared: &Prepared) -> Restored {
+    Restored {
+        kept_commit: kept.kept_commit.clone(),
+        head_commit: kept.head_commit.clone(),
+        base_ref: prepared.base_ref.clone(),
+        base_commit: prepared.base_commit.clone(),
+    }
+}
+
+#[tokio::test]
+async fn a_clone_that_was_deleted_by_hand_comes_back_from_what_was_kept() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.git(&tree, &["checkout", "--quiet", "-b", "mine"]);
+    bed.commit(&tree, "new.txt", "new");
+    std::fs::write(tree.join("open.txt"), "in no commit").unwrap();
+    std::fs::remove_file(tree.join("main.txt")).unwrap();
+    let kept = bed.keep("one", &one).await;
+    let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
+    assert!(!bed.checkouts.is_gone(&project, &id));
+    std::fs::remove_dir_all(&tree).unwrap();
+    assert!(bed.checkouts.is_gone(&project, &id));
+    // What a person put there is not removed for it.
+    let theirs = tree.parent().unwrap().join("mine.txt");
+    std::fs::write(&theirs, "mine").unwrap();
+    let refused = bed.prepare_again("one", &one, &kept).await.unwrap_err();
+    assert!(refused.needs_person() && refused.to_string().contains("other files"), "{refused}");
+    assert!(theirs.exists());
+    std::fs::remove_file(theirs).unwrap();
+    assert_eq!(bed.prepare_again("one", &one, &kept).await.unwrap(), one);
+    assert_eq!(std::fs::read_to_string(tree.join("open.txt")).unwrap(), "in no commit");
+    assert!(!tree.join("main.txt").exists() && tree.join("new.txt").exists());
+    assert_eq!(bed.git(&tree, &["symbolic-ref", "HEAD"]), "refs/heads/mine");
+    let result = bed.git(&tree, &["rev-parse", "agents/one"]);
+    assert_eq!(Some(result), kept.head_commit, "its work goes on");
+    // A kept state that is gone, too, is named, and no empty clone takes its place.
+    let unknown =
+        Content { kept_commit: "0123456789012345678901234567890123456789".into(), ..kept };
+    let refused = bed.prepare_again("two", &one, &unknown).await.unwrap_err();
+    assert!(refused.needs_person() && refused.to_string().contains("keep.git"), "{refused}");
+    assert!(!bed.tree("two").exists());
+}
+
+#[tokio::test]
+async fn a_kept_state_is_written_only_into_a_new_folder() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    std::fs::write(tree.join("open.txt"), "in no commit").unwrap();
+    let kept = bed.keep("one", &one).await;
+    let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
+    let to = bed.folder.path().join("a/new/folder");
+    let write = |to: PathBuf| {
+        let (checkouts, kept) = (&bed.checkouts, &kept.kept_commit);
+        let (project, id): (&ProjectId, &WorkspaceId) = (&project, &id);
+        async move { checkouts.write_kept_to(project, id, kept, &to).await }
+    };
+    write(to.clone()).await.unwrap();
+    assert_eq!(std::fs::read_to_string(to.join("open.txt")).unwrap(), "in no commit");
+    assert!(!to.join(".git").exists());
+    for bad in [to, PathBuf::from("relative"), bed.source().join("main.txt")] {
+        let refused = write(bad).await.unwrap_err();
+        assert!(refused.to_string().contains("new or an empty folder"), "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -62,3 +62,4 @@ mod units;
 mod usage;
 mod web;
 mod workspaces;
+mod workspaces_results;

@@ -12,7 +12,7 @@ use crate::daemon::Daemon;
 use crate::support::{git, until, until_some};
 
 /// The steps of an agent that commits a file of its own and appends to a common one.
-const COMMITS: &[&str] = &[
+pub(super) const COMMITS: &[&str] = &[
     "authenticate",
     "get-my-task",
     "run:echo $AGENT_ID >$AGENT_ID.txt; echo $AGENT_ID >>common.txt",
@@ -26,7 +26,7 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    fn new(agents: &[(&str, &[&str])]) -> Self {
+    pub(super) fn new(agents: &[(&str, &[&str])]) -> Self {
         let bed = Self::configured("workspace: { keep: off }", agents);
         bed.daemon_with_clones(agents)
     }
@@ -64,7 +64,7 @@ impl Bed {
     }
 
     /// Waits until the content of the task's workspace is kept after a launch.
-    fn until_kept(&self, task: &str) -> Value {
+    pub(super) fn until_kept(&self, task: &str) -> Value {
         until_some("the content is kept", || {
             let found = self.daemon.cli(&["workspace", "show", task, "--json"]);
             let found: Value = serde_json::from_str(&found.stdout).ok()?;
@@ -77,7 +77,7 @@ impl Bed {
         PathBuf::from(self.daemon.done(&["workspace", "path", task]).trim())
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(super) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.daemon.work().join(name)).unwrap_or_default()
     }
 }
@@ -127,7 +127,7 @@ fn two_agents_work_at_once_and_a_person_gets_both_results() {
     until("the agent works again on its earlier branch", || {
         let shown: Value = daemon.json(&["workspace", "show", "tsk_2"]);
         let n_commits = shown["content"]["n_commits"].as_u64();
-        shown["state"] == "ready" && shown["branch"] == "agents/prj-2" && n_commits == Some(1)
+        shown["state"] == "ready" && shown["branch"] == "agents/prj-2" && n_commits == Some(2)
     });
     assert_eq!(
         std::fs::read_to_string(bed.tree("tsk_2").join("common.txt")).unwrap(),

@@ -89,9 +89,40 @@ fn a_person_decides_about_a_broken_workspace() {
     let broken = || WorkspaceReport::Broken { reason: "no git".to_owned() };
     let never_made = workspace().on(broken(), &by);
     assert_eq!(never_made.state, WorkspaceState::Broken);
-    assert_eq!(never_made.retried().state, WorkspaceState::Wanted);
+    assert_eq!(never_made.retried(false).state, WorkspaceState::Wanted);
     let used = workspace().on(prepared(), &by).claimed(id("lch")).on(broken(), &by);
-    assert_eq!(used.retried().state, WorkspaceState::InUse, "its content is kept first");
+    assert_eq!(used.retried(false).state, WorkspaceState::InUse, "its content is kept first");
+}
+
+#[test]
+fn a_workspace_whose_folder_is_gone_is_made_again_from_what_was_kept() {
+    let by: CoordinatorId = id("crd");
+    let used = workspace().on(prepared(), &by).claimed(id("lch")).on(kept(Some("p")), &by);
+    let gone = used.claimed(id("lch_2")).on(WorkspaceReport::Broken { reason: "gone".into() }, &by);
+    let wanted = gone.retried(true);
+    assert_eq!(wanted.state, WorkspaceState::Wanted);
+    let restores = wanted.restores().expect("its content was kept");
+    assert_eq!(restores.base_commit.as_deref(), Some("1234"));
+    assert_eq!(wanted.on(prepared(), &by).state, WorkspaceState::Ready);
+    let in_part = Workspace { content: Some(Content::default()), ..workspace() };
+    assert_eq!(in_part.on(prepared(), &by).state, WorkspaceState::InUse, "it is kept anew");
+}
+
+#[test]
+fn a_removed_workspace_comes_back_and_stays_for_its_whole_time() {
+    let by: CoordinatorId = id("crd");
+    let used = workspace().on(prepared(), &by).claimed(id("lch")).on(kept(Some("p")), &by);
+    let removed = Workspace { discarded_at: Some(NOW), ..used }.on(WorkspaceReport::Removed, &by);
+    let late = NOW + 10 * KEEP;
+    let again = removed.clone().again(id("wsp_2"), late);
+    assert_eq!((again.state, again.discarded_at), (WorkspaceState::Wanted, None));
+    assert_eq!(again.base_commit.as_deref(), Some("1234"), "the diff shows all of the work");
+    let again = again.on(prepared(), &by);
+    let done = task("tsk", None, "one");
+    assert!(!again.may_be_removed(&done, Some(KEEP), late));
+    assert!(again.may_be_removed(&done, Some(KEEP), late + KEEP));
+    let merged = Workspace { merged_commit: Some("5678".to_owned()), ..removed };
+    assert_eq!(merged.again(id("wsp_3"), late).base_commit, None, "new work begins there");
 }
 
 #[test]
@@ -112,6 +143,7 @@ enum Step {
     Failed,
     Broken,
     Retry,
+    RetryGone,
     Kept,
     KeptInPart,
     Discard,
@@ -125,6 +157,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Just(Step::Failed),
         Just(Step::Broken),
         Just(Step::Retry),
+        Just(Step::RetryGone),
         Just(Step::Kept),
         Just(Step::KeptInPart),
         Just(Step::Discard),
@@ -152,7 +185,15 @@ proptest! {
                 Step::Prepared => workspace.on(prepared(), &by),
                 Step::Failed => workspace.on(WorkspaceReport::Failed { reason: String::new() }, &by),
                 Step::Broken => workspace.on(WorkspaceReport::Broken { reason: String::new() }, &by),
-                Step::Retry => workspace.retried(),
+                Step::Retry => workspace.retried(false),
+                Step::RetryGone => {
+                    let after = workspace.clone().retried(true);
+                    if after.state != workspace.state {
+                        // All that there is then comes from the kept state.
+                        is_kept = after.content.as_ref().is_some_and(|found| found.proof.is_some());
+                    }
+                    after
+                }
                 Step::Kept | Step::KeptInPart => {
                     let is_whole = matches!(step, Step::Kept);
                     let after = workspace.clone().on(kept(is_whole.then_some("p")), &by);

@@ -148,6 +148,16 @@ pub struct RestoreRequest {
     pub to: PathBuf,
 }
 
+/// The place for the files of a task.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RestoreTaskRequest {
+    /// A folder on the host of the daemon, as an absolute path. It must be new or empty. Without
+    /// it, the task gets a workspace again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<PathBuf>,
+}
+
 /// Which workspaces.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -248,6 +258,15 @@ pub(super) fn routes() -> Api {
             restore,
             about("Writes the files of a snapshot into a new folder on the host of the daemon")
                 .takes::<RestoreRequest>(),
+        )
+        .post(
+            "/tasks/{task}/workspace/restore",
+            restore_task,
+            about(
+                "Makes the workspace of a task again from its kept state, or writes that elsewhere",
+            )
+            .takes::<RestoreTaskRequest>()
+            .gives::<WorkspaceBody>(),
         )
         .post(
             "/tasks/{task}/workspace/retry",
@@ -375,4 +394,19 @@ async fn restore(
         project_id = %project, launch_id = %launch, %moment, to = %to.display(), "snapshot restored"
     );
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn restore_task(
+    State(state): State<RestState>,
+    InTask(task): InTask,
+    InBody(RestoreTaskRequest { to }): InBody<RestoreTaskRequest>,
+) -> Result<Json<WorkspaceBody>, Problem> {
+    let workspaces = &state.service.workspaces;
+    if let Some(to) = to {
+        workspaces.restore_to(&task, &to).await?;
+        tracing::info!(task_id = %task, to = %to.display(), "the kept state was written");
+    } else {
+        workspaces.restore(&task).await?;
+    }
+    Ok(Json(workspaces.of_task(&task).await?.into()))
 }

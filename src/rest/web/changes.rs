@@ -92,6 +92,7 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/do/tasks/{id}/merge", post(merge))
         .route("/ui/do/tasks/{id}/discard", post(discard))
         .route("/ui/do/tasks/{id}/keep", post(keep))
+        .route("/ui/do/tasks/{id}/restore", post(restore))
         .route("/ui/do/tasks/{id}/retry", post(retry))
 }
 
@@ -139,6 +140,15 @@ async fn keep(
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
     state.service.workspaces.want_result(&id).await?;
+    show(frame, &state, &id, Shown::Answer(None)).await
+}
+
+async fn restore(
+    frame: Frame,
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<Response, Problem> {
+    state.service.workspaces.restore(&id).await?;
     show(frame, &state, &id, Shown::Answer(None)).await
 }
 
@@ -250,6 +260,11 @@ impl ChangesPart {
 
     fn is_broken(&self) -> bool {
         self.workspace.state == WorkspaceState::Broken
+    }
+
+    /// Returns whether its files are gone and can come back.
+    fn may_restore(&self) -> bool {
+        self.workspace.state == WorkspaceState::Removed && self.workspace.content.is_some()
     }
 
     fn is_discarded(&self) -> bool {

@@ -169,6 +169,7 @@ texts! {
     discard_result: "Discard…", "破棄…";
     discard_sure: "Discard this result? It is hidden, and its files are removed when the task is closed. The commits are kept.", "この結果を破棄しますか？ 非表示になり、タスクの終了後にファイルを削除します。コミットは保持されます。";
     keep_result: "Keep", "破棄を取り消す";
+    restore_files: "Restore the files", "ファイルを復元";
     try_again: "Try again", "再試行";
     not_committed: "Not committed", "未コミットの変更";
     no_changes: "Nothing has changed yet.", "まだ変更はありません。";

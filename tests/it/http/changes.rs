@@ -191,7 +191,7 @@ fn viewers_may_look_at_changes_and_do_nothing() {
     assert!(shown.body.contains("main.txt"), "{shown:?}");
     assert!(!shown.body.contains("<button") && !shown.body.contains("<form"), "{shown:?}");
     let before = git(&daemon, &["rev-parse", "main"]);
-    for action in ["merge", "discard", "keep", "retry"] {
+    for action in ["merge", "discard", "keep", "restore", "retry"] {
         let answer = viewer.does(&format!("tsk/{action}"), "");
         answer.check_problem(403, "viewer_may_not", "");
     }
@@ -215,7 +215,7 @@ fn changes_of_what_is_not_there_are_refused() {
     ] {
         let shown = person.get(&format!("/ui/parts/tasks/{id}/changes"));
         assert!(statuses.contains(&shown.status), "{id}: {shown:?}");
-        for action in ["merge", "discard", "keep", "retry"] {
+        for action in ["merge", "discard", "keep", "restore", "retry"] {
             let answer = person.does(&format!("{id}/{action}"), "");
             assert!(statuses.contains(&answer.status), "{id} {action}: {answer:?}");
         }

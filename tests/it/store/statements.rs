@@ -304,7 +304,6 @@ fn questions(bed: &Bed) {
     bed.read("workspaces", |tx| {
         workspaces::get(tx, &id("w"))?;
         workspaces::newest_of_task(tx, &id("t"))?;
-        workspaces::newest_removed_of_task(tx, &id("t"))?;
         workspaces::list(tx, None)?;
         workspaces::list(tx, Some(&id("p")))?;
         workspaces::list_wanted(tx)?;

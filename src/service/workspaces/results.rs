@@ -1,0 +1,210 @@
+//! What people do with the results of tasks: look at them, merge, discard and restore them.
+
+use std::path::Path;
+
+use crate::domain::workspace::WorkspaceState;
+use crate::domain::{Project, Refusal, Task, TaskId, Timestamp, Workspace, WorkspaceId};
+use crate::rows::workspaces;
+use crate::workspace::{DiffKind, DiffOrder, MergeOrder, Merged};
+
+use super::{Workspaces, failed, find, keep_order};
+use crate::service::{ServiceError, audit, catalog};
+
+/// The options that a person chose for a merge.
+#[derive(Debug, Clone, Default)]
+pub struct MergeWish {
+    /// The branch that gets the result; `None` for the branch that the work began at.
+    pub into: Option<String>,
+    pub squash: bool,
+    pub with_uncommitted: bool,
+    /// The commit that the person has seen as the result.
+    pub expected_head: Option<String>,
+    /// Merges although the task is open.
+    pub now: bool,
+}
+
+impl Workspaces {
+    /// Returns a diff of the work on a task, as text.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
+    pub async fn diff(&self, id: &TaskId, of: DiffKind) -> Result<Vec<u8>, ServiceError> {
+        let (workspace, task, _) = self.find_with_project(id).await?;
+        let order = DiffOrder {
+            is_in_use: workspace.state == WorkspaceState::InUse,
+            keep: keep_order(&workspace, task.assignee.as_ref()),
+            of,
+        };
+        Ok(self.host(&workspace)?.diff(&order).await.map_err(|error| failed(&workspace, &error))?)
+    }
+
+    /// Merges the result of a task into a branch of the project's repository.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`; `Invalid` if the task is open and the
+    /// person did not ask for that, or if an agent uses the workspace.
+    pub async fn merge(&self, id: &TaskId, wish: &MergeWish) -> Result<Merged, ServiceError> {
+        let (workspace, task, project) = self.find_with_project(id).await?;
+        if task.status.is_open() && !wish.now {
+            return Err(Refusal::Invalid(format!(
+                "task {} is {}: finish it first, or merge what there is now (`--now`)",
+                task.id, task.status
+            ))
+            .into());
+        }
+        if let Some(into) = &wish.into
+            && (into.starts_with('-') || into.starts_with("agents/") || into.contains(".."))
+        {
+            return Err(Refusal::Invalid(format!(
+                "`{into}` cannot get the result of a task: name a branch of the project"
+            ))
+            .into());
+        }
+        let author = audit::actor().map_or_else(|| "a person".to_owned(), |actor| actor.name);
+        let order = MergeOrder {
+            id: workspace.id.clone(),
+            project: workspace.project.clone(),
+            branch: workspace.branch.clone(),
+            source: project.working_directory,
+            into: wish.into.clone(),
+            base_ref: workspace.base_ref.clone(),
+            squash: wish.squash,
+            with_uncommitted: wish.with_uncommitted,
+            expected_head: wish.expected_head.clone(),
+            author,
+            message: format!("Merge {}: {}\n", task.short_id, task.title),
+        };
+        let merged = self.host(&workspace)?.merge(&order).await;
+        let merged = merged.map_err(|error| failed(&workspace, &error))?;
+        if let Merged::Into { commit, .. } | Merged::Already { commit, .. } = &merged {
+            let id = workspace.id.clone();
+            let commit = commit.clone();
+            self.core
+                .write(move |tx| {
+                    if let Some(workspace) = workspaces::get(tx, &id)? {
+                        let merged_commit = Some(commit.clone());
+                        workspaces::put(tx, &Workspace { merged_commit, ..workspace })?;
+                    }
+                    Ok(())
+                })
+                .await?;
+        }
+        Ok(merged)
+    }
+
+    /// Notes that the result of a task is not wanted. Its files are removed when the task is closed
+    /// and no launch uses them; the kept commit stays.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`.
+    pub async fn discard(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
+        self.change(id, |workspace, _, now| Ok(Workspace { discarded_at: Some(now), ..workspace }))
+            .await
+    }
+
+    /// Takes back that the result of a task is not wanted.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`.
+    pub async fn want_result(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
+        self.change(id, |workspace, _, _| Ok(Workspace { discarded_at: None, ..workspace })).await
+    }
+
+    /// Lets a broken workspace be tried again. If its folder is gone, it is made again from what
+    /// was kept.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`.
+    pub async fn retry(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
+        let checkouts = self.checkouts.get().cloned();
+        self.change(id, move |workspace, _, _| {
+            let is_gone = checkouts
+                .as_ref()
+                .is_some_and(|checkouts| checkouts.is_gone(&workspace.project, &workspace.id));
+            Ok(workspace.retried(is_gone))
+        })
+        .await
+    }
+
+    /// Makes a workspace again from the kept state of one whose files are gone. Another workspace
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` if nothing of it was kept.
+    pub async fn restore(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
+        let found = self.of_task(id).await?.workspace;
+        if found.state == WorkspaceState::Broken {
+            return self.retry(id).await;
+        }
+        self.change(id, |workspace, new, now| match workspace.state {
+            WorkspaceState::Removed if workspace.content.is_none() => {
+                Err(nothing_kept(&workspace).into())
+            }
+            WorkspaceState::Removed => Ok(workspace.again(new, now)),
+            _ => Ok(workspace),
+        })
+        .await
+    }
+
+    /// Writes the kept state of a task into `to` on this host. The folder must be new or empty.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
+    pub async fn restore_to(&self, id: &TaskId, to: &Path) -> Result<(), ServiceError> {
+        let workspace = self.of_task(id).await?.workspace;
+        let Some(content) = &workspace.content else {
+            return Err(nothing_kept(&workspace).into());
+        };
+        let host = self.host(&workspace)?;
+        let kept = &content.kept_commit;
+        let written = host.write_kept_to(&workspace.project, &workspace.id, kept, to).await;
+        Ok(written.map_err(|error| failed(&workspace, &error))?)
+    }
+
+    /// Changes the workspace of a task. `change` is also given an id for a new one.
+    async fn change(
+        &self,
+        id: &TaskId,
+        change: impl Fn(Workspace, WorkspaceId, Timestamp) -> Result<Workspace, ServiceError>
+        + Send
+        + 'static,
+    ) -> Result<Workspace, ServiceError> {
+        let id = id.clone();
+        self.core
+            .write(move |tx| {
+                let Some((before, _)) = find(tx, &id)? else {
+                    return Err(Refusal::NoWorkspace { task: id.clone() }.into());
+                };
+                let new = tx.new_id(WorkspaceId::PREFIX);
+                let after = change(before.clone(), new, tx.now())?;
+                if after != before {
+                    workspaces::put(tx, &after)?;
+                }
+                Ok(after)
+            })
+            .await
+    }
+
+    async fn find_with_project(
+        &self,
+        id: &TaskId,
+    ) -> Result<(Workspace, Task, Project), ServiceError> {
+        let id = id.clone();
+        self.core
+            .read(move |tx| {
+                let Some((workspace, task)) = find(tx, &id)? else {
+                    return Err(Refusal::NoWorkspace { task: id }.into());
+                };
+                let project = catalog::project(tx, &workspace.project)?;
+                Ok((workspace, task, project))
+            })
+            .await
+    }
+}
+
+fn nothing_kept(workspace: &Workspace) -> Refusal {
+    Refusal::WorkspaceFailed {
+        workspace: workspace.id.clone(),
+        reason: "nothing of it was kept yet; that is done after each launch".to_owned(),
+    }
+}
