@@ -74,7 +74,7 @@ pub use crate::domain::agent::{AgentEdit, ProjectEdit};
 pub use crate::domain::task::batch::Draft;
 pub use crate::domain::task::{NewTask, TaskEdit};
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
-pub use crate::workspace::{DiffKind, Merged, SnapshotEntry};
+pub use crate::workspace::{DiffKind, MergeStyle, Merged, SnapshotEntry};
 pub use maintenance::Maintenance;
 pub use workspaces::{ClonePlace, MergeWish, WorkspaceView, Workspaces};
 

@@ -24,6 +24,7 @@ mod git;
 mod keep_repository;
 mod keeping;
 mod objects;
+mod rebase;
 mod refs;
 mod removal;
 mod repository;
@@ -43,7 +44,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 pub use git::GitError;
 pub use removal::Removal;
 pub use repository::find_work_tree;
-pub use results::{DiffKind, DiffOrder, MAX_DIFF, MergeOrder, Merged};
+pub use results::{DiffKind, DiffOrder, MAX_DIFF, MergeOrder, MergeStyle, Merged};
 pub use snapshot::{Snapped, SnapshotEntry};
 
 use crate::domain::{ProjectId, WorkspaceId};

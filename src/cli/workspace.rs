@@ -159,6 +159,9 @@ pub(super) struct MergeTask {
     /// Make one commit with all changes instead of a merge
     #[arg(long)]
     squash: bool,
+    /// Add each commit of the result after those of the branch, with its author
+    #[arg(long, conflicts_with = "squash")]
+    rebase: bool,
     /// Also merge the changes that are in no commit
     #[arg(long)]
     with_uncommitted: bool,
@@ -168,15 +171,20 @@ pub(super) struct MergeTask {
     /// Merge what there is now, although the task is open
     #[arg(long)]
     now: bool,
+    /// On a conflict, let the agent of the task resolve it: the task is in progress again
+    #[arg(long)]
+    ask_agent: bool,
     #[command(flatten)]
     form: Form,
 }
 
 impl MergeTask {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
-        let Self { task, into, squash, with_uncommitted, expected_head, now, form } = self;
+        let Self { task, into, squash, rebase, with_uncommitted, expected_head, .. } = self;
+        let Self { now, ask_agent, form, .. } = self;
         let task = task.id(client).await?;
-        let request = MergeRequest { into, squash, with_uncommitted, expected_head, now };
+        let request =
+            MergeRequest { into, squash, rebase, with_uncommitted, expected_head, now, ask_agent };
         let path = format!("/tasks/{task}/workspace/merge");
         let merged: MergedBody = client.post(&path, &request).await?;
         if form.json {

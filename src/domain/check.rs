@@ -59,6 +59,9 @@ pub const MAX_OUTPUT: u64 = 8 * 1024;
 /// The name of the evidence about files that are in no commit.
 pub const UNCOMMITTED: &str = "uncommitted files";
 
+/// The name of the evidence about a result that conflicts with a branch.
+pub const CONFLICT: &str = "merge conflict";
+
 impl Check {
     /// Returns the check after the end of its launch.
     #[must_use]

@@ -14,6 +14,9 @@ use super::next_action::{ChatStep, TaskStep};
 use super::notice::{NoticeAction, NoticeDemand, NoticeKind};
 use super::secret::Secret;
 
+/// The number of files that a text names.
+const MAX_FILES: usize = 50;
+
 /// The place of new tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewPlace {
@@ -284,6 +287,32 @@ impl Guidance {
             "Your session has ended: exit now.",
             "セッションを終了しました。プロセスを終了してください。",
         )
+    }
+
+    /// Returns what the agent is told whose result conflicts with a branch. The name of the branch
+    /// and the files are data of other people.
+    pub fn merge_conflict(self, branch: &str, commit: &str, files: &[String]) -> String {
+        let n_more = files.len().saturating_sub(MAX_FILES);
+        let mut names: Vec<&str> = files.iter().take(MAX_FILES).map(String::as_str).collect();
+        let more = match self.0 {
+            Language::English => format!("and {n_more} more"),
+            Language::Japanese => format!("ほか {n_more} 件"),
+        };
+        names.extend((n_more > 0).then_some(more.as_str()));
+        let names = names.join("\n");
+        match self.0 {
+            Language::English => format!(
+                "Your result and the branch {branch} change the same lines. Run \
+                 `git merge {commit}` on your branch, resolve the conflicts, test, commit, and \
+                 report success again. The files:\n{names}"
+            ),
+            Language::Japanese => format!(
+                "結果とブランチ {branch} が同じ行を変更しています。\
+                 `git merge {commit}` を実行して競合を解消し、\
+                 テストしてコミットし、成功を報告してください。\
+                 対象ファイル:\n{names}"
+            ),
+        }
     }
 
     const fn steps_title(self) -> &'static str {

@@ -6,17 +6,18 @@
 
 use crate::config::NamedCheck;
 use crate::domain::check::{
-    Check, CheckOrder, CheckResult, UNCOMMITTED, has_rounds_left, next_check,
+    CONFLICT, Check, CheckOrder, CheckResult, UNCOMMITTED, has_rounds_left, next_check,
 };
 use crate::domain::event::NewEvent;
 use crate::domain::id::{CheckId, CoordinatorId, LaunchId};
+use crate::domain::launch::ReportResult;
 use crate::domain::start_history::StartReason;
 use crate::domain::task::{Actor, change};
-use crate::domain::workspace::WorkspaceMode;
+use crate::domain::workspace::{Content, WorkspaceMode};
 use crate::domain::{
-    Attempt, Launch, Outcome, ProjectId, StartFacts, Task, TaskId, TaskStatus, Timestamp,
+    Attempt, Execution, Launch, Outcome, ProjectId, StartFacts, Task, TaskId, TaskStatus, Timestamp,
 };
-use crate::rows::{Transaction, checks, launches, output_tails, projects, tasks};
+use crate::rows::{Transaction, checks, executions, launches, output_tails, projects, tasks};
 use crate::store::{Read, StoreError};
 
 use super::launches::start::{Claim, ShouldStart};
@@ -271,10 +272,50 @@ fn finish(tx: &mut Transaction<'_>, inputs: &Inputs, task: &Task) -> Result<(), 
 }
 
 /// Returns the check that failed last, if none passed after it. The agent that works on the task
-/// again gets its evidence.
+/// again gets its evidence. The conflict of a merge is over with the next reported success.
 pub(super) fn failed_of(tx: &mut Read<'_>, task: &Task) -> Result<Vec<Check>, StoreError> {
     let newest = checks::list_of_task(tx, &task.id)?.pop();
-    Ok(newest.into_iter().filter(|check| check.result == CheckResult::Failed).collect())
+    let failed = newest.filter(|check| check.result == CheckResult::Failed);
+    let Some(check) = failed else {
+        return Ok(Vec::new());
+    };
+    if check.name == CONFLICT {
+        let is_later = |execution: &Execution| {
+            let is_success = execution.result == Some(ReportResult::Success);
+            is_success && execution.ended_at.is_some_and(|at| at > check.started_at)
+        };
+        if executions::list_of_task(tx, &task.id)?.iter().any(is_later) {
+            return Ok(Vec::new());
+        }
+    }
+    Ok(vec![check])
+}
+
+/// Notes that the result of a task conflicts with a branch. `text` tells the agent what to do.
+pub(super) fn note_conflict(
+    tx: &mut Transaction<'_>,
+    task: &Task,
+    content: Option<Content>,
+    text: &str,
+) -> Result<(), StoreError> {
+    let id = tx.new_id(CheckId::PREFIX);
+    let check = Check {
+        id,
+        task: task.id.clone(),
+        launch: None,
+        round: round_of(task),
+        name: CONFLICT.to_owned(),
+        commit: content.and_then(|content| content.head_commit),
+        result: CheckResult::Failed,
+        exit_code: None,
+        duration: None,
+        output: text.to_owned(),
+        started_at: tx.now(),
+        revision: 0,
+    };
+    checks::put(tx, &check)?;
+    tx.event(event(task, "the result conflicts with a branch", tx.now()));
+    Ok(())
 }
 
 /// Returns all checks of a task, the oldest first.

@@ -29,7 +29,7 @@ use crate::workspace::{CheckoutError, Checkouts, SnapshotEntry};
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};
 use super::tasks::rules::graph_above;
-use super::{ServiceError, Shared};
+use super::{Heard, ServiceError, Shared};
 
 pub use results::MergeWish;
 
@@ -56,13 +56,14 @@ pub struct WorkspaceView {
 /// The workspaces of tasks.
 pub struct Workspaces {
     core: Arc<Core>,
+    heard: Heard,
     checkouts: OwnCheckouts,
 }
 
 impl Workspaces {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, checkouts, .. } = shared;
-        Self { core, checkouts }
+        let Shared { core, heard, checkouts, .. } = shared;
+        Self { core, heard, checkouts }
     }
 
     /// Sets the clones of this host. Only the first call has an effect.

@@ -50,8 +50,7 @@ pub struct MergeOrder {
     pub into: Option<String>,
     /// The branch that the work began at, as a full ref.
     pub base_ref: Option<String>,
-    /// Makes one commit with all changes instead of a merge.
-    pub squash: bool,
+    pub style: MergeStyle,
     pub with_uncommitted: bool,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
@@ -61,6 +60,18 @@ pub struct MergeOrder {
     pub message: String,
 }
 
+/// The commits that a merge makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MergeStyle {
+    /// One with both sides as its parents, if the branch went on meanwhile.
+    #[default]
+    Merge,
+    /// One with all changes.
+    Squash,
+    /// Each commit of the result again, after those of the branch.
+    Rebase,
+}
+
 /// The end of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Merged {
@@ -68,8 +79,8 @@ pub enum Merged {
     Into { branch: String, commit: String },
     /// The branch contained it before.
     Already { branch: String, commit: String },
-    /// The changes do not fit. Nothing was changed.
-    Conflict { branch: String, files: Vec<String> },
+    /// The changes do not fit to the branch, which is at this commit. Nothing was changed.
+    Conflict { branch: String, commit: String, files: Vec<String> },
     /// The files of the source are in the way. They are as they were, and the source has the result
     /// as a branch of its own.
     InTheWay { branch: String, message: String, result: Option<String> },
@@ -200,18 +211,10 @@ impl Checkouts {
         if self.contains(&place, &target, &result).await? {
             return Ok(Merged::Already { branch, commit: target });
         }
-        let is_next = !order.squash && self.contains(&place, &result, &target).await?;
-        let new = if is_next {
-            result
-        } else {
-            let tree = match self.merged_tree(&place, &target, &result).await? {
-                Ok(tree) => tree,
-                Err(files) => return Ok(Merged::Conflict { branch, files }),
-            };
-            let parents = [target, result];
-            let n_parents = if order.squash { 1 } else { 2 };
-            let parents = parents.iter().take(n_parents);
-            self.commit(&place, &tree, parents, &order.message, &order.author).await?
+        let new = match self.combine(order, &place, &target, &result).await? {
+            Ok(new) if new == target => return Ok(Merged::Already { branch, commit: target }),
+            Ok(new) => new,
+            Err(files) => return Ok(Merged::Conflict { branch, commit: target, files }),
         };
         let merge = format!("refs/agent-coordinator/merge/{}", order.id);
         self.git.on(&place.keep(), ["update-ref", &merge, &new]).run().await?;
@@ -230,8 +233,33 @@ impl Checkouts {
         }
     }
 
+    /// Makes the commit that has the branch at `target` and the result. Returns the files that
+    /// conflict as an error.
+    async fn combine(
+        &self,
+        order: &MergeOrder,
+        place: &Place,
+        target: &str,
+        result: &str,
+    ) -> Result<Result<String, Vec<String>>, CheckoutError> {
+        let is_squashed = order.style == MergeStyle::Squash;
+        if !is_squashed && self.contains(place, result, target).await? {
+            return Ok(Ok(result.to_owned()));
+        }
+        if order.style == MergeStyle::Rebase {
+            return self.replay(place, target, result).await;
+        }
+        let tree = match self.merged_tree(place, target, result).await? {
+            Ok(tree) => tree,
+            Err(files) => return Ok(Err(files)),
+        };
+        let parents = [target, result].map(str::to_owned);
+        let parents = parents.iter().take(if is_squashed { 1 } else { 2 });
+        Ok(Ok(self.commit(place, &tree, parents, &order.message, &order.author).await?))
+    }
+
     /// Merges two commits without files. Returns the tree, or the files that conflict as an error.
-    async fn merged_tree(
+    pub(super) async fn merged_tree(
         &self,
         place: &Place,
         ours: &str,

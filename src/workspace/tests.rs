@@ -116,7 +116,7 @@ impl Bed {
             source: self.source(),
             into: None,
             base_ref: prepared.base_ref.clone(),
-            squash: false,
+            style: MergeStyle::Merge,
             with_uncommitted: false,
             expected_head: None,
             author: "Ann".to_owned(),
@@ -190,8 +190,9 @@ async fn a_conflict_and_files_in_the_way_change_nothing() {
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     let before = bed.git(&bed.source(), &["rev-parse", "HEAD"]);
     let merged = bed.checkouts.merge(&bed.merge_order("two", &two)).await.unwrap();
+    let main = before.clone();
     let files = vec!["main.txt".to_owned()];
-    assert_eq!(merged, Merged::Conflict { branch: "main".to_owned(), files });
+    assert_eq!(merged, Merged::Conflict { branch: "main".to_owned(), commit: main, files });
     assert_eq!(bed.git(&bed.source(), &["rev-parse", "HEAD"]), before);
     let stale = MergeOrder { expected_head: Some(before), ..bed.merge_order("two", &two) };
     assert!(matches!(bed.checkouts.merge(&stale).await.unwrap(), Merged::Stale { .. }));

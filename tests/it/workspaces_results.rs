@@ -7,7 +7,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::support::{git, until};
-use crate::workspaces::Bed;
+use crate::workspaces::{Bed, COMMITS};
 
 impl Bed {
     fn until_state(&self, task: &str, state: &str) -> Value {
@@ -17,6 +17,13 @@ impl Bed {
             last["state"] == state
         });
         last
+    }
+}
+
+impl Bed {
+    /// Replaces the steps of an agent in the clone of a task, where its next launch reads them.
+    fn steps_in_clone(&self, task: &str, agent: &str, steps: &[&str]) {
+        fs::write(self.tree(task).join(format!("{agent}.steps")), steps.join("\n") + "\n").unwrap();
     }
 }
 
@@ -126,4 +133,122 @@ fn a_clone_that_was_deleted_by_hand_is_made_again_from_the_kept_state() {
     assert!(seen.contains("done.txt") && seen.contains("open.txt"), "{seen}");
     let after = bed.until_state("tsk", "ready");
     assert_eq!(after["content"]["n_commits"], 1);
+}
+
+#[test]
+fn a_rebase_replays_each_commit_with_its_author() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:echo 1 >one.txt; git add one.txt; git commit -qm 'one: add' -m 'the reason'",
+        "run:echo 2 >two.txt; git add two.txt; git commit -qm 'two: add'",
+        "run:echo 3 >left.txt",
+        "report:success",
+    ];
+    let bed = Bed::new(&[("one", steps)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    fs::write(daemon.work().join("mine.txt"), "mine\n").unwrap();
+    git(&daemon.work(), &["add", "mine.txt"]);
+    git(&daemon.work(), &["commit", "-qm", "mine"]);
+    let both = daemon.cli(&["task", "merge", "tsk", "--rebase", "--squash"]);
+    assert!(both.code != 0 && both.stderr.contains("--squash"), "{}", both.stderr);
+    daemon.done(&["task", "merge", "tsk", "--rebase", "--with-uncommitted"]);
+    let log = git(&daemon.work(), &["log", "--reverse", "--format=%an|%s|%P"]);
+    let lines: Vec<&str> = log.lines().collect();
+    let titles: Vec<&str> = lines.iter().map(|line| line.split('|').nth(1).unwrap()).collect();
+    assert_eq!(titles, ["first", "mine", "one: add", "two: add", "left uncommitted by one"]);
+    assert!(lines[2..].iter().all(|line| line.starts_with("one|")), "{log}");
+    assert!(lines.iter().all(|line| !line.split('|').nth(2).unwrap().contains(' ')), "{log}");
+    assert_eq!(git(&daemon.work(), &["log", "-1", "--format=%b", "HEAD~2"]), "the reason");
+    for (name, content) in [("mine.txt", "mine\n"), ("one.txt", "1\n"), ("left.txt", "3\n")] {
+        assert_eq!(bed.read(name), content, "{name}");
+    }
+    let again = daemon.done(&["task", "merge", "tsk", "--rebase", "--with-uncommitted"]);
+    assert!(again.contains("had the result before"), "{again}");
+    assert_eq!(git(&daemon.work(), &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_rebase_with_a_conflict_or_a_merge_changes_nothing() {
+    let aside =
+        "run:git checkout -q -b aside HEAD^; echo a >a.txt; git add a.txt; git commit -qm a";
+    let merge = "run:git checkout -q agents/prj-2; git merge -q --no-edit aside";
+    let merges = [&COMMITS[..4], &[aside, merge, "report:success"]].concat();
+    let bed = Bed::new(&[("one", COMMITS), ("two", &merges)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk_1", "prj", "one");
+    bed.until_kept("tsk_1");
+    daemon.task("tsk_2", "prj", "two");
+    bed.until_kept("tsk_2");
+    fs::write(daemon.work().join("common.txt"), "common\nmine\n").unwrap();
+    git(&daemon.work(), &["commit", "-qam", "mine"]);
+    let before = git(&daemon.work(), &["rev-parse", "main"]);
+    let refused = daemon.cli(&["task", "merge", "tsk_1", "--rebase"]);
+    assert!(refused.stderr.contains("same lines of: common.txt"), "{}", refused.stderr);
+    let refused = daemon.cli(&["task", "merge", "tsk_2", "--rebase"]);
+    assert!(refused.stderr.contains("which cannot be replayed"), "{}", refused.stderr);
+    assert_eq!(git(&daemon.work(), &["rev-parse", "main"]), before);
+    assert_eq!(git(&daemon.work(), &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn an_agent_is_asked_to_resolve_a_conflict_in_its_clone() {
+    for (language, text) in [("en", "change the same lines"), ("ja", "同じ行を変更して")] {
+        let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
+        let settings = format!("workspace: {{ keep: off }}\nlanguage: {language}");
+        let bed = Bed::configured(&settings, agents).daemon_with_clones(agents);
+        let daemon = &bed.daemon;
+        daemon.task("tsk", "prj", "one");
+        bed.until_kept("tsk");
+        let clone = daemon.json(&["workspace", "show", "tsk"])["id"].clone();
+        fs::write(daemon.work().join("common.txt"), "common\nmine\n").unwrap();
+        git(&daemon.work(), &["commit", "-qam", "mine"]);
+        let main = git(&daemon.work(), &["rev-parse", "main"]);
+        let resolves = format!(
+            "run:git merge -q {main}; (echo common; echo mine; echo one) >common.txt; \
+             git add common.txt; git commit -qm resolved"
+        );
+        bed.steps_in_clone(
+            "tsk",
+            "one",
+            &["authenticate", "get-my-task", &resolves, "report:success"],
+        );
+        // Without the option, nothing but the answer comes of a conflict.
+        daemon.cli(&["task", "merge", "tsk"]);
+        assert_eq!(daemon.task_status("tsk"), "done");
+        let said = daemon.cli(&["task", "merge", "tsk", "--ask-agent"]);
+        assert!(said.code != 0 && said.stderr.contains("was asked to resolve"), "{}", said.stderr);
+        until("the agent has resolved it", || {
+            let shown = daemon.json(&["workspace", "show", "tsk"]);
+            daemon.task_status("tsk") == "done" && shown["content"]["n_commits"] == 3
+        });
+        let shown = daemon.json(&["workspace", "show", "tsk"]);
+        assert_eq!((&shown["id"], &shown["state"]), (&clone, &"ready".into()));
+        let answers = daemon.done(&["logs", "one", "prj"]);
+        assert!(answers.contains(text) && answers.contains(&main), "{answers}");
+        assert!(answers.contains("common.txt"), "{answers}");
+        daemon.done(&["task", "merge", "tsk"]);
+        assert_eq!(bed.read("common.txt"), "common\nmine\none\n");
+    }
+}
+
+#[test]
+fn an_agent_is_not_told_of_a_conflict_that_it_has_resolved() {
+    let bed = Bed::new(&[("one", COMMITS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    fs::write(daemon.work().join("common.txt"), "common\nmine\n").unwrap();
+    git(&daemon.work(), &["commit", "-qam", "mine"]);
+    bed.steps_in_clone("tsk", "one", &["authenticate", "get-my-task", "report:success"]);
+    daemon.cli(&["task", "merge", "tsk", "--ask-agent"]);
+    until("the agent has worked again", || daemon.ended("one").len() == 2);
+    bed.until_state("tsk", "ready");
+    daemon.done(&["task", "set", "tsk", "--status", "todo"]);
+    daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
+    until("the agent has worked once more", || daemon.ended("one").len() == 3);
+    let answers = daemon.done(&["logs", "one", "prj"]);
+    assert!(!answers.contains("change the same lines"), "{answers}");
 }

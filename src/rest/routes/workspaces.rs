@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{
-    CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp, WorkspaceId,
+    CoordinatorId, LaunchId, ProjectId, Refusal, ShortId, TaskId, TaskStatus, Timestamp,
+    WorkspaceId,
 };
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{DiffKind, MergeWish, Merged, SnapshotEntry, WorkspaceView};
+use crate::service::{DiffKind, MergeStyle, MergeWish, Merged, SnapshotEntry, WorkspaceView};
 
 /// A workspace as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -189,6 +190,9 @@ pub struct MergeRequest {
     /// One commit with all changes instead of a merge.
     #[serde(default)]
     pub squash: bool,
+    /// Each commit of the result again, after those of the branch.
+    #[serde(default)]
+    pub rebase: bool,
     /// Also what is in no commit.
     #[serde(default)]
     pub with_uncommitted: bool,
@@ -198,6 +202,9 @@ pub struct MergeRequest {
     /// Although the task is open.
     #[serde(default)]
     pub now: bool,
+    /// On a conflict, sets the task in progress again, so that its agent resolves it.
+    #[serde(default)]
+    pub ask_agent: bool,
 }
 
 /// The end of a merge.
@@ -309,8 +316,10 @@ async fn merge(
     InTask(task): InTask,
     InBody(request): InBody<MergeRequest>,
 ) -> Result<Json<MergedBody>, Problem> {
-    let MergeRequest { into, squash, with_uncommitted, expected_head, now } = request;
-    let wish = MergeWish { into, squash, with_uncommitted, expected_head, now };
+    let MergeRequest { into, squash, rebase, with_uncommitted, expected_head, now, ask_agent } =
+        request;
+    let style = style_of(squash, rebase)?;
+    let wish = MergeWish { into, style, with_uncommitted, expected_head, now, ask_agent };
     match state.service.workspaces.merge(&task, &wish).await? {
         Merged::Into { branch, commit } => {
             tracing::info!(task_id = %task, branch, commit, "result merged");
@@ -319,17 +328,36 @@ async fn merge(
         Merged::Already { branch, commit } => {
             Ok(Json(MergedBody { branch, commit, was_merged: true }))
         }
+        Merged::Conflict { branch, commit, files } if ask_agent => {
+            tracing::info!(task_id = %task, branch, commit, "agent asked to resolve a conflict");
+            Err(refusal(&Merged::Conflict { branch, commit, files }).with_hint(Some(
+                "its agent was asked to resolve that; merge again when it is done",
+            )))
+        }
         refused => Err(refusal(&refused)),
+    }
+}
+
+fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle, Problem> {
+    match (squash, rebase) {
+        (true, true) => Err(Refusal::Invalid(
+            "a result is merged as one commit (`squash`) or as its own ones (`rebase`), not both"
+                .to_owned(),
+        )
+        .into()),
+        (true, false) => Ok(MergeStyle::Squash),
+        (false, true) => Ok(MergeStyle::Rebase),
+        (false, false) => Ok(MergeStyle::Merge),
     }
 }
 
 /// Returns the problem of a merge that changed nothing.
 fn refusal(merged: &Merged) -> Problem {
     let (code, detail, hint) = match merged {
-        Merged::Conflict { branch, files } => (
+        Merged::Conflict { branch, files, .. } => (
             "merge_conflict",
             format!("the result and `{branch}` change the same lines of: {}", files.join(", ")),
-            "let the agent merge the branch in a follow-up, or merge by hand",
+            "let its agent resolve that (`askAgent`, `--ask-agent`), or merge by hand",
         ),
         Merged::InTheWay { branch, message, result } => (
             "merge_in_the_way",

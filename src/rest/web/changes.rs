@@ -17,7 +17,7 @@ use crate::domain::workspace::{Content, WorkspaceState};
 use crate::domain::{ProjectId, Refusal, TaskId, Workspace};
 use crate::rest::extract::{InForm, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{DiffKind, MergeWish, Merged, ServiceError, WorkspaceView};
+use crate::service::{DiffKind, MergeStyle, MergeWish, Merged, ServiceError, WorkspaceView};
 
 /// The number of digits of a commit that people read.
 const SHORT_COMMIT: usize = 10;
@@ -51,6 +51,14 @@ struct Message {
     /// The names of files, or the lines that git printed.
     lines: Vec<String>,
     hint: Option<String>,
+    /// The merge that conflicted, and that the agent can be asked to make possible.
+    asks: Option<Asks>,
+}
+
+/// The options of a merge that conflicted.
+struct Asks {
+    squash: bool,
+    with_uncommitted: bool,
 }
 
 /// A diff, or the reason why there is none.
@@ -84,6 +92,9 @@ struct MergeFields {
     /// The reader confirmed to merge although the task is open.
     #[serde(default)]
     now: bool,
+    /// The agent is to resolve a conflict.
+    #[serde(default)]
+    ask_agent: bool,
 }
 
 pub(super) fn routes() -> Router<RestState> {
@@ -112,16 +123,25 @@ async fn merge(
 ) -> Result<Response, Problem> {
     let wish = MergeWish {
         into: None,
-        squash: fields.squash,
+        style: if fields.squash { MergeStyle::Squash } else { MergeStyle::Merge },
         with_uncommitted: fields.with_uncommitted,
         expected_head: Some(fields.expected_head).filter(|head| !head.is_empty()),
         now: fields.now,
+        ask_agent: fields.ask_agent,
     };
     let merged = state.service.workspaces.merge(&id, &wish).await?;
     if let Merged::Into { branch, commit } = &merged {
         tracing::info!(task_id = %id, branch, commit, "result merged");
     }
-    let message = message_of(frame.w, merged);
+    let is_conflict = matches!(merged, Merged::Conflict { .. });
+    let mut message = message_of(frame.w, merged);
+    if is_conflict && fields.ask_agent {
+        message.tone = "wait";
+        message.hint = Some(frame.w.agent_asked.to_owned());
+    } else if is_conflict {
+        message.asks =
+            Some(Asks { squash: fields.squash, with_uncommitted: fields.with_uncommitted });
+    }
     show(frame, &state, &id, Shown::Answer(Some(message))).await
 }
 
@@ -211,13 +231,14 @@ fn message_of(w: &Words, merged: Merged) -> Message {
         text,
         lines,
         hint: hint.map(str::to_owned),
+        asks: None,
     };
     match merged {
         Merged::Into { branch, commit } => {
             said("good", w.of_merged_into(&branch, short(&commit)), none, None)
         }
         Merged::Already { branch, .. } => said("good", w.of_merged_before(&branch), none, None),
-        Merged::Conflict { branch, files } => {
+        Merged::Conflict { branch, files, .. } => {
             said("bad", w.of_merge_conflict(&branch), files, Some(w.merge_conflict_hint))
         }
         Merged::InTheWay { branch, message, result } => {

@@ -184,7 +184,9 @@ texts! {
     file_binary: "binary", "バイナリー";
     left_out: "These files could not be kept, so the workspace is not removed:", "次のファイルは保存できないため、作業場所は削除されません:";
     workspace_in_use_hint: "An agent works here now. You can merge when it has ended.", "エージェントが作業中です。終了後にマージできます。";
-    merge_conflict_hint: "Nothing was changed. Make a follow-up task in which the agent merges the branch, or merge by hand.", "何も変更していません。エージェントにブランチをマージさせる後続タスクを作成するか、手動でマージしてください。";
+    merge_conflict_hint: "Nothing was changed. Ask the agent to resolve that, or merge by hand.", "何も変更していません。エージェントに解消を依頼するか、手動でマージしてください。";
+    ask_agent: "Ask the agent to resolve", "エージェントに解消を依頼";
+    agent_asked: "Nothing was changed. The agent was asked to resolve that in the same clone; merge again when the task is done.", "何も変更していません。同じクローンでの解消をエージェントに依頼しました。タスクの完了後に、もう一度マージしてください。";
     merge_in_the_way_hint: "No file was changed. Commit or stash the files that git names, then merge again.", "ファイルは変更していません。git が示すファイルをコミットまたは退避してから、もう一度マージしてください。";
     merge_stale: "The result has changed since you saw it. Look at the changes below, then merge again.", "表示後に結果が変わりました。下の変更を確認してから、もう一度マージしてください。";
     nothing_to_merge: "There is nothing to merge: the task has no commit.", "マージするものがありません: コミットがありません。";

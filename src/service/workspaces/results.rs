@@ -2,25 +2,32 @@
 
 use std::path::Path;
 
+use crate::domain::task::Actor;
 use crate::domain::workspace::WorkspaceState;
-use crate::domain::{Project, Refusal, Task, TaskId, Timestamp, Workspace, WorkspaceId};
-use crate::rows::workspaces;
-use crate::workspace::{DiffKind, DiffOrder, MergeOrder, Merged};
+use crate::domain::{
+    Project, Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
+};
+use crate::rows::{tasks, workspaces};
+use crate::workspace::{DiffKind, DiffOrder, MergeOrder, MergeStyle, Merged};
 
 use super::{Workspaces, failed, find, keep_order};
-use crate::service::{ServiceError, audit, catalog};
+use crate::service::tasks::release_for;
+use crate::service::tasks::rules::move_task;
+use crate::service::{ServiceError, audit, catalog, checks};
 
 /// The options that a person chose for a merge.
 #[derive(Debug, Clone, Default)]
 pub struct MergeWish {
     /// The branch that gets the result; `None` for the branch that the work began at.
     pub into: Option<String>,
-    pub squash: bool,
+    pub style: MergeStyle,
     pub with_uncommitted: bool,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
     /// Merges although the task is open.
     pub now: bool,
+    /// Lets the agent of the task resolve a conflict.
+    pub ask_agent: bool,
 }
 
 impl Workspaces {
@@ -68,7 +75,7 @@ impl Workspaces {
             source: project.working_directory,
             into: wish.into.clone(),
             base_ref: workspace.base_ref.clone(),
-            squash: wish.squash,
+            style: wish.style,
             with_uncommitted: wish.with_uncommitted,
             expected_head: wish.expected_head.clone(),
             author,
@@ -76,6 +83,10 @@ impl Workspaces {
         };
         let merged = self.host(&workspace)?.merge(&order).await;
         let merged = merged.map_err(|error| failed(&workspace, &error))?;
+        if let (Merged::Conflict { branch, commit, files }, true) = (&merged, wish.ask_agent) {
+            let text = self.core.guidance().merge_conflict(branch, commit, files);
+            self.ask_to_resolve(&workspace, text).await?;
+        }
         if let Merged::Into { commit, .. } | Merged::Already { commit, .. } = &merged {
             let id = workspace.id.clone();
             let commit = commit.clone();
@@ -90,6 +101,47 @@ impl Workspaces {
                 .await?;
         }
         Ok(merged)
+    }
+
+    /// Sets the task of a workspace in progress again, with the conflict as the evidence of a failed
+    /// check, so that its agent finds it in the answer of `get_my_task`.
+    async fn ask_to_resolve(&self, of: &Workspace, text: String) -> Result<(), ServiceError> {
+        let id = of.id.clone();
+        let inputs = self.heard.inputs(&self.core);
+        self.core
+            .write(move |tx| {
+                let found = workspaces::get(tx, &id)?;
+                let task = match &found {
+                    Some(found) => tasks::get(tx, &found.task)?,
+                    None => None,
+                };
+                let Some((workspace, task)) = found.zip(task) else {
+                    return Ok(());
+                };
+                if task.status == TaskStatus::InProgress {
+                    return Err(Refusal::WorkspaceFailed {
+                        workspace: workspace.id,
+                        reason: format!(
+                            "task {} is in progress; its agent can be asked when it has ended",
+                            task.id
+                        ),
+                    }
+                    .into());
+                }
+                let mut news = Vec::new();
+                let mut after = task;
+                // A closed task is reopened first.
+                for status in [TaskStatus::Todo, TaskStatus::InProgress] {
+                    let moved = move_task(tx, &after, status, None, Actor::Person)?;
+                    news.extend(moved.news);
+                    after = tasks::get(tx, &after.id)?.unwrap_or(moved.task);
+                }
+                checks::note_conflict(tx, &after, workspace.content, &text)?;
+                release_for(tx, &after)?;
+                inputs.tell_agents(tx, &news, None)?;
+                Ok(())
+            })
+            .await
     }
 
     /// Notes that the result of a task is not wanted. Its files are removed when the task is closed

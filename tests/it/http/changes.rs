@@ -156,6 +156,8 @@ fn a_merge_that_is_refused_changes_nothing_and_says_what_to_do() {
     git(&daemon, &["commit", "--quiet", "--all", "-m", "mine"]);
     let mine = git(&daemon, &["rev-parse", "main"]);
     assert_eq!(person.merges(&merge, "change the same lines of:"), mine);
+    let answer = person.does("tsk/merge", &merge);
+    assert!(answer.body.contains("Ask the agent to resolve"), "{answer:?}");
     assert_eq!(git(&daemon, &["status", "--porcelain"]), "");
     let answer = person.does("tsk/merge", &format!("{merge}&into=other"));
     assert!((400..500).contains(&answer.status), "{answer:?}");
