@@ -20,6 +20,7 @@
 //! A project without clones has snapshots of its directory in its keep repository instead.
 
 mod create;
+mod forget;
 mod git;
 mod keep_repository;
 mod keeping;

@@ -12,7 +12,7 @@ use super::events::line_of;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
 use super::task_wait::{self, WaitForTasks};
-use super::workspace::{DiffTask, MergeTask, RestoreTask};
+use super::workspace::{DiffTask, DiscardTask, MergeTask, RestoreTask};
 use crate::config::Environment;
 use crate::domain::check::CheckResult;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
@@ -70,10 +70,7 @@ pub(super) enum TaskCommand {
     /// Merge the result of a task into a branch of the project's repository
     Merge(MergeTask),
     /// Hide the result of a task; its files go, and the coordinator keeps its commits
-    Discard {
-        /// Task id
-        task: Named<TaskId>,
-    },
+    Discard(DiscardTask),
     /// Take back that the result of a task was discarded
     Keep {
         /// Task id
@@ -202,10 +199,7 @@ impl TaskCommand {
             Self::Wait(wait) => wait.run(client).await,
             Self::Diff(diff) => diff.run(client).await,
             Self::Merge(merge) => merge.run(client).await,
-            Self::Discard { task } => {
-                let task = task.id(client).await?;
-                client.post_only(&format!("/tasks/{task}/workspace/discard"), &()).await
-            }
+            Self::Discard(discard) => discard.run(client).await,
             Self::Keep { task } => {
                 let task = task.id(client).await?;
                 client.post_only(&format!("/tasks/{task}/workspace/keep"), &()).await

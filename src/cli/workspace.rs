@@ -14,7 +14,8 @@ use crate::config::Environment;
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{LaunchId, ProjectId, TaskId};
 use crate::rest::routes::workspaces::{
-    MergeRequest, MergedBody, RestoreRequest, RestoreTaskRequest, SnapshotBody, WorkspaceBody,
+    ForeverRequest, MergeRequest, MergedBody, RestoreRequest, RestoreTaskRequest, SnapshotBody,
+    WorkspaceBody,
 };
 
 #[derive(Debug, Subcommand)]
@@ -197,6 +198,59 @@ impl MergeTask {
     }
 }
 
+/// The arguments of `task discard`.
+#[derive(Debug, clap::Args)]
+pub(super) struct DiscardTask {
+    /// Task id
+    task: Named<TaskId>,
+    /// Also give up the kept commits; they are removed after 14 days
+    #[arg(long)]
+    forever: bool,
+    /// With --forever, the id of the task once more, for scripts [default: ask on the terminal]
+    #[arg(long, value_name = "ID", requires = "forever")]
+    yes: Option<String>,
+}
+
+impl DiscardTask {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let Self { task, forever, yes } = self;
+        if !forever {
+            let task = task.id(client).await?;
+            return client.post_only(&format!("/tasks/{task}/workspace/discard"), &()).await;
+        }
+        let WorkspaceBody { short_id, title, .. } = of_task(client, &task).await?;
+        let task = task.id(client).await?;
+        let confirm = match yes {
+            Some(yes) => yes,
+            None => ask_again(&short_id.to_string(), &title)?,
+        };
+        let path = format!("/tasks/{task}/workspace/discard-forever");
+        client.post_only(&path, &ForeverRequest { confirm }).await?;
+        print_line(&format!(
+            "the result of {short_id} is given up; its kept commits are removed after 14 days"
+        ))
+    }
+}
+
+/// Asks on the terminal for the id of the task whose result is given up.
+fn ask_again(short_id: &str, title: &str) -> Result<String, CliError> {
+    let mut shown = std::io::stderr();
+    if !std::io::stdin().is_terminal() || !shown.is_terminal() {
+        return Err(CliError::Usage(format!(
+            "this gives up the kept commits of {short_id}; confirm it with `--yes {short_id}`"
+        )));
+    }
+    write!(
+        shown,
+        "This gives up the files and the kept commits of {short_id} ({}). Its id once more: ",
+        plain(title)
+    )?;
+    shown.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(answer.trim().to_owned())
+}
+
 /// The arguments of `task restore`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RestoreTask {
@@ -294,7 +348,9 @@ fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
     if let Some(commit) = &workspace.merged_commit {
         print_line(&format!("merged as {commit}"))?;
     }
-    if workspace.discarded_at.is_some() {
+    if workspace.forever_at.is_some() {
+        print_line("given up; its kept commits are removed after 14 days")?;
+    } else if workspace.discarded_at.is_some() {
         print_line("discarded; `task keep` takes that back")?;
     }
     if workspace.state == WorkspaceState::Broken {

@@ -138,6 +138,9 @@ async fn carry_out(host: &Host, job: &Job) -> (WorkspaceReport, Duration) {
         Job::Keep(order) => {
             ("keep", checkouts.keep(order, policy).await.map(WorkspaceReport::Kept))
         }
+        Job::Forget(order) => {
+            ("forget", checkouts.forget(order).await.map(|()| WorkspaceReport::Forgotten))
+        }
         Job::Remove(order) => (
             "remove",
             checkouts.remove(order, policy).await.map(|removal| match removal {

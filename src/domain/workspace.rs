@@ -83,6 +83,8 @@ pub struct Workspace {
     pub launch: Option<LaunchId>,
     /// The time when a person decided that the result is not wanted.
     pub discarded_at: Option<Timestamp>,
+    /// The time when a person decided that not even the kept state is wanted.
+    pub forever_at: Option<Timestamp>,
     /// The commit by which the result came into the source.
     pub merged_commit: Option<String>,
     pub created_at: Timestamp,
@@ -161,12 +163,22 @@ pub struct RemoveOrder {
     pub proof: String,
 }
 
+/// The kept state that is not wanted any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgetOrder {
+    pub id: WorkspaceId,
+    pub project: ProjectId,
+    pub branch: String,
+    pub decided_at: Timestamp,
+}
+
 /// One step that a coordinator takes on its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Job {
     Prepare(Order),
     Keep(KeepOrder),
     Remove(RemoveOrder),
+    Forget(ForgetOrder),
 }
 
 impl Job {
@@ -175,6 +187,7 @@ impl Job {
             Self::Prepare(order) => &order.id,
             Self::Keep(order) => &order.id,
             Self::Remove(order) => &order.keep.id,
+            Self::Forget(order) => &order.id,
         }
     }
 }
@@ -198,6 +211,8 @@ pub enum WorkspaceReport {
     },
     Kept(Content),
     Removed,
+    /// Its kept state was given up.
+    Forgotten,
     /// It needs a person.
     Broken {
         reason: String,
@@ -227,6 +242,7 @@ impl Workspace {
             content: None,
             launch: None,
             discarded_at: None,
+            forever_at: None,
             merged_commit: None,
             created_at: at,
             revision: 0,
@@ -262,6 +278,7 @@ impl Workspace {
             state: WorkspaceState::InUse,
             launch: Some(launch),
             discarded_at: None,
+            forever_at: None,
             merged_commit: None,
             ..self
         }
@@ -295,6 +312,7 @@ impl Workspace {
                 Self { content: Some(content), reason: None, ..self }
             }
             (Ready, WorkspaceReport::Removed) => Self { state: Removed, reason: None, ..self },
+            (Removed, WorkspaceReport::Forgotten) => Self { content: None, ..self },
             (Wanted | Ready | InUse, WorkspaceReport::Failed { reason }) => {
                 Self { reason: Some(reason), ..self }
             }
@@ -317,6 +335,40 @@ impl Workspace {
             state => state,
         };
         Self { state, reason: None, ..self }
+    }
+
+    /// Returns the workspace after a person decided that not even its kept state is wanted. Its
+    /// files go first, if there are any.
+    ///
+    /// # Errors
+    /// The reason, if it is in use or wanted, or if its files cannot be removed.
+    pub fn given_up(self, task: &Task, at: Timestamp) -> Result<Self, String> {
+        if task.status.is_open() {
+            return Err(format!("its task is {}; finish or cancel it first", task.status));
+        }
+        let left_out = self.content.iter().flat_map(|content| &content.left_out).next();
+        match (self.state, left_out) {
+            (WorkspaceState::Wanted, _) => Err("it is being made; wait until it is ready".into()),
+            (WorkspaceState::InUse, _) => {
+                Err("its content is being kept; wait until it is ready".into())
+            }
+            (WorkspaceState::Broken, _) => {
+                Err("it is broken; mend it and retry it first".to_owned())
+            }
+            (WorkspaceState::Ready, Some(entry)) => Err(format!(
+                "its files stay, because some could not be kept, such as {entry}; move them away, \
+                 and let an agent work on the task once more"
+            )),
+            (WorkspaceState::Ready | WorkspaceState::Removed, _) => {
+                Ok(Self { discarded_at: Some(at), forever_at: Some(at), ..self })
+            }
+        }
+    }
+
+    /// Returns whether its kept state may be given up: a person decided so, and its files are gone.
+    pub fn may_be_forgotten(&self) -> Option<Timestamp> {
+        let is_over = self.state == WorkspaceState::Removed && self.content.is_some();
+        self.forever_at.filter(|_| is_over)
     }
 
     /// Returns whether its files may be removed: no launch uses it, the task is closed, everything was

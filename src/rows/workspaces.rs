@@ -12,7 +12,8 @@ impl Entity for Workspace {
     const NAME: &'static str = "workspace";
     const TABLE: &'static str = "workspaces";
     const COLUMNS: &'static str = "id, project_id, task_id, coordinator_id, state, reason, branch, base_ref, \
-        base_commit, subdirectory, content, launch_id, discarded_at, merged_commit, created_at";
+        base_commit, subdirectory, content, launch_id, discarded_at, forever_at, \
+        merged_commit, created_at";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -32,6 +33,7 @@ impl Entity for Workspace {
             },
             launch: cells.get()?,
             discarded_at: cells.get()?,
+            forever_at: cells.get()?,
             merged_commit: cells.get()?,
             created_at: cells.get()?,
             revision: cells.get()?,
@@ -53,6 +55,7 @@ impl Entity for Workspace {
             self.content.as_ref().map_or(Value::Null, Value::json),
             (&self.launch).into(),
             self.discarded_at.into(),
+            self.forever_at.into(),
             (&self.merged_commit).into(),
             self.created_at.into(),
         ]
@@ -70,6 +73,7 @@ impl Audited for Workspace {
             ("state", plain(self.state)),
             ("branch", plain(&self.branch)),
             ("discarded_at", plain(self.discarded_at)),
+            ("forever_at", plain(self.forever_at)),
             ("merged_commit", plain(self.merged_commit.as_deref())),
         ])
     }
@@ -105,6 +109,18 @@ pub fn list_wanted(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
 pub fn list_to_keep(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     let rest = "WHERE state = 'in_use' AND NOT EXISTS (SELECT 1 FROM launches \
         WHERE launches.id = workspaces.launch_id AND launches.state <> 'ended') \
+        ORDER BY created_at, id";
+    tx.list(rest, &[])
+}
+
+/// Returns all workspaces of a task, the oldest first.
+pub fn list_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Vec<Workspace>, StoreError> {
+    tx.list("WHERE task_id = ?1 ORDER BY created_at, id", &[task.into()])
+}
+
+/// Returns the workspaces without files whose kept state people do not want any more.
+pub fn list_to_forget(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
+    let rest = "WHERE state = 'removed' AND forever_at IS NOT NULL AND content IS NOT NULL \
         ORDER BY created_at, id";
     tx.list(rest, &[])
 }

@@ -7,6 +7,7 @@ mod retention;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -16,6 +17,7 @@ use super::clocks::Clocks;
 use super::core::Core;
 use super::launches::shims::Shims;
 use super::waiting::Waiting;
+use super::workspaces::OwnCheckouts;
 use super::{Heard, Settings, Shared};
 use crate::clock;
 use crate::nudge::sleep_until;
@@ -30,13 +32,18 @@ pub struct Maintenance {
     clocks: Arc<Clocks>,
     shims: Arc<Shims>,
     attendances: Arc<Attendances>,
+    checkouts: OwnCheckouts,
+    /// The time when kept states were given up last, in milliseconds.
+    expired_at: AtomicI64,
     longest: Longest,
 }
 
 impl Maintenance {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, waiting, clocks, shims, attendances, .. } = shared;
-        Self { core, heard, waiting, clocks, shims, attendances, longest: Longest::default() }
+        let Shared { core, heard, waiting, clocks, shims, attendances, checkouts, .. } = shared;
+        let longest = Longest::default();
+        let expired_at = AtomicI64::new(i64::MIN);
+        Self { core, heard, waiting, clocks, shims, attendances, checkouts, expired_at, longest }
     }
 
     /// Notes time-outs that are about to be replaced. Claims that were made with them keep them.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use crate::domain::start_history::{NeededClone, TaskToStart};
 use crate::domain::task::next_task;
 use crate::domain::workspace::{
-    Job, KeepOrder, Moment, Order, RemoveOrder, WorkspaceMode, WorkspaceReport, WorkspaceState,
-    branch_of, owner,
+    ForgetOrder, Job, KeepOrder, Moment, Order, RemoveOrder, WorkspaceMode, WorkspaceReport,
+    WorkspaceState, branch_of, owner,
 };
 use crate::domain::{
     AgentId, CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal,
@@ -367,6 +367,16 @@ pub(super) fn jobs(
             let keep = keep_order(&workspace, task.assignee.as_ref());
             jobs.push(Job::Remove(RemoveOrder { keep, proof }));
         }
+    }
+    for workspace in workspaces::list_to_forget(tx)? {
+        jobs.extend(workspace.may_be_forgotten().map(|decided_at| {
+            Job::Forget(ForgetOrder {
+                id: workspace.id,
+                project: workspace.project,
+                branch: workspace.branch,
+                decided_at,
+            })
+        }));
     }
     Ok(jobs)
 }

@@ -65,6 +65,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(13, "workspaces", include_str!("migrations/0013_workspaces.sql")),
     migration(14, "order of starts", include_str!("migrations/0014_order_of_starts.sql")),
     migration(15, "checks", include_str!("migrations/0015_checks.sql")),
+    migration(16, "forever", include_str!("migrations/0016_forever.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

@@ -6,6 +6,8 @@ use std::process::Command;
 use super::*;
 use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder, Restored};
 
+mod kept;
+
 /// Runs git in `folder` as a person with this home folder would.
 #[track_caller]
 pub(super) fn run_git(home: &Path, folder: &Path, arguments: &[&str]) -> String {
@@ -282,62 +284,6 @@ fn restored(kept: &Content, prepared: &Prepared) -> Restored {
         head_commit: kept.head_commit.clone(),
         base_ref: prepared.base_ref.clone(),
         base_commit: prepared.base_commit.clone(),
-    }
-}
-
-#[tokio::test]
-async fn a_clone_that_was_deleted_by_hand_comes_back_from_what_was_kept() {
-    let bed = Bed::new();
-    let (one, tree) = bed.prepare("one").await;
-    bed.git(&tree, &["checkout", "--quiet", "-b", "mine"]);
-    bed.commit(&tree, "new.txt", "new");
-    std::fs::write(tree.join("open.txt"), "in no commit").unwrap();
-    std::fs::remove_file(tree.join("main.txt")).unwrap();
-    let kept = bed.keep("one", &one).await;
-    let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    assert!(!bed.checkouts.is_gone(&project, &id));
-    std::fs::remove_dir_all(&tree).unwrap();
-    assert!(bed.checkouts.is_gone(&project, &id));
-    // What a person put there is not removed for it.
-    let theirs = tree.parent().unwrap().join("mine.txt");
-    std::fs::write(&theirs, "mine").unwrap();
-    let refused = bed.prepare_again("one", &one, &kept).await.unwrap_err();
-    assert!(refused.needs_person() && refused.to_string().contains("other files"), "{refused}");
-    assert!(theirs.exists());
-    std::fs::remove_file(theirs).unwrap();
-    assert_eq!(bed.prepare_again("one", &one, &kept).await.unwrap(), one);
-    assert_eq!(std::fs::read_to_string(tree.join("open.txt")).unwrap(), "in no commit");
-    assert!(!tree.join("main.txt").exists() && tree.join("new.txt").exists());
-    assert_eq!(bed.git(&tree, &["symbolic-ref", "HEAD"]), "refs/heads/mine");
-    let result = bed.git(&tree, &["rev-parse", "agents/one"]);
-    assert_eq!(Some(result), kept.head_commit, "its work goes on");
-    // A kept state that is gone, too, is named, and no empty clone takes its place.
-    let unknown =
-        Content { kept_commit: "0123456789012345678901234567890123456789".into(), ..kept };
-    let refused = bed.prepare_again("two", &one, &unknown).await.unwrap_err();
-    assert!(refused.needs_person() && refused.to_string().contains("keep.git"), "{refused}");
-    assert!(!bed.tree("two").exists());
-}
-
-#[tokio::test]
-async fn a_kept_state_is_written_only_into_a_new_folder() {
-    let bed = Bed::new();
-    let (one, tree) = bed.prepare("one").await;
-    std::fs::write(tree.join("open.txt"), "in no commit").unwrap();
-    let kept = bed.keep("one", &one).await;
-    let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    let to = bed.folder.path().join("a/new/folder");
-    let write = |to: PathBuf| {
-        let (checkouts, kept) = (&bed.checkouts, &kept.kept_commit);
-        let (project, id): (&ProjectId, &WorkspaceId) = (&project, &id);
-        async move { checkouts.write_kept_to(project, id, kept, &to).await }
-    };
-    write(to.clone()).await.unwrap();
-    assert_eq!(std::fs::read_to_string(to.join("open.txt")).unwrap(), "in no commit");
-    assert!(!to.join(".git").exists());
-    for bad in [to, PathBuf::from("relative"), bed.source().join("main.txt")] {
-        let refused = write(bad).await.unwrap_err();
-        assert!(refused.to_string().contains("new or an empty folder"), "{refused}");
     }
 }
 

@@ -252,3 +252,44 @@ fn an_agent_is_not_told_of_a_conflict_that_it_has_resolved() {
     let answers = daemon.done(&["logs", "one", "prj"]);
     assert!(!answers.contains("change the same lines"), "{answers}");
 }
+
+#[test]
+fn a_result_is_given_up_for_ever_only_when_its_id_is_given_twice() {
+    let bed = Bed::new(&[("one", LEAVES)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    let keep = daemon.state().join("workspaces/prj/keep.git");
+    let refs = || git(&keep, &["for-each-ref", "--format=%(refname)"]);
+    let before = refs();
+    let refused = |arguments: &[&str], expected: &str| {
+        let command = [&["task", "discard", "PRJ-1", "--forever"], arguments].concat();
+        let said = daemon.cli(&command);
+        assert!(said.code != 0 && said.stderr.contains(expected), "{arguments:?}: {}", said.stderr);
+    };
+    refused(&[], "--yes PRJ-1");
+    refused(&["--yes", "PRJ-2"], "is not the id PRJ-1");
+    daemon.done(&["task", "set", "tsk", "--status", "todo"]);
+    refused(&["--yes", "PRJ-1"], "finish or cancel it first");
+    daemon.done(&["task", "set", "tsk", "--status", "cancelled"]);
+    assert_eq!(refs(), before);
+    daemon.done(&["task", "discard", "PRJ-1", "--forever", "--yes", "prj-1"]);
+    until("the kept state is given up", || {
+        let shown = daemon.json(&["workspace", "show", "tsk"]);
+        shown["state"] == "removed" && shown["content"] == Value::Null
+    });
+    let after = refs();
+    let is_expired = |name: &str| name.starts_with("refs/agent-coordinator/expired/");
+    let own = |name: &&str| !name.starts_with("refs/agent-coordinator/source/");
+    assert!(after.lines().filter(own).all(is_expired), "{after}");
+    assert_eq!(after.lines().count(), before.lines().count());
+    let refused = daemon.cli(&["task", "restore", "tsk"]);
+    assert!(refused.stderr.contains("nothing of it was kept"), "{}", refused.stderr);
+    let audited = daemon.logged("done by a person");
+    assert!(audited.iter().any(|line| line["after"].to_string().contains("forever_at")));
+    // New work begins at the project's repository again.
+    daemon.done(&["task", "set", "tsk", "--status", "todo"]);
+    daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
+    let again = bed.until_kept("tsk");
+    assert_eq!((&again["content"]["n_commits"], &again["forever_at"]), (&2.into(), &Value::Null));
+}

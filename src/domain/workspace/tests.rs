@@ -126,6 +126,31 @@ fn a_removed_workspace_comes_back_and_stays_for_its_whole_time() {
 }
 
 #[test]
+fn a_kept_state_is_given_up_only_by_a_person_and_after_its_files() {
+    let by: CoordinatorId = id("crd");
+    let done = task("tsk", None, "one");
+    let open = Task { status: TaskStatus::Todo, ..done.clone() };
+    let used = workspace().on(prepared(), &by).claimed(id("lch"));
+    assert!(used.clone().given_up(&done, NOW).is_err(), "it is not kept yet");
+    assert!(workspace().given_up(&done, NOW).is_err(), "it is being made");
+    let ready = used.on(kept(Some("p")), &by);
+    assert!(ready.clone().given_up(&open, NOW).is_err());
+    let left_out = vec!["pipe: not a file".to_owned()];
+    let in_part = WorkspaceReport::Kept(Content { left_out, ..Content::default() });
+    let refused = ready.clone().on(in_part, &by).given_up(&done, NOW).expect_err("not all is kept");
+    assert!(refused.contains("pipe"), "{refused}");
+    let given_up = ready.given_up(&done, NOW).expect("it may be");
+    assert_eq!(given_up.may_be_forgotten(), None, "its files are there");
+    assert!(given_up.may_be_removed(&done, None, NOW));
+    let used_again = given_up.clone().claimed(id("lch_2"));
+    assert_eq!(used_again.forever_at, None, "a launch takes it back");
+    let removed = given_up.on(WorkspaceReport::Removed, &by);
+    assert_eq!(removed.may_be_forgotten(), Some(NOW));
+    let forgotten = removed.on(WorkspaceReport::Forgotten, &by);
+    assert_eq!((&forgotten.content, forgotten.may_be_forgotten()), (&None, None));
+}
+
+#[test]
 fn a_launch_takes_back_that_the_result_was_merged_or_discarded() {
     let ready = workspace().on(prepared(), &id("crd"));
     let merged_commit = Some("1234".to_owned());

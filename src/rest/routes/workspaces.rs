@@ -54,6 +54,9 @@ pub struct WorkspaceBody {
     pub content: Option<ContentBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discarded_at: Option<Timestamp>,
+    /// The time when the kept state was given up, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forever_at: Option<Timestamp>,
     /// The commit by which the result came into the project's repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_commit: Option<String>,
@@ -116,6 +119,7 @@ impl From<WorkspaceView> for WorkspaceBody {
                 left_out: content.left_out,
             }),
             discarded_at: workspace.discarded_at,
+            forever_at: workspace.forever_at,
             merged_commit: workspace.merged_commit,
             created_at: workspace.created_at,
         }
@@ -157,6 +161,14 @@ pub struct RestoreTaskRequest {
     /// it, the task gets a workspace again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<PathBuf>,
+}
+
+/// The confirmation that not even the kept state is wanted.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ForeverRequest {
+    /// The id of the task once more, or its short id.
+    pub confirm: String,
 }
 
 /// Which workspaces.
@@ -248,6 +260,14 @@ pub(super) fn routes() -> Api {
             "/tasks/{task}/workspace/discard",
             discard,
             about("Hides the result of a task; its files go, and the kept commit stays"),
+        )
+        .post(
+            "/tasks/{task}/workspace/discard-forever",
+            discard_forever,
+            about(
+                "Gives up the result of a task with its kept state, which is removed after 14 days",
+            )
+            .takes::<ForeverRequest>(),
         )
         .post(
             "/tasks/{task}/workspace/keep",
@@ -437,4 +457,13 @@ async fn restore_task(
         workspaces.restore(&task).await?;
     }
     Ok(Json(workspaces.of_task(&task).await?.into()))
+}
+
+async fn discard_forever(
+    State(state): State<RestState>,
+    InTask(task): InTask,
+    InBody(ForeverRequest { confirm }): InBody<ForeverRequest>,
+) -> Result<StatusCode, Problem> {
+    state.service.workspaces.discard_forever(&task, &confirm).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -26,6 +26,9 @@ use crate::telemetry::ErrorChain;
 /// The extra time beyond all time-outs for a claim without a reported process.
 const CLAIM_MARGIN: Duration = Duration::from_secs(30);
 
+/// The time between two looks for kept states to give up, in milliseconds.
+const BETWEEN_EXPIRIES: i64 = 60 * 60 * 1_000;
+
 /// The longest times for a start and for a stop in this run of the server, in milliseconds. A claim
 /// keeps the time that it was made with.
 #[derive(Debug, Default)]
@@ -64,7 +67,29 @@ impl Maintenance {
         accounts::correct(&self.core).await?;
         credentials::forget_old(&self.core).await?;
         self.write_down_activity().await?;
+        self.give_up_kept_states().await;
         self.forget_the_past().await
+    }
+
+    /// Removes the kept states that people have not wanted for long, at most once an hour.
+    async fn give_up_kept_states(&self) {
+        let Some(checkouts) = self.checkouts.get() else {
+            return;
+        };
+        let now = self.core.now();
+        let last = self.expired_at.load(Ordering::Relaxed);
+        if now.as_millis().saturating_sub(last) < BETWEEN_EXPIRIES {
+            return;
+        }
+        self.expired_at.store(now.as_millis(), Ordering::Relaxed);
+        match checkouts.expire(now).await {
+            Ok(0) => {}
+            Ok(n_refs) => tracing::info!(n_refs, "gave up kept states that people did not want"),
+            Err(error) => {
+                let error = ErrorChain(&error);
+                tracing::warn!(%error, "could not give up kept states; will try again");
+            }
+        }
     }
 
     async fn expire(&self, launch: &Launch, sessions: &[Session]) -> Result<(), ServiceError> {

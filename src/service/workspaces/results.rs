@@ -154,12 +154,52 @@ impl Workspaces {
             .await
     }
 
+    /// Notes that not even the kept state of the result of a task is wanted. Its refs are removed
+    /// 14 days later. `confirm` is the id of the task once more.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` with the reason why that cannot be.
+    pub async fn discard_forever(&self, id: &TaskId, confirm: &str) -> Result<(), ServiceError> {
+        let id = id.clone();
+        let confirm = confirm.trim().to_owned();
+        self.core
+            .write(move |tx| {
+                let Some((newest, task)) = find(tx, &id)? else {
+                    return Err(Refusal::NoWorkspace { task: id.clone() }.into());
+                };
+                let refused = |reason: String| Refusal::WorkspaceFailed {
+                    workspace: newest.id.clone(),
+                    reason,
+                };
+                let short_id = task.short_id.to_string();
+                if confirm != task.id.as_str() && !confirm.eq_ignore_ascii_case(&short_id) {
+                    return Err(refused(format!("`{confirm}` is not the id {short_id}")).into());
+                }
+                if newest.task != task.id {
+                    let of = &newest.task;
+                    return Err(refused(format!("it belongs to the task {of}")).into());
+                }
+                let given_up = newest.clone().given_up(&task, tx.now()).map_err(refused)?;
+                for earlier in workspaces::list_of_task(tx, &task.id)? {
+                    let forever_at = given_up.forever_at;
+                    if earlier.id != given_up.id && earlier.forever_at.is_none() {
+                        workspaces::put(tx, &Workspace { forever_at, ..earlier })?;
+                    }
+                }
+                Ok(workspaces::put(tx, &given_up)?)
+            })
+            .await
+    }
+
     /// Takes back that the result of a task is not wanted.
     ///
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`.
     pub async fn want_result(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
-        self.change(id, |workspace, _, _| Ok(Workspace { discarded_at: None, ..workspace })).await
+        self.change(id, |workspace, _, _| {
+            Ok(Workspace { discarded_at: None, forever_at: None, ..workspace })
+        })
+        .await
     }
 
     /// Lets a broken workspace be tried again. If its folder is gone, it is made again from what

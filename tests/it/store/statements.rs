@@ -308,6 +308,8 @@ fn questions(bed: &Bed) {
         workspaces::list(tx, Some(&id("p")))?;
         workspaces::list_wanted(tx)?;
         workspaces::list_to_keep(tx)?;
+        workspaces::list_of_task(tx, &id("t"))?;
+        workspaces::list_to_forget(tx)?;
         workspaces::list_finished(tx)
     });
     bed.read("tasks", |tx| {

@@ -1,0 +1,107 @@
+//! Removes kept states that people do not want any more. Their refs stay under another name for
+//! some days, so that a mistake can be mended by hand.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::keeping::uncommitted_ref;
+use super::{CheckoutError, Checkouts, Place};
+use crate::domain::workspace::ForgetOrder;
+use crate::domain::{ProjectId, Timestamp};
+
+/// The refs of kept states that are not wanted any more, each below the time of that decision in
+/// milliseconds.
+const EXPIRED: &str = "refs/agent-coordinator/expired";
+/// The time after which these refs are removed.
+const EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
+impl Checkouts {
+    /// Moves the refs of a workspace below [`EXPIRED`], all of them or none. A repeated call ends in
+    /// the same state.
+    ///
+    /// # Errors
+    /// Git cannot be run, or cannot write the refs.
+    pub async fn forget(&self, order: &ForgetOrder) -> Result<(), CheckoutError> {
+        let ForgetOrder { id, project, branch, decided_at } = order;
+        self.git.check().await?;
+        let place = self.place(project, id);
+        let _locked = self.lock_keep(project, &place).await?;
+        if !place.keep().join("HEAD").is_file() {
+            return Ok(());
+        }
+        let own = |kind: &str| format!("refs/agent-coordinator/{kind}/{id}");
+        let names = [
+            own("kept"),
+            own("base"),
+            own("merge"),
+            format!("refs/heads/{branch}"),
+            uncommitted_ref(branch),
+        ];
+        let mut changes = String::new();
+        for (name, object) in self.refs_below(&place, &names).await? {
+            let short = name.trim_start_matches("refs/");
+            let new = format!("{EXPIRED}/{}/{id}/{short}", decided_at.as_millis());
+            let _ = writeln!(changes, "update {new} {object}\ndelete {name} {object}");
+        }
+        self.git.on(&place.keep(), ["update-ref", "--stdin"]).input(changes).long().run().await?;
+        Ok(())
+    }
+
+    /// Removes the refs of kept states that people have not wanted for 14 days, in all projects.
+    /// Returns the number of refs.
+    ///
+    /// # Errors
+    /// A folder that cannot be read, or an error of git.
+    pub async fn expire(&self, now: Timestamp) -> Result<usize, CheckoutError> {
+        let Ok(projects) = std::fs::read_dir(&self.root) else {
+            return Ok(0);
+        };
+        let names = projects.flatten().map(|entry| entry.file_name());
+        let mut n_removed = 0;
+        for name in names {
+            let Some(project) = name.to_str().and_then(|name| name.parse::<ProjectId>().ok())
+            else {
+                continue;
+            };
+            n_removed += self.expire_in(&project, now).await?;
+        }
+        Ok(n_removed)
+    }
+
+    async fn expire_in(&self, project: &ProjectId, now: Timestamp) -> Result<usize, CheckoutError> {
+        let folder = self.root.join(project.as_str());
+        let place = Place { tree: folder.join("tree"), folder: folder.clone(), project: folder };
+        if !place.keep().join("HEAD").is_file() {
+            return Ok(0);
+        }
+        let _locked = self.lock_keep(project, &place).await?;
+        let mut changes = String::new();
+        let mut n_removed = 0;
+        for (name, object) in self.refs_below(&place, &[EXPIRED.to_owned()]).await? {
+            let time = name.strip_prefix(EXPIRED).and_then(|rest| rest.split('/').nth(1));
+            let decided_at = time.and_then(|time| time.parse().ok()).map(Timestamp::from_millis);
+            if decided_at.is_some_and(|at| now.since(at) >= EXPIRES_AFTER) {
+                let _ = writeln!(changes, "delete {name} {object}");
+                n_removed += 1;
+            }
+        }
+        if n_removed > 0 {
+            let call = self.git.on(&place.keep(), ["update-ref", "--stdin"]);
+            call.input(changes).long().run().await?;
+        }
+        Ok(n_removed)
+    }
+
+    /// Returns these refs and all below them, each with the object that it names.
+    async fn refs_below(
+        &self,
+        place: &Place,
+        names: &[String],
+    ) -> Result<Vec<(String, String)>, CheckoutError> {
+        let list = ["for-each-ref", "--format=%(refname) %(objectname)"];
+        let list = list.into_iter().chain(names.iter().map(String::as_str));
+        let listed = self.git.on(&place.keep(), list).long().text().await?;
+        let lines = listed.lines().filter_map(|line| line.split_once(' '));
+        Ok(lines.map(|(name, object)| (name.to_owned(), object.to_owned())).collect())
+    }
+}
