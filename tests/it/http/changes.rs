@@ -169,6 +169,22 @@ fn a_merge_that_is_refused_changes_nothing_and_says_what_to_do() {
 }
 
 #[test]
+fn a_reader_asks_the_agent_to_resolve_a_conflict() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    fs::write(daemon.work().join("main.txt"), "one\nmine\nthree\n").unwrap();
+    git(&daemon, &["commit", "--quiet", "--all", "-m", "mine"]);
+    let mut person = Person::of(&daemon, "operator");
+    let before = person.merges("squash=true", "Ask the agent to resolve");
+    let after = person.merges("squash=true&ask_agent=true", "The agent was asked to resolve");
+    assert_eq!(after, before);
+    let task = daemon.json(&["task", "show", "tsk"]);
+    assert_eq!(task["checks"][0]["name"], "merge conflict", "{task}");
+    assert!(task["checks"][0]["output"].as_str().unwrap().contains("main.txt"), "{task}");
+}
+
+#[test]
 fn a_result_without_a_commit_is_merged_only_with_what_is_not_committed() {
     let steps = ["authenticate", "get-my-task", "run:echo left >left.txt", "report:success"];
     let daemon = shop(LISTENING, &steps);
