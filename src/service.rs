@@ -76,7 +76,9 @@ pub use crate::domain::task::{NewTask, TaskEdit};
 pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 pub use crate::workspace::{DiffKind, MergeStyle, Merged, SnapshotEntry};
 pub use maintenance::Maintenance;
-pub use workspaces::{ClonePlace, MergeWish, WorkspaceView, Workspaces};
+pub use workspaces::{
+    ClonePlace, DependencyResult, MergeWish, OwnResult, WorkspaceView, Workspaces,
+};
 
 use crate::clock;
 use crate::config::{Chat, NamedCheck, Notice, Session, Start, Stop, Workspace};

@@ -19,6 +19,7 @@
 //!
 //! A project without clones has snapshots of its directory in its keep repository instead.
 
+mod base;
 mod create;
 mod forget;
 mod git;

@@ -7,6 +7,7 @@ use super::declaration::keys;
 use super::kinds::{
     DAY, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, path, sizes, text, truth,
 };
+use crate::domain::workspace::{DEFAULT_PATTERN, check_pattern};
 
 keys! {
     /// The clones of tasks. A project has them if it was created with `workspace: clone`.
@@ -18,6 +19,15 @@ keys! {
         /// The time from the end of a task to the removal of its clone. Everything in the clone is
         /// kept in a repository of the coordinator before that. `off` keeps clones for ever.
         pub keep: Option<Duration> = Some(7 * DAY), durations(SECOND..=YEAR).or_off(), Now;
+
+        /// The branch, the tag or the commit that the work on a task begins at. Without it, that is
+        /// what `HEAD` of the project's repository names. `working_tree` also takes the files of
+        /// the project's directory that are in no commit and are not ignored.
+        pub base: Option<String> = None, text().checked(|base| check_base(base)).or_none(), Now;
+
+        /// The branch of the result of a task. It must have `{task_id}`, and may have `{agent_id}`
+        /// and `{project_id}`. The ids are written in lower case.
+        pub branch: String = DEFAULT_PATTERN.to_owned(), branch(), Now;
 
         /// The number of agents that work on tasks in one git work tree at the same time, in
         /// projects without clones. Further agents wait. With 1, no agent overwrites the files of
@@ -35,6 +45,18 @@ keys! {
         /// The names of ignored folders that are never kept, because they can be built again.
         pub rebuildable: Vec<String> = rebuildable(), names(), AfterRestart;
     }
+}
+
+fn branch() -> Kind<String> {
+    text().checked(|pattern| check_pattern(pattern)).written_as("\"agents/{task_id}\"")
+}
+
+fn check_base(base: &str) -> Result<(), String> {
+    let is_bad = |c: char| c.is_whitespace() || c.is_control() || "~^:?*[\\".contains(c);
+    if base.starts_with('-') || base.contains("..") || base.contains(is_bad) {
+        return Err("name a branch, a tag, a commit or `working_tree`".to_owned());
+    }
+    Ok(())
 }
 
 fn numbers_or_any() -> Kind<Option<usize>> {

@@ -12,7 +12,11 @@
 //! follow-ups and a change of the assignee. Its files are removed only when a commit of the
 //! coordinator's own repository reaches all of them.
 
+mod branch;
+
 use serde::{Deserialize, Serialize};
+
+pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
 
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
 use super::task::{Task, TaskGraph};
@@ -115,6 +119,9 @@ pub struct Content {
     pub left_out: Vec<String>,
 }
 
+/// The word for a base that has the uncommitted files of the project's directory, too.
+pub const BASE_WORKING_TREE: &str = "working_tree";
+
 /// The facts that a workspace is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
@@ -125,6 +132,11 @@ pub struct Order {
     pub source: std::path::PathBuf,
     /// The agent that the commits name.
     pub agent: AgentId,
+    /// The branch, tag or commit that new work begins at, or [`BASE_WORKING_TREE`]; `None` for HEAD
+    /// of the source.
+    pub base: Option<String>,
+    /// The results that the task depends on. New work begins at a merge of them.
+    pub dependencies: Vec<String>,
     /// The workspace of the parent task, at whose newest commit this one begins.
     pub begins_at: Option<WorkspaceId>,
     /// The kept state of an earlier workspace of the task, which comes back.
@@ -395,14 +407,6 @@ impl Workspace {
 pub fn owner<'a>(task: &'a Task, graph: &'a TaskGraph) -> &'a Task {
     let above = graph.ancestors(task).into_iter();
     above.take_while(|parent| parent.assignee == task.assignee).last().unwrap_or(task)
-}
-
-/// Returns the branch of a task: `agents/` and the short id in lower case. The characters that git
-/// refuses in the name of a branch are replaced.
-pub fn branch_of(short_id: &str) -> String {
-    let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let safe = short_id.chars().map(|c| if is_safe(c) { c.to_ascii_lowercase() } else { '-' });
-    format!("agents/{}", safe.collect::<String>())
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ impl Coordinators {
         let at = self.core.now();
         let backoff = self.core.settings().backoff;
         let aging = self.core.settings().start.aging;
-        let keep = self.core.settings().workspace.keep;
+        let settings = self.core.settings();
         let read = self.core.read(move |tx| {
             let mut startable = startable::list(tx)?;
             for facts in &mut startable {
@@ -134,7 +134,7 @@ impl Coordinators {
             }
             let open = launches::list_open(tx)?;
             let shared = workspaces::shared_directories(tx, &open)?;
-            Ok((startable, open, shared, workspaces::jobs(tx, keep, at)?))
+            Ok((startable, open, shared, workspaces::jobs(tx, &settings.workspace, at)?))
         });
         let (startable, launches, shared_directories, jobs) = read.await?;
         let startable = startable

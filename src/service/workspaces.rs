@@ -9,17 +9,17 @@ mod results;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use crate::config;
 use crate::domain::start_history::{NeededClone, TaskToStart};
 use crate::domain::task::next_task;
 use crate::domain::workspace::{
-    ForgetOrder, Job, KeepOrder, Moment, Order, RemoveOrder, WorkspaceMode, WorkspaceReport,
-    WorkspaceState, branch_of, owner,
+    BranchIds, ForgetOrder, Job, KeepOrder, Moment, Order, RemoveOrder, WorkspaceMode,
+    WorkspaceReport, WorkspaceState, branch_of, owner,
 };
 use crate::domain::{
     AgentId, CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal,
-    StartFacts, Task, TaskId, Timestamp, Workspace, WorkspaceId,
+    StartFacts, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
 };
 use crate::rows::{Transaction, projects, startable, tasks, workspaces};
 use crate::store::{Read, StoreError};
@@ -74,6 +74,7 @@ impl Workspaces {
     /// Writes that the next launch of `key` needs a clone. Changes nothing if there is one.
     pub async fn want(&self, key: &InstanceKey) -> Result<(), ServiceError> {
         let key = key.clone();
+        let settings = self.core.settings();
         self.core
             .write(move |tx| {
                 let mut facts = startable::of_key(tx, &key)?;
@@ -90,13 +91,16 @@ impl Workspaces {
                 let wanted = match workspaces::newest_of_task(tx, &owner.id)? {
                     // Its earlier work goes on.
                     Some(earlier) => earlier.again(id, tx.now()),
-                    None => Workspace::wanted(
-                        id,
-                        owner.project.clone(),
-                        owner.id.clone(),
-                        branch_of(&owner.short_id.to_string()),
-                        tx.now(),
-                    ),
+                    None => {
+                        let ids = BranchIds {
+                            task: &owner.short_id.to_string(),
+                            agent: key.agent.as_str(),
+                            project: key.project.as_str(),
+                        };
+                        let branch = branch_of(&settings.workspace.branch, ids);
+                        let (project, task) = (owner.project.clone(), owner.id.clone());
+                        Workspace::wanted(id, project, task, branch, tx.now())
+                    }
                 };
                 Ok(workspaces::put(tx, &wanted)?)
             })
@@ -323,7 +327,7 @@ pub(super) fn shared_directories(
 /// Returns the steps that workspaces need now.
 pub(super) fn jobs(
     tx: &mut Read<'_>,
-    keep: Option<Duration>,
+    settings: &config::Workspace,
     now: Timestamp,
 ) -> Result<Vec<Job>, StoreError> {
     let mut jobs = Vec::new();
@@ -343,12 +347,18 @@ pub(super) fn jobs(
             Some(parent) => newest_above(tx, parent)?,
             None => None,
         };
+        let Dependencies { results, is_being_kept } = dependencies_of(tx, &task)?;
+        if is_being_kept {
+            continue;
+        }
         jobs.push(Job::Prepare(Order {
             id: workspace.id,
             project: workspace.project,
             branch: workspace.branch,
             source: project.working_directory,
             agent: task.assignee.clone().unwrap_or_else(nobody),
+            base: settings.base.clone(),
+            dependencies: results.into_iter().map(|result| result.commit).collect(),
             begins_at,
             restores,
         }));
@@ -363,7 +373,7 @@ pub(super) fn jobs(
             continue;
         };
         let proof = workspace.content.as_ref().and_then(|content| content.proof.clone());
-        if let Some(proof) = proof.filter(|_| workspace.may_be_removed(&task, keep, now)) {
+        if let Some(proof) = proof.filter(|_| workspace.may_be_removed(&task, settings.keep, now)) {
             let keep = keep_order(&workspace, task.assignee.as_ref());
             jobs.push(Job::Remove(RemoveOrder { keep, proof }));
         }
@@ -379,6 +389,71 @@ pub(super) fn jobs(
         }));
     }
     Ok(jobs)
+}
+
+/// The result of a task that another one depends on.
+#[derive(Debug, Clone)]
+pub struct DependencyResult {
+    pub task: TaskId,
+    /// The last commit of the work.
+    pub commit: String,
+}
+
+/// The results of the tasks that another one depends on.
+#[derive(Debug, Default)]
+pub(super) struct Dependencies {
+    pub(super) results: Vec<DependencyResult>,
+    /// One of them is finished, and its content is not kept yet.
+    is_being_kept: bool,
+}
+
+/// Returns the results of the tasks that a task depends on, apart from those in its own clone.
+pub(super) fn dependencies_of(tx: &mut Read<'_>, task: &Task) -> Result<Dependencies, StoreError> {
+    let graph = graph_above(tx, std::slice::from_ref(task))?;
+    let own = owner(task, &graph).id.clone();
+    let mut found = Dependencies::default();
+    for id in &task.dependencies {
+        let dependency = tasks::get(tx, id)?;
+        let Some(dependency) = dependency.filter(|other| other.status == TaskStatus::Done) else {
+            continue;
+        };
+        let graph = graph_above(tx, std::slice::from_ref(&dependency))?;
+        let owner = owner(&dependency, &graph);
+        let newest = workspaces::newest_of_task(tx, &owner.id)?;
+        let Some(workspace) = newest.filter(|_| owner.id != own) else {
+            continue;
+        };
+        // A part is in the clone of the task above, whose agent may be waiting for this task.
+        found.is_being_kept |= workspace.state == WorkspaceState::InUse && !owner.status.is_open();
+        let content = workspace.content.filter(|_| workspace.discarded_at.is_none());
+        let commit = content.and_then(|content| content.head_commit);
+        let result = commit.map(|commit| DependencyResult { task: id.clone(), commit });
+        found.results.extend(result);
+    }
+    Ok(found)
+}
+
+/// Returns the result of a task that has a workspace of its own.
+pub(super) fn own_result(
+    tx: &mut Read<'_>,
+    task: &TaskId,
+) -> Result<Option<OwnResult>, StoreError> {
+    let newest = workspaces::newest_of_task(tx, task)?;
+    Ok(newest.map(|workspace| OwnResult {
+        is_kept: workspace.state != WorkspaceState::InUse,
+        branch: workspace.branch,
+        commit: workspace.content.and_then(|content| content.head_commit),
+    }))
+}
+
+/// The result of a subtask that another agent worked on.
+#[derive(Debug, Clone)]
+pub struct OwnResult {
+    pub branch: String,
+    /// The last commit of the work that is kept.
+    pub commit: Option<String>,
+    /// Whether the content after its last launch is kept.
+    pub is_kept: bool,
 }
 
 /// Returns the workspace of the nearest task above that has one with files.

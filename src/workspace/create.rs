@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::keep_repository::SOURCE;
 use super::refs::Refs;
-use super::source::{Head, Source};
+use super::source::Source;
 use super::{CheckoutError, Checkouts, Place, make_folder, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Order, Prepared, Restored};
@@ -69,44 +69,13 @@ impl Checkouts {
         )))
     }
 
-    /// Chooses the commit that the work begins at, and pins it with a ref. An earlier attempt may
-    /// have pinned one already. Returns it after the facts about the workspace. Work that comes
-    /// back goes on at its last commit, and its base stays.
-    async fn choose_base(
-        &self,
-        order: &Order,
-        source: &Source,
-        place: &Place,
-        head: Head,
-        begins_at: Option<String>,
-    ) -> Result<(Prepared, Option<String>), CheckoutError> {
-        let branch = self.free_branch(&order.branch, place).await?;
-        let pin = format!("refs/agent-coordinator/base/{}", order.id);
-        let pinned = self.resolve(place, &pin).await?;
-        let kept = order.restores.as_ref().and_then(|kept| kept.head_commit.clone());
-        let commit = match kept.or(pinned) {
-            Some(known) => Some(known),
-            // The work of an earlier workspace of the task goes on.
-            None => {
-                let result = self.resolve(place, &format!("refs/heads/{branch}")).await?;
-                result.or(begins_at).or(head.commit)
-            }
-        };
-        if let Some(commit) = &commit {
-            self.git.on(&place.keep(), ["update-ref", &pin, commit]).run().await?;
-        }
-        let earlier = order.restores.as_ref().filter(|kept| kept.base_commit.is_some());
-        let (base_ref, base_commit) = match earlier {
-            Some(kept) => (kept.base_ref.clone(), kept.base_commit.clone()),
-            None => (head.branch, commit.clone()),
-        };
-        let subdirectory = source.subdirectory.clone();
-        Ok((Prepared { branch, base_ref, base_commit, subdirectory }, commit))
-    }
-
     /// Returns the name of the branch, with a number if a person has a branch of this name in the
     /// source, whose commits are not those of a task.
-    async fn free_branch(&self, wanted: &str, place: &Place) -> Result<String, CheckoutError> {
+    pub(super) async fn free_branch(
+        &self,
+        wanted: &str,
+        place: &Place,
+    ) -> Result<String, CheckoutError> {
         let mut name = wanted.to_owned();
         for n in 2.. {
             let theirs = self.resolve(place, &format!("{SOURCE}/heads/{name}")).await?;

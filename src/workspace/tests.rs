@@ -6,6 +6,7 @@ use std::process::Command;
 use super::*;
 use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder, Restored};
 
+mod base;
 mod kept;
 
 /// Runs git in `folder` as a person with this home folder would.
@@ -69,6 +70,8 @@ impl Bed {
             branch: format!("agents/{id}"),
             source: self.source(),
             agent: "dev".parse().unwrap(),
+            base: None,
+            dependencies: Vec::new(),
             begins_at: None,
             restores: None,
         }

@@ -62,4 +62,5 @@ mod units;
 mod usage;
 mod web;
 mod workspaces;
+mod workspaces_begin;
 mod workspaces_results;

@@ -64,12 +64,6 @@ fn parts_of_the_same_agent_use_the_workspace_of_the_task_above() {
 }
 
 #[test]
-fn a_branch_has_a_name_that_git_allows() {
-    assert_eq!(branch_of("SHOP-12"), "agents/shop-12");
-    assert_eq!(branch_of("a..b.lock"), "agents/a--b-lock");
-}
-
-#[test]
 fn late_reports_change_nothing() {
     let by: CoordinatorId = id("crd");
     let ready = workspace().on(prepared(), &by);

@@ -8,7 +8,7 @@ use crate::domain::launch::ReportResult;
 use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{Check, Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace};
 use crate::mcp::envelope::TaskSession;
-use crate::service::{Service, ServiceError};
+use crate::service::{DependencyResult, Service, ServiceError};
 
 pub(in crate::mcp) struct GetMyTask;
 
@@ -56,6 +56,21 @@ struct Clone {
     /// The work that earlier launches left in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<Left>,
+    /// The results of the tasks that it depends on. They are in the base, unless they conflict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Serialize)]
+struct Dependency {
+    task_id: TaskId,
+    commit: String,
+}
+
+impl From<DependencyResult> for Dependency {
+    fn from(DependencyResult { task, commit }: DependencyResult) -> Self {
+        Self { task_id: task, commit }
+    }
 }
 
 #[derive(Serialize)]
@@ -66,8 +81,8 @@ struct Left {
     last_commit: Option<String>,
 }
 
-impl From<Workspace> for Clone {
-    fn from(workspace: Workspace) -> Self {
+impl Clone {
+    fn new(workspace: Workspace, dependencies: Vec<DependencyResult>) -> Self {
         Self {
             mode: WorkspaceMode::Clone,
             branch: workspace.branch,
@@ -78,6 +93,7 @@ impl From<Workspace> for Clone {
                 n_uncommitted: content.n_uncommitted,
                 last_commit: content.head_commit,
             }),
+            dependencies: dependencies.into_iter().map(Dependency::from).collect(),
         }
     }
 }
@@ -207,7 +223,7 @@ impl ToolSpec for GetMyTask {
                 title: mine.task.title,
                 description: mine.task.description,
                 working_directory: mine.working_directory,
-                workspace: mine.workspace.map(Clone::from),
+                workspace: mine.workspace.map(|found| Clone::new(found, mine.dependencies)),
                 attempt: mine.attempt,
                 last_end: mine.last_end.map(End::from),
             }),

@@ -6,7 +6,7 @@ use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::TaskId;
 use crate::domain::{ShortId, Task, TaskStatus};
 use crate::mcp::envelope::TaskSession;
-use crate::service::{Service, ServiceError, TaskProgress};
+use crate::service::{OwnResult, Service, ServiceError, TaskProgress};
 
 pub(in crate::mcp) struct GetMyTaskProgress;
 
@@ -31,12 +31,31 @@ struct Part {
     short_id: ShortId,
     title: String,
     status: TaskStatus,
+    /// The result of a subtask that is done and has a clone of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<PartResult>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     subtasks: Vec<Part>,
 }
 
+#[derive(Serialize)]
+struct PartResult {
+    branch: String,
+    /// The commit to merge: `git merge COMMIT` in the clone of the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
+    /// False until the coordinator has taken the commits. Ask again then.
+    is_complete: bool,
+}
+
+impl From<OwnResult> for PartResult {
+    fn from(OwnResult { branch, commit, is_kept }: OwnResult) -> Self {
+        Self { branch, commit, is_complete: is_kept }
+    }
+}
+
 impl From<TaskProgress> for Top {
-    fn from(TaskProgress { task, subtasks }: TaskProgress) -> Self {
+    fn from(TaskProgress { task, subtasks, .. }: TaskProgress) -> Self {
         let subtasks = subtasks.into_iter().map(Part::from).collect();
         let Task { id, short_id, title, status, .. } = task;
         Self { id, short_id, title, status, subtasks }
@@ -44,10 +63,10 @@ impl From<TaskProgress> for Top {
 }
 
 impl From<TaskProgress> for Part {
-    fn from(TaskProgress { task, subtasks }: TaskProgress) -> Self {
+    fn from(TaskProgress { task, result, subtasks }: TaskProgress) -> Self {
         let subtasks = subtasks.into_iter().map(Self::from).collect();
         let Task { id, short_id, title, status, .. } = task;
-        Self { id, short_id, title, status, subtasks }
+        Self { id, short_id, title, status, result: result.map(PartResult::from), subtasks }
     }
 }
 

@@ -16,7 +16,7 @@ use super::Tasks;
 use super::rules::graph_above;
 use crate::service::checks;
 use crate::service::sessions::caller::fence;
-use crate::service::workspaces::{OwnCheckouts, directory_of};
+use crate::service::workspaces::{DependencyResult, OwnCheckouts, dependencies_of, directory_of};
 use crate::service::{Caller, ServiceError};
 
 /// A task as its agent sees it.
@@ -26,6 +26,8 @@ pub struct MyTask {
     pub working_directory: PathBuf,
     /// The clone that it works in; `None` for the directory of the project.
     pub workspace: Option<Workspace>,
+    /// The results of the tasks that it depends on, if it has a clone.
+    pub dependencies: Vec<DependencyResult>,
     /// The number of this attempt at the task. The first one is 1.
     pub attempt: u32,
     /// The end of the attempt before, by any agent.
@@ -123,6 +125,10 @@ fn find(
         workspace: match &launch.workspace {
             Some(id) => workspaces::get(tx, id)?,
             None => None,
+        },
+        dependencies: match &launch.workspace {
+            Some(_) => dependencies_of(tx, task)?.results,
+            None => Vec::new(),
         },
         context: left_by(true),
         handoff: left_by(false),

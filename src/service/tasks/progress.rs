@@ -2,19 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::Task;
 use crate::domain::id::TaskId;
+use crate::domain::{Task, TaskStatus};
 use crate::rows::{executions, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::Tasks;
 use super::rules::{graph_above, tasks_below};
-use crate::service::{Caller, ServiceError};
+use crate::service::workspaces::own_result;
+use crate::service::{Caller, OwnResult, ServiceError};
 
 /// A task with its subtasks.
 #[derive(Debug, Clone)]
 pub struct TaskProgress {
     pub task: Task,
+    /// The result, if the task has a clone of its own.
+    pub result: Option<OwnResult>,
     pub subtasks: Vec<TaskProgress>,
 }
 
@@ -58,14 +61,23 @@ fn progress(tx: &mut Read<'_>, caller: &Caller) -> Result<Vec<TaskProgress>, Sto
             let parent = part.parent.clone().unwrap_or_else(|| task.id.clone());
             by_parent.entry(parent).or_default().push(part);
         }
-        tops.push(TaskProgress::of(task.clone(), &mut by_parent));
+        let mut results = BTreeMap::new();
+        for part in by_parent.values().flatten().filter(|part| part.status == TaskStatus::Done) {
+            results.extend(own_result(tx, &part.id)?.map(|result| (part.id.clone(), result)));
+        }
+        tops.push(TaskProgress::of(task.clone(), &mut by_parent, &mut results));
     }
     Ok(tops)
 }
 
 impl TaskProgress {
-    fn of(task: Task, by_parent: &mut BTreeMap<TaskId, Vec<Task>>) -> Self {
+    fn of(
+        task: Task,
+        by_parent: &mut BTreeMap<TaskId, Vec<Task>>,
+        results: &mut BTreeMap<TaskId, OwnResult>,
+    ) -> Self {
         let parts = by_parent.remove(&task.id).unwrap_or_default();
-        Self { subtasks: parts.into_iter().map(|part| Self::of(part, by_parent)).collect(), task }
+        let subtasks = parts.into_iter().map(|part| Self::of(part, by_parent, results)).collect();
+        Self { result: results.remove(&task.id), subtasks, task }
     }
 }

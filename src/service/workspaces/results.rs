@@ -60,7 +60,10 @@ impl Workspaces {
             .into());
         }
         if let Some(into) = &wish.into
-            && (into.starts_with('-') || into.starts_with("agents/") || into.contains(".."))
+            && (into.starts_with('-')
+                || into.starts_with("agents/")
+                || into.contains("..")
+                || *into == workspace.branch)
         {
             return Err(Refusal::Invalid(format!(
                 "`{into}` cannot get the result of a task: name a branch of the project"

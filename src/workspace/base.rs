@@ -1,0 +1,175 @@
+//! Chooses the commit that the work of a task begins at.
+
+use super::keep_repository::SOURCE;
+use super::source::{Head, Source};
+use super::{CheckoutError, Checkouts, Place};
+use crate::domain::nearest::nearest;
+use crate::domain::workspace::{BASE_WORKING_TREE, Order, Prepared};
+
+/// The author of the commits that the daemon makes for a base.
+const AUTHOR: &str = "agent-coordinator";
+
+impl Checkouts {
+    /// Chooses the commit that the work begins at, and pins it with a ref. An earlier attempt may
+    /// have pinned one already. Returns it after the facts about the workspace. Work that comes
+    /// back goes on at its last commit, and its base stays.
+    pub(super) async fn choose_base(
+        &self,
+        order: &Order,
+        source: &Source,
+        place: &Place,
+        head: Head,
+        begins_at: Option<String>,
+    ) -> Result<(Prepared, Option<String>), CheckoutError> {
+        let branch = self.free_branch(&order.branch, place).await?;
+        let pin = format!("refs/agent-coordinator/base/{}", order.id);
+        let pinned = self.resolve(place, &pin).await?;
+        let kept = order.restores.as_ref().and_then(|kept| kept.head_commit.clone());
+        let mut base_ref = head.branch.clone();
+        let commit = match kept.or(pinned) {
+            Some(known) => Some(known),
+            // The work of an earlier workspace of the task goes on.
+            None => match self.resolve(place, &format!("refs/heads/{branch}")).await? {
+                Some(result) => Some(result),
+                None => {
+                    let base = if begins_at.is_some() {
+                        begins_at
+                    } else {
+                        let named = self.named_base(order, source, place, head).await?;
+                        base_ref = named.branch;
+                        named.commit
+                    };
+                    self.with_dependencies(place, base, &order.dependencies).await?
+                }
+            },
+        };
+        if let Some(commit) = &commit {
+            self.git.on(&place.keep(), ["update-ref", &pin, commit]).run().await?;
+        }
+        let earlier = order.restores.as_ref().filter(|kept| kept.base_commit.is_some());
+        let (base_ref, base_commit) = match earlier {
+            Some(kept) => (kept.base_ref.clone(), kept.base_commit.clone()),
+            None => (base_ref, commit.clone()),
+        };
+        let subdirectory = source.subdirectory.clone();
+        Ok((Prepared { branch, base_ref, base_commit, subdirectory }, commit))
+    }
+
+    /// Returns the branch and the commit that the configuration names, or else those of HEAD.
+    async fn named_base(
+        &self,
+        order: &Order,
+        source: &Source,
+        place: &Place,
+        head: Head,
+    ) -> Result<Head, CheckoutError> {
+        let Some(base) = &order.base else {
+            return Ok(head);
+        };
+        if base == BASE_WORKING_TREE {
+            let commit = self.commit_of_work_tree(order, source, place, &head).await?;
+            return Ok(Head { commit, ..head });
+        }
+        if let Some(commit) = self.resolve(place, &format!("{SOURCE}/heads/{base}")).await? {
+            return Ok(Head { branch: Some(format!("refs/heads/{base}")), commit: Some(commit) });
+        }
+        let tag = format!("{SOURCE}/tags/{base}");
+        let fetch = format!("+refs/tags/{base}:{tag}");
+        let source = source.top.as_os_str();
+        let arguments = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
+        let arguments = arguments.map(std::ffi::OsStr::new).into_iter();
+        let arguments = arguments.chain([source, fetch.as_ref()]);
+        self.git.on(&place.keep(), arguments).long().end().await?;
+        let is_id = base.len() >= 7 && base.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let commit = match self.resolve(place, &tag).await? {
+            Some(commit) => Some(commit),
+            None if is_id => self.resolve(place, base).await?,
+            None => None,
+        };
+        if commit.is_some() {
+            return Ok(Head { branch: head.branch, commit });
+        }
+        let list = ["for-each-ref", "--format=%(refname:lstrip=4)", &format!("{SOURCE}/heads/")];
+        let branches = self.git.on(&place.keep(), list).text().await?;
+        let similar = nearest(base, branches.lines());
+        let similar = similar.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        Err(CheckoutError::Refused(format!(
+            "`workspace.base` is `{base}`, which is no branch, tag or commit of the project's \
+             repository{similar}"
+        )))
+    }
+
+    /// Returns a commit with the files of the project's directory that are in no commit yet. Files
+    /// that `.gitignore` or `.git/info/exclude` name are not in it.
+    async fn commit_of_work_tree(
+        &self,
+        order: &Order,
+        source: &Source,
+        place: &Place,
+        head: &Head,
+    ) -> Result<Option<String>, CheckoutError> {
+        if source.is_bare {
+            return Err(CheckoutError::Refused(
+                "`workspace.base` is `working_tree`, but the project's repository has no files"
+                    .to_owned(),
+            ));
+        }
+        let index = place.project.join(format!(".new-index-{}", order.id));
+        let excludes = source.top.join(".git/info/exclude");
+        let excludes = format!("core.excludesFile={}", excludes.display());
+        let on_files = |arguments: &[&str]| {
+            let all = ["-c", &excludes].into_iter().chain(arguments.iter().copied());
+            self.git
+                .on(&place.keep(), all)
+                .variable("GIT_WORK_TREE", &source.top)
+                .variable("GIT_INDEX_FILE", &index)
+                .long()
+        };
+        let _ = std::fs::remove_file(&index);
+        let from = head.commit.as_deref().unwrap_or("--empty");
+        on_files(&["read-tree", from]).run().await?;
+        on_files(&["add", "--all", "--", "."]).run().await?;
+        let tree = on_files(&["write-tree"]).text().await?;
+        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
+        if let Some(commit) = &head.commit {
+            let committed = format!("{commit}^{{tree}}");
+            let committed = self.git.on(&place.keep(), ["rev-parse", &committed]).text().await?;
+            if committed == tree {
+                return Ok(head.commit.clone());
+            }
+        }
+        let message = "the project's directory, with what is in no commit\n";
+        let commit = self.commit(place, &tree, head.commit.iter(), message, AUTHOR).await?;
+        Ok(Some(commit))
+    }
+
+    /// Returns a commit that has the base and all of these results. If they conflict, it is the
+    /// base alone, and the agent merges them.
+    async fn with_dependencies(
+        &self,
+        place: &Place,
+        base: Option<String>,
+        results: &[String],
+    ) -> Result<Option<String>, CheckoutError> {
+        let Some(mut all) = base.clone() else {
+            return Ok(base);
+        };
+        for result in results {
+            let is_there = self.resolve(place, result).await?.is_some();
+            if !is_there || self.contains(place, &all, result).await? {
+                continue;
+            }
+            if self.contains(place, result, &all).await? {
+                all.clone_from(result);
+                continue;
+            }
+            let Ok(tree) = self.merged_tree(place, &all, result).await? else {
+                return Ok(base);
+            };
+            let message = "Merge the results that the task depends on\n";
+            let parents = [all, result.clone()];
+            all = self.commit(place, &tree, parents.iter(), message, AUTHOR).await?;
+        }
+        Ok(Some(all))
+    }
+}

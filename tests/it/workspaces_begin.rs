@@ -1,0 +1,181 @@
+//! Where work begins, with the real binary: the configured base and branch, the results that a task
+//! depends on, and the commit of the task above.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+
+use crate::support::{git, until};
+use crate::workspaces::{Bed, COMMITS};
+
+/// The steps of an agent that notes the files that it finds.
+const LOOKS: &[&str] = &["authenticate", "get-my-task", "run:ls >../seen", "report:success"];
+
+/// The steps of an agent that commits only a file of its own.
+const APART: &[&str] = &[
+    "authenticate",
+    "get-my-task",
+    "run:echo $AGENT_ID >$AGENT_ID.txt; git add $AGENT_ID.txt; git commit -qm work",
+    "report:success",
+];
+
+impl Bed {
+    /// Returns what the agent of a task noted beside its clone.
+    fn seen(&self, task: &str) -> String {
+        let seen = self.tree(task).parent().unwrap().join("seen");
+        fs::read_to_string(seen).unwrap_or_default()
+    }
+
+    /// Adds a task that begins when both others are done.
+    fn task_after(&self, agent: &str, others: [&str; 2]) {
+        let [first, second] = others;
+        self.daemon.done(&[
+            "task",
+            "add",
+            "--id",
+            "tsk",
+            "--project",
+            "prj",
+            "--assignee",
+            agent,
+            "--title",
+            "both",
+            "--status",
+            "in_progress",
+            "--depends-on",
+            first,
+            "--depends-on",
+            second,
+        ]);
+    }
+}
+
+#[test]
+fn work_begins_at_the_configured_base_on_the_configured_branch() {
+    let settings =
+        "workspace: { keep: off, base: working_tree, branch: \"work/{agent_id}/{task_id}\" }";
+    let agents: &[(&str, &[&str])] = &[("one", APART)];
+    let bed = Bed::configured(settings, agents).daemon_with_clones(agents);
+    let daemon = &bed.daemon;
+    fs::write(daemon.work().join("open.txt"), "open\n").unwrap();
+    daemon.task("tsk", "prj", "one");
+    let kept = bed.until_kept("tsk");
+    assert_eq!(kept["branch"], "work/one/prj-1");
+    assert_eq!(kept["content"]["n_commits"], 1);
+    assert_eq!(fs::read_to_string(bed.tree("tsk").join("open.txt")).unwrap(), "open\n");
+    let diff = daemon.done(&["task", "diff", "tsk", "--stat"]);
+    assert!(diff.contains("one.txt") && !diff.contains("open.txt"), "{diff}");
+    let refused = daemon.cli(&["task", "merge", "tsk", "--into", "work/one/prj-1"]);
+    assert!(refused.stderr.contains("cannot get the result"), "{}", refused.stderr);
+    // A base that names nothing is shown, and mended by a change of the configuration.
+    daemon.configure("workspace: { keep: off, base: mian }");
+    daemon.done(&["reload"]);
+    daemon.task("tsk_2", "prj", "one");
+    until("the base is named", || {
+        let shown = daemon.cli(&["workspace", "show", "tsk_2"]).stdout;
+        shown.contains("broken") && shown.contains("did you mean `main`?")
+    });
+    daemon.configure("workspace: { keep: off, base: main }");
+    daemon.done(&["reload"]);
+    daemon.done(&["workspace", "retry", "tsk_2"]);
+    bed.until_kept("tsk_2");
+}
+
+#[test]
+fn patterns_and_bases_that_git_does_not_allow_are_refused() {
+    let bed = Bed::configured("", &[]);
+    for (settings, expected) in [
+        ("branch: agents/x", "two tasks would have one branch"),
+        ("branch: \"{task_id}.lock\"", "no such name"),
+        ("base: \"-rf\"", "name a branch, a tag, a commit"),
+    ] {
+        bed.daemon.configure(&format!("workspace: {{ {settings} }}"));
+        let said = bed.daemon.cli(&["check"]);
+        assert!(said.code != 0 && said.stderr.contains(expected), "{settings}: {}", said.stderr);
+    }
+}
+
+#[test]
+fn a_task_begins_at_the_results_that_it_depends_on() {
+    let bed = Bed::new(&[("one", APART), ("two", APART), ("three", LOOKS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk_1", "prj", "one");
+    daemon.task("tsk_2", "prj", "two");
+    bed.task_after("three", ["tsk_1", "tsk_2"]);
+    until("it is done", || daemon.task_status("tsk") == "done");
+    let seen = bed.seen("tsk");
+    assert!(seen.contains("one.txt") && seen.contains("two.txt"), "{seen}");
+    assert_eq!(bed.read("one.txt"), "", "nothing was merged for it");
+    let answers = daemon.done(&["logs", "three", "prj"]);
+    for task in ["tsk_1", "tsk_2"] {
+        let shown = daemon.json(&["workspace", "show", task]);
+        let commit = shown["content"]["head_commit"].as_str().unwrap();
+        assert!(answers.contains(commit), "{task}: {answers}");
+    }
+}
+
+#[test]
+fn a_task_is_told_of_results_that_conflict() {
+    let bed = Bed::new(&[("one", COMMITS), ("two", COMMITS), ("three", LOOKS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk_1", "prj", "one");
+    daemon.task("tsk_2", "prj", "two");
+    bed.task_after("three", ["tsk_1", "tsk_2"]);
+    until("it is done", || daemon.task_status("tsk") == "done");
+    let seen = bed.seen("tsk");
+    assert!(!seen.contains("one.txt") && !seen.contains("two.txt"), "{seen}");
+    let answers = daemon.done(&["logs", "three", "prj"]);
+    for task in ["tsk_1", "tsk_2"] {
+        let shown = daemon.json(&["workspace", "show", task]);
+        let commit = shown["content"]["head_commit"].as_str().unwrap();
+        let told = format!("{{\"commit\":\"{commit}\",\"task_id\":\"{task}\"}}");
+        assert!(answers.contains(&told), "{answers}");
+    }
+}
+
+#[test]
+fn a_subtask_of_another_agent_begins_at_the_commit_above_and_gives_its_own_back() {
+    let asks = "call get_my_task_progress '{}'";
+    let waits =
+        format!("run:until {asks} | grep -q '\"is_complete\":true'; do rest 0.1; done; {asks}");
+    let merges = format!(
+        "run:git merge -q --no-edit $({asks} | grep -o '\"commit\":\"[0-9a-f]*' | cut -d'\"' -f4)"
+    );
+    let above = [&APART[..3], &["wait-for:go", &waits, &merges, "report:success"]].concat();
+    let below = [&APART[..2], &["run:ls >../seen"], &APART[2..]].concat();
+    let bed = Bed::new(&[("one", &above), ("two", &below)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    daemon.until_in_state("one", "running");
+    until("the agent above has committed", || {
+        let tree = daemon.cli(&["workspace", "path", "tsk"]).stdout;
+        let head = std::path::Path::new(tree.trim()).join(".git/refs/heads/agents/prj-1");
+        let main = git(&daemon.work(), &["rev-parse", "main"]);
+        fs::read_to_string(head).is_ok_and(|head| head.trim() != main)
+    });
+    daemon.done(&[
+        "task",
+        "add",
+        "--id",
+        "part",
+        "--project",
+        "prj",
+        "--assignee",
+        "two",
+        "--title",
+        "part",
+        "--parent",
+        "tsk",
+        "--status",
+        "in_progress",
+    ]);
+    until("the part is done", || daemon.task_status("part") == "done");
+    let seen = bed.seen("part");
+    assert!(seen.contains("one.txt"), "it begins at the newest commit above: {seen}");
+    let part = bed.until_kept("part");
+    assert_eq!(part["branch"], "agents/prj-2");
+    fs::write(bed.tree("tsk").join("go"), "").unwrap();
+    until("the task is done", || daemon.task_status("tsk") == "done");
+    bed.until_kept("tsk");
+    daemon.done(&["task", "merge", "tsk"]);
+    assert_eq!((bed.read("one.txt"), bed.read("two.txt")), ("one\n".into(), "two\n".into()));
+}
