@@ -25,6 +25,9 @@ pub(super) enum WorkspaceCommand {
         /// Select this project
         #[arg(long)]
         project: Option<Named<ProjectId>>,
+        /// Also list those whose files are gone
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
         form: Form,
     },
@@ -87,10 +90,11 @@ impl WorkspaceCommand {
                 client.post_only(&path, &RestoreRequest { moment, to: to.clone() }).await?;
                 print_line(&to.to_string_lossy())
             }
-            Self::List { project, form } => {
+            Self::List { project, all, form } => {
                 let project = id_of(project.as_ref(), client).await?;
-                let query = project.map_or_else(String::new, |id| format!("?project={id}"));
-                let found: Vec<WorkspaceBody> = client.get(&format!("/workspaces{query}")).await?;
+                let project = project.map_or_else(String::new, |id| format!("&project={id}"));
+                let path = format!("/workspaces?all={all}{project}");
+                let found: Vec<WorkspaceBody> = client.get(&path).await?;
                 if form.json { print_json(&found) } else { print_workspaces(&found) }
             }
             Self::Show { task, form } => {

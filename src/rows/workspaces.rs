@@ -100,6 +100,17 @@ pub fn list(tx: &mut Read<'_>, project: Option<&ProjectId>) -> Result<Vec<Worksp
     }
 }
 
+/// Returns the workspaces, also those without files, by project, then id.
+pub fn list_all(
+    tx: &mut Read<'_>,
+    project: Option<&ProjectId>,
+) -> Result<Vec<Workspace>, StoreError> {
+    match project {
+        Some(project) => tx.list("WHERE project_id = ?1 ORDER BY id", &[project.into()]),
+        None => tx.list("ORDER BY project_id, id", &[]),
+    }
+}
+
 /// Returns the workspaces that are to be made.
 pub fn list_wanted(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list("WHERE state = 'wanted' ORDER BY created_at, id", &[])

@@ -130,15 +130,21 @@ impl Workspaces {
             .await
     }
 
-    /// Returns the workspaces with files, of all projects or of one.
+    /// Returns the workspaces of all projects or of one: those with files, or all.
     pub async fn list(
         &self,
         project: Option<&ProjectId>,
+        with_removed: bool,
     ) -> Result<Vec<WorkspaceView>, ServiceError> {
         let project = project.cloned();
         let found = self.core.read(move |tx| {
             let mut found = Vec::new();
-            for workspace in workspaces::list(tx, project.as_ref())? {
+            let rows = if with_removed {
+                workspaces::list_all(tx, project.as_ref())?
+            } else {
+                workspaces::list(tx, project.as_ref())?
+            };
+            for workspace in rows {
                 if let Some(task) = tasks::get(tx, &workspace.task)? {
                     found.push((workspace, task));
                 }

@@ -4,6 +4,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::support::{git, until};
 use crate::workspaces::{Bed, COMMITS};
 
@@ -178,4 +180,20 @@ fn a_subtask_of_another_agent_begins_at_the_commit_above_and_gives_its_own_back(
     bed.until_kept("tsk");
     daemon.done(&["task", "merge", "tsk"]);
     assert_eq!((bed.read("one.txt"), bed.read("two.txt")), ("one\n".into(), "two\n".into()));
+}
+
+#[test]
+fn removed_clones_are_listed_with_all() {
+    let bed = Bed::new(&[("one", APART)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    daemon.done(&["task", "merge", "tsk"]);
+    until("its files are removed", || {
+        daemon.json(&["workspace", "list"]) == Value::Array(Vec::new())
+    });
+    let all = daemon.json(&["workspace", "list", "--all", "--project", "prj"]);
+    assert_eq!((&all[0]["short_id"], &all[0]["state"]), (&"PRJ-1".into(), &"removed".into()));
+    assert!(daemon.done(&["workspace", "list", "--all"]).contains("removed"));
+    assert_eq!(daemon.done(&["workspace", "list"]).lines().count(), 1);
 }

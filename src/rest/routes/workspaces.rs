@@ -178,6 +178,9 @@ pub struct WorkspaceQuery {
     /// The project; without it, the workspaces of all projects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<ProjectId>,
+    /// Also those whose files are gone.
+    #[serde(default)]
+    pub all: bool,
 }
 
 /// Which changes a diff shows.
@@ -237,7 +240,7 @@ pub(super) fn routes() -> Api {
         .get(
             "/workspaces",
             list,
-            about("The workspaces that have files, by project")
+            about("The workspaces that have files, or all, by project")
                 .query::<WorkspaceQuery>()
                 .gives::<Vec<WorkspaceBody>>(),
         )
@@ -306,7 +309,7 @@ async fn list(
     State(state): State<RestState>,
     InQuery(query): InQuery<WorkspaceQuery>,
 ) -> Result<Json<Vec<WorkspaceBody>>, Problem> {
-    let found = state.service.workspaces.list(query.project.as_ref()).await?;
+    let found = state.service.workspaces.list(query.project.as_ref(), query.all).await?;
     Ok(Json(found.into_iter().map(WorkspaceBody::from).collect()))
 }
 

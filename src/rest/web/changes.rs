@@ -385,7 +385,7 @@ pub(super) async fn results(
     state: &RestState,
     project: &ProjectId,
 ) -> Result<BTreeMap<TaskId, CardResult>, Problem> {
-    let views = state.service.workspaces.list(Some(project)).await?;
+    let views = state.service.workspaces.list(Some(project), false).await?;
     Ok(views.into_iter().filter_map(|view| card_result(view.workspace)).collect())
 }
 

@@ -306,6 +306,8 @@ fn questions(bed: &Bed) {
         workspaces::newest_of_task(tx, &id("t"))?;
         workspaces::list(tx, None)?;
         workspaces::list(tx, Some(&id("p")))?;
+        workspaces::list_all(tx, None)?;
+        workspaces::list_all(tx, Some(&id("p")))?;
         workspaces::list_wanted(tx)?;
         workspaces::list_to_keep(tx)?;
         workspaces::list_of_task(tx, &id("t"))?;
