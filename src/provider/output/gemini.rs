@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{called, got, number, one_turn, said, time, trouble};
 use crate::domain::activity::Mark;
-use crate::domain::{OutputFact, Usage};
+use crate::domain::{FailureClass, OutputFact, Usage};
 
 /// Only the first line names the session. A process has one.
 const SESSION: Mark = Mark::UNNAMED;
@@ -34,8 +34,12 @@ pub(super) fn read(kind: &str, line: &Value) -> Vec<OutputFact> {
     }
 }
 
-/// Returns the facts of a line about a failed attempt.
+/// Returns the facts of a line about a failed attempt, or about a login that is missing.
 pub(super) fn read_text(line: &str) -> Option<Vec<OutputFact>> {
+    if line.starts_with("Error authenticating: FatalAuthenticationError") {
+        let told = said(line);
+        return Some(told.into_iter().chain([trouble::failed(FailureClass::Auth)]).collect());
+    }
     let rest = line.strip_prefix("Attempt ")?;
     let (_, status) = rest.split_once(" failed with status ")?;
     let status = status.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;

@@ -226,6 +226,11 @@ fn trouble_is_told_by_the_first_attempt_already() {
         FailureClass::Overload,
         None,
     );
+    check_trouble(
+        "Error authenticating: FatalAuthenticationError: Manual authorization is required",
+        FailureClass::Auth,
+        None,
+    );
 }
 
 #[test]
