@@ -7,12 +7,14 @@ mod programs;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::client::Client;
 use super::error::CliError;
+use super::follow::say;
 use super::output::{Form, plain, print_json, print_line};
 use super::project::is_in_repository;
 use crate::config::{self, Environment, Loaded};
@@ -177,6 +179,7 @@ impl InitArguments {
         let ai_type = named
             .map_or_else(|| Ok(best.to_owned()), |named| programs::startable(&named, programs))?;
         let has_repository = is_in_repository(&directory);
+        let has_commit = has_repository && has_commit(&directory);
         let workspace = match self.workspace {
             Some(WorkspaceMode::Clone) if !has_repository => {
                 return Err(CliError::Usage(format!(
@@ -186,6 +189,13 @@ impl InitArguments {
                 )));
             }
             Some(mode) => mode,
+            None if has_repository && !has_commit => {
+                say(
+                    "the git repository has no commit yet, so that agents work in the folder itself \
+                     (`--workspace clone` chooses clones)",
+                );
+                WorkspaceMode::Shared
+            }
             None if !has_repository => WorkspaceMode::Shared,
             None if asks => {
                 let question = "This is a git repository. Give each task a clone of its own, so that \
@@ -234,6 +244,13 @@ fn usable(directory: Option<&Path>, environment: &Environment) -> Result<PathBuf
     rustix::fs::access(&found, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
         .map_err(|error| failed(format!("agents could not work there: {error}")))?;
     Ok(found)
+}
+
+/// Returns whether the repository of the folder has a commit. A clone begins at one.
+fn has_commit(directory: &Path) -> bool {
+    let mut git = std::process::Command::new("git");
+    git.arg("-C").arg(directory).args(["rev-parse", "--verify", "--quiet", "HEAD"]);
+    git.stdin(Stdio::null()).output().is_ok_and(|found| found.status.success())
 }
 
 fn no_daemon(source: &Path) -> CliError {

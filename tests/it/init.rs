@@ -89,6 +89,10 @@ fn a_newcomer_gets_to_a_finished_task_with_one_command_and_the_daemon() {
 fn a_daemon_that_runs_gets_the_project_once() {
     let home = Home::new();
     make_repository(&home.project());
+    let empty = home.folder.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let made = Command::new("git").arg("-C").arg(&empty).args(["init", "-q"]).output().unwrap();
+    assert!(made.status.success());
     let daemon = Daemon::running("");
     let init = |arguments: &[&str]| {
         let mut command = daemon.command();
@@ -108,6 +112,12 @@ fn a_daemon_that_runs_gets_the_project_once() {
     let (code, said, _) = init(&["--yes"]);
     assert_eq!(code, 0);
     assert!(said.contains("nothing changed: it is the project "), "{said}");
+    let (code, said, error) = init(&[empty.to_str().unwrap(), "--yes", "--json"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(error.contains("the git repository has no commit yet"), "{error}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    let project = daemon.json(&["project", "show", report["project_id"].as_str().unwrap()]);
+    assert_eq!(project["workspace"], "shared");
     assert!(!home.configuration().exists());
 }
 
