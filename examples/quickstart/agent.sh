@@ -16,5 +16,11 @@ echo "my task: $task"
 echo "Hello from $AGENT_ID, $(date)" >>hello.txt
 echo "wrote $PWD/hello.txt"
 
+# In a clone of its own, the result is what it commits.
+if [ "${AGENT_WORKSPACE:-}" = clone ]; then
+    git add hello.txt
+    git commit --quiet --message "Say hello"
+fi
+
 # Say how it went, and go.
 call report_completed '{"result": "success", "summary": "wrote hello.txt"}'

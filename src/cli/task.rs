@@ -1,6 +1,6 @@
 //! `task`: list, show, history, add, set.
 
-use std::io::Read as _;
+use std::io::{self, IsTerminal as _, Read as _};
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -202,7 +202,8 @@ impl TaskCommand {
             Self::Discard(discard) => discard.run(client).await,
             Self::Keep { task } => {
                 let task = task.id(client).await?;
-                client.post_only(&format!("/tasks/{task}/workspace/keep"), &()).await
+                client.post_only(&format!("/tasks/{task}/workspace/keep"), &()).await?;
+                print_line("the result is kept")
             }
         }
     }
@@ -223,7 +224,14 @@ impl AddTask {
         };
         let task: TaskDetail = client.post("/tasks", &request).await?;
         if !self.form.json {
-            print_line(task.task.id.as_str())?;
+            // Scripts read one id. A person needs the short one.
+            let id = &task.task.id;
+            let is_seen = io::stdout().is_terminal();
+            print_line(&if is_seen {
+                format!("{}  {id}", task.task.short_id)
+            } else {
+                id.to_string()
+            })?;
         } else if !self.wait {
             print_json(&task)?;
         }

@@ -8,6 +8,7 @@ use clap::Subcommand;
 
 use super::client::Client;
 use super::error::CliError;
+use super::follow::say;
 use super::named::{Named, id_of};
 use super::output::{Form, plain, print_json, print_line, print_table, table};
 use crate::config::Environment;
@@ -113,7 +114,8 @@ impl WorkspaceCommand {
             }
             Self::Retry { task } => {
                 let task = task.id(client).await?;
-                client.post_only(&format!("/tasks/{task}/workspace/retry"), &()).await
+                client.post_only(&format!("/tasks/{task}/workspace/retry"), &()).await?;
+                print_line("the daemon tries again; `workspace show` says how that went")
             }
         }
     }
@@ -198,7 +200,18 @@ impl MergeTask {
         let MergedBody { branch, commit, was_merged } = merged;
         let commit = commit.get(..12).unwrap_or(&commit);
         let verb = if was_merged { "had the result before" } else { "has the result" };
-        print_line(&format!("{branch} {verb}: {commit}"))
+        print_line(&format!("{branch} {verb}: {commit}"))?;
+        let left: WorkspaceBody = client.get(&format!("/tasks/{task}/workspace")).await?;
+        let n_left = left.content.map_or(0, |content| content.n_uncommitted);
+        if !with_uncommitted && n_left > 0 {
+            let short_id = left.short_id;
+            let files = if n_left == 1 { "file is" } else { "files are" };
+            say(&format!(
+                "{n_left} {files} in no commit and not merged: `task diff {short_id} --uncommitted` \
+                 shows that, `task merge {short_id} --with-uncommitted` merges it"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -220,7 +233,8 @@ impl DiscardTask {
         let Self { task, forever, yes } = self;
         if !forever {
             let task = task.id(client).await?;
-            return client.post_only(&format!("/tasks/{task}/workspace/discard"), &()).await;
+            client.post_only(&format!("/tasks/{task}/workspace/discard"), &()).await?;
+            return print_line("discarded; `task keep` takes that back, and the commits stay");
         }
         let WorkspaceBody { short_id, title, .. } = of_task(client, &task).await?;
         let task = task.id(client).await?;

@@ -395,10 +395,13 @@ impl Workspace {
         let since = task.status_since.max(self.created_at);
         let is_old = keep.is_some_and(|keep| now.since(since) >= keep);
         let is_proved = self.content.as_ref().is_some_and(|content| content.proof.is_some());
+        // A merge of the commits says nothing about files that are in no commit.
+        let has_more = self.content.as_ref().is_some_and(|content| content.n_uncommitted > 0);
+        let is_merged = self.merged_commit.is_some() && !has_more;
         self.state == WorkspaceState::Ready
             && !task.status.is_open()
             && is_proved
-            && (is_old || self.discarded_at.is_some() || self.merged_commit.is_some())
+            && (is_old || self.discarded_at.is_some() || is_merged)
     }
 }
 

@@ -363,12 +363,15 @@ impl Checkouts {
         let list = ["diff-tree", "-r", "--no-renames", "--name-only", "-z", &from, visible];
         let changed = self.git.on(&keep, list).long().run().await?;
         content.n_uncommitted = count(entries(&changed).count());
+        let uncommitted = uncommitted_ref(&order.branch);
         if content.n_uncommitted > 0 {
             let message = format!("left uncommitted by {}\n", order.agent);
             let parent = result.map(str::to_owned);
             let commit = self.commit(place, visible, parent.iter(), &message, &order.agent).await?;
-            let name = uncommitted_ref(&order.branch);
-            self.git.on(&keep, ["update-ref", &name, &commit]).run().await?;
+            self.git.on(&keep, ["update-ref", &uncommitted, &commit]).run().await?;
+        } else if self.resolve(place, &uncommitted).await?.is_some() {
+            // What an earlier launch left is in a commit now, or was removed by the agent.
+            self.git.on(&keep, ["update-ref", "-d", &uncommitted]).run().await?;
         }
         if let (Some(result), Some(base)) = (result, &order.base_commit) {
             let range = format!("{base}..{result}");

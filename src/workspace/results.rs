@@ -86,7 +86,7 @@ pub enum Merged {
     InTheWay { branch: String, message: String, result: Option<String> },
     /// The result is another one than the person has seen.
     Stale { head: String },
-    /// There is nothing to merge.
+    /// The branch has all commits of the result. There may be files that are in no commit.
     Nothing,
 }
 
@@ -110,12 +110,15 @@ impl Checkouts {
                 let Some(left) = left else {
                     return Ok(Vec::new());
                 };
-                vec![format!("{left}^"), left]
+                // In a repository that had no commit it has no parent.
+                match self.resolve(&place, &format!("{left}^")).await? {
+                    Some(parent) => vec![parent, left],
+                    None => vec![self.empty_tree(&place).await?, left],
+                }
             }
             (_, Some(result), Some(base)) => vec![format!("{base}...{result}")],
             (_, Some(result), None) => {
-                let empty = self.git.on(&place.keep(), ["mktree"]).text().await?;
-                vec![empty, result]
+                vec![self.empty_tree(&place).await?, result]
             }
             (_, None, _) => return Ok(Vec::new()),
         };
@@ -200,16 +203,15 @@ impl Checkouts {
         {
             return Ok(Merged::Stale { head: result.clone() });
         }
-        let left = if order.with_uncommitted {
-            self.resolve(&place, &uncommitted_ref(&order.branch)).await?
-        } else {
-            None
-        };
-        let Some(result) = left.or(result) else {
+        let left = self.resolve(&place, &uncommitted_ref(&order.branch)).await?;
+        let has_more = left.is_some() && !order.with_uncommitted;
+        let Some(result) = left.filter(|_| order.with_uncommitted).or(result) else {
             return Ok(Merged::Nothing);
         };
         if self.contains(&place, &target, &result).await? {
-            return Ok(Merged::Already { branch, commit: target });
+            // Files that are in no commit are all that there is to merge.
+            let nothing_new = Merged::Already { branch, commit: target };
+            return Ok(if has_more { Merged::Nothing } else { nothing_new });
         }
         let new = match self.combine(order, &place, &target, &result).await? {
             Ok(new) if new == target => return Ok(Merged::Already { branch, commit: target }),
@@ -231,6 +233,10 @@ impl Checkouts {
                 Ok(Merged::InTheWay { branch, message, result })
             }
         }
+    }
+
+    async fn empty_tree(&self, place: &Place) -> Result<String, CheckoutError> {
+        Ok(self.git.on(&place.keep(), ["mktree"]).text().await?)
     }
 
     /// Makes the commit that has the branch at `target` and the result. Returns the files that

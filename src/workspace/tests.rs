@@ -176,6 +176,28 @@ async fn two_tasks_work_apart_and_people_get_both_results() {
 }
 
 #[tokio::test]
+async fn files_in_no_commit_are_not_taken_for_merged() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    std::fs::write(tree.join("open.txt"), "in no commit").unwrap();
+    bed.keep("one", &one).await;
+    let order = bed.merge_order("one", &one);
+    assert_eq!(bed.checkouts.merge(&order).await.unwrap(), Merged::Nothing);
+    let all = MergeOrder { with_uncommitted: true, ..order };
+    let merged = bed.checkouts.merge(&all).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    assert_eq!(bed.read("open.txt"), "in no commit");
+    // The agent commits it later. The earlier state of it is not merged again.
+    bed.commit(&tree, "open.txt", "committed");
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.n_uncommitted, 0);
+    let uncommitted = DiffKind::Uncommitted;
+    let keep = Bed::keep_order("one", &one);
+    let diff = DiffOrder { keep, is_in_use: false, of: uncommitted };
+    assert_eq!(bed.checkouts.diff(&diff).await.unwrap(), b"");
+}
+
+#[tokio::test]
 async fn a_conflict_and_files_in_the_way_change_nothing() {
     let bed = Bed::new();
     let (one, first) = bed.prepare("one").await;

@@ -399,8 +399,9 @@ fn refusal(merged: &Merged) -> Problem {
         ),
         Merged::Nothing | Merged::Into { .. } | Merged::Already { .. } => (
             "nothing_to_merge",
-            "the task has no commit".to_owned(),
-            "uncommitted files are merged with `withUncommitted` (`--with-uncommitted`)",
+            "the task has no commit that the branch lacks".to_owned(),
+            "`task diff --uncommitted` shows the files that are in no commit; they are merged with \
+             `withUncommitted` (`--with-uncommitted`)",
         ),
     };
     Problem::new(StatusCode::CONFLICT, code, detail).with_hint(Some(hint))

@@ -189,7 +189,7 @@ texts! {
     agent_asked: "Nothing was changed. The agent was asked to resolve that in the same clone; merge again when the task is done.", "何も変更していません。同じクローンでの解消をエージェントに依頼しました。タスクの完了後に、もう一度マージしてください。";
     merge_in_the_way_hint: "No file was changed. Commit or stash the files that git names, then merge again.", "ファイルは変更していません。git が示すファイルをコミットまたは退避してから、もう一度マージしてください。";
     merge_stale: "The result has changed since you saw it. Look at the changes below, then merge again.", "表示後に結果が変わりました。下の変更を確認してから、もう一度マージしてください。";
-    nothing_to_merge: "There is nothing to merge: the task has no commit.", "マージするものがありません: コミットがありません。";
+    nothing_to_merge: "There is nothing to merge: the task has no new commit.", "マージするものがありません: 新しいコミットがありません。";
     nothing_to_merge_hint: "Choose to merge with what is not committed, or let the agent commit its work.", "未コミットの変更も含めるか、エージェントにコミットさせてください。";
 
     chat_with: "Chat with", "チャット:";

@@ -55,7 +55,7 @@ impl Workspaces {
         if task.status.is_open() && !wish.now {
             return Err(Refusal::Invalid(format!(
                 "task {} is {}: finish it first, or merge what there is now (`--now`)",
-                task.id, task.status
+                task.short_id, task.status
             ))
             .into());
         }
@@ -126,7 +126,7 @@ impl Workspaces {
                         workspace: workspace.id,
                         reason: format!(
                             "task {} is in progress; its agent can be asked when it has ended",
-                            task.id
+                            task.short_id
                         ),
                     }
                     .into());
