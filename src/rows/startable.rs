@@ -37,15 +37,15 @@ const OF_KEY: &str = concat!(
     "SELECT ",
     facts!(
         "s.agent_id IS NOT NULL",
-        "CASE ?3 WHEN 'chat' THEN r.wanted_since \
-            WHEN 'check' THEN (SELECT MIN(checking_since) FROM tasks \
-                WHERE status = 'in_progress' AND assignee_id = ?1 AND project_id = ?2) \
-            ELSE (SELECT MIN(status_since) FROM tasks WHERE status = 'in_progress' \
-                AND checking_since IS NULL AND assignee_id = ?1 AND project_id = ?2) END",
-        "0, NULL, NULL",
+        "CASE ?3 WHEN 'chat' THEN r.wanted_since WHEN 'check' THEN w.checking_since \
+            ELSE w.status_since END",
+        "CASE ?3 WHEN 'chat' THEN 0 ELSE w.n_tasks END, w.task_id, w.priority",
         "l.id, l.state, l.deadline, l.session_id, l.stopping_reason, l.ladder_at"
     ),
-    "FROM (SELECT 1 AS one) AS k \
+    "FROM (SELECT COUNT(*) AS n_tasks, MIN(id) AS task_id, MIN(priority) AS priority, \
+            MIN(status_since) AS status_since, MIN(checking_since) AS checking_since FROM tasks \
+        WHERE status = 'in_progress' AND assignee_id = ?1 AND project_id = ?2 \
+            AND (checking_since IS NOT NULL) = (?3 = 'check')) AS w \
     LEFT JOIN agents AS a ON a.id = ?1 \
     LEFT JOIN accounts AS c ON c.ai_type = a.ai_type \
     LEFT JOIN projects AS p ON p.id = ?2 \
@@ -181,7 +181,7 @@ mod tests {
         // The index of wishes has only wishes.
         let wishes = "SCAN pairs USING COVERING INDEX pairs_wanted";
         assert_eq!(scans(STARTABLE, 0).await, [wishes, "SCAN w", "SCAN pauses"]);
-        assert_eq!(scans(OF_KEY, 3).await, ["SCAN CONSTANT ROW", "SCAN k", "SCAN pauses"]);
+        assert_eq!(scans(OF_KEY, 3).await, ["SCAN w", "SCAN pauses"]);
         let open = "SELECT * FROM launches WHERE state <> 'ended' ORDER BY claimed_at, id";
         assert_eq!(scans(open, 0).await, ["SCAN launches USING INDEX launches_open_by_claim"]);
     }

@@ -108,7 +108,14 @@ impl Inputs {
                 executions::put(tx, &execution)?;
             }
         }
-        let before = start_histories::get(tx, &launch.key)?;
+        let (before, leaves_work) = match launch.key.purpose {
+            // One query has both.
+            Purpose::Task if launch.task.is_none() => {
+                let facts = startable::of_key(tx, &launch.key)?;
+                (facts.record, facts.waiting_since.is_some())
+            }
+            _ => (start_histories::get(tx, &launch.key)?, true),
+        };
         let record = before.clone().answered(read_up_to);
         let limit = self.settings.start.failure_limit();
         let record = match launch.key.purpose {
@@ -118,8 +125,6 @@ impl Inputs {
                 record.after_end(verdict, launch.claimed_at, at, limit)
             }
             Purpose::Task => {
-                let leaves_work = launch.task.is_some()
-                    || startable::of_key(tx, &launch.key)?.waiting_since.is_some();
                 let verdict = launch.verdict(outcome, leaves_work);
                 record.after_end(verdict, launch.claimed_at, at, limit)
             }

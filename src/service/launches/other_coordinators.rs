@@ -39,17 +39,11 @@ impl Launches {
         by: AskedBy<'_>,
     ) -> Result<(Purpose, ShouldStart), ServiceError> {
         let key = |purpose| InstanceKey::new(agent.clone(), project.clone(), purpose);
-        let first = purpose.unwrap_or(Purpose::Task);
-        let answer = self.should_start(&key(first), by).await?;
-        if purpose.is_some() || answer.claim.is_some() {
-            return Ok((first, answer));
-        }
-        let of_chat = self.should_start(&key(Purpose::Chat), by).await?;
-        if of_chat.claim.is_some() || answer.reason == StartReason::NoWork {
-            Ok((Purpose::Chat, of_chat))
-        } else {
-            Ok((first, answer))
-        }
+        let keys = match purpose {
+            Some(purpose) => vec![key(purpose)],
+            None => vec![key(Purpose::Task), key(Purpose::Chat)],
+        };
+        self.should_start_one_of(keys, by).await
     }
 
     /// Returns the decision of [`Launches::should_start_for`] without a purpose, or the stop that

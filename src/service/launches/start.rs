@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::check::CheckOrder;
-use crate::domain::id::{CoordinatorId, LaunchId};
+use crate::domain::id::{CoordinatorId, LaunchId, TaskId};
 use crate::domain::secret::TICKET_PREFIX;
 use crate::domain::start_history::StartReason;
 use crate::domain::task::next_task;
@@ -57,11 +57,20 @@ impl Launches {
         key: &InstanceKey,
         coordinator: AskedBy<'_>,
     ) -> Result<ShouldStart, ServiceError> {
-        let key = key.clone();
+        Ok(self.should_start_one_of(vec![key.clone()], coordinator).await?.1)
+    }
+
+    /// Does what [`Launches::should_start`] does for the first of `keys` that may start, and returns
+    /// its purpose. If none may, the answer is that of the first key with work, or of the last key.
+    pub(super) async fn should_start_one_of(
+        &self,
+        keys: Vec<InstanceKey>,
+        coordinator: AskedBy<'_>,
+    ) -> Result<(Purpose, ShouldStart), ServiceError> {
         let by = coordinator.cloned();
         let settings = self.core.settings();
         let inputs = self.heard.inputs(&self.core);
-        let question = Question { key, by, settings, is_held: self.pause_file.exists() };
+        let question = Question { keys, by, settings, is_held: self.pause_file.exists() };
         // Most answers are no, and do not use the only writer.
         let first = question.clone();
         let now = self.core.now();
@@ -71,18 +80,19 @@ impl Launches {
         self.core
             .write(move |tx| {
                 let now = tx.now();
-                match question.answer(tx, now)? {
-                    ControlFlow::Break(answer) => Ok(answer),
-                    ControlFlow::Continue(facts) if facts.key.purpose == Purpose::Check => {
-                        checks::claim(tx, &inputs, facts, question.by.clone())
-                    }
-                    ControlFlow::Continue(facts) => {
-                        claim(tx, facts, question.by.clone(), &question.settings)
-                    }
-                }
+                let facts = match question.answer(tx, now)? {
+                    ControlFlow::Break(answer) => return Ok(answer),
+                    ControlFlow::Continue(facts) => facts,
+                };
+                let (purpose, by) = (facts.key.purpose, question.by.clone());
+                let answer = match purpose {
+                    Purpose::Check => checks::claim(tx, &inputs, facts, by)?,
+                    Purpose::Task | Purpose::Chat => claim(tx, facts, by, &question.settings)?,
+                };
+                Ok((purpose, answer))
             })
             .await
-            .inspect(|answer| {
+            .inspect(|(_, answer)| {
                 if answer.claim.is_some() {
                     crash_point::reach(CrashPoint::ClaimGranted);
                 }
@@ -90,23 +100,46 @@ impl Launches {
     }
 }
 
-/// A question whether a key may start.
+/// A question whether one of these keys may start.
 #[derive(Clone)]
 struct Question {
-    key: InstanceKey,
+    keys: Vec<InstanceKey>,
     by: Option<CoordinatorId>,
     settings: Arc<Settings>,
     is_held: bool,
 }
 
 impl Question {
-    /// Returns the answer, or the facts of a key that is ready.
+    /// Returns the answer, or the facts of the first key that is ready.
     fn answer(
         &self,
         tx: &mut Read<'_>,
         now: Timestamp,
+    ) -> Result<ControlFlow<(Purpose, ShouldStart), StartFacts>, ServiceError> {
+        let mut refused: Option<(Purpose, ShouldStart)> = None;
+        for key in &self.keys {
+            let answer = match self.answer_of(tx, key, now)? {
+                ControlFlow::Break(answer) => answer,
+                ControlFlow::Continue(facts) => return Ok(ControlFlow::Continue(facts)),
+            };
+            if answer.claim.is_some() {
+                return Ok(ControlFlow::Break((key.purpose, answer)));
+            }
+            // The reason of a key with work says more than that of a key without.
+            if refused.as_ref().is_none_or(|(_, before)| before.reason == StartReason::NoWork) {
+                refused = Some((key.purpose, answer));
+            }
+        }
+        Ok(ControlFlow::Break(refused.expect("a question has a key")))
+    }
+
+    fn answer_of(
+        &self,
+        tx: &mut Read<'_>,
+        key: &InstanceKey,
+        now: Timestamp,
     ) -> Result<ControlFlow<ShouldStart, StartFacts>, ServiceError> {
-        let mut facts = startable::of_key(tx, &self.key)?;
+        let mut facts = startable::of_key(tx, key)?;
         facts.is_paused |= self.is_held;
         workspaces::look_up(tx, &mut facts)?;
         Ok(match facts.reason(self.settings.backoff, now) {
@@ -151,7 +184,8 @@ fn claim(
     }
     tx.event(launches::event(&launch, now));
     launches::put(tx, &launch)?;
-    let attempt = attempt_of(tx, &launch)?;
+    // Its task is in progress, so its agent gets no other one.
+    let attempt = attempt_at(tx, &launch, launch.claimed_task.as_ref())?;
     let check = None;
     let claim = Claim { launch: launch.id, ai_type, deadline, ticket, attempt, clone, check };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
@@ -165,8 +199,16 @@ fn attempt_of(tx: &mut Read<'_>, launch: &Launch) -> Result<Attempt, StoreError>
     let in_progress = in_progress(tx, &launch.key)?;
     let graph = graph_above(tx, &in_progress)?;
     let bound = launch.task.as_ref().or(launch.claimed_task.as_ref());
-    match next_task(bound, &in_progress, &graph) {
-        Some(task) => Ok(Attempt::of(&launch.id, &executions::list_of_task(tx, &task.id)?)),
+    attempt_at(tx, launch, next_task(bound, &in_progress, &graph).map(|task| &task.id))
+}
+
+fn attempt_at(
+    tx: &mut Read<'_>,
+    launch: &Launch,
+    task: Option<&TaskId>,
+) -> Result<Attempt, StoreError> {
+    match task {
+        Some(task) => Ok(Attempt::of(&launch.id, &executions::list_of_task(tx, task)?)),
         None => Ok(Attempt::FIRST),
     }
 }
