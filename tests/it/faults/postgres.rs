@@ -2,6 +2,7 @@
 //! on. Nothing that was acknowledged is lost, and the work goes on by itself.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use agent_coordinator::instance_dir;
@@ -11,7 +12,7 @@ use super::full_disk::{check_with_space, with_two_agents};
 use crate::daemon::Daemon;
 use crate::postgres::{Cluster, Data, GUARDED, USER, database, own, shared};
 use crate::postgres_proxy::Proxy;
-use crate::support::{is_gone, kill, until, until_some_within};
+use crate::support::{Mount, is_gone, kill, skip, until, until_some_within};
 
 /// The seconds without PostgreSQL in the long form. Without it, PostgreSQL comes back as soon as the
 /// daemon and its agents have noticed.
@@ -67,10 +68,15 @@ fn a_second_daemon_on_the_database_names_the_first() {
 /// Returns a server of its own, and a daemon on it with two agents at work.
 fn with_two_agents_on_postgresql() -> Option<(Cluster, Daemon)> {
     let cluster = own()?;
+    let daemon = with_two_agents_on(&cluster);
+    Some((cluster, daemon))
+}
+
+fn with_two_agents_on(cluster: &Cluster) -> Daemon {
     let url = cluster.url(USER, &cluster.create_database(""));
     let daemon = Daemon::running(&format!("backoff: {{ initial: 1m }}\n{}", setting(&url)));
     with_two_agents(&daemon);
-    Some((cluster, daemon))
+    daemon
 }
 
 /// Lets both agents go on without PostgreSQL: one ends, and the other insists on its report.
@@ -111,6 +117,67 @@ fn a_killed_postgresql_delays_and_loses_nothing() {
     cluster.start_again(&[]);
     check_with_space(&daemon);
     daemon.until_nothing_is_left();
+}
+
+/// Moves the write-ahead log of a stopped server to a file system that has room for three files of
+/// it. Returns `None` if this user may not mount one.
+fn with_small_log(cluster: &Cluster) -> Option<Mount> {
+    let log = cluster.folder().join("data/pg_wal");
+    let former = cluster.folder().join("data/former_pg_wal");
+    fs::rename(&log, &former).unwrap();
+    fs::create_dir(&log).unwrap();
+    let owner = cluster.user().map_or_else(String::new, |user| format!(",uid={user},gid={user}"));
+    let mount = Mount::small(&log, &format!("size=56m,mode=0700{owner}"))?;
+    let copied = Command::new("cp").arg("-a").arg(former.join(".")).arg(&log).status();
+    assert!(copied.unwrap().success());
+    Some(mount)
+}
+
+/// PostgreSQL ends itself if there is no room for its log. It does not start before there is.
+#[test]
+fn a_full_disk_of_the_log_of_postgresql_delays_and_loses_nothing() {
+    let Some(mut cluster) = own() else { return };
+    cluster.stop(Data::Kept);
+    let Some(mount) = with_small_log(&cluster) else {
+        skip("this user may not mount a file system");
+        return;
+    };
+    cluster.run(&[]);
+    let daemon = with_two_agents_on(&cluster);
+    let mut made = Vec::new();
+    let refused = loop {
+        let name = format!("made_{}", made.len());
+        let directory = daemon.work();
+        let add = ["project", "add", &name, "--directory", directory.to_str().unwrap()];
+        let said = daemon.cli(&add);
+        if said.code != 0 {
+            break said;
+        }
+        made.push(name);
+        assert!(made.len() < 100, "the disk is not full");
+        // The next change begins a new file. This session ends with PostgreSQL if that is too much.
+        let mut psql = cluster.command("psql");
+        psql.args(["-XAtq", "-U", USER, "-d", "postgres", "-c", "SELECT pg_switch_wal()", "-h"]);
+        let _ = psql.arg(cluster.folder()).output().unwrap();
+    };
+    assert!(refused.stderr.contains("could not write to the store"), "{refused:?}");
+    let log = fs::read_to_string(cluster.folder().join("log")).unwrap();
+    assert!(log.contains("PANIC") && log.contains("No space left on device"), "{log}");
+    go_without_postgresql(&daemon);
+    let mut larger = Command::new("mount");
+    larger.args(["-o", "remount,size=512m"]).arg(cluster.folder().join("data/pg_wal"));
+    assert!(larger.status().unwrap().success());
+    cluster.start_again(&[]);
+    check_with_space(&daemon);
+    let found = daemon.json(&["project", "list"]);
+    let found: Vec<&str> =
+        found.as_array().unwrap().iter().map(|project| project["id"].as_str().unwrap()).collect();
+    for name in &made {
+        assert!(found.contains(&name.as_str()), "{name} was acknowledged: {found:?}");
+    }
+    daemon.until_nothing_is_left();
+    cluster.stop(Data::Removed);
+    drop(mount);
 }
 
 #[test]
