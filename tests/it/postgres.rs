@@ -78,6 +78,11 @@ pub fn database_of_daemon() -> Option<Database<'static>> {
     Some(shared().expect("PostgreSQL is installed").database())
 }
 
+/// Returns the kind of the database of the daemons of tests, as `status` names it.
+pub fn kind_of_daemon() -> &'static str {
+    if std::env::var_os(VARIABLE).is_some() { "postgres" } else { "sqlite" }
+}
+
 /// Returns the folder with the programs of the newest installed version.
 fn programs() -> Option<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")

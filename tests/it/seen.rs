@@ -11,7 +11,7 @@ use agent_coordinator::instance_dir::record::{self, Exit};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, IN_A_FILE};
 use crate::support::{kill, skip, until, until_some};
 
 /// Returns the value of a sample by its name with labels.
@@ -22,7 +22,7 @@ fn sample(metrics: &str, name: &str) -> Option<u64> {
 /// Monitoring reads these lines: a change of a name, a label or a class breaks its queries.
 #[test]
 fn metrics_keep_their_names_labels_and_help() {
-    let daemon = Daemon::running("");
+    let daemon = Daemon::running(IN_A_FILE);
     let metrics = until_some("the coordinator has reported", || {
         Some(daemon.done(&["metrics"])).filter(|metrics| metrics.contains("coordinator_id"))
     });

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{check_fails, lively};
 use crate::daemon::Daemon;
+use crate::postgres::kind_of_daemon;
 use crate::redacted::redacted;
 
 const WORLD: &str = "
@@ -102,7 +103,7 @@ fn configuration(daemon: &Daemon) -> Value {
 fn an_empty_house_says_what_to_do_next() {
     let daemon = Daemon::running("");
     // The paragraph about the store has figures that differ from run to run.
-    let is_stable = |paragraph: &&str| !paragraph.starts_with("store: SQLite ");
+    let is_stable = |paragraph: &&str| !paragraph.starts_with("store: ");
     let check = |arguments: &[&str], expected: &str| {
         let text = daemon.done(arguments);
         let paragraphs: Vec<&str> = text.split("\n\n").filter(is_stable).collect();
@@ -125,7 +126,7 @@ fn an_empty_house_says_what_to_do_next() {
     check(&["resume"], "resumed\n");
     check(&["status"], &status);
     let mut status = redacted(&daemon.status());
-    assert_eq!(status.as_object_mut().unwrap().remove("store").unwrap()["kind"], "sqlite");
+    assert_eq!(status.as_object_mut().unwrap().remove("store").unwrap()["kind"], kind_of_daemon());
     assert_eq!(
         status,
         json!({
@@ -226,7 +227,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
     assert!(status["counters"].is_object());
     status["counters"] = Value::Null;
     assert!(status.as_object_mut().unwrap().remove("totals").unwrap().is_object());
-    assert_eq!(status.as_object_mut().unwrap().remove("store").unwrap()["kind"], "sqlite");
+    assert_eq!(status.as_object_mut().unwrap().remove("store").unwrap()["kind"], kind_of_daemon());
     let deferred = status["deferred"].as_array_mut().unwrap();
     deferred.sort_by_key(|deferred| deferred["agent_id"].to_string());
     let pair = |agent: &str| json!({ "agent_id": agent, "project_id": "prj", "purpose": "task" });

@@ -252,7 +252,8 @@ fn restore_state(daemon: &Daemon) {
 
 #[test]
 fn an_agent_that_a_restored_state_has_never_heard_of_is_ended_before_anything_starts() {
-    let mut daemon = Daemon::running("backoff: { initial: 10ms, max: 10ms }");
+    let settings = format!("backoff: {{ initial: 10ms, max: 10ms }}\n{IN_A_FILE}");
+    let mut daemon = Daemon::running(&settings);
     daemon.project("prj");
     daemon.agent("agt", "prj", &steps("agt").iter().map(String::as_str).collect::<Vec<_>>());
     assert!(daemon.terminate().success());
@@ -273,7 +274,7 @@ fn an_agent_that_a_restored_state_has_never_heard_of_is_ended_before_anything_st
 
 #[test]
 fn a_state_restored_from_a_copy_doubles_no_agent_that_it_knows() {
-    let mut daemon = prepared(&["agt"]);
+    let mut daemon = prepared_with(&["agt"], IN_A_FILE);
     let gate = Gate::closed(&daemon);
     daemon.start();
     let agent = daemon.written_pid("agt.ready");
