@@ -3,11 +3,13 @@
 use std::process::Stdio;
 
 use ::postgres::NoTls;
+use agent_coordinator::domain::forge::ForgeKind;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::check_fails;
 use crate::daemon::Daemon;
+use crate::forges::{Bed, check_comments, n_comments};
 use crate::postgres::{Cluster, database};
 use crate::support::{is_gone, until};
 
@@ -58,6 +60,62 @@ fn a_fleet_moves_to_postgresql_and_back_while_its_agent_runs() {
     let pids = std::fs::read_to_string(daemon.work().join("pids")).unwrap();
     assert_eq!(pids.lines().count(), 1, "the agent was started once");
     assert!(is_gone(i32::try_from(before["pid"].as_i64().unwrap()).unwrap()));
+}
+
+/// Returns the items of forges, the tasks and the launches.
+fn stored(daemon: &Daemon) -> Vec<Value> {
+    let only = |found: Value, fields: &[&str]| -> Value {
+        let fields_of = |row: &Value| fields.iter().map(|name| row[name].clone()).collect();
+        found.as_array().unwrap().iter().map(fields_of).collect::<Vec<Value>>().into()
+    };
+    let of_item = ["id", "item", "task_id", "state", "position", "owed", "cause"];
+    let of_launch = ["launch_id", "pid", "task_id", "state", "outcome"];
+    vec![
+        only(daemon.json(&["forge", "list"]), &of_item),
+        only(daemon.json(&["forge", "list", "--ended"]), &of_item),
+        daemon.json(&["task", "list"]),
+        only(daemon.open("agt").into(), &of_launch),
+        only(daemon.ended("agt").into(), &of_launch),
+    ]
+}
+
+#[test]
+fn items_of_forges_move_to_postgresql_and_back_and_go_on() {
+    let Some(database) = database() else { return };
+    let (one, there, two) = ("sqlite:one.db", database.url(), "sqlite:two.db");
+    let there = there.as_str();
+    let store = |url: &str| format!("store: {{ url: '{url}' }}");
+    let mut bed = Bed::with(
+        ForgeKind::GitHub,
+        &["authenticate", "get-my-task", "wait-for:go.0", "report:success"],
+        &store(one),
+    );
+    for (n, (from, to)) in [(one, there), (there, two)].into_iter().enumerate() {
+        let issue = bed.issue(&format!("Problem {n}"));
+        bed.until("processing");
+        bed.until_agent_runs();
+        let before = stored(&bed.daemon);
+        // This signal keeps the agents.
+        bed.daemon.signal(Signal::USR1);
+        bed.daemon.wait();
+        bed.daemon.json(&["store", "copy", "--from", from, "--to", to]);
+        let forge = Bed::settings(&bed.fake, bed.forge, "");
+        bed.daemon.configure(&format!("{forge}\n{}", store(to)));
+        bed.daemon.start();
+        bed.until_agent_runs();
+        assert_eq!(stored(&bed.daemon), before);
+        let next = format!("wait-for:go.{}", n + 1);
+        bed.daemon.steps("agt", &["authenticate", "get-my-task", &next, "report:success"]);
+        bed.daemon.write(&format!("work/go.{n}"), "");
+        bed.until_labelled(&issue, "coding agent done");
+        until("its end is told", || n_comments(&issue, "Task done") > 0);
+        check_comments(&issue, &["Task started", "Task done"]);
+    }
+    // The last database takes new items, too.
+    let issue = bed.issue("Problem 2");
+    bed.daemon.write("work/go.2", "");
+    bed.until_labelled(&issue, "coding agent done");
+    assert_eq!(bed.daemon.ended("agt").len(), 3, "each item had one launch");
 }
 
 #[test]
