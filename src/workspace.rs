@@ -9,6 +9,7 @@
 //! files work under a temporary name that begins with `.new-`, and end with a rename.
 //!
 //! ```text
+//! <root>/.reserve                       disk space that is given up when work could not be kept
 //! <root>/<project>/keep.git             the keep repository
 //! <root>/<project>/files.git            settings for reading the files of workspaces as they are
 //! <root>/<project>/<workspace>/tree     what the agent gets
@@ -21,6 +22,7 @@
 
 mod base;
 mod create;
+mod disk;
 mod forget;
 mod git;
 mod keep_repository;
@@ -33,6 +35,7 @@ mod repository;
 mod results;
 mod snapshot;
 mod source;
+mod strays;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -43,6 +46,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
+pub use disk::Usage;
 pub use git::GitError;
 pub use removal::Removal;
 pub use repository::find_work_tree;
@@ -78,6 +82,9 @@ pub struct Checkouts {
     git: Git,
     /// One lock per project: a change of its keep repository.
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
+    meter: Mutex<disk::Meter>,
+    /// Held while folders are measured.
+    measuring: AsyncMutex<()>,
 }
 
 /// The knowledge of this process about a keep repository.
@@ -184,7 +191,9 @@ impl Place {
 impl Checkouts {
     /// Returns the workspaces in `root`. The folder is made with the first one.
     pub fn new(root: PathBuf) -> Self {
-        Self { git: Git::new(&root), root, locks: Mutex::default() }
+        let git = Git::new(&root);
+        let (locks, meter, measuring) = Default::default();
+        Self { git, root, locks, meter, measuring }
     }
 
     /// Returns the folder that an agent gets as its working directory.

@@ -31,6 +31,11 @@ pub(super) fn remedy(reason: StartReason, agent: &AgentId, project: &ProjectId) 
         StartReason::WorkspaceBroken => {
             Some("`workspace list` shows the clone; `workspace retry` after mending it".to_owned())
         }
+        StartReason::WorkspaceDisk => Some(
+            "`task merge` or `task discard` lets a clone of a closed task be removed; \
+             `workspace.max_disk` is the limit"
+                .to_owned(),
+        ),
         StartReason::NoPasskey => {
             Some("add its passkey to the configuration of the coordinator".to_owned())
         }
@@ -45,6 +50,7 @@ pub(super) const fn needs_person(reason: StartReason) -> bool {
         StartReason::Suspended
             | StartReason::Misconfigured
             | StartReason::WorkspaceBroken
+            | StartReason::WorkspaceDisk
             | StartReason::NoPasskey
     )
 }

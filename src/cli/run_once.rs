@@ -179,6 +179,7 @@ const fn is_refused_while_waiting(reason: StartReason) -> bool {
             | StartReason::Paused
             | StartReason::Parked
             | StartReason::WorkspaceBroken
+            | StartReason::WorkspaceDisk
             | StartReason::OnOtherHost
             | StartReason::LowDisk
             | StartReason::LowMemory

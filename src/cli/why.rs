@@ -129,6 +129,9 @@ const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
         StartReason::WorkspaceBroken => {
             "the clone for its task is in order (`workspace retry` after mending it ends that)"
         }
+        StartReason::WorkspaceDisk => {
+            "there is disk space for the clone for its task (`workspace.max_disk`)"
+        }
         StartReason::OnOtherHost => "the clone for its task is on this host",
         StartReason::DirectoryInUse => {
             "less than `workspace.shared_at_once` work in its git work tree"

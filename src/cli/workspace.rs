@@ -1,6 +1,7 @@
 //! `workspace`: list, show, path, snapshots, restore, retry; and the commands of `task` that concern
 //! results.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
@@ -330,7 +331,10 @@ fn print_workspaces(found: &[WorkspaceBody]) -> Result<(), CliError> {
     print_table(
         &rows,
         "No workspaces. A task of a project with `--workspace clone` gets one when it starts.",
-    )
+    )?;
+    let wanted = found.iter().filter(|workspace| workspace.state == WorkspaceState::Wanted);
+    let reasons: BTreeSet<&String> = wanted.filter_map(|it| it.reason.as_ref()).collect();
+    reasons.into_iter().try_for_each(|reason| print_line(&format!("waiting: {}", plain(reason))))
 }
 
 fn print_snapshots(found: &[SnapshotBody]) -> Result<(), CliError> {

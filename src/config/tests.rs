@@ -181,7 +181,7 @@ parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
-workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, rebuildable: [target] }
+workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target] }
 retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB }
 forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
 github:
@@ -234,6 +234,7 @@ fn every_setting_arrives() {
             shared_at_once: Some(3),
             snapshots: false,
             ignored_max: 1 << 20,
+            max_disk: 3 << 30,
             rebuildable: vec!["target".to_owned()],
         },
         general: General {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::declaration::keys;
 use super::kinds::{
-    DAY, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, path, sizes, text, truth,
+    DAY, GIB, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, path, sizes, text, truth,
 };
 use crate::domain::workspace::{DEFAULT_PATTERN, check_pattern};
 
@@ -41,6 +41,11 @@ keys! {
         /// The size of the ignored files that are kept with a clone or a snapshot. A clone with
         /// more is not removed.
         pub ignored_max: u64 = 64 * MIB, sizes(0..=TIB), AfterRestart;
+
+        /// The disk space for all clones of this host and the work that is kept of them. When it is
+        /// used up, the clones of closed tasks are removed before `keep` is over, the oldest first.
+        /// Then tasks wait (`workspace_disk`) before they get a clone.
+        pub max_disk: u64 = 20 * GIB, sizes(64 * MIB..=1024 * TIB), Now;
 
         /// The names of ignored folders that are never kept, because they can be built again.
         pub rebuildable: Vec<String> = rebuildable(), names(), AfterRestart;

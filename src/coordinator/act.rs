@@ -176,7 +176,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 "could not ask for a workspace; will try again"
             );
             NotDone
-        })
+        })?;
+        crash_point::reach(CrashPoint::WorkspaceWanted);
+        Ok(())
     }
 
     /// Claims the start and then starts the process. A failure after the claim is reported at once.

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use super::control::ControlPlane;
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Job, WorkspaceReport};
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
@@ -20,6 +21,8 @@ use crate::workspace::{CheckoutError, Checkouts, KeepPolicy, Removal};
 const N_AT_ONCE: usize = 4;
 /// The pause after a step that failed, before the plan may take it again.
 const PAUSE: Duration = Duration::from_secs(10);
+/// The pause before the disk space is measured again for a workspace that has no room.
+const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
 /// The pause before a report is repeated that the server did not accept.
 const REPORT_AGAIN: Duration = Duration::from_secs(1);
 
@@ -109,6 +112,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
                 tracing::warn!(workspace_id = %done.id, error = %ErrorChain(&error), "could not report a workspace; will report again");
                 tokio::time::sleep(REPORT_AGAIN).await;
             }
+            crash_point::reach(CrashPoint::WorkspaceReported);
             tokio::time::sleep(pause).await;
         });
     }
@@ -130,27 +134,34 @@ impl Drop for Done {
 
 /// Carries out a step. Returns what the server is told, and the pause after it.
 async fn carry_out(host: &Host, job: &Job) -> (WorkspaceReport, Duration) {
-    let Host { checkouts, policy } = host;
-    let (step, done) = match job {
-        Job::Prepare(order) => {
-            ("prepare", checkouts.prepare(order).await.map(WorkspaceReport::Prepared))
-        }
-        Job::Keep(order) => {
-            ("keep", checkouts.keep(order, policy).await.map(WorkspaceReport::Kept))
-        }
-        Job::Forget(order) => {
-            ("forget", checkouts.forget(order).await.map(|()| WorkspaceReport::Forgotten))
-        }
-        Job::Remove(order) => (
-            "remove",
-            checkouts.remove(order, policy).await.map(|removal| match removal {
-                Removal::Removed => WorkspaceReport::Removed,
-                Removal::KeptAgain(content) => WorkspaceReport::Kept(content),
-            }),
-        ),
+    let Host { checkouts, .. } = host;
+    let step = match job {
+        Job::Prepare { .. } => "prepare",
+        Job::Keep(_) => "keep",
+        Job::Forget(_) => "forget",
+        Job::Remove(_) => "remove",
     };
+    let mut done = take(host, job).await;
+    let is_full = |error: &CheckoutError| checkouts.give_up_reserve(error);
+    if !matches!(job, Job::Prepare { .. }) && done.as_ref().is_err_and(is_full) {
+        tracing::warn!(
+            workspace_id = %job.workspace(), step,
+            "the disk is full; the space in reserve is used"
+        );
+        done = take(host, job).await;
+    }
     let id = job.workspace();
+    if let Err(error) = checkouts.measure_changed(job.project(), id).await {
+        tracing::warn!(
+            workspace_id = %id, error = %ErrorChain(&error),
+            "could not measure the workspaces"
+        );
+    }
     match done {
+        Ok(report @ WorkspaceReport::Failed { .. }) => {
+            tracing::debug!(workspace_id = %id, "there is no disk space for the workspace");
+            (report, NO_ROOM_PAUSE)
+        }
         Ok(report) => {
             tracing::info!(workspace_id = %id, step, "the step on the workspace has ended");
             (report, Duration::ZERO)
@@ -160,6 +171,25 @@ async fn carry_out(host: &Host, job: &Job) -> (WorkspaceReport, Duration) {
             tracing::warn!(workspace_id = %id, step, error = %reason, "the step on the workspace failed");
             (failure(&error, reason), PAUSE)
         }
+    }
+}
+
+async fn take(host: &Host, job: &Job) -> Result<WorkspaceReport, CheckoutError> {
+    let Host { checkouts, policy } = host;
+    match job {
+        Job::Prepare { order, max_disk } => {
+            if !checkouts.has_room(*max_disk).await? {
+                let reason = "`workspace.max_disk` is used up".to_owned();
+                return Ok(WorkspaceReport::Failed { reason });
+            }
+            checkouts.prepare(order).await.map(WorkspaceReport::Prepared)
+        }
+        Job::Keep(order) => checkouts.keep(order, policy).await.map(WorkspaceReport::Kept),
+        Job::Forget(order) => checkouts.forget(order).await.map(|()| WorkspaceReport::Forgotten),
+        Job::Remove(order) => checkouts.remove(order, policy).await.map(|removal| match removal {
+            Removal::Removed => WorkspaceReport::Removed,
+            Removal::KeptAgain(content) => WorkspaceReport::Kept(content),
+        }),
     }
 }
 

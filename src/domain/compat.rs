@@ -27,6 +27,7 @@ pub fn pair_to_start(
         | StartReason::Backoff
         | StartReason::PreparingWorkspace
         | StartReason::WorkspaceBroken
+        | StartReason::WorkspaceDisk
         | StartReason::OnOtherHost
         | StartReason::DirectoryInUse
         | StartReason::TakingSnapshot

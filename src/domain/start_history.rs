@@ -206,12 +206,21 @@ pub struct NeededClone {
     pub task: TaskId,
     /// The workspace with its files; `None` if it is not wanted yet.
     pub workspace: Option<Workspace>,
+    /// The reason, for people, why there is no disk space for one that is to be made.
+    pub no_room: Option<String>,
 }
 
 impl NeededClone {
     fn is_ready(&self) -> bool {
         let workspace = self.workspace.as_ref();
         workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Ready)
+    }
+
+    /// Returns why there is no disk space for it. A clone that was made already needs none.
+    fn no_room(&self) -> Option<&String> {
+        let workspace = self.workspace.as_ref();
+        let is_wanted = workspace.is_some_and(|it| it.state == WorkspaceState::Wanted);
+        self.no_room.as_ref().filter(|_| is_wanted)
     }
 }
 
@@ -287,6 +296,8 @@ words! {
         PreparingWorkspace = "preparing_workspace",
         /// The clone for its task needs a person.
         WorkspaceBroken = "workspace_broken",
+        /// There is no disk space for the clone for its task.
+        WorkspaceDisk = "workspace_disk",
         /// The clone for its task is on the host of another coordinator.
         OnOtherHost = "on_other_host",
         /// The number of agents in its git work tree has reached its limit.
@@ -375,6 +386,7 @@ impl StartReason {
                 | Self::Paused
                 | Self::Parked
                 | Self::WorkspaceBroken
+                | Self::WorkspaceDisk
         )
     }
 
@@ -418,10 +430,16 @@ impl StartFacts {
             self.task.map_or_else(medium, |task| task.priority)
         };
         let needs_clone = self.clone.is_some();
+        let no_room = self.clone.as_ref().and_then(NeededClone::no_room).cloned();
         let workspace = self.clone.and_then(|clone| clone.workspace);
-        let is_about_clone =
-            matches!(reason, StartReason::PreparingWorkspace | StartReason::WorkspaceBroken);
-        let detail = workspace.as_ref().and_then(|workspace| workspace.reason.clone());
+        let is_about_clone = matches!(
+            reason,
+            StartReason::PreparingWorkspace
+                | StartReason::WorkspaceBroken
+                | StartReason::WorkspaceDisk
+        );
+        let of_workspace = workspace.as_ref().and_then(|workspace| workspace.reason.clone());
+        let detail = no_room.or(of_workspace);
         Some(Candidate {
             needs_clone,
             detail: detail.filter(|_| is_about_clone),
@@ -444,7 +462,7 @@ impl StartFacts {
     }
 
     /// Returns the ruling of every rule on this key, in the order of the rules.
-    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 13] {
+    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 14] {
         let ruling = |reason, keeps| Ruling { reason, keeps, until: None };
         let is_active =
             self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
@@ -463,6 +481,7 @@ impl StartFacts {
         let is_broken =
             workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Broken);
         let is_unready = self.clone.as_ref().is_some_and(|clone| !clone.is_ready());
+        let has_no_room = self.clone.as_ref().is_some_and(|clone| clone.no_room().is_some());
         let parked_until = match self.account.state_at(now) {
             // A check does not use the account.
             _ if self.key.purpose == Purpose::Check => None,
@@ -482,6 +501,7 @@ impl StartFacts {
             Ruling { until: parked_until, ..ruling(StartReason::Parked, parked_until.is_some()) },
             Ruling { until, ..ruling(StartReason::Backoff, until.is_some()) },
             ruling(StartReason::WorkspaceBroken, is_broken),
+            ruling(StartReason::WorkspaceDisk, has_no_room),
             ruling(StartReason::PreparingWorkspace, is_unready),
         ]
     }

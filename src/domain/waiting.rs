@@ -251,6 +251,9 @@ pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'sta
         StartReason::Backoff => ("Failed, tries again", "失敗。再試行を待機中"),
         StartReason::PreparingWorkspace => ("Its clone is being prepared", "クローンを準備中"),
         StartReason::WorkspaceBroken => ("Its clone needs a person", "クローンに人の対応が必要"),
+        StartReason::WorkspaceDisk => {
+            ("No disk space for its clone", "クローン用のディスク容量が不足")
+        }
         StartReason::OnOtherHost => ("Its clone is on another host", "クローンは別のホストにある"),
         StartReason::DirectoryInUse => (
             "As many agents as may work in its directory",

@@ -187,16 +187,28 @@ pub struct ForgetOrder {
 /// One step that a coordinator takes on its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Job {
-    Prepare(Order),
+    /// Makes a workspace, if all of them use less than `max_disk` bytes.
+    Prepare {
+        order: Order,
+        max_disk: u64,
+    },
     Keep(KeepOrder),
     Remove(RemoveOrder),
     Forget(ForgetOrder),
 }
 
 impl Job {
+    pub const fn project(&self) -> &ProjectId {
+        match self {
+            Self::Prepare { order, .. } => &order.project,
+            Self::Keep(order) => &order.project,
+            Self::Remove(order) => &order.keep.project,
+        }
+    }
+
     pub const fn workspace(&self) -> &WorkspaceId {
         match self {
-            Self::Prepare(order) => &order.id,
+            Self::Prepare { order, .. } => &order.id,
             Self::Keep(order) => &order.id,
             Self::Remove(order) => &order.keep.id,
             Self::Forget(order) => &order.id,

@@ -93,6 +93,7 @@ pub struct Coordinators {
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     board: Arc<CoordinatorBoard>,
+    checkouts: workspaces::OwnCheckouts,
     /// The latest start of each coordinator outside this process.
     incarnations: Mutex<Incarnations>,
     /// Distinguishes this run of the server from all others.
@@ -111,6 +112,7 @@ impl Coordinators {
             shims,
             pause_file,
             coordinators: board,
+            checkouts,
             ending,
             ..
         } = shared;
@@ -118,7 +120,19 @@ impl Coordinators {
         core.world.fill(&mut run);
         let run = u64::from_ne_bytes(run);
         let incarnations = Mutex::default();
-        Self { core, heard, waiting, clocks, shims, pause_file, board, incarnations, run, ending }
+        Self {
+            core,
+            heard,
+            waiting,
+            clocks,
+            shims,
+            pause_file,
+            board,
+            checkouts,
+            incarnations,
+            run,
+            ending,
+        }
     }
 
     /// Returns everything that may be started, and the open launches of all coordinators.
@@ -126,15 +140,18 @@ impl Coordinators {
         let at = self.core.now();
         let backoff = self.core.settings().backoff;
         let aging = self.core.settings().start.aging;
-        let settings = self.core.settings();
+        let settings = self.core.settings().workspace.clone();
+        let checkouts = Arc::clone(&self.checkouts);
         let read = self.core.read(move |tx| {
             let mut startable = startable::list(tx)?;
+            let no_room = workspaces::no_room(tx, &checkouts, settings.max_disk)?;
             for facts in &mut startable {
-                workspaces::look_up(tx, facts)?;
+                workspaces::look_up(tx, facts, no_room.as_deref())?;
             }
             let open = launches::list_open(tx)?;
             let shared = workspaces::shared_directories(tx, &open)?;
-            Ok((startable, open, shared, workspaces::jobs(tx, &settings.workspace, at)?))
+            let jobs = workspaces::jobs(tx, &settings, no_room.is_none(), at)?;
+            Ok((startable, open, shared, jobs))
         });
         let (startable, launches, shared_directories, jobs) = read.await?;
         let startable = startable

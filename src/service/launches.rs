@@ -33,6 +33,7 @@ use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
 use super::pause_file::PauseFile;
 use super::waiting::Waiting;
+use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
 use shims::Shims;
 
@@ -44,13 +45,15 @@ pub struct Launches {
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     coordinators: Arc<CoordinatorBoard>,
+    checkouts: OwnCheckouts,
     /// The folders are shared by all followers of the output of launches.
     output_folders: SharedFolders,
 }
 
 impl Launches {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, waiting, shims, pause_file, coordinators, .. } = shared;
+        let Shared { core, heard, waiting, shims, pause_file, coordinators, checkouts, .. } =
+            shared;
         Self {
             core,
             heard,
@@ -58,6 +61,7 @@ impl Launches {
             shims,
             pause_file,
             coordinators,
+            checkouts,
             output_folders: SharedFolders::default(),
         }
     }

@@ -33,6 +33,11 @@ use super::{Heard, ServiceError, Shared};
 
 pub use results::MergeWish;
 
+use room::explain;
+pub(super) use room::no_room;
+
+mod room;
+
 /// The clones on this host, set once when the coordinator of this process starts.
 pub(super) type OwnCheckouts = Arc<OnceLock<Arc<Checkouts>>>;
 
@@ -78,8 +83,8 @@ impl Workspaces {
         self.core
             .write(move |tx| {
                 let mut facts = startable::of_key(tx, &key)?;
-                look_up(tx, &mut facts)?;
-                let Some(NeededClone { task, workspace: None }) = facts.clone else {
+                look_up(tx, &mut facts, None)?;
+                let Some(NeededClone { task, workspace: None, .. }) = facts.clone else {
                     return Ok(());
                 };
                 let Some(task) = tasks::get(tx, &task)? else {
@@ -137,14 +142,17 @@ impl Workspaces {
         with_removed: bool,
     ) -> Result<Vec<WorkspaceView>, ServiceError> {
         let project = project.cloned();
+        let (checkouts, max_disk) = self.measured();
         let found = self.core.read(move |tx| {
             let mut found = Vec::new();
+            let no_room = no_room(tx, &checkouts, max_disk)?;
             let rows = if with_removed {
                 workspaces::list_all(tx, project.as_ref())?
             } else {
                 workspaces::list(tx, project.as_ref())?
             };
-            for workspace in rows {
+            for mut workspace in rows {
+                explain(&mut workspace, no_room.as_ref());
                 if let Some(task) = tasks::get(tx, &workspace.task)? {
                     found.push((workspace, task));
                 }
@@ -160,9 +168,21 @@ impl Workspaces {
     /// `TaskNotFound`, `NoWorkspace`.
     pub async fn of_task(&self, id: &TaskId) -> Result<WorkspaceView, ServiceError> {
         let of = id.clone();
-        let found = self.core.read(move |tx| find(tx, &of)).await?;
+        let (checkouts, max_disk) = self.measured();
+        let read = self.core.read(move |tx| {
+            let mut found = find(tx, &of)?;
+            if let Some((workspace, _)) = &mut found {
+                explain(workspace, no_room(tx, &checkouts, max_disk)?.as_ref());
+            }
+            Ok::<_, ServiceError>(found)
+        });
+        let found = read.await?;
         let (workspace, task) = found.ok_or_else(|| Refusal::NoWorkspace { task: id.clone() })?;
         Ok(self.view(workspace, task))
+    }
+
+    fn measured(&self) -> (OwnCheckouts, u64) {
+        (Arc::clone(&self.checkouts), self.core.settings().workspace.max_disk)
     }
 
     fn view(&self, workspace: Workspace, task: Task) -> WorkspaceView {
@@ -236,7 +256,12 @@ fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<Option<(Workspace, Task)>, Ser
 
 /// Adds to `facts` which task the next launch is given, and which clone it uses, if its project has
 /// clones.
-pub(super) fn look_up(tx: &mut Read<'_>, facts: &mut StartFacts) -> Result<(), StoreError> {
+/// `no_room` says why no clone can be made.
+pub(super) fn look_up(
+    tx: &mut Read<'_>,
+    facts: &mut StartFacts,
+    no_room: Option<&str>,
+) -> Result<(), StoreError> {
     let has_tasks = facts.key.purpose != Purpose::Chat && facts.waiting_since.is_some();
     let needs_clone = facts.workspace_mode == WorkspaceMode::Clone;
     if !has_tasks || (facts.task.is_some() && !needs_clone) {
@@ -256,7 +281,8 @@ pub(super) fn look_up(tx: &mut Read<'_>, facts: &mut StartFacts) -> Result<(), S
         let owner = owner(task, &graph);
         let newest = workspaces::newest_of_task(tx, &owner.id)?;
         let workspace = newest.filter(|workspace| workspace.state != WorkspaceState::Removed);
-        facts.clone = Some(NeededClone { task: task.id.clone(), workspace });
+        let no_room = no_room.map(str::to_owned);
+        facts.clone = Some(NeededClone { task: task.id.clone(), workspace, no_room });
     }
     Ok(())
 }
@@ -330,14 +356,19 @@ pub(super) fn shared_directories(
     Ok(found)
 }
 
-/// Returns the steps that workspaces need now.
+/// Returns the steps that workspaces need now. Without room for a wanted one, the oldest workspace
+/// that may be removed later is removed now.
 pub(super) fn jobs(
     tx: &mut Read<'_>,
     settings: &config::Workspace,
+    has_room: bool,
     now: Timestamp,
 ) -> Result<Vec<Job>, StoreError> {
+    let config::Workspace { keep, max_disk, .. } = *settings;
     let mut jobs = Vec::new();
-    for workspace in workspaces::list_wanted(tx)? {
+    let wanted = workspaces::list_wanted(tx)?;
+    let makes_room = !has_room && !wanted.is_empty();
+    for workspace in wanted {
         let project = projects::get(tx, &workspace.project)?;
         let task = tasks::get(tx, &workspace.task)?;
         let Some((project, task)) = project.zip(task) else {
@@ -357,7 +388,7 @@ pub(super) fn jobs(
         if is_being_kept {
             continue;
         }
-        jobs.push(Job::Prepare(Order {
+        let order = Order {
             id: workspace.id,
             project: workspace.project,
             branch: workspace.branch,
@@ -367,23 +398,35 @@ pub(super) fn jobs(
             dependencies: results.into_iter().map(|result| result.commit).collect(),
             begins_at,
             restores,
-        }));
+        };
+        jobs.push(Job::Prepare { order, max_disk });
     }
     for workspace in workspaces::list_to_keep(tx)? {
         let task = tasks::get(tx, &workspace.task)?;
         let agent = task.and_then(|task| task.assignee);
         jobs.push(Job::Keep(keep_order(&workspace, agent.as_ref())));
     }
+    let mut early = Vec::new();
     for workspace in workspaces::list_finished(tx)? {
         let Some(task) = tasks::get(tx, &workspace.task)? else {
             continue;
         };
-        let proof = workspace.content.as_ref().and_then(|content| content.proof.clone());
-        if let Some(proof) = proof.filter(|_| workspace.may_be_removed(&task, settings.keep, now)) {
+        let Some(proof) = workspace.content.as_ref().and_then(|content| content.proof.clone())
+        else {
+            continue;
+        };
+        let removal = || {
             let keep = keep_order(&workspace, task.assignee.as_ref());
-            jobs.push(Job::Remove(RemoveOrder { keep, proof }));
+            Job::Remove(RemoveOrder { keep, proof })
+        };
+        if workspace.may_be_removed(&task, keep, now) {
+            jobs.push(removal());
+        } else if makes_room && workspace.may_be_removed(&task, Some(Duration::ZERO), now) {
+            // One whose removal has failed does not keep the others from being removed.
+            early.push(((workspace.reason.is_some(), task.status_since), removal()));
         }
     }
+    jobs.extend(early.into_iter().min_by_key(|(order, _)| *order).map(|(_, removal)| removal));
     for workspace in workspaces::list_to_forget(tx)? {
         jobs.extend(workspace.may_be_forgotten().map(|decided_at| {
             Job::Forget(ForgetOrder {

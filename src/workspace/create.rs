@@ -42,17 +42,37 @@ impl Checkouts {
             self.check_kept(order, &place).await?;
             self.choose_base(order, &source, &place, head, begins_at).await?
         };
+        crash_point::reach(CrashPoint::BasePinned);
         place.clear_gone()?;
         let new = place.project.join(format!(".new-{}", order.id));
         remove_folder(&new)?;
-        make_folder(&new)?;
-        self.check_out(order, &prepared, start.as_deref(), &source, &place, &new).await?;
-        let made = serde_json::to_vec(&prepared).unwrap_or_default();
-        write(&new.join(MADE), made)?;
-        crash_point::reach(CrashPoint::WorkspaceMade);
-        rename(&new, &place.folder)?;
+        let made = self.make_in(order, &prepared, start.as_deref(), &source, &place, &new).await;
+        if made.is_err() {
+            // It may be the full disk that made this fail. No agent has used the files.
+            remove_folder(&new)?;
+        }
+        made?;
         crash_point::reach(CrashPoint::WorkspaceNamed);
         Ok(prepared)
+    }
+
+    /// Makes the workspace in the folder `new`, and gives it its name at the end. It begins at the
+    /// commit `start`.
+    async fn make_in(
+        &self,
+        order: &Order,
+        prepared: &Prepared,
+        start: Option<&str>,
+        source: &Source,
+        place: &Place,
+        new: &Path,
+    ) -> Result<(), CheckoutError> {
+        make_folder(new)?;
+        self.check_out(order, prepared, start, source, place, new).await?;
+        let made = serde_json::to_vec(prepared).unwrap_or_default();
+        write(&new.join(MADE), made)?;
+        crash_point::reach(CrashPoint::WorkspaceMade);
+        rename(new, &place.folder)
     }
 
     /// Checks that the state that is to come back was not removed by hand.
@@ -123,6 +143,7 @@ impl Checkouts {
         make_folder(&own.join("objects/info"))?;
         write(&own.join("objects/info/alternates"), ALTERNATES)?;
         make_folder(&own.join("info"))?;
+        crash_point::reach(CrashPoint::WorkspaceBegun);
         let email = format!("{}@agent-coordinator.invalid", order.agent);
         let mut settings = vec![
             ("user.name", order.agent.to_string()),

@@ -95,6 +95,7 @@ impl Git {
     /// `Missing`, `TooOld`; the files cannot be made.
     pub async fn check(&self) -> Result<(), GitError> {
         let check = || async {
+            super::strays::end(&self.config).await?;
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.home)?;
             std::fs::write(&self.config, CONFIG)?;
             self.check_version().await
@@ -107,7 +108,9 @@ impl Git {
     /// # Errors
     /// `Missing`, `TooOld`.
     pub async fn check_version(&self) -> Result<(), GitError> {
-        let call = Call { folder: Some(PathBuf::from("/")), ..self.call(["version"]) };
+        // It needs no configuration. With it, a daemon that starts would end the call.
+        let call = self.call(["version"]).variable(super::strays::MARK, "/dev/null");
+        let call = Call { folder: Some(PathBuf::from("/")), ..call };
         let printed = call.text().await?;
         match parse_version(&printed) {
             Some(version) if version >= OLDEST_VERSION => Ok(()),
@@ -255,7 +258,7 @@ impl Call<'_> {
         let fixed = [
             ("LC_ALL", OsStr::new("C")),
             ("HOME", home.as_os_str()),
-            ("GIT_CONFIG_GLOBAL", config.as_os_str()),
+            (super::strays::MARK, config.as_os_str()),
             ("GIT_CONFIG_NOSYSTEM", OsStr::new("1")),
             ("GIT_ATTR_NOSYSTEM", OsStr::new("1")),
             ("GIT_TERMINAL_PROMPT", OsStr::new("0")),
@@ -274,11 +277,12 @@ impl Call<'_> {
         }
         command.envs(self.variables);
         // A call never depends on the folder in which the daemon was started.
-        command.current_dir(self.folder.as_deref().unwrap_or(home));
+        let folder = self.folder.as_deref().unwrap_or(home);
+        command.current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound if self.folder.is_none() => GitError::Missing,
+            io::ErrorKind::NotFound if folder.is_dir() => GitError::Missing,
             _ => GitError::Io(error),
         })?;
         let group = Group::of(&child);

@@ -11,6 +11,7 @@ use super::source::{Head, Source};
 use super::{
     CheckoutError, Checkouts, KeepState, Place, make_folder, remove_folder, rename, write,
 };
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::ProjectId;
 
 /// The refs that follow the branches of the source.
@@ -40,7 +41,13 @@ impl Checkouts {
     ) -> Result<Head, CheckoutError> {
         if !place.keep().join("HEAD").is_file() {
             make_folder(&place.project)?;
-            self.make_keep(source, place).await?;
+            let new = place.project.join(".new-keep");
+            let made = self.make_keep(source, place, &new).await;
+            if made.is_err() {
+                // It may be the full disk that made this fail.
+                remove_folder(&new)?;
+            }
+            made?;
         }
         if !place.files().join("HEAD").is_file() {
             self.make_files(place, None).await?;
@@ -67,9 +74,13 @@ impl Checkouts {
         Ok(head)
     }
 
-    async fn make_keep(&self, source: &Source, place: &Place) -> Result<(), CheckoutError> {
-        let new = place.project.join(".new-keep");
-        remove_folder(&new)?;
+    async fn make_keep(
+        &self,
+        source: &Source,
+        place: &Place,
+        new: &Path,
+    ) -> Result<(), CheckoutError> {
+        remove_folder(new)?;
         // Objects are linked where that is possible. A source that borrows objects itself is
         // fetched, because what it borrows from could go away.
         let clone = [
@@ -84,8 +95,8 @@ impl Checkouts {
         ];
         let borrows = || new.join("objects/info/alternates").exists();
         if self.git.call(clone).long().run().await.is_err() || borrows() {
-            remove_folder(&new)?;
-            self.init(&new, None).await?;
+            remove_folder(new)?;
+            self.init(new, None).await?;
         }
         // The branches of the source have refs of their own, and `refs/heads` has the results.
         remove_folder(&new.join("refs/heads"))?;
@@ -94,7 +105,8 @@ impl Checkouts {
         if packed.exists() {
             write(&packed, "")?;
         }
-        self.finish_keep(&new, place).await
+        crash_point::reach(CrashPoint::KeepHalfMade);
+        self.finish_keep(new, place).await
     }
 
     /// Makes a keep repository for snapshots. It has nothing of the source yet.

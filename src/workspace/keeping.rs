@@ -58,6 +58,7 @@ impl Checkouts {
         let _locked = self.lock_keep(&order.project, place).await?;
         let objects = match self.take_objects(place, &order.id).await {
             Ok(objects) => objects,
+            Err(error) if self.is_disk_full(&error) => return Err(error),
             // Content that git cannot read is left where it is.
             Err(CheckoutError::Git(GitError::Failed { message, .. })) => {
                 left_out.push(format!(".git/objects: {message}"));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::git::Call;
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder};
+use crate::crash_point::{self, CrashPoint};
 use crate::domain::WorkspaceId;
 
 impl Checkouts {
@@ -28,6 +29,7 @@ impl Checkouts {
             move || copy_objects(&from, &to)
         });
         let Copied { loose, packs } = copied.await?;
+        crash_point::reach(CrashPoint::ObjectsCopied);
         let mut ids: BTreeSet<String> = loose.into_iter().collect();
         let on_copies = |arguments: &[&OsStr]| -> Call<'_> {
             self.git
@@ -69,6 +71,7 @@ impl Checkouts {
         make_folder(&packs)?;
         let to = packs.join(format!("pack-{name}.pack"));
         super::rename(&quarantine.join(format!("pack-{name}.pack")), &to)?;
+        crash_point::reach(CrashPoint::PackMoved);
         // The index is made anew, so the names of the objects are those of their content.
         let index = [OsStr::new("index-pack"), to.as_os_str()];
         self.git.on(&place.keep(), index).long().run().await?;

@@ -30,8 +30,15 @@ impl Source {
     /// Finds the repository of `directory`.
     ///
     /// # Errors
-    /// `Refused` if the directory is missing, is in no repository, or is inside a `.git` folder.
+    /// `Refused` if the directory is missing, is in no repository, or is inside a `.git` folder, and
+    /// for a partial clone without the files of its HEAD.
     pub(super) async fn find(git: &Git, directory: &Path) -> Result<Self, CheckoutError> {
+        let source = Self::find_any(git, directory).await?;
+        source.check_complete(git).await?;
+        Ok(source)
+    }
+
+    async fn find_any(git: &Git, directory: &Path) -> Result<Self, CheckoutError> {
         let shown = directory.display();
         if !directory.is_dir() {
             return Err(CheckoutError::Refused(format!(
@@ -66,6 +73,26 @@ impl Source {
             ))),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Checks that a partial clone has the files of its HEAD. The daemon fetches nothing for it.
+    async fn check_complete(&self, git: &Git) -> Result<(), CheckoutError> {
+        let promisors = ["config", "--get-regexp", r"^remote\..*\.promisor$"];
+        if git.in_folder(&self.top, promisors).end().await?.code != Some(0) {
+            return Ok(());
+        }
+        let list = ["rev-list", "--objects", "--missing=print", "--max-count=1", "HEAD"];
+        let listed = git.in_folder(&self.top, list).long().end().await?;
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        let n_missing = listed.lines().filter(|line| line.starts_with('?')).count();
+        if n_missing == 0 {
+            return Ok(());
+        }
+        Err(CheckoutError::Refused(format!(
+            "`{}` is a partial clone that lacks {n_missing} objects of its HEAD; \
+             run `git fetch --refetch --no-filter` there",
+            self.top.display()
+        )))
     }
 
     /// Returns what HEAD names now.

@@ -9,6 +9,8 @@ use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder,
 mod base;
 mod kept;
 
+mod sources;
+
 /// Runs git in `folder` as a person with this home folder would.
 #[track_caller]
 pub(super) fn run_git(home: &Path, folder: &Path, arguments: &[&str]) -> String {

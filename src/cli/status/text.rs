@@ -3,9 +3,10 @@
 use super::{Shown, in_words, parked_line, pause_file_line, warnings};
 use crate::cli::activity::{doing, short, trouble, used};
 use crate::cli::forge_items;
-use crate::cli::output::{Zone, ago};
+use crate::cli::output::{Zone, ago, plain};
 use crate::cli::screen::{Rows, Screen, Tone};
 use crate::config::ConfigurationState;
+use crate::domain::start_history::StartReason;
 use crate::domain::{FailureClass, Purpose, Timestamp};
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::status::{DeferredBody, InstanceBody, StatusBody};
@@ -84,6 +85,9 @@ fn notes(status: &StatusBody) -> Vec<String> {
     notes.extend(quotas.map(|parked| parked_line(parked, status.at)));
     notes.extend(status.pause_file_path.as_deref().map(pause_file_line));
     notes.extend(warnings(&status.crowds, &status.failed_snapshots));
+    // The detail names the largest clones, and a cell is too short for it.
+    let no_room = status.deferred.iter().find(|it| it.reason == StartReason::WorkspaceDisk);
+    notes.extend(no_room.and_then(|waits| waits.detail.as_deref()).map(plain));
     if status.server.is_none()
         && status.coordinators.is_empty()
         && let Some(at) = status.unlisted_coordinator_at

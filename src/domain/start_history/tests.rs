@@ -245,10 +245,11 @@ fn a_key_with_clones_starts_when_the_clone_of_its_next_task_is_ready() {
         let at = Timestamp::from_millis(0);
         Workspace { state, ..Workspace::wanted(id, project, task.clone(), branch, at) }
     };
-    let with = |workspace| StartFacts {
-        clone: Some(NeededClone { task: task.clone(), workspace }),
+    let with_room = |workspace, no_room| StartFacts {
+        clone: Some(NeededClone { task: task.clone(), workspace, no_room }),
         ..ready()
     };
+    let with = |workspace| with_room(workspace, None);
     check(&with(None), StartReason::PreparingWorkspace);
     for (state, reason) in [
         (WorkspaceState::Wanted, StartReason::PreparingWorkspace),
@@ -258,4 +259,12 @@ fn a_key_with_clones_starts_when_the_clone_of_its_next_task_is_ready() {
     ] {
         check(&with(Some(workspace(state))), reason);
     }
+    // Only a clone that is to be made needs disk space. The wish for one is noted in any case.
+    let full = || Some("the disk is full".to_owned());
+    check(&with_room(None, full()), StartReason::PreparingWorkspace);
+    check(&with_room(Some(workspace(WorkspaceState::Ready)), full()), StartReason::Ready);
+    let waits = with_room(Some(workspace(WorkspaceState::Wanted)), full());
+    check(&waits, StartReason::WorkspaceDisk);
+    let candidate = waits.candidate(BACKOFF, Duration::from_secs(60), NOW);
+    assert_eq!(candidate.and_then(|candidate| candidate.detail), full());
 }

@@ -141,7 +141,7 @@ impl Question {
     ) -> Result<ControlFlow<ShouldStart, StartFacts>, ServiceError> {
         let mut facts = startable::of_key(tx, key)?;
         facts.is_paused |= self.is_held;
-        workspaces::look_up(tx, &mut facts)?;
+        workspaces::look_up(tx, &mut facts, None)?;
         Ok(match facts.reason(self.settings.backoff, now) {
             StartReason::Ready if workspaces::is_elsewhere(&facts, self.by.as_ref()) => {
                 let reason = StartReason::OnOtherHost;

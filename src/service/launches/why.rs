@@ -1,6 +1,7 @@
 //! `why`: each rule that lets a pair start or keeps it from starting.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::plan::Deferred;
@@ -58,11 +59,14 @@ impl Launches {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
+        let checkouts = Arc::clone(&self.checkouts);
+        let max_disk = self.core.settings().workspace.max_disk;
         let read = self.core.read(move |tx| {
+            let no_room = workspaces::no_room(tx, &checkouts, max_disk)?;
             let mut facts = Vec::with_capacity(keys.len());
             for key in &keys {
                 let mut of_key = startable::of_key(tx, key)?;
-                workspaces::look_up(tx, &mut of_key)?;
+                workspaces::look_up(tx, &mut of_key, no_room.as_deref())?;
                 // Most pairs have nothing to check.
                 if key.purpose != Purpose::Check || of_key.waiting_since.is_some() {
                     facts.push(of_key);

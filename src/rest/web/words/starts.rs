@@ -48,6 +48,9 @@ impl Words {
             StartReason::Backoff => ("No wait after a failure", "失敗後の待機中でない"),
             StartReason::PreparingWorkspace => ("The clone is ready", "クローンの準備ができている"),
             StartReason::WorkspaceBroken => ("The clone is in order", "クローンに問題がない"),
+            StartReason::WorkspaceDisk => {
+                ("There is disk space for the clone", "クローン用のディスク容量がある")
+            }
             StartReason::OnOtherHost => ("The clone is on this host", "クローンがこのホストにある"),
             StartReason::DirectoryInUse => (
                 "Its directory has room for another agent",

@@ -1,0 +1,107 @@
+//! Sources that change between two workspaces, and those that lack objects.
+
+use super::*;
+
+#[tokio::test]
+async fn a_source_that_was_changed_by_force_leaves_the_workspaces_as_they_are() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "work.txt", "work\n");
+    // The history is replaced, and what it had is pruned. The default branch has another name.
+    bed.put("main.txt", "another history\n");
+    bed.git(&bed.source(), &["checkout", "--quiet", "--orphan", "trunk"]);
+    bed.git(&bed.source(), &["commit", "--quiet", "--all", "-m", "new"]);
+    bed.git(&bed.source(), &["branch", "--quiet", "-D", "main"]);
+    bed.git(&bed.source(), &["reflog", "expire", "--expire=now", "--all"]);
+    bed.git(&bed.source(), &["gc", "--quiet", "--prune=now"]);
+    let (two, other) = bed.prepare("two").await;
+    assert_eq!(two.base_ref.as_deref(), Some("refs/heads/trunk"));
+    assert_eq!(std::fs::read_to_string(other.join("main.txt")).unwrap(), "another history\n");
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.n_commits, kept.proof.is_some()), (1, true));
+    bed.git(&tree, &["fsck", "--strict"]);
+    // An attempt that was repeated begins at the commit that was pinned.
+    std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
+    let (again, _) = bed.prepare("one").await;
+    assert_eq!(again.base_commit, one.base_commit);
+}
+
+#[tokio::test]
+async fn a_source_in_the_place_of_another_one_and_a_dirty_one_give_what_their_head_names() {
+    let bed = Bed::new();
+    let (one, _) = bed.prepare("one").await;
+    std::fs::rename(bed.source(), bed.folder.path().join("moved")).unwrap();
+    let refused = bed.checkouts.prepare(&bed.order("gone")).await;
+    assert!(refused.is_err(), "the source exists again as an empty folder");
+    bed.git(&bed.source(), &["init", "--quiet", "--initial-branch=main"]);
+    bed.put("other.txt", "committed\n");
+    bed.git(&bed.source(), &["add", "."]);
+    bed.git(&bed.source(), &["commit", "--quiet", "-m", "another repository"]);
+    bed.put("other.txt", "changed\n");
+    bed.put("untracked.txt", "untracked\n");
+    let (_, tree) = bed.prepare("two").await;
+    assert_eq!(std::fs::read_to_string(tree.join("other.txt")).unwrap(), "committed\n");
+    assert!(!tree.join("untracked.txt").exists() && !tree.join("main.txt").exists());
+    assert_eq!(bed.read("other.txt"), "changed\n");
+    assert!(bed.keep("one", &one).await.proof.is_some());
+}
+
+#[tokio::test]
+async fn a_partial_source_is_refused_with_the_reason_and_fetches_nothing() {
+    let bed = Bed::new();
+    bed.git(&bed.source(), &["config", "uploadpack.allowFilter", "true"]);
+    let from = format!("file://{}", bed.source().display());
+    let clone = ["clone", "--quiet", "--no-checkout", "--filter=blob:none", &from, "partial"];
+    bed.git(bed.folder.path(), &clone);
+    let order = Order { source: bed.folder.path().join("partial"), ..bed.order("one") };
+    let refused = bed.checkouts.prepare(&order).await.unwrap_err();
+    let message = crate::telemetry::ErrorChain(&refused).to_string();
+    assert!(message.contains("partial clone"), "{message}");
+    assert!(refused.needs_person());
+}
+
+#[tokio::test]
+async fn what_a_killed_git_left_in_the_keep_repository_is_in_nobodys_way() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    let keep = bed.keep_repository();
+    let remains = [
+        "packed-refs.lock",
+        "refs/heads/agents/one.lock",
+        "objects/pack/tmp_pack_x",
+        "objects/pack/tmp_idx_x",
+    ];
+    for name in remains {
+        make_folder(keep.join(name).parent().unwrap()).unwrap();
+        std::fs::write(keep.join(name), "half").unwrap();
+    }
+    std::fs::write(tree.parent().unwrap().join("index.lock"), "half").unwrap();
+    std::fs::create_dir_all(keep.parent().unwrap().join(".q-one/objects")).unwrap();
+    std::fs::write(tree.join(".git/index.lock"), "of the agent").unwrap();
+    let next = Checkouts::new(bed.folder.path().join("workspaces"));
+    let kept = next.keep(&Bed::keep_order("one", &one), &bed.policy).await.unwrap();
+    assert!(kept.proof.is_some(), "{kept:?}");
+    assert!(remains.iter().all(|name| !keep.join(name).exists()));
+    assert!(!keep.parent().unwrap().join(".q-one").exists());
+    assert!(tree.join(".git/index.lock").exists(), "this one is the agent's");
+    assert_eq!(bed.git(&keep, &["fsck", "--no-dangling"]), "");
+}
+
+#[tokio::test]
+async fn folders_are_measured_after_each_step_and_named_by_size() {
+    let bed = Bed::new();
+    assert_eq!(bed.checkouts.usage(), None);
+    let (_, tree) = bed.prepare("one").await;
+    bed.prepare("two").await;
+    assert!(bed.checkouts.has_room(1 << 40).await.unwrap());
+    let before = bed.checkouts.usage().unwrap();
+    assert!(before.n_kept_bytes > 0 && before.n_kept_bytes < before.n_bytes);
+    std::fs::write(tree.join("large"), vec![1; 4 << 20]).unwrap();
+    let (project, one) = ("shop".parse().unwrap(), "one".parse().unwrap());
+    bed.checkouts.measure_changed(&project, &one).await.unwrap();
+    let after = bed.checkouts.usage().unwrap();
+    assert!(after.n_bytes >= before.n_bytes + (4 << 20));
+    let names: Vec<_> = after.largest.iter().map(|(id, _)| id.to_string()).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert!(!bed.checkouts.has_room(after.n_bytes).await.unwrap());
+}
