@@ -61,6 +61,7 @@ mod temporary;
 mod units;
 mod usage;
 mod web;
+mod workspace_faults;
 mod workspaces;
 mod workspaces_begin;
 mod workspaces_results;

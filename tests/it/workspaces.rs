@@ -209,12 +209,23 @@ fn a_source_that_is_gone_is_named_and_the_task_starts_when_it_is_back() {
     bed.until_kept("tsk");
 }
 
-/// The moments of a workspace's life at which the daemon dies.
-const POINTS: [CrashPoint; 8] = [
+/// The moments at which the daemon dies while it makes a workspace.
+const MAKING: [CrashPoint; 9] = [
+    CrashPoint::WorkspaceWanted,
+    CrashPoint::KeepHalfMade,
     CrashPoint::SourceFollowed,
+    CrashPoint::BasePinned,
+    CrashPoint::WorkspaceBegun,
     CrashPoint::WorkspaceCheckedOut,
     CrashPoint::WorkspaceMade,
     CrashPoint::WorkspaceNamed,
+    CrashPoint::WorkspaceReported,
+];
+
+/// The same while it keeps the content.
+const KEEPING: [CrashPoint; 6] = [
+    CrashPoint::ObjectsCopied,
+    CrashPoint::PackMoved,
     CrashPoint::ObjectsTaken,
     CrashPoint::FilesTaken,
     CrashPoint::ContentKept,
@@ -222,31 +233,39 @@ const POINTS: [CrashPoint; 8] = [
 ];
 
 #[test]
-fn whenever_the_daemon_dies_the_next_one_has_the_whole_result() {
-    for point in POINTS {
-        let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
-        let mut bed = Bed::new(agents);
-        bed.daemon.terminate();
-        let mut command = bed.daemon.command();
-        command.env(VARIABLE, format!("{point:?}"));
-        bed.daemon.spawn_as(command);
-        bed.daemon.until_ready();
-        bed.daemon.task("tsk", "prj", "one");
-        assert_eq!(bed.daemon.wait().signal(), Some(Signal::KILL.as_raw()), "{point:?}");
-        bed.daemon.start();
-        let kept = bed.until_kept("tsk");
-        let content = &kept["content"];
-        let found = (&content["n_commits"], &content["n_files"], &content["is_complete"]);
-        assert_eq!(found, (&1.into(), &2.into(), &true.into()), "{point:?}");
-        let project = bed.daemon.state().join("workspaces/prj");
-        let names = std::fs::read_dir(&project).unwrap().flatten().map(|entry| entry.file_name());
-        let remains: Vec<_> =
-            names.filter(|name| name.to_string_lossy().starts_with('.')).collect();
-        assert!(remains.is_empty(), "{point:?} left {remains:?}");
-        assert_eq!(git(&project.join("keep.git"), &["fsck", "--no-dangling"]), "", "{point:?}");
-        bed.daemon.done(&["task", "merge", "tsk"]);
-        assert_eq!(bed.read("common.txt"), "common\none\n", "{point:?}");
-    }
+fn whenever_the_daemon_dies_while_it_makes_a_workspace_the_next_one_has_the_whole_result() {
+    MAKING.into_iter().for_each(die_and_go_on);
+}
+
+#[test]
+fn whenever_the_daemon_dies_while_it_keeps_one_the_next_one_has_the_whole_result() {
+    KEEPING.into_iter().for_each(die_and_go_on);
+}
+
+/// Lets the daemon die at `point` of a task with one commit, and checks what the next one has.
+fn die_and_go_on(point: CrashPoint) {
+    let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
+    let settings = "workspace: { keep: off }\nbackoff: { initial: 10ms, max: 10ms }";
+    let mut bed = Bed::configured(settings, agents).daemon_with_clones(agents);
+    bed.daemon.terminate();
+    let mut command = bed.daemon.command();
+    command.env(VARIABLE, format!("{point:?}"));
+    bed.daemon.spawn_as(command);
+    bed.daemon.until_ready();
+    bed.daemon.task("tsk", "prj", "one");
+    assert_eq!(bed.daemon.wait().signal(), Some(Signal::KILL.as_raw()), "{point:?}");
+    bed.daemon.start();
+    let kept = bed.until_kept("tsk");
+    let content = &kept["content"];
+    let found = (&content["n_commits"], &content["n_files"], &content["is_complete"]);
+    assert_eq!(found, (&1.into(), &2.into(), &true.into()), "{point:?}");
+    let project = bed.daemon.state().join("workspaces/prj");
+    let names = std::fs::read_dir(&project).unwrap().flatten().map(|entry| entry.file_name());
+    let remains: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with('.')).collect();
+    assert!(remains.is_empty(), "{point:?} left {remains:?}");
+    assert_eq!(git(&project.join("keep.git"), &["fsck", "--no-dangling"]), "", "{point:?}");
+    bed.daemon.done(&["task", "merge", "tsk"]);
+    assert_eq!(bed.read("common.txt"), "common\none\n", "{point:?}");
 }
 
 /// The moments of a merge and of a removal.

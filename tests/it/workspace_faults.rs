@@ -1,0 +1,137 @@
+//! Workspaces when git or the disk does not work, with the real binary: what is shown meanwhile,
+//! and that all goes on when the fault is over.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::daemon::Daemon;
+use crate::support::{Mount, git, is_gone, skip, until, until_some_within};
+use crate::workspaces::{Bed, COMMITS};
+
+const QUICK: &[&str] = &["authenticate", "get-my-task", "report:success"];
+
+/// Returns a `PATH` with a folder before the usual ones that has this script as `git`.
+fn path_with_git(folder: &Path, script: &str) -> std::ffi::OsString {
+    let programs = folder.join("programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    let program = programs.join("git");
+    let real = real_git();
+    let script = script.replace("GIT", real.to_str().unwrap());
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let all = [programs].into_iter().chain(std::env::split_paths(&path));
+    std::env::join_paths(all).unwrap()
+}
+
+fn real_git() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let all: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    all.iter().map(|folder| folder.join("git")).find(|file| file.is_file()).unwrap()
+}
+
+fn restart_with(daemon: &mut Daemon, path: &std::ffi::OsStr) {
+    daemon.terminate();
+    let mut command = daemon.command();
+    command.env("PATH", path);
+    daemon.spawn_as(command);
+    daemon.until_ready();
+}
+
+#[test]
+fn a_git_that_hangs_delays_no_other_project_and_never_asks_for_a_password() {
+    let mut bed = Bed::new(&[("one", COMMITS)]);
+    let folder = bed.daemon.folder().to_owned();
+    let seen = folder.join("seen");
+    let hangs = format!(
+        "case \"$*\" in *clone*) env >{0}.new; echo $$ >>{0}.new; mv {0}.new {0}; \
+         exec sleep 600;; esac\n\
+         exec GIT \"$@\"",
+        seen.display()
+    );
+    let path = path_with_git(&folder, &hangs);
+    restart_with(&mut bed.daemon, &path);
+    bed.daemon.task("tsk", "prj", "one");
+    until("git hangs", || seen.exists());
+    let written = std::fs::read_to_string(&seen).unwrap();
+    for expected in ["GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=/bin/false", "SSH_ASKPASS=/bin/false"] {
+        assert!(written.lines().any(|line| line == expected), "{written}");
+    }
+    let hanging: i32 = written.lines().last().unwrap().parse().unwrap();
+    let other = folder.join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("two.steps"), QUICK.join("\n")).unwrap();
+    let other = other.to_str().unwrap();
+    bed.daemon.done(&["project", "add", "other", "--directory", other, "--workspace", "shared"]);
+    bed.daemon.done(&["agent", "add", "two", "--ai-type", "claude"]);
+    bed.daemon.done(&["project", "set", "other", "--assign", "two"]);
+    bed.daemon.task("quick", "other", "two");
+    bed.daemon.until_ended("two");
+    assert!(!is_gone(hanging), "the other project did not wait for it");
+    assert!(bed.daemon.done(&["why", "one", "prj"]).contains("preparing_workspace"));
+
+    // A daemon that is killed leaves the process behind, and the next one ends it.
+    bed.daemon.kill();
+    assert!(!is_gone(hanging));
+    bed.daemon.start();
+    bed.until_kept("tsk");
+    assert!(is_gone(hanging), "the next daemon ended it before it changed the clone");
+}
+
+#[test]
+fn a_git_that_hangs_delays_a_start_without_a_clone_for_its_snapshot_only() {
+    let mut daemon = Daemon::configured("");
+    git(&daemon.work(), &["init", "-q", "-b", "main"]);
+    let hangs = "case \"$*\" in *version*) exec GIT \"$@\";; *) exec sleep 600;; esac";
+    let path = path_with_git(&daemon.folder().to_owned(), hangs);
+    let mut command = daemon.command();
+    command.env("PATH", path);
+    daemon.spawn_as(command);
+    daemon.until_ready();
+    daemon.project("prj");
+    daemon.agent("one", "prj", QUICK);
+    daemon.task("tsk", "prj", "one");
+    until("the wait is shown", || daemon.done(&["why", "one", "prj"]).contains("taking_snapshot"));
+    let is_ended = || (!daemon.ended("one").is_empty()).then_some(());
+    until_some_within(Duration::from_secs(60), is_ended, || "the agent did not start".to_owned());
+    let status = daemon.done(&["status"]);
+    assert!(status.contains("it was not taken within 20 s"), "{status}");
+}
+
+/// A small file system for the clones.
+fn mount(folder: &Path, size: &str) -> Option<(Mount, PathBuf)> {
+    let root = folder.join("clones");
+    std::fs::create_dir(&root).unwrap();
+    let mount = Mount::small(&root, &format!("size={size},mode=0700"));
+    if mount.is_none() {
+        skip("a small file system can be mounted by root only");
+    }
+    mount.map(|mount| (mount, root))
+}
+
+#[test]
+fn a_disk_that_is_full_when_work_is_kept_costs_the_reserve_and_loses_nothing() {
+    let fills: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:echo one >>common.txt; git commit -qam work; head -c 64m /dev/zero >zeros || true",
+        "report:success",
+    ];
+    let agents: &[(&str, &[&str])] = &[("one", fills)];
+    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
+    let Some((_mount, root)) = mount(bed.daemon.folder(), "32m") else { return };
+    // A file system with little free space has no reserve, so the test makes one.
+    std::fs::write(root.join(".reserve"), vec![1; 8 << 20]).unwrap();
+    let bed = bed.daemon_with_clones(agents);
+    bed.daemon.task("tsk", "prj", "one");
+    let kept = bed.until_kept("tsk");
+    assert_eq!(kept["content"]["is_complete"], true, "{kept}");
+    assert!(!root.join(".reserve").exists());
+    let zeros = bed.tree("tsk").join("zeros").metadata().unwrap().len();
+    let commit = kept["content"]["kept_commit"].as_str().unwrap();
+    let size =
+        git(&root.join("prj/keep.git"), &["cat-file", "-s", &format!("{commit}:worktree/zeros")]);
+    assert_eq!(size, zeros.to_string());
+}
