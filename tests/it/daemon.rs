@@ -249,6 +249,16 @@ impl Daemon {
         status
     }
 
+    /// Returns whether it has ended by itself.
+    pub fn has_died(&mut self) -> bool {
+        let child = self.child.as_mut().unwrap();
+        let has_died = child.try_wait().unwrap().is_some();
+        if has_died {
+            self.child = None;
+        }
+        has_died
+    }
+
     /// Kills it, like a crash.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);

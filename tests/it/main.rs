@@ -62,6 +62,7 @@ mod units;
 mod usage;
 mod web;
 mod workspace_faults;
+mod workspace_storm;
 mod workspaces;
 mod workspaces_begin;
 mod workspaces_results;
