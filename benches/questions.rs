@@ -227,6 +227,7 @@ fn settings(state_dir: &Path) -> Settings {
         creation: CreationLimits::default(),
         checks: Vec::new(),
         checks_rounds: 2,
+        page_url: None,
         retention: Retention::default(),
         parking: Parking::default(),
         backoff: Backoff::default(),

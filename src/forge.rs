@@ -13,6 +13,7 @@
 //! `service` stores what is wanted, so that a restart loses none of it. `app` starts it.
 
 mod agenda;
+mod bases;
 pub mod check;
 mod connect;
 mod context_retention;
@@ -27,6 +28,7 @@ mod outbox_worker;
 mod poller;
 mod raw;
 mod reconciler;
+mod remotes;
 mod renames;
 mod signal;
 mod tokens;
@@ -47,7 +49,9 @@ use crate::nudge::{Nudges, Wakeups};
 use crate::service::Service;
 
 use crate::domain::forge::pacing::Urgency;
-use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
+use crate::domain::forge::{
+    Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest,
+};
 
 pub use connect::{ConnectError, connect, is_open_to_others, read_token};
 pub use signal::pause_file;
@@ -121,6 +125,41 @@ pub struct RepositoryFacts {
     pub has_issues: bool,
     /// The token may set labels and assignees; `None` if the forge does not tell.
     pub may_triage: Option<bool>,
+    /// The token may push branches; `None` if the forge does not tell.
+    pub may_push: Option<bool>,
+    /// The address from which git clones it over HTTP.
+    pub clone_url: Option<String>,
+}
+
+/// A pull or merge request that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundRequest {
+    pub request: PullRequest,
+    pub is_open: bool,
+    pub body: String,
+}
+
+/// A pull or merge request to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRequest {
+    pub title: String,
+    pub body: String,
+    /// The branch that has the commits.
+    pub branch: String,
+    /// The branch that is to get them.
+    pub target: String,
+    pub is_draft: bool,
+}
+
+/// The branches of a pull or merge request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestBranches {
+    /// The branch with the commits.
+    pub branch: String,
+    /// The branch that is to get them.
+    pub target: String,
+    /// The branch is in another repository.
+    pub is_of_fork: bool,
 }
 
 /// The reason why there is no answer.
@@ -257,6 +296,27 @@ pub trait Forge: Send + Sync + 'static {
 
     /// Returns a repository, also by an earlier name.
     fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts>;
+
+    /// Returns the pull or merge requests from a branch of a repository, also closed ones.
+    fn requests_from<'a>(
+        &'a self,
+        repository: &'a str,
+        branch: &'a str,
+    ) -> Answer<'a, Vec<FoundRequest>>;
+
+    /// Opens a pull or merge request between two branches of a repository.
+    fn open_request<'a>(
+        &'a self,
+        repository: &'a str,
+        request: &'a NewRequest,
+    ) -> Answer<'a, PullRequest>;
+
+    /// Returns the branches of a pull or merge request.
+    fn branches_of<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, RequestBranches>;
+
+    /// Returns the newest comments on lines of a pull request, each with its place. GitLab has them
+    /// among the comments of a merge request.
+    fn review_comments<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, Vec<Comment>>;
 
     /// Returns whether an account can be assigned to items of a repository.
     fn is_assignable<'a>(&'a self, repository: &'a str, user: &'a ForgeUser) -> Answer<'a, bool>;

@@ -123,6 +123,8 @@ pub struct Settings {
     pub checks: Vec<NamedCheck>,
     /// The number of times that an agent works again after a failed check.
     pub checks_rounds: u32,
+    /// The URL of the pages as people reach them (`http.public_url`).
+    pub page_url: Option<String>,
     /// The directory of the instance folders.
     pub state_dir: PathBuf,
     /// The owners of files that are written for agents into their working directories.

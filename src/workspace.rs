@@ -30,6 +30,7 @@ mod keeping;
 mod objects;
 mod rebase;
 mod refs;
+mod remote;
 mod removal;
 mod repository;
 mod results;

@@ -266,6 +266,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         workspace: config.workspace.clone(),
         checks: config.checks.clone(),
         checks_rounds: config.general.checks_rounds,
+        page_url: config.http.public_url.as_ref().map(ToString::to_string),
         parking: config.parking,
         state_dir: config.paths.state_dir.clone(),
         file_owners: isolation::file_owners(config),

@@ -13,6 +13,7 @@ pub mod labels;
 pub mod marker;
 pub mod open_work;
 pub mod pacing;
+pub mod publication;
 pub mod queue;
 pub mod settle;
 pub mod task_text;
@@ -28,6 +29,7 @@ pub use claims::Claimants;
 pub use eligibility::{Eligibility, Rules, StopCause, is_bot};
 pub use item::{FolderPlace, ForgeItem, ItemEnd, ItemState, PendingWrite, Setback, WorkState};
 pub use labels::{LabelDelta, LabelNames};
+pub use publication::{Base, DiffBase, Publication, Publish, PullRequest, TakenResult};
 
 words! {
     /// A kind of forge.
@@ -94,6 +96,8 @@ pub struct ItemFacts {
     pub is_open: bool,
     /// True if only some people may comment on the item. The bot may be one of them.
     pub is_locked: bool,
+    /// The number of open items that block it, as far as the forge tells. It waits for them.
+    pub n_blockers: u64,
     /// The text of the forge. It is never parsed as a time.
     pub updated_at: String,
 }
@@ -137,6 +141,7 @@ impl ItemFacts {
             assignees: Vec::new(),
             is_open: true,
             is_locked: false,
+            n_blockers: 0,
             updated_at: String::new(),
         }
     }

@@ -13,10 +13,12 @@
 //! coordinator's own repository reaches all of them.
 
 mod branch;
+mod remote;
 
 use serde::{Deserialize, Serialize};
 
 pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
+pub use remote::{FetchOrder, Fetched, PushOrder, Pushed, Remote, RemoteError};
 
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
 use super::task::{Task, TaskGraph};
@@ -141,6 +143,19 @@ pub struct Order {
     pub begins_at: Option<WorkspaceId>,
     /// The kept state of an earlier workspace of the task, which comes back.
     pub restores: Option<Restored>,
+    /// The commit of a repository at a forge that it begins at, in place of the project's
+    /// directory.
+    pub forge: Option<ForgeBase>,
+}
+
+/// A commit of a repository at a forge. The keep repository has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgeBase {
+    /// The branch that the result is meant for, such as `main`.
+    pub target: String,
+    pub commit: String,
+    /// The address of the repository, without a name or a password.
+    pub upstream: String,
 }
 
 /// The kept state that a workspace is made from.
@@ -203,6 +218,7 @@ impl Job {
             Self::Prepare { order, .. } => &order.project,
             Self::Keep(order) => &order.project,
             Self::Remove(order) => &order.keep.project,
+            Self::Forget(order) => &order.project,
         }
     }
 

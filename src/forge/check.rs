@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Forge, ForgeError, Identity, RepositoryFacts};
 use crate::config::{ForgeHost, WatchedRepository, repositories_path};
 use crate::domain::forge::labels::is_same;
-use crate::domain::forge::{ForgeKind, ForgeUser, LabelNames, is_bot};
+use crate::domain::forge::{ForgeKind, ForgeUser, LabelNames, Publish, is_bot};
 
 /// The number of repositories of a host that are checked together.
 const N_AT_ONCE: usize = 4;
@@ -154,7 +154,7 @@ async fn check_repository(
             return report;
         }
     };
-    report.findings.extend(of_repository(host.kind, name, &facts));
+    report.findings.extend(of_repository(host.kind, watched, &facts));
     // The daemon uses the present name, too.
     let name = if is_number(name) { name } else { facts.full_name.as_str() };
     if let Some(bot) = bot {
@@ -254,7 +254,12 @@ fn of_identity(host: &ForgeHost, identity: &Identity, bot: Option<&ForgeUser>) -
     findings
 }
 
-fn of_repository(kind: ForgeKind, name: &str, facts: &RepositoryFacts) -> Vec<Finding> {
+fn of_repository(
+    kind: ForgeKind,
+    watched: &WatchedRepository,
+    facts: &RepositoryFacts,
+) -> Vec<Finding> {
+    let name = watched.name.as_str();
     let mut findings = Vec::new();
     if !is_number(name) && facts.full_name.to_lowercase() != name.to_lowercase() {
         let found = format!("it is called `{}` now", facts.full_name);
@@ -282,6 +287,17 @@ fn of_repository(kind: ForgeKind, name: &str, facts: &RepositoryFacts) -> Vec<Fi
             }
         };
         findings.push(Finding::problem("the token may not set labels here", advice));
+    }
+    if watched.publish != Publish::Nothing && facts.may_push == Some(false) {
+        let found = format!("the token may not push here (`publish: {}`)", watched.publish);
+        let advice = match kind {
+            ForgeKind::GitHub => {
+                "give the token's account the role Write, and a fine-grained token write access to \
+                 contents and pull requests"
+            }
+            ForgeKind::GitLab => "give the token's account the role Developer or a higher one",
+        };
+        findings.push(Finding::problem(found, advice));
     }
     if !facts.has_issues {
         findings.push(Finding::note("issues are turned off here", ""));
@@ -410,6 +426,11 @@ mod tests {
             is_archived: false,
             has_issues: true,
             may_triage: None,
+            may_push: Some(false),
+            clone_url: None,
+        };
+        let of_repository = |kind, name: &str, facts: &RepositoryFacts| {
+            of_repository(kind, &watched(name, Publish::Nothing), facts)
         };
         assert_eq!(shown(&of_repository(ForgeKind::GitHub, "acme/shop", &good)), [""; 0]);
         assert_eq!(shown(&of_repository(ForgeKind::GitLab, "42", &good)), [""; 0]);
@@ -428,6 +449,32 @@ mod tests {
                 "issues are turned off here"
             ]
         );
+    }
+
+    fn watched(name: &str, publish: Publish) -> WatchedRepository {
+        let project = "prj".parse().expect("an id");
+        WatchedRepository { name: name.to_owned(), project, agents: Vec::new(), publish }
+    }
+
+    #[test]
+    fn a_token_that_may_not_push_is_a_problem_only_if_results_are_published() {
+        let facts = |may_push| RepositoryFacts {
+            full_name: "acme/shop".to_owned(),
+            is_archived: false,
+            has_issues: true,
+            may_triage: None,
+            may_push,
+            clone_url: Some("https://github.com/acme/shop.git".to_owned()),
+        };
+        let check = |publish, may_push, expected: &[&str]| {
+            let watched = watched("acme/shop", publish);
+            let found = shown(&of_repository(ForgeKind::GitHub, &watched, &facts(may_push)));
+            assert_eq!(found, expected);
+        };
+        check(Publish::Nothing, Some(false), &[]);
+        check(Publish::PullRequest, Some(true), &[]);
+        check(Publish::PullRequest, None, &[]);
+        check(Publish::Push, Some(false), &["!the token may not push here (`publish: push`)"]);
     }
 
     #[test]

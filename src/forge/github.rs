@@ -17,12 +17,14 @@ use super::raw::{Named, Numbered, RawComment, RawLabel, RawUser, author, names};
 use super::wire::answer::{link, linked_page};
 use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
 use super::{
-    Answer, Conditional, Feed, Forge, ForgeError, FoundItem, Identity, Listing, MAX_COMMENTS, Page,
-    RepositoryFacts,
+    Answer, Conditional, Feed, Forge, ForgeError, FoundItem, FoundRequest, Identity, Listing,
+    MAX_COMMENTS, NewRequest, Page, RepositoryFacts, RequestBranches,
 };
 use crate::domain::Secret;
 use crate::domain::forge::pacing::Urgency;
-use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
+use crate::domain::forge::{
+    Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest,
+};
 
 static DIALECT: Dialect = Dialect {
     token: ("authorization", "Bearer "),
@@ -52,6 +54,14 @@ struct RawItem {
     updated_at: String,
     pull_request: Option<Value>,
     locked: Option<bool>,
+    issue_dependencies_summary: Option<RawDependencies>,
+}
+
+#[derive(Deserialize)]
+struct RawDependencies {
+    /// The number of open issues that block it.
+    #[serde(default)]
+    blocked_by: u64,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +71,33 @@ struct RawRepository {
     archived: bool,
     has_issues: Option<bool>,
     permissions: Option<BTreeMap<String, bool>>,
+    clone_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawPull {
+    number: u64,
+    html_url: Option<String>,
+    state: String,
+    body: Option<String>,
+    head: RawSide,
+    base: RawSide,
+}
+
+#[derive(Deserialize)]
+struct RawReview {
+    #[serde(flatten)]
+    comment: RawComment,
+    path: Option<String>,
+    line: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct RawSide {
+    #[serde(rename = "ref")]
+    branch: String,
+    /// `None` if the fork is deleted.
+    repo: Option<Numbered>,
 }
 
 impl GitHub {
@@ -340,17 +377,73 @@ impl Forge for GitHub {
             };
             let raw: RawRepository = answer.json()?;
             // Each right contains the one before it.
-            let may_triage = |rights: BTreeMap<String, bool>| {
-                ["triage", "push", "maintain", "admin"]
-                    .iter()
-                    .any(|right| rights.get(*right) == Some(&true))
+            let has_any = |rights: &BTreeMap<String, bool>, names: &[&str]| {
+                names.iter().any(|right| rights.get(*right) == Some(&true))
             };
+            let rights = raw.permissions.as_ref();
             Ok(RepositoryFacts {
                 full_name: raw.full_name,
                 is_archived: raw.archived,
                 has_issues: raw.has_issues.unwrap_or(true),
-                may_triage: raw.permissions.map(may_triage),
+                may_triage: rights
+                    .map(|rights| has_any(rights, &["triage", "push", "maintain", "admin"])),
+                may_push: rights.map(|rights| has_any(rights, &["push", "maintain", "admin"])),
+                clone_url: raw.clone_url,
             })
+        })
+    }
+
+    fn requests_from<'a>(
+        &'a self,
+        repository: &'a str,
+        branch: &'a str,
+    ) -> Answer<'a, Vec<FoundRequest>> {
+        Box::pin(async move {
+            let owner = repository.split('/').next().unwrap_or_default();
+            let ask = Ask::get(&path(repository, &["pulls"])?)?
+                .query("head", format!("{owner}:{branch}"))
+                .query("state", "all");
+            let pulls = self.host.send(ask.page(1)).await?.json::<Vec<RawPull>>()?;
+            Ok(pulls.into_iter().map(FoundRequest::from).collect())
+        })
+    }
+
+    fn open_request<'a>(
+        &'a self,
+        repository: &'a str,
+        request: &'a NewRequest,
+    ) -> Answer<'a, PullRequest> {
+        Box::pin(async move {
+            let ask = Ask::new(Method::POST, &path(repository, &["pulls"])?)?.body(json!({
+                "title": request.title,
+                "head": request.branch,
+                "base": request.target,
+                "body": request.body,
+                "draft": request.is_draft,
+            }));
+            Ok(FoundRequest::from(self.host.send(ask).await?.json::<RawPull>()?).request)
+        })
+    }
+
+    fn branches_of<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, RequestBranches> {
+        Box::pin(async move {
+            let number = number.to_string();
+            let ask = Ask::get(&path(repository, &["pulls", &number])?)?;
+            let RawPull { head, base, .. } = self.host.send(ask).await?.json()?;
+            let id = |side: &RawSide| side.repo.as_ref().map(|repository| repository.id);
+            let is_of_fork = id(&head).is_none() || id(&head) != id(&base);
+            Ok(RequestBranches { branch: head.branch, target: base.branch, is_of_fork })
+        })
+    }
+
+    fn review_comments<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, Vec<Comment>> {
+        Box::pin(async move {
+            let number = number.to_string();
+            let ask = Ask::get(&path(repository, &["pulls", &number, "comments"])?)?
+                .query("sort", "created")
+                .query("direction", "desc");
+            let comments = self.host.send(ask.page(1)).await?.json::<Vec<RawReview>>()?;
+            Ok(comments.into_iter().map(Comment::from).collect())
         })
     }
 
@@ -408,6 +501,28 @@ fn gone_is_done(answer: Result<Response, ForgeError>) -> Result<(), ForgeError> 
     }
 }
 
+impl From<RawReview> for Comment {
+    fn from(raw: RawReview) -> Self {
+        let comment = Self::from(raw.comment);
+        let place = match (raw.path, raw.line) {
+            (Some(path), Some(line)) => format!("{path}:{line}\n"),
+            (Some(path), None) => format!("{path}\n"),
+            (None, _) => String::new(),
+        };
+        Self { body: format!("{place}{}", comment.body), ..comment }
+    }
+}
+
+impl From<RawPull> for FoundRequest {
+    fn from(raw: RawPull) -> Self {
+        Self {
+            request: PullRequest { number: raw.number, url: raw.html_url.unwrap_or_default() },
+            is_open: raw.state == "open",
+            body: raw.body.unwrap_or_default(),
+        }
+    }
+}
+
 impl RawItem {
     /// Returns the facts; `None` for a state that GitHub does not document.
     fn facts(self) -> Option<ItemFacts> {
@@ -427,6 +542,7 @@ impl RawItem {
             assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
             is_open,
             is_locked: self.locked == Some(true),
+            n_blockers: self.issue_dependencies_summary.map_or(0, |summary| summary.blocked_by),
             updated_at: self.updated_at,
         })
     }

@@ -17,12 +17,14 @@ use super::raw::{Named, Numbered, RawComment, RawLabel, RawUser, author, names};
 use super::wire::answer::link;
 use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
 use super::{
-    Answer, Conditional, Feed, Forge, ForgeError, FoundItem, Identity, Listing, Page,
-    RepositoryFacts,
+    Answer, Conditional, Feed, Forge, ForgeError, FoundItem, FoundRequest, Identity, Listing,
+    NewRequest, Page, RepositoryFacts, RequestBranches,
 };
 use crate::domain::Secret;
 use crate::domain::forge::pacing::Urgency;
-use crate::domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta};
+use crate::domain::forge::{
+    Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest,
+};
 
 static DIALECT: Dialect = Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
 
@@ -32,6 +34,9 @@ const LABEL_COLOUR: &str = "#ededed";
 const LABELS_ISSUES: u64 = 15;
 /// The lowest role that may also label merge requests (Developer).
 const LABELS_MERGE_REQUESTS: u64 = 30;
+
+/// The lowest role that may push branches (Developer).
+const PUSHES: u64 = 30;
 
 /// One GitLab, with one token.
 #[derive(Debug, Clone)]
@@ -64,6 +69,19 @@ struct RawProject {
     merge_requests_access_level: Option<String>,
     /// The access by the project and by its group.
     permissions: Option<BTreeMap<String, Option<RawAccess>>>,
+    http_url_to_repo: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawRequest {
+    iid: u64,
+    web_url: Option<String>,
+    state: String,
+    description: Option<String>,
+    source_branch: String,
+    target_branch: String,
+    source_project_id: Option<u64>,
+    target_project_id: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -366,16 +384,70 @@ impl Forge for GitLab {
             } else {
                 LABELS_MERGE_REQUESTS
             };
-            let may_triage = |rights: BTreeMap<String, Option<RawAccess>>| {
-                rights.values().flatten().any(|access| access.access_level >= needed)
+            let has_role = |needed: u64| {
+                let rights = raw.permissions.as_ref()?;
+                Some(rights.values().flatten().any(|access| access.access_level >= needed))
             };
             Ok(RepositoryFacts {
                 full_name: raw.path_with_namespace,
                 is_archived: raw.archived,
                 has_issues: !is_off(&raw.issues_access_level),
-                may_triage: raw.permissions.map(may_triage),
+                may_triage: has_role(needed),
+                may_push: has_role(PUSHES),
+                clone_url: raw.http_url_to_repo,
             })
         })
+    }
+
+    fn requests_from<'a>(
+        &'a self,
+        repository: &'a str,
+        branch: &'a str,
+    ) -> Answer<'a, Vec<FoundRequest>> {
+        Box::pin(async move {
+            let ask = Ask::get(&["projects", repository, "merge_requests"])?
+                .query("source_branch", branch)
+                .query("state", "all");
+            let requests = self.host.send(ask.page(1)).await?.json::<Vec<RawRequest>>()?;
+            Ok(requests.into_iter().map(FoundRequest::from).collect())
+        })
+    }
+
+    fn open_request<'a>(
+        &'a self,
+        repository: &'a str,
+        request: &'a NewRequest,
+    ) -> Answer<'a, PullRequest> {
+        Box::pin(async move {
+            let draft = if request.is_draft { "Draft: " } else { "" };
+            let ask = Ask::new(Method::POST, &["projects", repository, "merge_requests"])?;
+            let ask = ask.body(json!({
+                "source_branch": request.branch,
+                "target_branch": request.target,
+                "title": format!("{draft}{}", request.title),
+                "description": request.body,
+                "remove_source_branch": true,
+            }));
+            Ok(FoundRequest::from(self.host.send(ask).await?.json::<RawRequest>()?).request)
+        })
+    }
+
+    fn branches_of<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, RequestBranches> {
+        Box::pin(async move {
+            let number = number.to_string();
+            let ask = Ask::get(&["projects", repository, "merge_requests", &number])?;
+            let raw: RawRequest = self.host.send(ask).await?.json()?;
+            Ok(RequestBranches {
+                is_of_fork: raw.source_project_id.is_none()
+                    || raw.source_project_id != raw.target_project_id,
+                branch: raw.source_branch,
+                target: raw.target_branch,
+            })
+        })
+    }
+
+    fn review_comments<'a>(&'a self, _: &'a str, _: u64) -> Answer<'a, Vec<Comment>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     fn is_assignable<'a>(&'a self, repository: &'a str, user: &'a ForgeUser) -> Answer<'a, bool> {
@@ -432,6 +504,16 @@ fn has_more(answer: &Response) -> bool {
     }
 }
 
+impl From<RawRequest> for FoundRequest {
+    fn from(raw: RawRequest) -> Self {
+        Self {
+            request: PullRequest { number: raw.iid, url: raw.web_url.unwrap_or_default() },
+            is_open: matches!(raw.state.as_str(), "opened" | "locked"),
+            body: raw.description.unwrap_or_default(),
+        }
+    }
+}
+
 impl RawItem {
     /// Returns the facts; `None` for a state that GitLab does not document.
     fn facts(self, kind: ItemKind) -> Option<ItemFacts> {
@@ -452,6 +534,8 @@ impl RawItem {
             assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
             is_open,
             is_locked: self.discussion_locked == Some(true),
+            // A list does not tell them.
+            n_blockers: 0,
             updated_at: self.updated_at,
         })
     }

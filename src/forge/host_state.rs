@@ -39,6 +39,8 @@ pub(super) struct HostState {
     /// The present names of renamed repositories, by the names in the configuration (in lower
     /// case).
     pub(super) names: Mutex<BTreeMap<String, String>>,
+    /// The addresses from which git clones the repositories, by their names in the configuration.
+    pub(super) clone_urls: Mutex<BTreeMap<String, String>>,
     gates: Arc<Gates>,
     /// The gate that each request to the host passes. Other entries of the host have the same gate.
     gate: Arc<Gate>,
@@ -111,6 +113,7 @@ impl HostState {
             rules: Mutex::default(),
             own: Mutex::default(),
             names: Mutex::default(),
+            clone_urls: Mutex::default(),
             gates: Arc::clone(gates),
             gate,
             status: Mutex::new(status),
@@ -178,6 +181,12 @@ impl HostState {
         self.check_gate()?;
         let forge = lock(&self.forge).as_ref().map(|(_, forge)| Arc::clone(forge));
         forge.ok_or(Unanswered::NoToken)
+    }
+
+    /// Returns the token that the client uses.
+    pub(super) fn token(&self) -> Result<Secret, Unanswered> {
+        let token = lock(&self.forge).as_ref().map(|(token, _)| token.clone());
+        token.ok_or(Unanswered::NoToken)
     }
 
     fn check_gate(&self) -> Result<(), Unanswered> {

@@ -4,6 +4,8 @@
 //! Each write is idempotent: labels are changed by the present ones, and comments are searched for
 //! before they are posted. So a daemon may crash between any two steps, and an answer may be lost.
 
+mod publishing;
+
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::pin;
@@ -18,6 +20,7 @@ use super::agenda::Agenda;
 use super::contexts::{Context, Contexts};
 use super::gate::Held;
 use super::host_state::{HostState, Unanswered};
+use super::remotes::NoRemote;
 use super::{Forge, ForgeError, FoundItem};
 use crate::clock;
 use crate::crash_point::{self, CrashPoint};
@@ -30,6 +33,7 @@ use crate::domain::forge::{
     LabelDelta, PendingWrite, Setback, StopCause, is_bot, task_text,
 };
 use crate::domain::id::ItemId;
+use crate::domain::workspace::RemoteError;
 use crate::locks::lock;
 use crate::nudge::{Wakeups, sleep_until};
 use crate::service::ServiceError;
@@ -79,6 +83,10 @@ enum WriteError {
     /// A refusal, in the form that people read.
     #[error("{0}")]
     Refused(String),
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    #[error(transparent)]
+    NoRemote(#[from] NoRemote),
 }
 
 impl WriteError {
@@ -89,7 +97,8 @@ impl WriteError {
                 | ForgeError::NotFound { .. }
                 | ForgeError::Moved { .. }
                 | ForgeError::Refused { .. },
-            )) => Setback::Refused,
+            ))
+            | Self::Remote(RemoteError::Refused(_)) => Setback::Refused,
             _ => Setback::Unanswered,
         }
     }
@@ -305,8 +314,11 @@ impl OutboxWorker {
             PendingWrite::Withdraw => self.withdraw(&*forge, item).await,
             PendingWrite::Label { state } => self.label(&*forge, item, *state).await,
             PendingWrite::Comment { number, text } => {
-                self.comment(&*forge, item, *number, text).await.map(drop)
+                let text = self.with_result(item, *number, text).await?;
+                self.comment(&*forge, item, *number, &text).await.map(drop)
             }
+            PendingWrite::Push => self.push(&*forge, item).await,
+            PendingWrite::PullRequest => self.open_request(&*forge, item).await,
             PendingWrite::Folder { .. } => Ok(()),
         }
     }
@@ -386,7 +398,13 @@ impl OutboxWorker {
             tracing::info!(item = %item.key, host = item.key.host, "another coordinator claimed a forge item first");
             return Ok(service.forge_items.lose(&item.id).await?);
         }
+        let comments = self.with_review(forge, item, comments).await?;
         let description = task_text::description(&item.key, &facts, &comments, &claimants);
+        let diff_base = item.publication.as_ref().and_then(|to| to.diff_base.as_ref());
+        let description = match diff_base {
+            Some(base) => task_text::with_diff_base(&description, base),
+            None => description,
+        };
         service
             .forge_items
             .win(&item.id, &task_text::title(&item.key, &facts), &description)
@@ -592,6 +610,10 @@ fn next_after(failure: &WriteError, write: &PendingWrite, n_refusals: u32) -> Ne
             | WriteError::Unanswered(Unanswered::Closed | Unanswered::OverBudget) => Next::Wait,
             // A person locked the item, and comments are not worth a wait.
             WriteError::Locked => Next::GiveUp,
+            // A person may give the token the right, or change the rules of the repository.
+            WriteError::Remote(RemoteError::Refused(_)) if n_refusals >= MAX_FORBIDDEN => {
+                Next::GiveUp
+            }
             _ => Next::TryAgain,
         };
     };
@@ -615,6 +637,15 @@ fn next_after(failure: &WriteError, write: &PendingWrite, n_refusals: u32) -> Ne
             if n_refusals >= MAX_FORBIDDEN && matches!(write, PendingWrite::Label { .. }) =>
         {
             Next::GiveUp
+        }
+        ForgeError::Refused { .. } | ForgeError::Forbidden { .. }
+            if *write == PendingWrite::PullRequest =>
+        {
+            if n_refusals >= MAX_FORBIDDEN {
+                Next::GiveUp
+            } else {
+                Next::TryAgain
+            }
         }
         ForgeError::Refused { .. } if is_last && *write != PendingWrite::Claim => Next::GiveUp,
         _ => Next::TryAgain,

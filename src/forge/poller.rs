@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
+use super::bases;
 use super::host_state::{HostState, Unanswered};
 use super::list_cursor::{ListCursor, Within};
 use super::reconciler::{PollSettings, Reconciled, Reconciler, is_watched, said};
@@ -56,6 +57,10 @@ pub(super) struct Poller {
     problems: BTreeMap<Within, String>,
     /// The items that a dry run would take, each logged once.
     said: BTreeSet<Within>,
+    /// The fetch of the commits at which items begin. There is at most one at a time.
+    fetching: JoinSet<Result<(), String>>,
+    /// The reason why the last fetch failed.
+    fetch_problem: Option<String>,
 }
 
 impl Poller {
@@ -77,7 +82,8 @@ impl Poller {
         };
         let project = watched.project.clone();
         let agents = watched.agents.clone();
-        let workers = Workers { host: host_state.place(), project, agents };
+        let publish = watched.publish;
+        let workers = Workers { host: host_state.place(), project, agents, publish };
         host_state.service.forges.watch(repository.clone(), workers);
         let reconciler = Reconciler { host_state, poll_settings };
         let reconciling = JoinSet::new();
@@ -94,6 +100,8 @@ impl Poller {
             reconciling,
             problems,
             said,
+            fetching: JoinSet::new(),
+            fetch_problem: None,
         }
     }
 
@@ -121,6 +129,7 @@ impl Poller {
                 tokio::select! {
                     () = tokio::time::sleep_until(next_at) => break,
                     Some(verdict) = self.reconciling.join_next() => self.take_verdict(verdict).await,
+                    Some(fetched) = self.fetching.join_next() => self.note_fetched(fetched),
                     () = pokes.woken() => {
                         // A thousand changes at once cause one poll.
                         let soonest = began_at + MIN_DISTANCE.min(self.reconciler.poll_settings.poll_interval);
@@ -190,6 +199,7 @@ impl Poller {
                 Err(error) => unanswered = Some(error.to_string()),
             }
         }
+        self.fetch_bases();
         self.suspect().await?;
         if let Some(unanswered) = unanswered {
             return Err(unanswered);
@@ -197,6 +207,7 @@ impl Poller {
         let (n_assigned, n_elsewhere) = self.count(&rules).await?;
         let seen_at = self.reconciler.host_state.service.time();
         let problem = problem.or_else(|| self.problems.values().next().cloned());
+        let problem = problem.or_else(|| self.fetch_problem.clone());
         let problem = problem.or_else(|| self.reconciler.host_state.rename_of(&self.watched.name));
         self.reconciler.host_state.note(&self.watched.name, |status| {
             status.seen_at = Some(seen_at);
@@ -207,12 +218,40 @@ impl Poller {
         Ok(())
     }
 
+    /// Begins to fetch the commits at which waiting items begin, if results go to the forge.
+    fn fetch_bases(&mut self) {
+        let service = &self.reconciler.host_state.service;
+        let is_due = self.n_looks == 1 || !service.forges.waiting_in(&self.repository).is_empty();
+        if !bases::are_needed(&self.watched) || !is_due || !self.fetching.is_empty() {
+            return;
+        }
+        let host_state = Arc::clone(&self.reconciler.host_state);
+        let (repository, watched) = (self.repository.clone(), self.watched.clone());
+        self.fetching.spawn(async move { bases::fetch(&host_state, &repository, &watched).await });
+    }
+
+    fn note_fetched(&mut self, fetched: Result<Result<(), String>, JoinError>) {
+        match fetched {
+            Ok(fetched) => {
+                self.fetch_problem = fetched.err();
+                if let Some(problem) = self.fetch_problem.clone() {
+                    self.reconciler
+                        .host_state
+                        .note(&self.watched.name, |status| status.problem = Some(problem));
+                }
+            }
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => {}
+        }
+    }
+
     /// Returns the number of items on the lists, and how many of them another instance has.
     async fn count(&self, rules: &Rules) -> Result<(usize, usize), String> {
         let ours: BTreeSet<Within> = self.ours().await?.iter().map(within).collect();
         let is_elsewhere = |item: &&ItemFacts| {
             !ours.contains(&(item.kind, item.number))
                 && rules.judge(item, None) == Eligibility::Eligible
+                && item.n_blockers == 0
                 && !rules.is_free(item)
         };
         let all = || self.looks.values().flat_map(ListCursor::items);

@@ -11,7 +11,7 @@ impl Entity for ForgeItem {
     const TABLE: &'static str = "forge_items";
     const COLUMNS: &'static str = "id, forge, host, repository, kind, number, agent_id, project_id, task_id, \
         title, url, state, owed, n_attempts, n_refusals, retry_at, last_error, n_comments, is_missing, \
-        n_resumed, created_at, ended_at";
+        n_resumed, publication, created_at, ended_at";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -37,6 +37,10 @@ impl Entity for ForgeItem {
             n_comments: cells.get()?,
             is_missing: cells.get()?,
             n_resumed: cells.get()?,
+            publication: match cells.get::<Option<&str>>()? {
+                Some(text) => Some(serde_json::from_str(text)?),
+                None => None,
+            },
             created_at: cells.get()?,
             ended_at: cells.get()?,
             revision: cells.get()?,
@@ -61,6 +65,7 @@ impl Entity for ForgeItem {
             self.n_comments.into(),
             self.is_missing.into(),
             self.n_resumed.into(),
+            self.publication.as_ref().map_or(Value::Null, Value::json),
             self.created_at.into(),
             self.ended_at.into(),
         ]);

@@ -111,6 +111,13 @@ pub fn list_all(
     }
 }
 
+/// Returns whether a project has or had a workspace.
+pub fn exist_in(tx: &mut Read<'_>, project: &ProjectId) -> Result<bool, StoreError> {
+    let sql = "SELECT id FROM workspaces WHERE project_id = ?1 LIMIT 1";
+    let found = tx.row("workspace", sql, &[project.into()], |cells| cells.get::<WorkspaceId>())?;
+    Ok(found.is_some())
+}
+
 /// Returns the workspaces that are to be made.
 pub fn list_wanted(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list("WHERE state = 'wanted' ORDER BY created_at, id", &[])

@@ -13,11 +13,11 @@ use crate::domain::id::{CheckId, CoordinatorId, LaunchId};
 use crate::domain::launch::ReportResult;
 use crate::domain::start_history::StartReason;
 use crate::domain::task::{Actor, change};
-use crate::domain::workspace::{Content, WorkspaceMode};
+use crate::domain::workspace::Content;
 use crate::domain::{
     Attempt, Execution, Launch, Outcome, ProjectId, StartFacts, Task, TaskId, TaskStatus, Timestamp,
 };
-use crate::rows::{Transaction, checks, executions, launches, output_tails, projects, tasks};
+use crate::rows::{Transaction, checks, executions, launches, output_tails, tasks};
 use crate::store::{Read, StoreError};
 
 use super::launches::start::{Claim, ShouldStart};
@@ -35,9 +35,8 @@ pub(super) fn begin(
     task: &Task,
 ) -> Result<bool, ServiceError> {
     let is_checked = of_project(settings, &task.project).next().is_some();
-    let project = projects::get(tx, &task.project)?;
-    let has_clones = project.is_some_and(|project| project.workspace == WorkspaceMode::Clone);
-    if !is_checked || !has_clones || launch.workspace.is_none() {
+    // Only a launch with a clone has files that can be checked apart from those of other tasks.
+    if !is_checked || launch.workspace.is_none() {
         return Ok(false);
     }
     let done = Task { status: TaskStatus::Done, ..task.clone() };

@@ -14,7 +14,9 @@ use crate::domain::event::NewEvent;
 use crate::domain::forge::item::ItemState;
 use crate::domain::forge::settle;
 use crate::domain::forge::texts::Texts;
-use crate::domain::forge::{Eligibility, ForgeItem, ItemKey, PendingWrite, Setback, StopCause};
+use crate::domain::forge::{
+    Eligibility, ForgeItem, ItemKey, PendingWrite, Publication, Setback, StopCause,
+};
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::task::Actor;
@@ -29,6 +31,7 @@ use super::tasks::mine::in_progress;
 use super::tasks::rules::{move_task, tasks_below};
 use super::tasks::{create_task, release_for};
 use super::waiting::Waiting;
+use super::workspaces::want_for_item;
 use super::{Heard, Inputs, NewTask, ServiceError, Shared};
 
 /// An item that may become work.
@@ -40,6 +43,8 @@ pub struct NewItem {
     pub title: String,
     /// The address for people.
     pub url: String,
+    /// The commit that the work begins at, if the result goes to the repository.
+    pub publication: Option<Publication>,
 }
 
 /// The work on items of forges.
@@ -130,7 +135,10 @@ impl ForgeItems {
                 parent: None,
                 dependencies: Vec::new(),
             };
-            create_task(tx, item.task.clone(), &new)?;
+            let task = create_task(tx, item.task.clone(), &new)?;
+            if item.publication.is_some() {
+                want_for_item(tx, &task)?;
+            }
             Ok(put_item(tx, Some(item), &settle::won(item))?)
         })
         .await
@@ -246,6 +254,20 @@ impl ForgeItems {
         self.change(id, is_done).await.map(drop)
     }
 
+    /// Notes a step of the publication of an item. Nothing changes if it has none.
+    pub async fn note_publication(
+        &self,
+        id: &ItemId,
+        note: impl Fn(&mut Publication) + Send + 'static,
+    ) -> Result<Option<Publication>, ServiceError> {
+        let noted = self.change(id, move |item, _| {
+            let mut publication = item.publication.clone()?;
+            note(&mut publication);
+            Some(ForgeItem { publication: Some(publication), ..item.clone() })
+        });
+        Ok(noted.await?.and_then(|item| item.publication))
+    }
+
     /// Notes that a pending write failed and must be tried again.
     pub async fn write_has_failed(
         &self,
@@ -327,6 +349,7 @@ pub(super) async fn take(core: &Core, new: &NewItem) -> Result<Option<ForgeItem>
         let item = ForgeItem {
             title: new.title.clone(),
             url: new.url.clone(),
+            publication: new.publication.clone(),
             ..ForgeItem::new(id, task, new.key.clone(), agent, project, tx.now())
         };
         put_item(tx, None, &item)?;

@@ -4,11 +4,13 @@
 //! coordinator in this process prepares workspaces, so the server asks `workspace` itself for diffs
 //! and merges.
 
+mod remotes;
 mod results;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::config;
 use crate::domain::start_history::{NeededClone, TaskToStart};
@@ -37,6 +39,8 @@ use room::explain;
 pub(super) use room::no_room;
 
 mod room;
+
+pub(super) use remotes::{is_in_use, want_for_item};
 
 /// The clones on this host, set once when the coordinator of this process starts.
 pub(super) type OwnCheckouts = Arc<OnceLock<Arc<Checkouts>>>;
@@ -263,8 +267,13 @@ pub(super) fn look_up(
     no_room: Option<&str>,
 ) -> Result<(), StoreError> {
     let has_tasks = facts.key.purpose != Purpose::Chat && facts.waiting_since.is_some();
-    let needs_clone = facts.workspace_mode == WorkspaceMode::Clone;
-    if !has_tasks || (facts.task.is_some() && !needs_clone) {
+    if !has_tasks {
+        return Ok(());
+    }
+    let has_clones = facts.workspace_mode == WorkspaceMode::Clone;
+    // The tasks of some items of forges have clones in each project.
+    let may_have_clone = has_clones || workspaces::exist_in(tx, &facts.key.project)?;
+    if facts.task.is_some() && !may_have_clone {
         return Ok(());
     }
     let is_check = facts.key.purpose == Purpose::Check;
@@ -277,12 +286,14 @@ pub(super) fn look_up(
     };
     let since = task.checking_since.unwrap_or(task.status_since);
     facts.task = Some(TaskToStart { since, ..TaskToStart::of(task) });
-    if needs_clone {
+    if may_have_clone {
         let owner = owner(task, &graph);
         let newest = workspaces::newest_of_task(tx, &owner.id)?;
-        let workspace = newest.filter(|workspace| workspace.state != WorkspaceState::Removed);
-        let no_room = no_room.map(str::to_owned);
-        facts.clone = Some(NeededClone { task: task.id.clone(), workspace, no_room });
+        if has_clones || newest.is_some() {
+            let workspace = newest.filter(|workspace| workspace.state != WorkspaceState::Removed);
+            let no_room = no_room.map(str::to_owned);
+            facts.clone = Some(NeededClone { task: task.id.clone(), workspace, no_room });
+        }
     }
     Ok(())
 }
@@ -388,6 +399,7 @@ pub(super) fn jobs(
         if is_being_kept {
             continue;
         }
+        let forge = remotes::base_of_task(tx, &task.id)?;
         let order = Order {
             id: workspace.id,
             project: workspace.project,
@@ -398,6 +410,7 @@ pub(super) fn jobs(
             dependencies: results.into_iter().map(|result| result.commit).collect(),
             begins_at,
             restores,
+            forge,
         };
         jobs.push(Job::Prepare { order, max_disk });
     }

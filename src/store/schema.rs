@@ -66,6 +66,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(14, "order of starts", include_str!("migrations/0014_order_of_starts.sql")),
     migration(15, "checks", include_str!("migrations/0015_checks.sql")),
     migration(16, "forever", include_str!("migrations/0016_forever.sql")),
+    migration(17, "publication", include_str!("migrations/0017_publication.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

@@ -16,7 +16,7 @@ impl Checkouts {
     pub(super) async fn choose_base(
         &self,
         order: &Order,
-        source: &Source,
+        source: Option<&Source>,
         place: &Place,
         head: Head,
         begins_at: Option<String>,
@@ -32,12 +32,15 @@ impl Checkouts {
             None => match self.resolve(place, &format!("refs/heads/{branch}")).await? {
                 Some(result) => Some(result),
                 None => {
-                    let base = if begins_at.is_some() {
-                        begins_at
-                    } else {
-                        let named = self.named_base(order, source, place, head).await?;
-                        base_ref = named.branch;
-                        named.commit
+                    let base = match (begins_at, source) {
+                        (Some(parent), _) => Some(parent),
+                        // An item of a forge begins where the forge says.
+                        (None, None) => head.commit,
+                        (None, Some(source)) => {
+                            let named = self.named_base(order, source, place, head).await?;
+                            base_ref = named.branch;
+                            named.commit
+                        }
                     };
                     self.with_dependencies(place, base, &order.dependencies).await?
                 }
@@ -51,7 +54,7 @@ impl Checkouts {
             Some(kept) => (kept.base_ref.clone(), kept.base_commit.clone()),
             None => (base_ref, commit.clone()),
         };
-        let subdirectory = source.subdirectory.clone();
+        let subdirectory = source.map(|source| source.subdirectory.clone()).unwrap_or_default();
         Ok((Prepared { branch, base_ref, base_commit, subdirectory }, commit))
     }
 

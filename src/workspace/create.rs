@@ -30,23 +30,33 @@ impl Checkouts {
         if place.tree().join(".git/HEAD").is_file() {
             return read_made(&place);
         }
-        let source = Source::find(&self.git, &order.source).await?;
+        let source = match &order.forge {
+            None => Some(Source::find(&self.git, &order.source).await?),
+            Some(_) => None,
+        };
         let begins_at = match &order.begins_at {
             Some(parent) => self.take(&order.project, parent).await?,
             None => None,
         };
         let (prepared, start) = {
             let _locked = self.lock_keep(&order.project, &place).await?;
-            let head = self.follow(&source, &place).await?;
+            let head = match (&source, &order.forge) {
+                (Some(source), _) => self.follow(source, &place).await?,
+                (None, base) => self.fetched_head(base.as_ref(), &place).await?,
+            };
             crash_point::reach(CrashPoint::SourceFollowed);
             self.check_kept(order, &place).await?;
-            self.choose_base(order, &source, &place, head, begins_at).await?
+            self.choose_base(order, source.as_ref(), &place, head, begins_at).await?
         };
         crash_point::reach(CrashPoint::BasePinned);
         place.clear_gone()?;
         let new = place.project.join(format!(".new-{}", order.id));
         remove_folder(&new)?;
-        let made = self.make_in(order, &prepared, start.as_deref(), &source, &place, &new).await;
+        let upstream = match (&source, &order.forge) {
+            (Some(source), _) => source.upstream(&self.git).await,
+            (None, base) => base.as_ref().map(|base| base.upstream.clone()),
+        };
+        let made = self.make_in(order, &prepared, start.as_deref(), upstream, &place, &new).await;
         if made.is_err() {
             // It may be the full disk that made this fail. No agent has used the files.
             remove_folder(&new)?;
@@ -63,12 +73,12 @@ impl Checkouts {
         order: &Order,
         prepared: &Prepared,
         start: Option<&str>,
-        source: &Source,
+        upstream: Option<String>,
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
         make_folder(new)?;
-        self.check_out(order, prepared, start, source, place, new).await?;
+        self.check_out(order, prepared, start, upstream, place, new).await?;
         let made = serde_json::to_vec(prepared).unwrap_or_default();
         write(&new.join(MADE), made)?;
         crash_point::reach(CrashPoint::WorkspaceMade);
@@ -131,7 +141,7 @@ impl Checkouts {
         order: &Order,
         prepared: &Prepared,
         start: Option<&str>,
-        source: &Source,
+        upstream: Option<String>,
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
@@ -151,7 +161,7 @@ impl Checkouts {
             ("remote.origin.pushurl", PUSH_ADDRESS.to_owned()),
             ("push.default", "nothing".to_owned()),
         ];
-        settings.extend(source.upstream(&self.git).await.map(|url| ("remote.origin.url", url)));
+        settings.extend(upstream.map(|url| ("remote.origin.url", url)));
         for (name, value) in &settings {
             self.git.on(&own, ["config", name, value]).run().await?;
         }

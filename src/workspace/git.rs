@@ -17,6 +17,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 
+use crate::domain::workspace::Remote;
+
 /// The oldest version that has all commands that this module uses (`merge-tree --write-tree`).
 pub const OLDEST_VERSION: (u32, u32) = (2, 38);
 /// The time for a call that neither transfers objects nor writes many files.
@@ -45,6 +47,19 @@ const OPTIONS: [&str; 10] = [
 /// The file with the configuration of each call. `safe.directory` is heeded only there, and a
 /// source often belongs to another user than the daemon.
 const CONFIG: &str = "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n";
+
+/// Starts git with the pipe of its standard input as descriptor 9. The name and the token for a
+/// remote are in that pipe, so that no argument, variable or file has them.
+const WITH_CREDENTIAL: [&str; 3] = ["-c", "exec 9<&0 </dev/null; exec git \"$@\"", "git"];
+/// Gives git the content of that pipe.
+const CREDENTIAL_HELPER: &str = "!f() { test \"$1\" = get && cat <&9; }; f";
+/// A transfer that is slower than 1,000 bytes a second for a minute is ended.
+const REMOTE_OPTIONS: [&str; 3] =
+    ["credential.helper=", "http.lowSpeedLimit=1000", "http.lowSpeedTime=60"];
+
+/// The variables that name the proxies of this host. The client of the forge heeds them, too.
+const PROXIES: [&str; 7] =
+    ["HTTPS_PROXY", "https_proxy", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
 
 /// The reason why a call of git did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +144,7 @@ impl Git {
             input: Vec::new(),
             limit: SHORT,
             cut_at: None,
+            remote: None,
         }
     }
 
@@ -167,6 +183,8 @@ pub struct Call<'a> {
     limit: Duration,
     /// The number of bytes after which the output is cut.
     cut_at: Option<u64>,
+    /// The remote that it may talk to, with the token for it.
+    remote: Option<Remote>,
 }
 
 impl Call<'_> {
@@ -178,6 +196,12 @@ impl Call<'_> {
     /// Sets what the call reads from its standard input.
     pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
         self.input = input.into();
+        self
+    }
+
+    /// Lets the call talk to a remote. It reads nothing from its standard input then.
+    pub fn with_remote(mut self, remote: &Remote) -> Self {
+        self.remote = Some(remote.clone());
         self
     }
 
@@ -248,10 +272,24 @@ impl Call<'_> {
     }
 
     async fn finish(self) -> Result<Ended, GitError> {
-        let mut command = Command::new("git");
+        let mut command = match &self.remote {
+            None => Command::new("git"),
+            Some(_) => {
+                let mut command = Command::new("/bin/sh");
+                command.args(WITH_CREDENTIAL);
+                command
+            }
+        };
         command.env_clear();
         for option in OPTIONS {
             command.args(["-c", option]);
+        }
+        if let Some(remote) = &self.remote {
+            for option in REMOTE_OPTIONS {
+                command.args(["-c", option]);
+            }
+            let helper = format!("credential.{}.helper={CREDENTIAL_HELPER}", origin(&remote.url));
+            command.args(["-c", &helper]);
         }
         command.args(&self.arguments);
         let Git { home, config, .. } = self.git;
@@ -272,6 +310,13 @@ impl Call<'_> {
             ("GIT_ALLOW_PROTOCOL", OsStr::new("file")),
         ];
         command.envs(fixed);
+        if let Some(remote) = &self.remote {
+            let scheme = if remote.url.starts_with("http://") { "http" } else { "https" };
+            command.env("GIT_ALLOW_PROTOCOL", scheme);
+            for name in PROXIES {
+                command.envs(std::env::var_os(name).map(|value| (name, value)));
+            }
+        }
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
@@ -288,7 +333,12 @@ impl Call<'_> {
         let group = Group::of(&child);
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let input = self.input;
+        let input = match &self.remote {
+            None => self.input,
+            Some(Remote { user, token, .. }) => {
+                format!("username={user}\npassword={}\n", token.reveal()).into_bytes()
+            }
+        };
         let write = async move {
             if let Some(mut stdin) = stdin {
                 // A call that ends without reading its input says why itself.
@@ -303,6 +353,13 @@ impl Call<'_> {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
         Ok(Ended { code: status.code(), stdout: stdout?, message })
     }
+}
+
+/// Returns the scheme and the host of an address. Only this host gets the token.
+fn origin(url: &str) -> &str {
+    let begin = url.find("://").map_or(0, |at| at + 3);
+    let end = url[begin..].find('/').map_or(url.len(), |at| begin + at);
+    &url[..end]
 }
 
 async fn read(

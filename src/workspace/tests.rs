@@ -76,6 +76,7 @@ impl Bed {
             dependencies: Vec::new(),
             begins_at: None,
             restores: None,
+            forge: None,
         }
     }
 

@@ -8,6 +8,8 @@ mod inputs;
 mod life;
 mod limits;
 mod outages;
+mod published;
+mod publishing_faults;
 mod queue;
 mod restarts;
 mod rivals;

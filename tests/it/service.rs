@@ -52,6 +52,7 @@ pub fn settings() -> Settings {
         creation: CreationLimits::default(),
         checks: Vec::new(),
         checks_rounds: 2,
+        page_url: None,
         retention: Retention::default(),
         parking: Parking::default(),
         backoff: Backoff::default(),

@@ -27,6 +27,8 @@ use agent_coordinator::process::{
 use agent_coordinator::sys::processes;
 use tempfile::TempDir;
 
+pub use crate::forge::fake::git::run as git;
+
 /// The deadline of a wait. Nothing here takes as long on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -356,20 +358,4 @@ pub const fn exited(code: i32) -> ProcessEnd {
 
 pub const fn killed(signal: i32) -> ProcessEnd {
     ProcessEnd::Exited(ExitStatus { exit_code: None, signal: Some(signal) })
-}
-
-/// Runs git as a person does.
-#[track_caller]
-pub fn git(folder: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.invalid"])
-        .args(arguments)
-        .current_dir(folder)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .expect("git is installed");
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {arguments:?}: {message}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

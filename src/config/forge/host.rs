@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use reqwest::Url;
 
 use crate::config::declaration::{Changes, Keys, keys};
-use crate::config::kinds::{Kind, id, list, path};
+use crate::config::kinds::{Kind, id, list, path, words};
 use crate::config::reader::{Field, Name, Section};
 use crate::config::report::Problem;
 use crate::domain::forge::labels::is_same;
-use crate::domain::forge::{ForgeKind, LabelNames};
+use crate::domain::forge::{ForgeKind, LabelNames, Publish};
 use crate::domain::printable::is_unprintable;
 use crate::domain::{AgentId, ProjectId, Secret};
 
@@ -87,6 +87,12 @@ keys! {
         /// Several agents in place of one. The next free one takes the next item. An example:
         /// `[agt_developer, agt_reviewer]`.
         pub agents: Vec<AgentId> = Vec::new(), agents(), Now;
+
+        /// The destination of results. `none`: agents work in the project's directory, and results
+        /// stay there. `push`: each item gets a clone of the repository, and its branch is pushed
+        /// when the task is done. `pull_request`: a draft pull or merge request is opened, too. It
+        /// needs a token that may push, and the coordinator of `run`.
+        pub publish: Publish = Publish::Nothing, publish(), Now;
     }
 }
 
@@ -100,6 +106,8 @@ pub struct WatchedRepository {
     /// The agents. A free agent takes the next item, and works on one item at a time. There is at
     /// least one, and none twice.
     pub agents: Vec<AgentId>,
+    /// The destination of the results of its items.
+    pub publish: Publish,
 }
 
 /// Returns the key of a host's repositories.
@@ -245,20 +253,23 @@ impl WatchedRepository {
             }
             _ => {}
         }
+        let publish = keys.publish;
         let agents = keys.agent.map_or(keys.agents, |agent| vec![agent]);
-        Some(Self { name: name.text.clone(), project: keys.project_id?, agents })
+        Some(Self { name: name.text.clone(), project: keys.project_id?, agents, publish })
     }
 
     /// Returns the keys that say the same, for a comparison.
     fn keys(&self) -> RepositoryKeys {
         let project_id = Some(self.project.clone());
+        let publish = self.publish;
         match &self.agents[..] {
             [agent] => RepositoryKeys {
                 project_id,
                 agent: Some(agent.clone()),
+                publish,
                 ..RepositoryKeys::default()
             },
-            agents => RepositoryKeys { project_id, agent: None, agents: agents.to_vec() },
+            agents => RepositoryKeys { project_id, agent: None, agents: agents.to_vec(), publish },
         }
     }
 }
@@ -361,6 +372,10 @@ fn agents() -> Kind<Vec<AgentId>> {
             None => Ok(()),
         }
     })
+}
+
+fn publish() -> Kind<Publish> {
+    words(Publish::ALL.iter().map(|word| (word.as_str(), *word)).collect::<Vec<_>>())
 }
 
 fn is_repository(kind: ForgeKind, name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Forges: one host or many, and what can be wrong with them.
 
 use super::*;
-use crate::domain::forge::{ForgeKind, LabelNames};
+use crate::domain::forge::{ForgeKind, LabelNames, Publish};
 
 fn labels(names: [&str; 7]) -> LabelNames {
     let [
@@ -26,7 +26,8 @@ fn labels(names: [&str; 7]) -> LabelNames {
 
 fn watched(name: &str, project: &str, agent: &str) -> WatchedRepository {
     let agents = agent.split(' ').map(|agent| agent.parse().expect("an id")).collect();
-    WatchedRepository { name: name.to_owned(), project: project.parse().expect("an id"), agents }
+    let project = project.parse().expect("an id");
+    WatchedRepository { name: name.to_owned(), project, agents, publish: Publish::Nothing }
 }
 
 /// Returns the settings in `EVERY_SETTING`.

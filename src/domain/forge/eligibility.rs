@@ -92,13 +92,15 @@ impl Rules {
     /// Returns whether an item that is not ours may be taken. If it has the label for work in
     /// progress, another worker has it. If it has a label for work that was put aside, it stays
     /// with the coordinator that put it aside. The bot's label then asks that coordinator to
-    /// continue.
+    /// continue. An item that other open items block is not free yet.
     pub fn is_free(&self, item: &ItemFacts) -> bool {
         let LabelNames { processing_label, paused_label, blocked_label, failed_label, .. } =
             &self.labels;
         let held = [processing_label, paused_label, blocked_label, failed_label];
         let is_held = |label: &String| held.iter().any(|held| is_same(label, held));
-        self.judge(item, None) == Eligibility::Eligible && !item.labels.iter().any(is_held)
+        self.judge(item, None) == Eligibility::Eligible
+            && !item.labels.iter().any(is_held)
+            && item.n_blockers == 0
     }
 
     /// Returns whether people ask again for work that was put aside: the bot's label is back on an

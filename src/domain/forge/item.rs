@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::labels::LabelState;
+use super::publication::Publication;
 use super::{ItemKey, StopCause};
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::key::{InstanceKey, Purpose};
@@ -49,6 +50,9 @@ pub struct ForgeItem {
     pub is_missing: bool,
     /// The number of times that the work was resumed after a pause.
     pub n_resumed: u32,
+    /// The way of its result to the repository; `None` if its task works in the project's
+    /// directory, or in a clone of that.
+    pub publication: Option<Publication>,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     pub revision: i64,
@@ -125,6 +129,10 @@ pub enum PendingWrite {
         number: u32,
         text: String,
     },
+    /// Push the result to the repository.
+    Push,
+    /// Open a draft pull or merge request for the pushed branch.
+    PullRequest,
     /// Write what is known of the item into its folder at `place`.
     Folder {
         place: FolderPlace,
@@ -159,6 +167,8 @@ impl fmt::Display for PendingWrite {
             Self::Withdraw => f.write_str("withdraw"),
             Self::Label { state } => write!(f, "label {}", state.as_str()),
             Self::Comment { number, .. } => write!(f, "comment {number}"),
+            Self::Push => f.write_str("push"),
+            Self::PullRequest => f.write_str("pull request"),
             Self::Folder { place } => write!(f, "folder {}", place.as_str()),
         }
     }
@@ -244,6 +254,7 @@ impl ForgeItem {
             n_comments: 0,
             is_missing: false,
             n_resumed: 0,
+            publication: None,
             created_at: now,
             ended_at: None,
             revision: 0,
@@ -287,7 +298,12 @@ impl ForgeItem {
     /// Returns the item after the first of `pending` was done, or was given up with the reason.
     pub fn done(mut self, given_up: Option<String>, now: Timestamp) -> Self {
         if !self.pending.is_empty() {
-            self.pending.remove(0);
+            let write = self.pending.remove(0);
+            if matches!(write, PendingWrite::Push | PendingWrite::PullRequest)
+                && let Some(reason) = &given_up
+            {
+                self = self.unpublished(reason);
+            }
         }
         let is_over = self.pending.is_empty() && matches!(self.state, ItemState::Ended(_));
         let ended_at = self.ended_at.or(is_over.then_some(now));
@@ -302,6 +318,21 @@ impl ForgeItem {
             ended_at,
             ..self
         }
+    }
+
+    /// Returns the item when its result cannot be published. People see it as blocked, with the
+    /// reason in the last comment.
+    fn unpublished(mut self, reason: &str) -> Self {
+        self.pending.retain(|write| *write != PendingWrite::PullRequest);
+        for write in &mut self.pending {
+            if let PendingWrite::Label { state } = write {
+                *state = LabelState::Blocked;
+            }
+        }
+        if let Some(publication) = &mut self.publication {
+            publication.problem = Some(reason.to_owned());
+        }
+        self
     }
 
     /// Returns the pause after one more failure. It grows from a second to a minute, or to five

@@ -16,6 +16,8 @@ pub struct Marker {
 
 impl Marker {
     pub const CLAIM: u32 = 0;
+    /// The number in the text of a pull or merge request.
+    pub const REQUEST: u32 = 1_000_000;
 
     /// Returns `text` followed by the hidden marker.
     pub fn mark(&self, text: &str) -> String {

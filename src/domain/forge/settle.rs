@@ -6,6 +6,7 @@
 
 use super::item::{FolderPlace, ForgeItem, ItemEnd, ItemState, PendingWrite, WorkState};
 use super::labels::LabelState;
+use super::publication::Publish;
 use super::texts::Texts;
 use super::{Eligibility, StopCause};
 use crate::domain::launch::ReportResult;
@@ -198,12 +199,28 @@ fn ended(
         ItemEnd::Stopped(_) | ItemEnd::Elsewhere => None,
     };
     let mut item = item;
+    if end == ItemEnd::Done {
+        item = publishing(item);
+    }
     if let Some((state, text)) = told {
         item = item.with_pending(PendingWrite::Label { state }).saying(text);
     } else {
         item.pending.retain(|write| matches!(write, PendingWrite::Folder { .. }));
     }
     item.with_pending(PendingWrite::Folder { place: FolderPlace::Completed })
+}
+
+/// Returns the item with the steps that publish its result. They come before the label and the
+/// comment, which tell the end of these steps.
+fn publishing(item: ForgeItem) -> ForgeItem {
+    let publish = item.publication.as_ref().map_or(Publish::Nothing, |to| to.publish);
+    match publish {
+        Publish::Nothing => item,
+        Publish::Push => item.with_pending(PendingWrite::Push),
+        Publish::PullRequest => {
+            item.with_pending(PendingWrite::Push).with_pending(PendingWrite::PullRequest)
+        }
+    }
 }
 
 #[cfg(test)]

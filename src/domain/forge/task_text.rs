@@ -1,7 +1,7 @@
 //! The text of the task that is made from an item. Texts of people are copied as they were written,
 //! up to the size that a task may have.
 
-use super::{Claimants, Comment, ItemFacts, ItemKey};
+use super::{Claimants, Comment, DiffBase, ItemFacts, ItemKey};
 use crate::domain::forge::marker::Marker;
 use crate::domain::limits;
 use crate::domain::printable::is_reordering;
@@ -21,6 +21,14 @@ pub fn title(key: &ItemKey, item: &ItemFacts) -> String {
     }
     let room = limits::TITLE.most() - key.to_string().chars().count() - 5;
     format!("{}… ({key})", line.chars().take(room).collect::<String>())
+}
+
+/// Returns the title of a pull or merge request for the result of an item: the title of its task
+/// without the name of the item.
+pub fn title_of_request(key: &ItemKey, title: &str) -> String {
+    let name = format!("({key})");
+    let short = title.strip_suffix(&name).map_or(title, str::trim_end);
+    if short.is_empty() { title.to_owned() } else { short.to_owned() }
 }
 
 /// Returns the description of the task. It has the source of the item, its text, the last report,
@@ -72,6 +80,21 @@ pub fn description(
     text.extend(before.iter().skip(n_left_out).map(String::as_str));
     text.push_str(&report);
     text.extend(after.iter().skip(n_left_out.saturating_sub(n_before)).map(String::as_str));
+    limits::DESCRIPTION.cut(&text)
+}
+
+/// Returns a description with the branch that a pull or merge request is compared with.
+pub fn with_diff_base(description: &str, base: &DiffBase) -> String {
+    let DiffBase { branch, commit } = base;
+    let diff = format!(
+        "Compared with: {branch} ({commit}). \
+         `git diff {commit}...HEAD` shows the changes of this request.\n"
+    );
+    // The facts of the item end with an empty line.
+    let text = match description.split_once("\n\n") {
+        Some((facts, rest)) => format!("{facts}\n{diff}\n{rest}"),
+        None => format!("{description}\n{diff}"),
+    };
     limits::DESCRIPTION.cut(&text)
 }
 

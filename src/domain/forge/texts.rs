@@ -1,10 +1,11 @@
 //! The texts of comments on items, in English and Japanese. They contain texts of agents only as
 //! [`harmless`] text.
 
-use super::StopCause;
 use super::item::WorkState;
 use super::marker::harmless;
-use crate::domain::id::{AgentId, ProjectId};
+use super::publication::Publication;
+use super::{ForgeKind, ItemKey, ItemKind, StopCause};
+use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::language::Language;
 use crate::domain::session::Execution;
 use crate::domain::time::Timestamp;
@@ -42,7 +43,36 @@ impl Texts {
         let title = self.0.either("## ✅ Task done", "## ✅ タスク完了");
         let text = self.0.either("The task is done.", "タスクが完了しました。");
         let time = self.line(("Finished", "完了時刻"), &at.to_string());
-        format!("{title}\n\n{text}\n\n{time}{}", self.report(work))
+        format!("{title}\n\n{text}\n\n{time}{}{}", self.effort(work), self.report(work))
+    }
+
+    /// Returns the duration and the cost of the last launch, as far as they are known.
+    fn effort(self, work: Option<&Execution>) -> String {
+        let Some(work) = work else {
+            return String::new();
+        };
+        let took = work.ended_at.map(|ended_at| {
+            let took = ended_at.since(work.started_at).as_secs();
+            let (hours, minutes, seconds) = (took / 3_600, took / 60 % 60, took % 60);
+            let text = match (hours, minutes) {
+                (0, 0) => format!("{seconds} s"),
+                (0, _) => format!("{minutes} min {seconds} s"),
+                _ => format!("{hours} h {minutes} min"),
+            };
+            self.line(("Duration", "所要時間"), &text)
+        });
+        let cents = work.usage.cost_usd_micros.div_ceil(10_000);
+        let cost = (cents > 0).then(|| {
+            let text = format!("US${}.{:02}", cents / 100, cents % 100);
+            self.line(("Cost", "コスト"), &text)
+        });
+        [took, cost].into_iter().flatten().map(|line| format!("\n{line}")).collect()
+    }
+
+    /// Returns the line that leads to a launch on the pages of the coordinator.
+    pub fn launch(self, page_url: &str, launch: &LaunchId) -> String {
+        let url = format!("{}/ui/launches/{launch}", page_url.trim_end_matches('/'));
+        format!("\n\n{}", self.line(("Log of the work", "作業ログ"), &url))
     }
 
     /// Returns the comment that the task was put aside.
@@ -144,6 +174,66 @@ impl Texts {
             .0
             .either("The task goes on where it was paused.", "一時停止したタスクを再開します。");
         format!("{title}\n\n{text}\n\n{}", self.line(("Resumed", "再開時刻"), &at.to_string()))
+    }
+
+    /// Returns the text of a pull or merge request for the result of an item.
+    pub fn request(self, item: &ItemKey, work: Option<&Execution>, is_draft: bool) -> String {
+        let text = self.0.either(
+            "A coding agent made this. Please check it before you merge it.",
+            "コーディングエージェントによる変更です。マージする前に確認してください。",
+        );
+        let ready = if is_draft {
+            ""
+        } else {
+            self.0.either(
+                "\n\nThis repository has no drafts, so it is not marked as one.",
+                "\n\nこのリポジトリではドラフトを利用できないため、通常のリクエストとして作成しました。",
+            )
+        };
+        let mark = if item.kind == ItemKind::MergeRequest { '!' } else { '#' };
+        let refers = self.0.either("Refs", "関連:");
+        format!("{refers} {mark}{}\n\n{text}{ready}{}", item.number, self.report(work))
+    }
+
+    /// Returns the part of the last comment that names the result at the forge.
+    pub fn published(self, forge: ForgeKind, publication: &Publication) -> String {
+        let title = self.0.either("### Result", "### 成果");
+        let mut lines = Vec::new();
+        if let Some(request) = &publication.request {
+            let word = match forge {
+                ForgeKind::GitHub => ("Draft pull request", "ドラフトプルリクエスト"),
+                ForgeKind::GitLab => ("Draft merge request", "ドラフトマージリクエスト"),
+            };
+            lines.push(self.line(word, &request.url));
+        }
+        if let Some(branch) = &publication.pushed {
+            lines.push(self.line(("Branch", "ブランチ"), &format!("`{branch}`")));
+        }
+        let is_renamed = publication.result.as_ref().zip(publication.pushed.as_ref());
+        if let Some((result, _)) = is_renamed.filter(|(result, pushed)| result.branch != **pushed) {
+            let taken = self
+                .0
+                .either("has the commits of another author.", "には他の作者のコミットがあります。");
+            lines.push(format!("- `{}` {taken}", result.branch));
+        }
+        if let Some(problem) = &publication.problem {
+            let text = self.0.either(
+                "The result could not be published. It is kept at the coordinator.",
+                "成果を公開できませんでした。コーディネーターに保存されています。",
+            );
+            return format!(
+                "\n\n{title}\n\n{text}{}",
+                self.quoted(("Message", "メッセージ"), problem)
+            );
+        }
+        if lines.is_empty() {
+            let nothing = self.0.either(
+                "The work has no commit, so nothing was published.",
+                "コミットがないため、公開するものはありません。",
+            );
+            lines.push(nothing.to_owned());
+        }
+        format!("\n\n{title}\n\n{}", lines.join("\n"))
     }
 
     fn line(self, word: (&'static str, &'static str), value: &str) -> String {

@@ -87,8 +87,8 @@ pub struct ForgeItemBody {
     /// The task that is, or will be, made of it. One that waits has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// `waiting`, `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`, `stopping`,
-    /// `done`, `stopped`, `expired`, `elsewhere`.
+    /// `preparing`, `waiting`, `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`,
+    /// `stopping`, `done`, `stopped`, `expired`, `elsewhere`.
     pub state: String,
     /// The position of an item that waits for an agent and a slot; 1 is the next of all
     /// repositories.
@@ -107,6 +107,12 @@ pub struct ForgeItemBody {
     pub retry_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// The branch at the forge that has the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The address of the pull or merge request that was opened for the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_url: Option<String>,
     /// The time of the claim. For a waiting item, the time at which it was first seen.
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,7 +200,7 @@ impl From<RepositoryStatus> for RepositoryBody {
 /// Describes a waiting item, without its position.
 impl From<WaitingItem> for ForgeItemBody {
     fn from(item: WaitingItem) -> Self {
-        let WaitingItem { key, title, url, since, project, agents } = item;
+        let WaitingItem { key, title, url, since, project, agents, is_preparing } = item;
         Self {
             id: None,
             item: key.to_string(),
@@ -206,13 +212,15 @@ impl From<WaitingItem> for ForgeItemBody {
             agent_id: only(&agents),
             project_id: project,
             task_id: None,
-            state: "waiting".to_owned(),
+            state: if is_preparing { "preparing" } else { "waiting" }.to_owned(),
             position: None,
             cause: None,
             owed: Vec::new(),
             n_attempts: 0,
             retry_at: None,
             last_error: None,
+            branch: None,
+            request_url: None,
             created_at: since,
             ended_at: None,
         }
@@ -221,7 +229,12 @@ impl From<WaitingItem> for ForgeItemBody {
 
 impl From<ForgeItem> for ForgeItemBody {
     fn from(item: ForgeItem) -> Self {
+        let (branch, request) = item
+            .publication
+            .map_or((None, None), |publication| (publication.pushed, publication.request));
         Self {
+            branch,
+            request_url: request.map(|request| request.url),
             item: item.key.to_string(),
             state: item.state.as_str().to_owned(),
             position: None,

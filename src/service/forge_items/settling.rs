@@ -19,6 +19,7 @@ use super::ForgeItems;
 use super::{launches_on, put_item};
 use crate::service::ServiceError;
 use crate::service::waiting::SOON;
+use crate::service::workspaces::is_in_use;
 
 /// The pause after a failure of the store.
 const RETRY: Duration = Duration::from_secs(5);
@@ -88,6 +89,8 @@ fn settled(
     if settle(item, work(false), texts, now).is_none() {
         return Ok(None);
     }
-    let is_alive = !launches_on(tx, item)?.is_empty();
+    // A result that goes to the forge must be kept first.
+    let is_alive = !launches_on(tx, item)?.is_empty()
+        || (item.publication.is_some() && is_in_use(tx, &item.task)?);
     Ok(settle(item, work(is_alive), texts, now))
 }

@@ -93,7 +93,7 @@ impl Forges {
         while let Some(Turn { line, agent }) = queue::next(&lines, &busy, &capacity) {
             let start = lines[line].agents[agent];
             let Served { repository, .. } = &served[line];
-            let Some(item) = self.board.waiting.first(repository) else {
+            let Some((item, publication)) = self.board.waiting.first(repository) else {
                 lines[line].agents.clear();
                 continue;
             };
@@ -102,7 +102,8 @@ impl Forges {
             let key = item.key.clone();
             let title = item.title;
             let url = item.url;
-            match take(&self.core, &NewItem { key, agent, project, title, url }).await {
+            let new = NewItem { key, agent, project, title, url, publication };
+            match take(&self.core, &new).await {
                 Ok(taken) => {
                     let is_claimed = taken.is_some();
                     let claimed_by = taken.as_ref().map(|_| &start.key.agent);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::domain::forge::{ForgeKind, ItemKey, ItemKind, queue};
+use crate::domain::forge::{Base, ForgeKind, ItemKey, ItemKind, Publication, Publish, queue};
 use crate::domain::{AgentId, ProjectId, Timestamp};
 use crate::locks::lock;
 use crate::nudge::Nudge;
@@ -31,6 +31,9 @@ pub struct Workers {
     pub project: ProjectId,
     /// The agents of the repository. The next free agent takes the next item.
     pub agents: Vec<AgentId>,
+    /// The destination of its results. Unless it is `Nothing`, an item is not taken before its base
+    /// commit is known.
+    pub publish: Publish,
 }
 
 /// An item that waits.
@@ -45,6 +48,8 @@ pub struct WaitingItem {
     pub project: ProjectId,
     /// The agents, of which one takes the item.
     pub agents: Vec<AgentId>,
+    /// The commit that its work begins at is not there yet.
+    pub is_preparing: bool,
 }
 
 /// A free item, as a list shows it.
@@ -88,6 +93,13 @@ struct Seen {
     number: u64,
     since: Timestamp,
     item: FreeItem,
+    base: Option<Base>,
+}
+
+impl Line {
+    fn can_be_taken(&self, seen: &Seen) -> bool {
+        self.workers.publish == Publish::Nothing || seen.base.is_some()
+    }
 }
 
 /// A repository that may be served.
@@ -115,7 +127,7 @@ impl WaitingItems {
         let mut all: Vec<(u64, Served)> = lines
             .by_repository
             .iter()
-            .filter(|(_, line)| !line.items.is_empty())
+            .filter(|(_, line)| line.items.values().any(|seen| line.can_be_taken(seen)))
             .map(|(repository, line)| {
                 let served = lines.served.get(repository).copied().unwrap_or(0);
                 let workers = line.workers.clone();
@@ -126,11 +138,18 @@ impl WaitingItems {
         all.into_iter().map(|(_, served)| served).collect()
     }
 
-    /// Returns the item of a repository that was seen first.
-    pub(super) fn first(&self, repository: &RepositoryKey) -> Option<FreeItem> {
+    /// Returns the item of a repository that was seen first, of those that can be taken.
+    pub(super) fn first(
+        &self,
+        repository: &RepositoryKey,
+    ) -> Option<(FreeItem, Option<Publication>)> {
         let lines = self.lines();
-        let items = &lines.by_repository.get(repository)?.items;
-        items.values().min_by_key(|seen| seen.number).map(|seen| seen.item.clone())
+        let line = lines.by_repository.get(repository)?;
+        let seen = line.items.values().filter(|seen| line.can_be_taken(seen));
+        let Seen { item, base, .. } = seen.min_by_key(|seen| seen.number)?;
+        let base = base.clone().filter(|_| line.workers.publish != Publish::Nothing);
+        let publication = base.map(|base| Publication::new(line.workers.publish, base));
+        Some((item.clone(), publication))
     }
 
     /// Removes an item that does not wait any more. If an agent claimed it, its repository has had
@@ -202,12 +221,14 @@ impl WaitingItems {
             })
             .collect();
         let waiting = |(line, item): (usize, usize)| {
+            let seen = items[line][item];
+            let is_preparing = !all[line].1.can_be_taken(seen);
             let (Seen { since, item, .. }, Workers { project, agents, .. }) =
-                (items[line][item], &all[line].1.workers);
+                (seen, &all[line].1.workers);
             let FreeItem { key, title, url } = item.clone();
             let project = project.clone();
             let agents = agents.clone();
-            WaitingItem { key, title, url, since: *since, project, agents }
+            WaitingItem { key, title, url, since: *since, project, agents, is_preparing }
         };
         queue::order(&turns).into_iter().map(waiting).collect()
     }
@@ -232,11 +253,32 @@ impl Forges {
         let number = lines.n_seen;
         if let Some(line) = lines.by_repository.get_mut(repository) {
             let place = (item.key.kind, item.key.number);
-            let (number, since) = line
-                .items
-                .get(&place)
-                .map_or((number, now), |before| (before.number, before.since));
-            line.items.insert(place, Seen { number, since, item });
+            let before = line.items.get(&place);
+            let (number, since) =
+                before.map_or((number, now), |before| (before.number, before.since));
+            let base = before.and_then(|before| before.base.clone());
+            line.items.insert(place, Seen { number, since, item, base });
+        }
+    }
+
+    /// Returns the waiting items of a repository.
+    pub fn waiting_in(&self, repository: &RepositoryKey) -> Vec<(ItemKind, u64)> {
+        let lines = self.board.waiting.lines();
+        let line = lines.by_repository.get(repository);
+        line.map(|line| line.items.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// Notes the commit that the work on a waiting item begins at. The keep repository has it.
+    pub fn note_base(
+        &self,
+        repository: &RepositoryKey,
+        (kind, number): (ItemKind, u64),
+        base: Base,
+    ) {
+        let mut lines = self.board.waiting.lines();
+        let line = lines.by_repository.get_mut(repository);
+        if let Some(seen) = line.and_then(|line| line.items.get_mut(&(kind, number))) {
+            seen.base = Some(base);
         }
     }
 

@@ -14,6 +14,7 @@
 //! the one before.
 
 mod faults;
+pub mod git;
 mod github;
 mod gitlab;
 mod handles;
@@ -40,6 +41,8 @@ use agent_coordinator::domain::forge::ForgeKind;
 
 pub use self::faults::{Fault, Times};
 pub use self::handles::{Item, Repository};
+#[allow(unused_imports, reason = "the benchmark has no branches")]
+pub use self::world::Branches;
 use self::world::{Reply, World};
 
 /// The valid token of its owner, at both forges.
@@ -247,6 +250,7 @@ async fn answer(world: Shared, request: hyper::Request<Incoming>) -> Result<Answ
             .collect(),
         path,
     };
+    let is_git = request.path.starts_with(git::PATH);
     let (fault, reply) = {
         let mut world = world.lock();
         let call = find_route(&mut request);
@@ -254,7 +258,7 @@ async fn answer(world: Shared, request: hyper::Request<Incoming>) -> Result<Answ
         let fault = world.faults.take(&request);
         let is_carried_out =
             !matches!(fault, Some(Fault::Status { .. } | Fault::Hang | Fault::Cut));
-        let reply = is_carried_out.then(|| match call {
+        let reply = (is_carried_out && !is_git).then(|| match call {
             Some((ForgeKind::GitHub, parameters)) => {
                 github::answer(&mut world, &request, &parameters)
             }
@@ -266,6 +270,20 @@ async fn answer(world: Shared, request: hyper::Request<Incoming>) -> Result<Answ
         (fault, reply)
     };
     let cut = || Err(io::Error::other("cut"));
+    if is_git {
+        return match fault {
+            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Cut) => cut(),
+            Some(Fault::Status { status, headers, body }) => {
+                Ok(sent(&Reply { status, headers, body }, End::Whole))
+            }
+            Some(_) => {
+                git::answer(&world, &request, &body).await;
+                cut()
+            }
+            None => Ok(git::answer(&world, &request, &body).await),
+        };
+    }
     let reply = match fault {
         Some(Fault::Hang) => std::future::pending().await,
         Some(Fault::Cut | Fault::LostAnswer) => return cut(),

@@ -80,7 +80,7 @@ fn is_settled(bed: &Bed, state: &str) -> bool {
 
 /// Lets each daemon die as soon as one pending write is done, until the item is in this state. It
 /// dies before it has noted the write, so that the next daemon repeats it, or after that.
-fn limp(bed: &mut Bed, state: &str) {
+pub(super) fn limp(bed: &mut Bed, state: &str) {
     let mut n_deaths = 0;
     loop {
         for point in [CrashPoint::ItemWriteDone, CrashPoint::ItemWriteNoted] {

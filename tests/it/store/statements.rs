@@ -308,6 +308,7 @@ fn questions(bed: &Bed) {
         workspaces::list(tx, Some(&id("p")))?;
         workspaces::list_all(tx, None)?;
         workspaces::list_all(tx, Some(&id("p")))?;
+        workspaces::exist_in(tx, &id("p"))?;
         workspaces::list_wanted(tx)?;
         workspaces::list_to_keep(tx)?;
         workspaces::list_of_task(tx, &id("t"))?;

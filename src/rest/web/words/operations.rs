@@ -42,6 +42,7 @@ impl Words {
     pub(in crate::rest::web) fn of_item_state(&self, state: &str) -> &'static str {
         let (english, japanese) = match state {
             "waiting" => ("waiting", "待機中"),
+            "preparing" => ("being prepared", "準備中"),
             "claiming" => ("being claimed", "取得中"),
             "processing" => ("in progress", "処理中"),
             "blocked" => ("blocked", "ブロック"),

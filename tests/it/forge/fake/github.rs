@@ -4,8 +4,10 @@ use agent_coordinator::domain::forge::{ForgeKind, ItemKind};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Request;
-use super::world::{Away, CommentState, ItemState, Reply, State, World, links, page, time};
+use super::world::{
+    Away, Branches, CommentState, ItemState, Reply, State, World, links, page, time,
+};
+use super::{Request, git};
 
 pub const ROUTES: &[&str] = &[
     "GET /user",
@@ -23,6 +25,10 @@ pub const ROUTES: &[&str] = &[
     "GET /repos/{owner}/{repo}/labels",
     "POST /repos/{owner}/{repo}/labels",
     "GET /repos/{owner}/{repo}/assignees/{assignee}",
+    "GET /repos/{owner}/{repo}/pulls",
+    "POST /repos/{owner}/{repo}/pulls",
+    "GET /repos/{owner}/{repo}/pulls/{pull_number}",
+    "GET /repos/{owner}/{repo}/pulls/{pull_number}/comments",
 ];
 
 /// The longest label. A longer one is refused.
@@ -93,10 +99,40 @@ fn in_repository(
                 "full_name": state.name,
                 "archived": state.is_archived,
                 "has_issues": true,
-                "permissions": { "admin": false, "maintain": false, "push": false, "triage": state.may_triage, "pull": true },
+                "permissions": { "admin": false, "maintain": false, "push": state.may_push && state.may_triage, "triage": state.may_triage, "pull": true },
+                "clone_url": git::clone_url(world, id),
             }))
         }
         ("GET", "/issues") => list(world, request, id),
+        ("GET", "/pulls") => {
+            let owner = world.repositories[&id].name.split('/').next().unwrap().to_owned();
+            let wanted = request.query("head").unwrap_or_default().to_owned();
+            let is_wanted = |item: &&ItemState| {
+                let branches = item.branches.as_ref();
+                branches.is_some_and(|branches| wanted == format!("{owner}:{}", branches.branch))
+            };
+            let pulls = world.repositories[&id].items.iter().filter(is_wanted).collect();
+            paged(world, request, pulls, |one| pull(world, id, one))
+        }
+        ("GET", "/pulls/{pull_number}/comments") => {
+            let items = &world.repositories[&id].items;
+            let found = items.iter().find(|item| item.number == number());
+            let comments = found.map(|item| item.reviews.iter().collect()).unwrap_or_default();
+            paged(world, request, comments, |(path, one): &(String, CommentState)| {
+                let mut json = comment(world, one);
+                json["path"] = json!(path);
+                json["line"] = json!(7);
+                json
+            })
+        }
+        ("POST", "/pulls") => open_pull(world, request, id),
+        ("GET", "/pulls/{pull_number}") => {
+            let found = world.repositories[&id].items.iter().find(|item| item.number == number());
+            match found.filter(|item| item.branches.is_some()) {
+                Some(found) => Reply::ok(pull(world, id, found)),
+                None => Reply::error(404, "Not Found"),
+            }
+        }
         ("GET", "/labels") => {
             let labels = world.repositories[&id].labels.iter().collect();
             paged(world, request, labels, |name| label(name))
@@ -248,6 +284,35 @@ fn create_label(world: &mut World, request: &Request, id: u64) -> Reply {
     }
     labels.insert(name.clone());
     Reply::new(201, label(&name))
+}
+
+fn open_pull(world: &mut World, request: &Request, id: u64) -> Reply {
+    let field = |name: &str| text(request, name).unwrap_or_default();
+    let is_draft = request.body.as_ref().is_some_and(|body| body["draft"] == true);
+    if is_draft && world.repositories[&id].has_no_drafts {
+        return Reply::error(422, "Draft pull requests are not supported in this repository.");
+    }
+    let branches = Branches { branch: field("head"), target: field("base"), is_draft, of: id };
+    let named = branches.branch.clone();
+    match git::open(world, id, &field("title"), &field("body"), branches) {
+        Ok(number) => Reply::new(201, pull(world, id, find(world, id, number))),
+        Err(error) => {
+            let owner = world.repositories[&id].name.split('/').next().unwrap();
+            let message = format!("A pull request {error} for {owner}:{named}.");
+            let errors =
+                json!([{ "resource": "PullRequest", "code": "custom", "message": message }]);
+            Reply::new(422, json!({ "message": "Validation Failed", "errors": errors }))
+        }
+    }
+}
+
+fn pull(world: &World, id: u64, state: &ItemState) -> Value {
+    let mut json = item(world, id, state);
+    let branches = state.branches.as_ref().unwrap();
+    json["draft"] = json!(branches.is_draft);
+    json["head"] = json!({ "ref": branches.branch, "repo": { "id": branches.of } });
+    json["base"] = json!({ "ref": branches.target, "repo": { "id": id } });
+    json
 }
 
 fn too_long() -> Reply {

@@ -4,8 +4,10 @@ use agent_coordinator::domain::forge::{ForgeKind, ItemKind};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Request;
-use super::world::{Away, CommentState, ItemState, Reply, State, World, links, page, time};
+use super::world::{
+    Away, Branches, CommentState, ItemState, Reply, State, World, links, page, time,
+};
+use super::{Request, git};
 
 pub const ROUTES: &[&str] = &[
     "GET /api/v4/user",
@@ -22,6 +24,7 @@ pub const ROUTES: &[&str] = &[
     "POST /api/v4/projects/{id}/issues/{issue_iid}/notes",
     "DELETE /api/v4/projects/{id}/issues/{issue_iid}/notes/{note_id}",
     "GET /api/v4/projects/{id}/merge_requests",
+    "POST /api/v4/projects/{id}/merge_requests",
     "GET /api/v4/projects/{id}/merge_requests/{merge_request_iid}",
     "PUT /api/v4/projects/{id}/merge_requests/{merge_request_iid}",
     "GET /api/v4/projects/{id}/merge_requests/{merge_request_iid}/notes",
@@ -92,7 +95,11 @@ fn in_project(
     match (request.method.as_str(), route) {
         ("GET", "") => {
             let state = &world.repositories[&project];
-            let access = if state.may_triage { 30 } else { 10 };
+            let access = match (state.may_triage, state.may_push) {
+                (false, _) => 10,
+                (true, false) => 20,
+                (true, true) => 30,
+            };
             Reply::ok(json!({
                 "id": project,
                 "path_with_namespace": state.name,
@@ -100,6 +107,7 @@ fn in_project(
                 "issues_access_level": "enabled",
                 "merge_requests_access_level": "enabled",
                 "permissions": { "project_access": { "access_level": access, "notification_level": 3 }, "group_access": null },
+                "http_url_to_repo": git::clone_url(world, project),
             }))
         }
         ("GET", "/labels") => {
@@ -123,6 +131,15 @@ fn in_project(
             }
         }
         ("GET", "/issues") => list(world, request, project, ItemKind::Issue),
+        ("POST", "/merge_requests") => open_request(world, request, project),
+        ("GET", "/merge_requests") if request.query("source_branch").is_some() => {
+            let wanted = request.query("source_branch").unwrap_or_default();
+            let is_wanted = |item: &&ItemState| {
+                item.branches.as_ref().is_some_and(|branches| branches.branch == wanted)
+            };
+            let found = world.repositories[&project].items.iter().filter(is_wanted).collect();
+            paged(world, request, found, |one| item(world, project, one))
+        }
         ("GET", "/merge_requests") => list(world, request, project, ItemKind::MergeRequest),
         (_, route) => {
             let kind =
@@ -169,6 +186,28 @@ fn in_item(
             }
         }
         (method, route) => panic!("{method} {route} is in the table of routes"),
+    }
+}
+
+fn open_request(world: &mut World, request: &Request, project: u64) -> Reply {
+    let field = |name: &str| text(request, name).unwrap_or_default();
+    let (title, body) = (field("title"), field("description"));
+    let branches = Branches {
+        branch: field("source_branch"),
+        target: field("target_branch"),
+        is_draft: title.starts_with("Draft: "),
+        of: project,
+    };
+    match git::open(world, project, &title, &body, branches) {
+        Ok(number) => {
+            let at = At { project, kind: ItemKind::MergeRequest, number };
+            Reply::new(201, item(world, project, find(world, at)))
+        }
+        Err(error) if error.contains("exists") => {
+            let message = "Another open merge request already exists for this source branch: !1";
+            Reply::new(409, json!({ "message": [message] }))
+        }
+        Err(error) => Reply::new(400, json!({ "message": error })),
     }
 }
 
@@ -330,6 +369,13 @@ fn item(world: &World, project: u64, state: &ItemState) -> Value {
         "created_at": time(state.created),
         "updated_at": time(state.updated),
     });
+    if let Some(branches) = &state.branches {
+        json["source_branch"] = json!(branches.branch);
+        json["target_branch"] = json!(branches.target);
+        json["source_project_id"] = json!(branches.of);
+        json["target_project_id"] = json!(project);
+        json["draft"] = json!(branches.is_draft);
+    }
     if is_issue {
         json["moved_to_id"] = match &state.away {
             Some(Away::Moved { id, .. }) => json!(id),

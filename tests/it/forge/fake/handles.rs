@@ -5,7 +5,7 @@ use agent_coordinator::domain::forge::{ForgeKind, ItemKind};
 use serde_json::Value;
 
 use super::Shared;
-use super::world::{Away, ItemState, State};
+use super::world::{Away, Branches, CommentState, ItemState, RepositoryState, State};
 
 /// A repository or project.
 #[derive(Clone)]
@@ -28,6 +28,35 @@ impl Repository {
         Self { world, id }
     }
 
+    pub(super) fn with_state<T>(
+        &self,
+        read: impl FnOnce(&std::path::Path, &RepositoryState) -> T,
+    ) -> T {
+        let world = self.world.lock();
+        read(world.git.path(), &world.repositories[&self.id])
+    }
+
+    pub(super) fn change_state(&self, change: impl FnOnce(&mut RepositoryState)) {
+        change(self.world.lock().state(self.id));
+    }
+
+    /// Refuses drafts from now on.
+    pub fn forbid_drafts(&self) {
+        self.change_state(|state| state.has_no_drafts = true);
+    }
+
+    /// Returns the pull or merge requests between branches, the oldest first.
+    pub fn requests(&self) -> Vec<(Item, Branches)> {
+        self.with_state(|_, state| {
+            let of = |item: &ItemState| {
+                let (world, kind) = (self.world.clone(), item.kind);
+                let handle = Item { world, repository: self.id, kind, number: item.number };
+                Some((handle, item.branches.clone()?))
+            };
+            state.items.iter().filter_map(of).collect()
+        })
+    }
+
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -43,6 +72,24 @@ impl Repository {
             if forge == ForgeKind::GitHub { ItemKind::PullRequest } else { ItemKind::MergeRequest },
             title,
         )
+    }
+
+    /// Opens a pull or merge request between branches. `of` is the fork that has the first one.
+    pub fn open_request(&self, title: &str, branch: &str, target: &str, of: Option<u64>) -> Item {
+        let branches = Branches {
+            branch: branch.to_owned(),
+            target: target.to_owned(),
+            is_draft: false,
+            of: of.unwrap_or(self.id),
+        };
+        let mut world = self.world.lock();
+        let number = world.add_request(self.id, title, "", branches);
+        let kind = match world.state(self.id).forge {
+            ForgeKind::GitHub => ItemKind::PullRequest,
+            ForgeKind::GitLab => ItemKind::MergeRequest,
+        };
+        drop(world);
+        Item { world: self.world.clone(), repository: self.id, kind, number }
     }
 
     fn add(&self, kind: ItemKind, title: &str) -> Item {
@@ -140,6 +187,18 @@ impl Item {
             .id
     }
 
+    /// Comments on the seventh line of a file of a pull request.
+    pub fn review(&self, login: &str, path: &str, body: &str) {
+        let mut world = self.world.lock();
+        let (author, id) = (world.user(login), world.next_id());
+        let (path, body) = (path.to_owned(), body.to_owned());
+        world.change(self.repository, self.kind, self.number, |item, created| {
+            let author = Some(author);
+            let comment = CommentState { id, author, body, created, is_system: false };
+            item.reviews.push((path, comment));
+        });
+    }
+
     /// Locks the conversation.
     pub fn lock(&self) -> &Self {
         self.change(|item| item.is_locked = true)
@@ -205,6 +264,14 @@ impl Item {
         self.read(|item| {
             item.comments.iter().filter(|one| !one.is_system).map(|one| one.body.clone()).collect()
         })
+    }
+
+    pub fn title(&self) -> String {
+        self.read(|item| item.title.clone())
+    }
+
+    pub fn body(&self) -> String {
+        self.read(|item| item.body.clone())
     }
 
     pub fn is_open(&self) -> bool {

@@ -25,6 +25,8 @@ pub struct World {
     pub repositories: BTreeMap<u64, RepositoryState>,
     pub faults: Faults,
     pub requests: Vec<Request>,
+    /// The folder of the repositories of git.
+    pub git: tempfile::TempDir,
     n_ids: u64,
     n_changes: i64,
 }
@@ -39,6 +41,9 @@ pub struct RepositoryState {
     pub members: BTreeSet<u64>,
     pub is_archived: bool,
     pub may_triage: bool,
+    pub may_push: bool,
+    /// It refuses drafts, like private repositories of some plans.
+    pub has_no_drafts: bool,
     pub items: Vec<ItemState>,
 }
 
@@ -60,6 +65,20 @@ pub struct ItemState {
     /// Fields with other values than the real ones, and omitted fields.
     pub said: Map<String, Value>,
     pub unsaid: BTreeSet<String>,
+    /// The branches of a pull or merge request that has any.
+    pub branches: Option<Branches>,
+    /// The comments on the seventh lines of files.
+    pub reviews: Vec<(String, CommentState)>,
+}
+
+/// The branches of a pull or merge request.
+#[derive(Clone, Debug)]
+pub struct Branches {
+    pub branch: String,
+    pub target: String,
+    pub is_draft: bool,
+    /// The number of the repository that has the branch.
+    pub of: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -122,6 +141,7 @@ impl World {
             repositories: BTreeMap::new(),
             faults: Faults::default(),
             requests: Vec::new(),
+            git: tempfile::tempdir().unwrap(),
             n_ids: 1_000,
             n_changes: 0,
         };
@@ -178,6 +198,8 @@ impl World {
             members: BTreeSet::from([self.owner]),
             is_archived: false,
             may_triage: true,
+            may_push: true,
+            has_no_drafts: false,
             items: Vec::new(),
         };
         self.repositories.insert(id, state);
@@ -230,6 +252,28 @@ impl World {
             away: None,
             said: Map::new(),
             unsaid: BTreeSet::new(),
+            branches: None,
+            reviews: Vec::new(),
+        });
+        number
+    }
+
+    /// Adds a pull or merge request between branches.
+    pub fn add_request(
+        &mut self,
+        repository: u64,
+        title: &str,
+        body: &str,
+        branches: Branches,
+    ) -> u64 {
+        let kind = match self.state(repository).forge {
+            ForgeKind::GitHub => ItemKind::PullRequest,
+            ForgeKind::GitLab => ItemKind::MergeRequest,
+        };
+        let number = self.add_item(repository, kind, title);
+        self.change(repository, kind, number, |item, _| {
+            body.clone_into(&mut item.body);
+            item.branches = Some(branches);
         });
         number
     }

@@ -1,0 +1,62 @@
+//! A repository at a forge, and the exchange of commits with it.
+
+use crate::domain::id::ProjectId;
+use crate::domain::secret::Secret;
+
+/// A repository that git reaches over HTTP with a name and a password.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    /// The address, without a name or a password.
+    pub url: String,
+    /// The name that git presents with the token.
+    pub user: &'static str,
+    pub token: Secret,
+}
+
+/// Commits that the keep repository of a project is to have.
+#[derive(Debug, Clone)]
+pub struct FetchOrder {
+    pub project: ProjectId,
+    pub remote: Remote,
+    /// Full names of refs at the remote, beside its HEAD.
+    pub refs: Vec<String>,
+}
+
+/// The commits that the keep repository has after a fetch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// The default branch, such as `main`, and its commit; `None` if there is no commit.
+    pub default: Option<(String, String)>,
+    /// The commit of each wanted ref that exists, in the order of the wish.
+    pub commits: Vec<Option<String>>,
+}
+
+/// A commit that a branch of the remote is to have.
+#[derive(Debug, Clone)]
+pub struct PushOrder {
+    pub project: ProjectId,
+    pub remote: Remote,
+    pub commit: String,
+    /// The branch, such as `agents/shop-1`.
+    pub branch: String,
+}
+
+/// The end of a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushed {
+    /// The branch has the commit, perhaps by an earlier push.
+    Done,
+    /// The branch has other commits, and was left as it is.
+    Taken,
+}
+
+/// The reason why no commits were exchanged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteError {
+    /// The remote refused it, and waiting may not help.
+    #[error("{0}")]
+    Refused(String),
+    /// The remote gave no answer, or this host cannot do it now.
+    #[error("{0}")]
+    Unanswered(String),
+}

@@ -1,0 +1,95 @@
+//! Fetches the commits at which the work on waiting items begins, before they are claimed.
+//!
+//! An issue begins at the default branch. A pull or merge request begins at its own head, which the
+//! repository also has for forks.
+
+use super::RequestBranches;
+use super::host_state::HostState;
+use super::remotes::NoRemote;
+use crate::config::WatchedRepository;
+use crate::domain::forge::{Base, DiffBase, ItemKind, Publish};
+use crate::domain::workspace::{FetchOrder, RemoteError};
+use crate::service::RepositoryKey;
+use crate::telemetry::ErrorChain;
+
+/// Fetches the base commits of the waiting items of a repository, and notes them. Without waiting
+/// items, it fetches the default branch, so that the first item need not wait long.
+///
+/// # Errors
+/// The reason for people why the items have to wait.
+pub(super) async fn fetch(
+    host_state: &HostState,
+    repository: &RepositoryKey,
+    watched: &WatchedRepository,
+) -> Result<(), String> {
+    let forge = host_state.forge().map_err(|error| error.to_string())?;
+    let forge = &forge;
+    let failed = |error: &dyn std::error::Error| {
+        format!("its items wait: the repository was not fetched: {}", ErrorChain(error))
+    };
+    let remote = host_state.remote(&**forge, &watched.name).await;
+    let remote = remote.map_err(|error: NoRemote| failed(&error))?;
+    let service = &host_state.service;
+    let items = service.forges.waiting_in(repository);
+    let mut requests = Vec::new();
+    for (kind, number) in items.iter().copied().filter(|(kind, _)| *kind != ItemKind::Issue) {
+        let ask = |name: String| async move { forge.branches_of(&name, number).await };
+        let branches = host_state.ask_in(&**forge, &watched.name, ask).await;
+        requests.push(((kind, number), branches.map_err(|error| failed(&error))?));
+    }
+    // Each request has two refs: its head, and the branch that it is compared with.
+    let refs = requests.iter().flat_map(|((kind, number), branches)| {
+        [head_of(*kind, *number), format!("refs/heads/{}", branches.target)]
+    });
+    let refs = refs.collect();
+    let upstream = remote.url.clone();
+    let order = FetchOrder { project: watched.project.clone(), remote, refs };
+    let fetched = service.workspaces.fetch(&order).await.map_err(|error: RemoteError| {
+        host_state.forget_remote(&watched.name);
+        failed(&error)
+    })?;
+    let Some((target, commit)) = fetched.default else {
+        return Err("its items wait: the default branch of the repository has no commit".to_owned());
+    };
+    let of_issues =
+        Base { target, commit, upstream: upstream.clone(), is_read_only: false, diff_base: None };
+    for item in items.iter().filter(|(kind, _)| *kind == ItemKind::Issue) {
+        service.forges.note_base(repository, *item, of_issues.clone());
+    }
+    for ((item, branches), commits) in requests.into_iter().zip(fetched.commits.chunks(2)) {
+        // A request without a head has no commits.
+        if let [Some(commit), compared] = commits {
+            let base = base_of(branches, commit.clone(), compared.clone(), upstream.clone());
+            service.forges.note_base(repository, item, base);
+        }
+    }
+    service.forges.serve_waiting();
+    Ok(())
+}
+
+/// Returns the base of a pull or merge request. Its result is proposed for its own branch. If that
+/// is in a fork, nothing is pushed.
+fn base_of(
+    branches: RequestBranches,
+    commit: String,
+    compared: Option<String>,
+    upstream: String,
+) -> Base {
+    let RequestBranches { branch, target: into, is_of_fork } = branches;
+    let diff_base = compared.map(|commit| DiffBase { branch: into.clone(), commit });
+    let target = if is_of_fork { into } else { branch };
+    Base { target, commit, upstream, is_read_only: is_of_fork, diff_base }
+}
+
+/// Returns the ref by which the base repository has the head of a pull or merge request.
+fn head_of(kind: ItemKind, number: u64) -> String {
+    match kind {
+        ItemKind::MergeRequest => format!("refs/merge-requests/{number}/head"),
+        ItemKind::PullRequest | ItemKind::Issue => format!("refs/pull/{number}/head"),
+    }
+}
+
+/// Returns whether the items of a repository need base commits.
+pub(super) fn are_needed(watched: &WatchedRepository) -> bool {
+    watched.publish != Publish::Nothing
+}

@@ -1,0 +1,212 @@
+//! Publishes the result of an item: pushes its branch, and opens a draft pull or merge request.
+//!
+//! Each step first finds out what an earlier attempt did. So neither a crash nor a lost answer
+//! leads to a second branch or a second request.
+
+use super::super::{Forge, ForgeError, NewRequest};
+use super::{OutboxWorker, Unanswered, WriteError};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::forge::marker::Marker;
+use crate::domain::forge::publication::nth_branch;
+use crate::domain::forge::{
+    Comment, ForgeItem, ItemEnd, ItemKind, ItemState, Publication, Publish, PullRequest,
+    TakenResult, task_text,
+};
+use crate::domain::workspace::{PushOrder, Pushed, RemoteError};
+
+/// The number of names that are tried for a branch.
+const MAX_NAMES: u32 = 20;
+
+impl OutboxWorker {
+    /// Pushes the result of an item to a branch of its own.
+    pub(super) async fn push(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), WriteError> {
+        let service = &self.host_state.service;
+        let Some(publication) = &item.publication else {
+            return Ok(());
+        };
+        // The result is stored before the push, so that each attempt pushes the same commit.
+        let publication = match &publication.result {
+            Some(_) => publication.clone(),
+            None => {
+                let result = self.take_result(item).await?;
+                let note = move |to: &mut Publication| to.result = Some(result.clone());
+                let noted = service.forge_items.note_publication(&item.id, note).await?;
+                noted.unwrap_or_else(|| publication.clone())
+            }
+        };
+        crash_point::reach(CrashPoint::ItemResultTaken);
+        let Some((wanted, commit)) = publication.to_push() else {
+            tracing::info!(item = %item.key, "the work on a forge item has no commit to push");
+            return Ok(());
+        };
+        let remote = self.host_state.remote(forge, &item.key.repository).await?;
+        for n in 1..=MAX_NAMES {
+            let branch = nth_branch(wanted, n);
+            let order = PushOrder {
+                project: item.project.clone(),
+                remote: remote.clone(),
+                commit: commit.to_owned(),
+                branch: branch.clone(),
+            };
+            match service.workspaces.push(&order).await {
+                // Another author has a branch of this name.
+                Ok(Pushed::Taken) => {}
+                Ok(Pushed::Done) => {
+                    crash_point::reach(CrashPoint::ItemPushed);
+                    tracing::info!(item = %item.key, branch, commit, "pushed a result to a forge");
+                    let note = move |to: &mut Publication| to.pushed = Some(branch.clone());
+                    service.forge_items.note_publication(&item.id, note).await?;
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.host_state.forget_remote(&item.key.repository);
+                    return Err(error.into());
+                }
+            }
+        }
+        let message = format!("the branches `{wanted}` to `{wanted}-{MAX_NAMES}` are all taken");
+        Err(RemoteError::Refused(message).into())
+    }
+
+    async fn take_result(&self, item: &ForgeItem) -> Result<TakenResult, WriteError> {
+        let result = self.host_state.service.workspaces.result_of(&item.task).await?;
+        let not_kept = "the result is not kept yet; `agent-coordinator workspace show` tells why";
+        Ok(result.ok_or_else(|| RemoteError::Unanswered(not_kept.to_owned()))?)
+    }
+
+    /// Opens a draft pull or merge request for the pushed branch, unless there is one.
+    pub(super) async fn open_request(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+    ) -> Result<(), WriteError> {
+        let Some(publication) = &item.publication else {
+            return Ok(());
+        };
+        let Some(branch) = publication.pushed.as_deref().filter(|_| publication.request.is_none())
+        else {
+            return Ok(());
+        };
+        let request = match self.find_request(forge, item, branch, Which::Ours).await? {
+            Some(found) => found,
+            None => match self.open(forge, item, publication, branch).await {
+                // Another author opened one for this branch meanwhile.
+                Err(error @ Unanswered::Failed(ForgeError::Refused { .. })) => {
+                    match self.find_request(forge, item, branch, Which::Open).await? {
+                        Some(found) => found,
+                        None => return Err(error.into()),
+                    }
+                }
+                opened => opened?,
+            },
+        };
+        crash_point::reach(CrashPoint::ItemRequestOpened);
+        let note = move |to: &mut Publication| to.request = Some(request.clone());
+        self.host_state.service.forge_items.note_publication(&item.id, note).await?;
+        Ok(())
+    }
+
+    /// Returns the comments on an item with those of reviews, if it is a pull request with a clone.
+    pub(super) async fn with_review(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        mut comments: Vec<Comment>,
+    ) -> Result<Vec<Comment>, WriteError> {
+        let key = &item.key;
+        if item.publication.is_none() || key.kind != ItemKind::PullRequest {
+            return Ok(comments);
+        }
+        let ask = |name: String| async move { forge.review_comments(&name, key.number).await };
+        comments.extend(self.host_state.ask_in(forge, &key.repository, ask).await?);
+        // Forges write all times in one form, so that their texts are in the order of time.
+        comments.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+        Ok(comments)
+    }
+
+    /// Returns the text of a comment. The last comment of a finished item also names its result,
+    /// and the launch.
+    pub(super) async fn with_result(
+        &self,
+        item: &ForgeItem,
+        number: u32,
+        text: &str,
+    ) -> Result<String, WriteError> {
+        let is_last = number == item.n_comments;
+        if !is_last || item.state != ItemState::Ended(ItemEnd::Done) {
+            return Ok(text.to_owned());
+        }
+        let service = &self.host_state.service;
+        let texts = self.texts();
+        let publication = item.publication.as_ref();
+        let publication = publication.filter(|to| to.publish != Publish::Nothing);
+        let result = publication.map(|to| texts.published(item.key.forge, to));
+        let mut launch = None;
+        if let Some(page_url) = &service.settings().page_url {
+            let executions = service.forge_items.executions_of(item).await?;
+            launch = executions.first().map(|work| texts.launch(page_url, &work.launch));
+        }
+        Ok([Some(text.to_owned()), result, launch].into_iter().flatten().collect())
+    }
+
+    async fn find_request(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        branch: &str,
+        which: Which,
+    ) -> Result<Option<PullRequest>, Unanswered> {
+        let list = |name: String| async move { forge.requests_from(&name, branch).await };
+        let mut found = self.host_state.ask_in(forge, &item.key.repository, list).await?;
+        found.retain(|found| match which {
+            Which::Ours => Marker::find(&found.body).is_some_and(|marker| marker.item == item.id),
+            Which::Open => found.is_open,
+        });
+        Ok(found.into_iter().next().map(|found| found.request))
+    }
+
+    async fn open(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        publication: &Publication,
+        branch: &str,
+    ) -> Result<PullRequest, Unanswered> {
+        let service = &self.host_state.service;
+        let executions = service.forge_items.executions_of(item).await.unwrap_or_default();
+        let texts = self.texts();
+        let request = |is_draft: bool| {
+            let text = texts.request(&item.key, executions.first(), is_draft);
+            let text = service.redacted(&text);
+            NewRequest {
+                title: task_text::title_of_request(&item.key, &service.redacted(&item.title)),
+                body: Marker { item: item.id.clone(), number: Marker::REQUEST }.mark(&text),
+                branch: branch.to_owned(),
+                target: publication.target.clone(),
+                is_draft,
+            }
+        };
+        let open = async |request: NewRequest| {
+            let request = &request;
+            let open = |name: String| async move { forge.open_request(&name, request).await };
+            self.host_state.ask_in(forge, &item.key.repository, open).await
+        };
+        match open(request(true)).await {
+            // Private repositories of some plans have no drafts.
+            Err(Unanswered::Failed(ForgeError::Refused { message, .. }))
+                if message.to_lowercase().contains("draft") =>
+            {
+                open(request(false)).await
+            }
+            opened => opened,
+        }
+    }
+}
+
+/// The requests from a branch that are meant.
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    /// Those with our marker, also closed ones.
+    Ours,
+    Open,
+}

@@ -1,0 +1,256 @@
+//! Fetches from a repository at a forge, and pushes results there.
+//!
+//! Only these calls of git have the token of the forge. It goes to git through a pipe. An agent's
+//! clone has the address, and no token. Redirects are not followed. Only new branches of tasks are
+//! pushed, so that no commits of other people are lost.
+
+use sha2::{Digest as _, Sha256};
+
+use super::git::{Ended, GitError};
+use super::source::Head;
+use super::{CheckoutError, Checkouts, Place};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::ProjectId;
+use crate::domain::workspace::{
+    FetchOrder, Fetched, ForgeBase, PushOrder, Pushed, Remote, RemoteError,
+};
+use crate::telemetry::ErrorChain;
+
+/// The refs that follow repositories at forges.
+const FORGE: &str = "refs/agent-coordinator/forge";
+/// The only branches that are ever pushed.
+const OURS: &str = "agents/";
+/// Parts of git's messages that say that the remote refused something.
+const REFUSALS: [&str; 9] = [
+    "[remote rejected]",
+    "[rejected]",
+    "Permission to",
+    "returned error: 403",
+    "returned error: 404",
+    "returned error: 301",
+    "returned error: 302",
+    "returned error: 307",
+    "returned error: 308",
+];
+
+impl Checkouts {
+    /// Brings the default branch and the wanted refs of a remote into the keep repository. If it
+    /// has them, the remote is only asked for its refs.
+    ///
+    /// # Errors
+    /// Each error is perhaps over by the next attempt.
+    pub async fn fetch(&self, order: &FetchOrder) -> Result<Fetched, RemoteError> {
+        self.fetch_all(order).await.map_err(remote_error)
+    }
+
+    async fn fetch_all(&self, order: &FetchOrder) -> Result<Fetched, CheckoutError> {
+        self.git.check().await?;
+        let FetchOrder { project, remote, refs } = order;
+        let listed = self.list_refs(remote, refs).await?;
+        let place = self.place_of_project(project);
+        let default = listed.default_branch().filter(|branch| listed.id_of(branch).is_some());
+        let wanted: Vec<&str> =
+            default.into_iter().chain(refs.iter().map(String::as_str)).collect();
+        let Some(id) = wanted.iter().find_map(|name| listed.id_of(name)) else {
+            return Ok(Fetched { default: None, commits: vec![None; refs.len()] });
+        };
+        {
+            let _locked = self.lock_keep(project, &place).await?;
+            let format = if id.len() == 64 { "sha256" } else { "sha1" };
+            self.make_keep_for_snapshots(format, &place).await?;
+        }
+        let mut specs = Vec::new();
+        for name in &wanted {
+            if let Some(id) = listed.id_of(name)
+                && self.resolve(&place, &local_name(remote, name)).await?.as_deref() != Some(id)
+            {
+                specs.push(format!("+{name}:{}", local_name(remote, name)));
+            }
+        }
+        if !specs.is_empty() {
+            let options = [
+                "fetch",
+                "--quiet",
+                "--no-tags",
+                "--no-write-fetch-head",
+                "--no-auto-maintenance",
+                "--no-recurse-submodules",
+                "--end-of-options",
+                &remote.url,
+            ];
+            let arguments = options.into_iter().chain(specs.iter().map(String::as_str));
+            self.git.on(&place.keep(), arguments).with_remote(remote).long().run().await?;
+        }
+        crash_point::reach(CrashPoint::RemoteFetched);
+        let mut fetched = Fetched::default();
+        if let Some(branch) = default {
+            let commit = self.resolve(&place, &local_name(remote, branch)).await?;
+            let short = branch.strip_prefix("refs/heads/").unwrap_or(branch).to_owned();
+            fetched.default = commit.map(|commit| (short, commit));
+        }
+        for name in refs {
+            fetched.commits.push(match listed.id_of(name) {
+                Some(_) => self.resolve(&place, &local_name(remote, name)).await?,
+                None => None,
+            });
+        }
+        Ok(fetched)
+    }
+
+    /// Gives a branch of a remote a commit of the keep repository. The branch must be new, or must
+    /// have the commit already: it is never moved. A repeated push ends in the same state.
+    ///
+    /// # Errors
+    /// `Refused` names the message of the remote.
+    pub async fn push(&self, order: &PushOrder) -> Result<Pushed, RemoteError> {
+        self.push_new(order).await.map_err(remote_error)
+    }
+
+    async fn push_new(&self, order: &PushOrder) -> Result<Pushed, CheckoutError> {
+        self.git.check().await?;
+        let PushOrder { project, remote, commit, branch } = order;
+        if !branch.starts_with(OURS) {
+            return Err(CheckoutError::Refused(format!(
+                "`{branch}` is not pushed: only the branches of tasks, `{OURS}…`, are"
+            )));
+        }
+        let name = format!("refs/heads/{branch}");
+        let place = self.place_of_project(project);
+        for is_last in [false, true] {
+            match self.list_refs(remote, std::slice::from_ref(&name)).await?.id_of(&name) {
+                Some(there) if there == commit => return Ok(Pushed::Done),
+                Some(_) => return Ok(Pushed::Taken),
+                None => {}
+            }
+            // The expected value is empty: the branch must not exist.
+            let lease = format!("--force-with-lease={name}:");
+            let spec = format!("{commit}:{name}");
+            let arguments = [
+                "push",
+                "--porcelain",
+                "--no-verify",
+                "--no-follow-tags",
+                "--recurse-submodules=no",
+                &lease,
+                "--end-of-options",
+                &remote.url,
+                &spec,
+            ];
+            let call = self.git.on(&place.keep(), arguments).with_remote(remote).long();
+            let ended = call.end().await?;
+            crash_point::reach(CrashPoint::ResultPushed);
+            if ended.code == Some(0) {
+                return Ok(Pushed::Done);
+            }
+            let message = push_message(&ended);
+            // Another push created the branch meanwhile. The next question tells with which commit.
+            if is_last || !message.contains("stale info") {
+                let command = "push".to_owned();
+                return Err(GitError::Failed { command, message }.into());
+            }
+        }
+        Ok(Pushed::Taken)
+    }
+
+    /// Returns the commit at a forge that a workspace begins at, as a HEAD.
+    pub(super) async fn fetched_head(
+        &self,
+        base: Option<&ForgeBase>,
+        place: &Place,
+    ) -> Result<Head, CheckoutError> {
+        let Some(ForgeBase { target, commit, .. }) = base else {
+            return Ok(Head::default());
+        };
+        let Some(found) = self.resolve(place, commit).await? else {
+            return Err(CheckoutError::Refused(format!(
+                "the keep repository lacks the commit {commit}, at which the work begins; \
+                 remove the bot's label from the item and add it again"
+            )));
+        };
+        Ok(Head { branch: Some(format!("refs/heads/{target}")), commit: Some(found) })
+    }
+
+    /// Asks a remote for its HEAD and for these refs.
+    async fn list_refs(&self, remote: &Remote, refs: &[String]) -> Result<Listed, CheckoutError> {
+        let options = ["ls-remote", "--symref", "--end-of-options", &remote.url, "HEAD"];
+        // The pattern `HEAD` alone does not show the branch that HEAD names.
+        let arguments = options.into_iter().chain(refs.iter().map(String::as_str));
+        let printed = self.git.call(arguments).with_remote(remote).text().await?;
+        Ok(Listed::parse(&printed))
+    }
+
+    fn place_of_project(&self, project: &ProjectId) -> Place {
+        let project = self.root.join(project.as_str());
+        let folder = project.join("forge");
+        Place { tree: folder.join("tree"), folder, project }
+    }
+}
+
+/// The refs of a remote.
+#[derive(Debug, Default)]
+struct Listed {
+    /// The branch that HEAD names, as a full ref.
+    branch: Option<String>,
+    /// Full names of refs, with their ids.
+    refs: Vec<(String, String)>,
+}
+
+impl Listed {
+    fn parse(printed: &str) -> Self {
+        let mut listed = Self::default();
+        for line in printed.lines() {
+            match line.split_once('\t') {
+                Some((target, "HEAD")) if target.starts_with("ref: ") => {
+                    listed.branch = target.strip_prefix("ref: ").map(str::to_owned);
+                }
+                Some((id, name)) => listed.refs.push((name.to_owned(), id.to_owned())),
+                None => {}
+            }
+        }
+        // HEAD has the commit of its branch, also if the branch itself was not asked for.
+        if let Some(branch) = listed.branch.clone()
+            && listed.id_of(&branch).is_none()
+            && let Some(id) = listed.id_of("HEAD").map(str::to_owned)
+        {
+            listed.refs.push((branch, id));
+        }
+        listed
+    }
+
+    fn default_branch(&self) -> Option<&str> {
+        self.branch.as_deref()
+    }
+
+    fn id_of(&self, name: &str) -> Option<&str> {
+        self.refs.iter().find(|(known, _)| known == name).map(|(_, id)| id.as_str())
+    }
+}
+
+/// Returns the ref of the keep repository that follows a ref of a remote.
+fn local_name(remote: &Remote, name: &str) -> String {
+    let digest = Sha256::digest(remote.url.as_bytes());
+    let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{FORGE}/{hash}/{}", name.strip_prefix("refs/").unwrap_or(name))
+}
+
+/// Returns git's message about a push, with the reason of the remote.
+fn push_message(ended: &Ended) -> String {
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    let refused = printed.lines().filter_map(|line| line.strip_prefix("!\t"));
+    let refused = refused.map(|line| line.replace('\t', " "));
+    let lines: Vec<String> = refused.chain([ended.message.clone()]).collect();
+    lines.join("\n").trim().to_owned()
+}
+
+fn remote_error(error: CheckoutError) -> RemoteError {
+    let message = ErrorChain(&error).to_string();
+    match &error {
+        CheckoutError::Refused(_) | CheckoutError::Gone(_) => RemoteError::Refused(message),
+        CheckoutError::Git(GitError::Failed { message: said, .. })
+            if REFUSALS.iter().any(|sign| said.contains(sign)) =>
+        {
+            RemoteError::Refused(message)
+        }
+        _ => RemoteError::Unanswered(message),
+    }
+}

@@ -1,0 +1,282 @@
+//! From an issue to a draft pull or merge request: a clone of the repository at the forge, a push,
+//! and the request, with the real daemon and git over HTTP.
+
+use std::path::PathBuf;
+
+use agent_coordinator::domain::forge::ForgeKind;
+use serde_json::Value;
+
+use super::{BOT, Bed, NAME, n_comments};
+use crate::daemon::Daemon;
+use crate::forge::fake::{Branches, Fake, Fault, Item, Repository, TOKEN, Times};
+use crate::support::{git, until, until_some};
+
+pub(super) const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
+
+/// The steps of an agent that commits a file and reports success.
+pub(super) const COMMITS: &[&str] = &[
+    "authenticate",
+    "get-my-task",
+    "run:echo fixed >login.txt; git add login.txt && git commit -qm 'Fix the login'",
+    r#"call:report_completed {"result": "success", "summary": "Fixed the form, see @ann."}"#,
+];
+
+/// Starts a bed whose repository has a commit, and whose results are published.
+pub(super) fn bed(forge: ForgeKind, publish: &str, steps: &[&str]) -> Bed {
+    bed_with(forge, publish, steps, "")
+}
+
+pub(super) fn bed_with(forge: ForgeKind, publish: &str, steps: &[&str], settings: &str) -> Bed {
+    let fake = Fake::start();
+    let repository = fake.repository(forge, NAME);
+    repository.init_git();
+    // The scripted agent finds its steps in its working directory, which is a clone.
+    repository.commit("main", "agt.steps", &(steps.join("\n") + "\n"));
+    let entry = "{ project_id: prj, agent: agt";
+    let text = Bed::settings(&fake, forge, "");
+    let text = text.replace(entry, &format!("{entry}, publish: {publish}"));
+    let daemon = Daemon::running(&format!("{text}\n{settings}"));
+    daemon.project("prj");
+    daemon.agent("agt", "prj", steps);
+    Bed { fake, daemon, forge }
+}
+
+impl Bed {
+    pub(super) fn repository(&self) -> Repository {
+        self.fake.repository(self.forge, NAME)
+    }
+
+    /// Returns the only request between branches.
+    #[track_caller]
+    pub(super) fn only_request(&self) -> (Item, Branches) {
+        let mut requests = self.repository().requests();
+        assert_eq!(requests.len(), 1, "{:?}", self.daemon.log());
+        requests.remove(0)
+    }
+
+    /// Returns the content of a file of a branch at the forge.
+    pub(super) fn file_at(&self, branch: &str, file: &str) -> String {
+        git(&self.repository().git(), &["show", &format!("refs/heads/{branch}:{file}")])
+    }
+}
+
+#[test]
+fn an_issue_becomes_a_draft_request_with_the_work_of_its_agent() {
+    for forge in BOTH {
+        let bed = bed(forge, "pull_request", COMMITS);
+        let base = bed.repository().branch("main").unwrap();
+        let issue = bed.issue("Login fails");
+        let item = bed.until("done");
+
+        let (request, branches) = bed.only_request();
+        let found = (branches.branch.as_str(), branches.target.as_str(), branches.is_draft);
+        assert_eq!(found, ("agents/prj-1", "main", true));
+        assert_eq!(bed.file_at("agents/prj-1", "login.txt"), "fixed");
+        assert_eq!(bed.file_at("agents/prj-1", "README.md"), "# Site", "it began at the forge");
+        assert_eq!(bed.repository().branch("main"), Some(base), "only its own branch is pushed");
+        let draft = if forge == ForgeKind::GitLab { "Draft: " } else { "" };
+        assert_eq!(request.title(), format!("{draft}Login fails"));
+        let body = request.body();
+        assert!(body.contains("Refs #1") && body.contains("Fixed the form"), "{body}");
+        assert!(!body.contains("@ann"), "an agent notifies no account: {body}");
+
+        let url = item["request_url"].as_str().unwrap();
+        assert_eq!(n_comments(&issue, "Task done"), 1);
+        let comments = issue.comments();
+        let done = comments.last().unwrap();
+        assert!(done.contains(url) && done.contains("`agents/prj-1`"), "{done}");
+        assert!(done.contains("Duration: "), "{done}");
+        assert_eq!(issue.labels(), ["coding agent done"]);
+        assert!(
+            !bed.daemon.work().join("login.txt").exists(),
+            "the project's directory is as before"
+        );
+    }
+}
+
+#[test]
+fn publish_push_opens_no_request() {
+    let bed = bed(ForgeKind::GitHub, "push", COMMITS);
+    let issue = bed.issue("Login fails");
+    let item = bed.until("done");
+    assert_eq!(item["branch"], "agents/prj-1");
+    assert!(bed.repository().requests().is_empty());
+    assert_eq!(bed.file_at("agents/prj-1", "login.txt"), "fixed");
+    assert_eq!(n_comments(&issue, "`agents/prj-1`"), 1);
+}
+
+#[test]
+fn work_without_a_commit_publishes_nothing_and_says_so() {
+    let steps = &["authenticate", "get-my-task", "report:success"];
+    let bed = bed(ForgeKind::GitHub, "pull_request", steps);
+    let issue = bed.issue("Login fails");
+    bed.until("done");
+    assert!(bed.repository().requests().is_empty());
+    assert_eq!(bed.repository().branch("agents/prj-1"), None);
+    assert_eq!(n_comments(&issue, "no commit"), 1);
+}
+
+#[test]
+fn an_item_is_claimed_only_when_its_base_commit_is_there() {
+    let bed = bed(ForgeKind::GitHub, "pull_request", COMMITS);
+    bed.fake.fail("GET /git/*", Times::Always, Fault::status(503));
+    let issue = bed.issue("Login fails");
+    let waiting = until_some("the item is prepared", || {
+        bed.items_and_waiting().into_iter().find(|item| item["state"] == "preparing")
+    });
+    assert_eq!(waiting["item"], "ann/site#1");
+    bed.until_problem("was not fetched");
+    assert!(issue.comments().is_empty(), "it is not claimed");
+    bed.fake.mend();
+    bed.until("done");
+    assert_eq!(bed.only_request().1.branch, "agents/prj-1");
+    until("the problem is over", || bed.host()["repositories"][0]["problem"].is_null());
+}
+
+#[test]
+fn a_pull_or_merge_request_begins_at_its_head_and_its_result_is_proposed_for_its_branch() {
+    for forge in BOTH {
+        let bed = bed(forge, "pull_request", COMMITS);
+        let request = bed.add_request("feature", None);
+        if forge == ForgeKind::GitHub {
+            request.review("ann", "login.txt", "Please trim it.");
+        }
+        request.label("coding agent").assign(BOT);
+        let item = bed.until("done");
+        let task = bed.task(&item);
+        let description = task["description"].as_str().unwrap();
+        let main = bed.repository().branch("main").unwrap();
+        assert!(description.contains(&format!("Compared with: main ({main})")), "{description}");
+        let has_review = description.contains("login.txt:7\nPlease trim it.");
+        assert_eq!(has_review, forge == ForgeKind::GitHub, "{description}");
+        let requests = bed.repository().requests();
+        let (_, branches) = requests.last().unwrap();
+        assert_eq!((requests.len(), branches.target.as_str()), (2, "feature"));
+        assert_eq!(bed.file_at(&branches.branch, "feature.txt"), "feature");
+    }
+}
+
+#[test]
+fn an_issue_waits_for_open_issues_that_block_it() {
+    let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", "report:success"]);
+    let blocked = bed.fake.repository(ForgeKind::GitHub, NAME).issue("Second");
+    let summary = |n: u64| serde_json::json!({ "blocked_by": n, "total_blocked_by": 1 });
+    blocked.say("issue_dependencies_summary", summary(1));
+    blocked.label("coding agent").assign(BOT);
+    bed.issue("First");
+    bed.until("done");
+    assert_eq!(blocked.labels(), ["coding agent"], "it is not claimed");
+    blocked.say("issue_dependencies_summary", summary(0));
+    bed.until_labelled(&blocked, "coding agent done");
+}
+
+#[test]
+fn a_request_of_a_fork_is_worked_on_at_its_head_and_nothing_is_pushed() {
+    let bed = bed(ForgeKind::GitHub, "pull_request", COMMITS);
+    let other = bed.fake.repository(ForgeKind::GitHub, "eve/site");
+    let request = bed.add_request("feature", Some(other.id()));
+    request.label("coding agent").assign(BOT);
+    let item = bed.until("done");
+    assert_eq!(bed.repository().requests().len(), 1);
+    assert!(item["branch"].is_null(), "{item}");
+    let diff = bed.daemon.done(&["task", "diff", item["task_id"].as_str().unwrap()]);
+    assert!(diff.contains("login.txt") && !diff.contains("feature.txt"), "{diff}");
+    assert_eq!(n_comments(&request, "Task done"), 1);
+}
+
+/// The token is looked for in all processes, again and again, while the daemon fetches and pushes.
+#[test]
+fn the_token_is_in_no_command_line_environment_log_or_file() {
+    let steps = &[
+        "authenticate",
+        "get-my-task",
+        "run:env >../env.txt; cat .git/config >>../env.txt; echo x >x; git add x; git commit -qm x",
+        "report:success",
+    ];
+    let bed = bed(ForgeKind::GitHub, "pull_request", steps);
+    bed.fake.fail("POST /git/*", Times::N(1), Fault::status(500));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut found = Vec::new();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                found.extend(processes_with(TOKEN, bed.daemon.pid()));
+            }
+            found
+        });
+        let stopping = Stopping(&stop);
+        bed.issue("Login fails");
+        bed.until("done");
+        drop(stopping);
+        looking.join().unwrap()
+    });
+    assert_eq!(found, [""; 0]);
+    assert_eq!(bed.only_request().1.branch, "agents/prj-1");
+    assert!(!bed.daemon.log().contains(TOKEN));
+    for file in files_below(&bed.daemon.state()) {
+        let content = std::fs::read(&file).unwrap_or_default();
+        let has_it = content.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes());
+        assert!(!has_it, "{} has the token", file.display());
+    }
+}
+
+/// Ends a loop of another thread when it is dropped, also by a panic.
+struct Stopping<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Returns the files of processes that contain a text, except those of the daemon itself.
+fn processes_with(text: &str, daemon: i32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(pid) = name.parse::<i32>() else { continue };
+        if pid == std::process::id().cast_signed() || pid == daemon {
+            continue;
+        }
+        for part in ["cmdline", "environ"] {
+            let content = std::fs::read(entry.path().join(part)).unwrap_or_default();
+            if content.windows(text.len()).any(|window| window == text.as_bytes()) {
+                found.push(format!("{name}/{part}"));
+            }
+        }
+    }
+    found
+}
+
+fn files_below(folder: &std::path::Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files.extend(files_below(&entry.path())),
+            Ok(kind) if kind.is_file() => files.push(entry.path()),
+            _ => {}
+        }
+    }
+    files
+}
+
+impl Bed {
+    /// Returns all open items with those that wait.
+    pub(super) fn items_and_waiting(&self) -> Vec<Value> {
+        self.daemon.json(&["forge", "list"]).as_array().cloned().unwrap_or_default()
+    }
+
+    /// Opens a request from a branch with a commit to `main`. `of` is the fork that has the branch.
+    pub(super) fn add_request(&self, branch: &str, of: Option<u64>) -> Item {
+        let repository = self.repository();
+        let commit = repository.commit(branch, &format!("{branch}.txt"), branch);
+        let request = repository.open_request("Better login", branch, "main", of);
+        let folder = match self.forge {
+            ForgeKind::GitHub => "pull",
+            ForgeKind::GitLab => "merge-requests",
+        };
+        let name = format!("refs/{folder}/{}/head", request.number);
+        git(&repository.git(), &["update-ref", &name, &commit]);
+        request
+    }
+}

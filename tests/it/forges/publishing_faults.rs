@@ -1,0 +1,220 @@
+//! What can go wrong on the way to a draft pull or merge request: lost answers, deaths of the
+//! daemon, branches and requests of other people, refusals, missing rights and redirects.
+
+use std::os::unix::process::ExitStatusExt as _;
+
+use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+use agent_coordinator::domain::forge::ForgeKind;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::crashes::for_each;
+use super::published::{BOTH, COMMITS, bed, bed_with};
+use super::{Bed, TOKEN, check_comments, n_comments};
+use crate::forge::fake::{Fake, Fault, Times};
+use crate::support::{git, until, until_some};
+
+/// The steps of an agent that commits when it is told to. The file is in the project's directory.
+const WAITS: &[&str] = &[
+    "authenticate",
+    "get-my-task",
+    "wait-for:../../../../../work/go",
+    "run:echo fixed >login.txt; git add login.txt && git commit -qm 'Fix the login'",
+    "report:success",
+];
+const QUICK: &str =
+    "backoff: { initial: 1ms, max: 1ms }\nstart: { limit: 0 }\nstop: { leak_grace: 100ms }";
+
+/// Checks that the work was published once, with one comment of each kind.
+#[track_caller]
+fn check_published(bed: &Bed, issue: &crate::forge::fake::Item) {
+    let item = bed.until("done");
+    let (_, branches) = bed.only_request();
+    assert_eq!(branches.branch, "agents/prj-1");
+    assert_eq!(bed.file_at("agents/prj-1", "login.txt"), "fixed");
+    check_comments(issue, &["Task started", "Task done"]);
+    let url = item["request_url"].as_str().unwrap();
+    assert_eq!(n_comments(issue, url), 1);
+    assert_eq!(issue.labels(), ["coding agent done"]);
+    let log = git(&bed.repository().git(), &["log", "--format=%s", "refs/heads/agents/prj-1"]);
+    assert_eq!(
+        log, "Fix the login\nChange agt.steps\nChange README.md",
+        "each commit is there once"
+    );
+}
+
+/// Waits until an item has this text in its last error.
+#[track_caller]
+fn until_error(bed: &Bed, text: &str) -> Value {
+    until_some(text, || {
+        let is_it =
+            |item: &Value| item["last_error"].as_str().is_some_and(|error| error.contains(text));
+        bed.items().into_iter().find(is_it)
+    })
+}
+
+#[test]
+fn a_daemon_that_dies_at_any_step_publishes_once() {
+    let points = [
+        CrashPoint::RemoteFetched,
+        CrashPoint::ItemWon,
+        CrashPoint::SourceFollowed,
+        CrashPoint::ItemSettled,
+        CrashPoint::ItemResultTaken,
+        CrashPoint::ResultPushed,
+        CrashPoint::ItemPushed,
+        CrashPoint::ItemRequestOpened,
+        CrashPoint::ItemRelabelled,
+        CrashPoint::ItemCommented,
+    ];
+    let cases: Vec<(ForgeKind, CrashPoint)> =
+        points.into_iter().zip(BOTH.into_iter().cycle()).map(|(at, forge)| (forge, at)).collect();
+    for_each(&cases, |(forge, point)| {
+        let mut bed = bed_with(*forge, "pull_request", WAITS, QUICK);
+        bed.daemon.kill();
+        std::fs::write(bed.daemon.work().join("go"), "").unwrap();
+        let issue = bed.issue("Login fails");
+        let mut command = bed.daemon.command();
+        command.env(VARIABLE, format!("{point:?}"));
+        bed.daemon.spawn_as(command);
+        let died = bed.daemon.wait().signal();
+        assert_eq!(died, Some(Signal::KILL.as_raw()), "{point:?}: {}", bed.daemon.log());
+        bed.daemon.start();
+        check_published(&bed, &issue);
+    });
+}
+
+/// The daemon dies after each write is done, and again after it is noted.
+#[test]
+fn a_daemon_that_dies_after_every_write_publishes_once() {
+    for_each(&BOTH, |forge| {
+        let mut bed = bed_with(*forge, "pull_request", WAITS, QUICK);
+        let issue = bed.issue("Login fails");
+        bed.until("processing");
+        bed.daemon.kill();
+        std::fs::write(bed.daemon.work().join("go"), "").unwrap();
+        super::crashes::limp(&mut bed, "done");
+        check_published(&bed, &issue);
+    });
+}
+
+#[test]
+fn an_answer_that_is_lost_is_asked_for_again() {
+    let lost = [
+        (ForgeKind::GitHub, "POST /git/*/git-receive-pack"),
+        (ForgeKind::GitLab, "POST /git/*/git-receive-pack"),
+        (ForgeKind::GitHub, "POST /repos/{owner}/{repo}/pulls"),
+        (ForgeKind::GitLab, "POST /api/v4/projects/{id}/merge_requests"),
+        (ForgeKind::GitHub, "POST /repos/{owner}/{repo}/issues/{issue_number}/comments"),
+        (ForgeKind::GitHub, "GET /git/*"),
+    ];
+    for_each(&lost, |(forge, pattern)| {
+        let bed = bed(*forge, "pull_request", COMMITS);
+        bed.fake.fail(pattern, Times::N(1), Fault::LostAnswer);
+        let issue = bed.issue("Login fails");
+        check_published(&bed, &issue);
+    });
+}
+
+#[test]
+fn a_branch_of_another_author_stays_and_the_next_name_is_used() {
+    let bed = bed(ForgeKind::GitHub, "pull_request", COMMITS);
+    let theirs = bed.repository().commit("agents/prj-1", "theirs.txt", "theirs");
+    let issue = bed.issue("Login fails");
+    bed.until("done");
+    assert_eq!(bed.repository().branch("agents/prj-1"), Some(theirs));
+    assert_eq!(bed.only_request().1.branch, "agents/prj-1-2");
+    assert_eq!(bed.file_at("agents/prj-1-2", "login.txt"), "fixed");
+    assert_eq!(n_comments(&issue, "`agents/prj-1` has the commits of another author"), 1);
+}
+
+#[test]
+fn a_request_that_a_person_opened_for_the_branch_is_used() {
+    for forge in BOTH {
+        let bed = bed(forge, "pull_request", COMMITS);
+        let post = match forge {
+            ForgeKind::GitHub => "POST /repos/{owner}/{repo}/pulls",
+            ForgeKind::GitLab => "POST /api/v4/projects/{id}/merge_requests",
+        };
+        bed.fake.fail(post, Times::Always, Fault::status(503));
+        let issue = bed.issue("Login fails");
+        until("the branch is there", || bed.repository().branch("agents/prj-1").is_some());
+        let theirs = bed.repository().open_request("By hand", "agents/prj-1", "main", None);
+        bed.fake.mend();
+        let item = bed.until("done");
+        let (request, _) = bed.only_request();
+        assert_eq!((request.number, request.title()), (theirs.number, "By hand".to_owned()));
+        assert_eq!(n_comments(&issue, item["request_url"].as_str().unwrap()), 1);
+    }
+}
+
+#[test]
+fn a_repository_without_drafts_gets_a_usual_request_that_says_so() {
+    let bed = bed(ForgeKind::GitHub, "pull_request", COMMITS);
+    bed.repository().forbid_drafts();
+    bed.issue("Login fails");
+    bed.until("done");
+    let (request, branches) = bed.only_request();
+    assert!(!branches.is_draft && request.body().contains("has no drafts"), "{}", request.body());
+}
+
+#[test]
+fn a_refused_push_names_the_message_of_the_forge_and_is_tried_again() {
+    for forge in BOTH {
+        let bed = bed(forge, "pull_request", COMMITS);
+        bed.repository().refuse_pushes("no branches on Fridays");
+        let issue = bed.issue("Login fails");
+        let item = until_error(&bed, "no branches on Fridays");
+        assert_eq!(item["owed"][0], "push", "{item}");
+        assert!(bed.repository().requests().is_empty());
+        assert_eq!(n_comments(&issue, "Task done"), 0);
+        let listed = bed.daemon.done(&["forge", "list"]);
+        assert!(listed.contains("no branches on Fridays"), "{listed}");
+        bed.repository().accept_pushes();
+        bed.daemon.done(&["refresh"]);
+        check_published(&bed, &issue);
+        assert_eq!(n_agents(&bed), 1, "no agent works again");
+    }
+}
+
+#[test]
+fn a_token_without_the_right_to_push_is_named_and_a_better_one_is_used() {
+    let bed = bed(ForgeKind::GitHub, "pull_request", COMMITS);
+    bed.repository().forbid_push();
+    let checked = bed.daemon.cli(&["forge", "check"]);
+    assert!(checked.stdout.contains("may not push"), "{}{}", checked.stdout, checked.stderr);
+    let issue = bed.issue("Login fails");
+    until_error(&bed, "403");
+    bed.repository().allow_push();
+    bed.daemon.done(&["refresh"]);
+    check_published(&bed, &issue);
+}
+
+#[test]
+fn a_token_that_expires_before_the_push_delays_it() {
+    let bed = bed(ForgeKind::GitLab, "pull_request", WAITS);
+    let issue = bed.issue("Login fails");
+    bed.until("processing");
+    bed.fake.set_token("another");
+    std::fs::write(bed.daemon.work().join("go"), "").unwrap();
+    until("the work is done", || bed.items().first().is_some_and(|item| item["state"] == "done"));
+    bed.fake.set_token(TOKEN);
+    bed.daemon.done(&["refresh"]);
+    check_published(&bed, &issue);
+}
+
+#[test]
+fn redirects_are_not_followed_with_the_token() {
+    let bed = bed(ForgeKind::GitHub, "pull_request", COMMITS);
+    let other = Fake::start();
+    let moved = Fault::status(301).header("location", &format!("{}/git/x", other.github_url()));
+    bed.fake.fail("GET /git/*", Times::Always, moved);
+    let issue = bed.issue("Login fails");
+    bed.until_problem("301");
+    assert!(other.requests().is_empty(), "{:?}", other.requests());
+    assert!(issue.comments().is_empty());
+}
+
+fn n_agents(bed: &Bed) -> usize {
+    bed.daemon.ended("agt").len()
+}
