@@ -77,8 +77,11 @@ impl Workspaces {
             branch: format!("agents/{id}"),
             source: self.source.clone(),
             agent: "agt".parse()?,
+            base: None,
+            dependencies: Vec::new(),
             begins_at: None,
             restores: None,
+            forge: None,
         })
     }
 

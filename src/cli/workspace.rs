@@ -157,6 +157,7 @@ impl DiffTask {
 }
 
 /// The arguments of `task merge`.
+#[allow(clippy::struct_excessive_bools, reason = "each is an option that a person sets")]
 #[derive(Debug, clap::Args)]
 pub(super) struct MergeTask {
     /// Task id

@@ -97,19 +97,18 @@ impl Workspaces {
                 let graph = graph_above(tx, std::slice::from_ref(&task))?;
                 let owner = owner(&task, &graph);
                 let id = tx.new_id(WorkspaceId::PREFIX);
-                let wanted = match workspaces::newest_of_task(tx, &owner.id)? {
+                let wanted = if let Some(earlier) = workspaces::newest_of_task(tx, &owner.id)? {
                     // Its earlier work goes on.
-                    Some(earlier) => earlier.again(id, tx.now()),
-                    None => {
-                        let ids = BranchIds {
-                            task: &owner.short_id.to_string(),
-                            agent: key.agent.as_str(),
-                            project: key.project.as_str(),
-                        };
-                        let branch = branch_of(&settings.workspace.branch, ids);
-                        let (project, task) = (owner.project.clone(), owner.id.clone());
-                        Workspace::wanted(id, project, task, branch, tx.now())
-                    }
+                    earlier.again(id, tx.now())
+                } else {
+                    let ids = BranchIds {
+                        task: &owner.short_id.to_string(),
+                        agent: key.agent.as_str(),
+                        project: key.project.as_str(),
+                    };
+                    let branch = branch_of(&settings.workspace.branch, ids);
+                    let (project, task) = (owner.project.clone(), owner.id.clone());
+                    Workspace::wanted(id, project, task, branch, tx.now())
                 };
                 Ok(workspaces::put(tx, &wanted)?)
             })

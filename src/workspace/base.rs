@@ -26,26 +26,24 @@ impl Checkouts {
         let pinned = self.resolve(place, &pin).await?;
         let kept = order.restores.as_ref().and_then(|kept| kept.head_commit.clone());
         let mut base_ref = head.branch.clone();
-        let commit = match kept.or(pinned) {
-            Some(known) => Some(known),
-            // The work of an earlier workspace of the task goes on.
-            None => match self.resolve(place, &format!("refs/heads/{branch}")).await? {
-                Some(result) => Some(result),
-                None => {
-                    let base = match (begins_at, source) {
-                        (Some(parent), _) => Some(parent),
-                        // An item of a forge begins where the forge says.
-                        (None, None) => head.commit,
-                        (None, Some(source)) => {
-                            let named = self.named_base(order, source, place, head).await?;
-                            base_ref = named.branch;
-                            named.commit
-                        }
-                    };
-                    self.with_dependencies(place, base, &order.dependencies).await?
+        // The work of an earlier workspace of the task goes on.
+        let mut commit = kept.or(pinned);
+        if commit.is_none() {
+            commit = self.resolve(place, &format!("refs/heads/{branch}")).await?;
+        }
+        if commit.is_none() {
+            let base = match (begins_at, source) {
+                (Some(parent), _) => Some(parent),
+                // An item of a forge begins where the forge says.
+                (None, None) => head.commit,
+                (None, Some(source)) => {
+                    let named = self.named_base(order, source, place, head).await?;
+                    base_ref = named.branch;
+                    named.commit
                 }
-            },
-        };
+            };
+            commit = self.with_dependencies(place, base, &order.dependencies).await?;
+        }
         if let Some(commit) = &commit {
             self.git.on(&place.keep(), ["update-ref", &pin, commit]).run().await?;
         }

@@ -217,8 +217,9 @@ impl Checkouts {
             is_wanted(name) && !name.contains(char::is_whitespace) && kinds.contains_key(*id)
         };
         let changes = refs.iter().filter(is_there);
-        let changes: String = changes.map(|(name, id)| format!("create {name} {id}\n")).collect();
-        self.git.on(own, ["update-ref", "--stdin"]).input(changes).end().await?;
+        let changes: Vec<String> =
+            changes.map(|(name, id)| format!("create {name} {id}\n")).collect();
+        self.git.on(own, ["update-ref", "--stdin"]).input(changes.concat()).end().await?;
         match refs.head.as_deref().map(str::trim) {
             Some(head) if head.starts_with("ref: ") => {
                 let name = head.trim_start_matches("ref: ");

@@ -13,7 +13,7 @@ use crate::domain::{ProjectId, Timestamp};
 /// milliseconds.
 const EXPIRED: &str = "refs/agent-coordinator/expired";
 /// The time after which these refs are removed.
-const EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+const EXPIRES_AFTER: Duration = Duration::from_hours(14 * 24);
 
 impl Checkouts {
     /// Moves the refs of a workspace below [`EXPIRED`], all of them or none. A repeated call ends in

@@ -43,8 +43,7 @@ impl Refs {
     /// Reads the text that was kept of the refs of a workspace.
     pub(super) fn from_kept(text: &str) -> Self {
         let mut found = Self::default();
-        for section in text.split("\n== ").flat_map(|part| part.strip_prefix("== ").or(Some(part)))
-        {
+        for section in text.split("\n== ").map(|part| part.strip_prefix("== ").unwrap_or(part)) {
             let Some((name, text)) = section.split_once('\n') else {
                 continue;
             };

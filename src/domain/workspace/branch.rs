@@ -4,6 +4,8 @@
 pub const DEFAULT_PATTERN: &str = "agents/{task_id}";
 /// The longest pattern, in bytes.
 const MAX_PATTERN: usize = 100;
+/// The end of a name that git refuses.
+const LOCK: &str = ".lock";
 /// The number of characters of the id of an agent or a project that a name has.
 const MAX_ID: usize = 40;
 
@@ -55,7 +57,7 @@ pub fn check_pattern(pattern: &str) -> Result<(), String> {
         part.is_empty()
             || part.starts_with(['.', '-'])
             || part.ends_with('.')
-            || part.ends_with(".lock")
+            || part.to_ascii_lowercase().ends_with(LOCK)
             || part.contains("..")
     };
     if name.starts_with("refs/") || name.split('/').any(is_refused) {

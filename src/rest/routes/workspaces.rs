@@ -198,6 +198,7 @@ pub struct DiffQuery {
 /// The options of a merge.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option that a person sets")]
 pub struct MergeRequest {
     /// The branch that gets the result; without it the one that the work began at.
     #[serde(default, skip_serializing_if = "Option::is_none")]

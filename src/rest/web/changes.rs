@@ -81,6 +81,7 @@ pub(super) struct CardResult {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option that a person sets")]
 struct MergeFields {
     /// The commit that the page showed as the result.
     #[serde(default)]

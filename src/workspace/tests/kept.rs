@@ -74,7 +74,7 @@ async fn kept_states_that_are_given_up_go_after_14_days() {
         let listed = bed.git(&bed.keep_repository(), &["for-each-ref", "--format=%(refname)"]);
         listed.lines().filter(|name| name.contains(pattern)).count()
     };
-    let day = Duration::from_secs(24 * 60 * 60);
+    let day = Duration::from_hours(24);
     let decided_at = Timestamp::from_millis(1_000_000);
     let order = ForgetOrder {
         id: "one".parse().unwrap(),
