@@ -194,7 +194,7 @@ impl Checkouts {
     pub fn new(root: PathBuf) -> Self {
         let git = Git::new(&root);
         let (locks, meter, measuring) = Default::default();
-        Self { git, root, locks, meter, measuring }
+        Self { root, git, locks, meter, measuring }
     }
 
     /// Returns the folder that an agent gets as its working directory.

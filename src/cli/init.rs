@@ -190,16 +190,14 @@ impl InitArguments {
             }
             Some(mode) => mode,
             None if has_repository && !has_commit => {
-                say(
-                    "the git repository has no commit yet, so that agents work in the folder itself \
-                     (`--workspace clone` chooses clones)",
-                );
+                say("the git repository has no commit yet, so that agents work in the folder \
+                     itself (`--workspace clone` chooses clones)");
                 WorkspaceMode::Shared
             }
             None if !has_repository => WorkspaceMode::Shared,
             None if asks => {
-                let question = "This is a git repository. Give each task a clone of its own, so that \
-                                agents do not overwrite each other's files?";
+                let question = "This is a git repository. Give each task a clone of its own, so \
+                                that agents do not overwrite each other's files?";
                 let answer = ask(question, "yes")?;
                 let is_no = answer
                     .is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "n" | "no"));

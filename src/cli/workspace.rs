@@ -209,8 +209,8 @@ impl MergeTask {
             let short_id = left.short_id;
             let files = if n_left == 1 { "file is" } else { "files are" };
             say(&format!(
-                "{n_left} {files} in no commit and not merged: `task diff {short_id} --uncommitted` \
-                 shows that, `task merge {short_id} --with-uncommitted` merges it"
+                "{n_left} {files} in no commit and not merged: `task diff {short_id} \
+                 --uncommitted` shows that, `task merge {short_id} --with-uncommitted` merges it"
             ));
         }
         Ok(())

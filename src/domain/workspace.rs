@@ -204,7 +204,7 @@ pub struct ForgetOrder {
 pub enum Job {
     /// Makes a workspace, if all of them use less than `max_disk` bytes.
     Prepare {
-        order: Order,
+        order: Box<Order>,
         max_disk: u64,
     },
     Keep(KeepOrder),
@@ -213,7 +213,7 @@ pub enum Job {
 }
 
 impl Job {
-    pub const fn project(&self) -> &ProjectId {
+    pub fn project(&self) -> &ProjectId {
         match self {
             Self::Prepare { order, .. } => &order.project,
             Self::Keep(order) => &order.project,
@@ -222,7 +222,7 @@ impl Job {
         }
     }
 
-    pub const fn workspace(&self) -> &WorkspaceId {
+    pub fn workspace(&self) -> &WorkspaceId {
         match self {
             Self::Prepare { order, .. } => &order.id,
             Self::Keep(order) => &order.id,

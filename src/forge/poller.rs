@@ -226,7 +226,8 @@ impl Poller {
             return;
         }
         let host_state = Arc::clone(&self.reconciler.host_state);
-        let (repository, watched) = (self.repository.clone(), self.watched.clone());
+        let repository = self.repository.clone();
+        let watched = self.watched.clone();
         self.fetching.spawn(async move { bases::fetch(&host_state, &repository, &watched).await });
     }
 

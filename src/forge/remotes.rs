@@ -58,7 +58,8 @@ impl HostState {
 /// Returns the address of a repository, if its host is that of the API. No other host gets the
 /// token.
 fn checked(clone_url: &str, base_url: &str) -> Result<String, String> {
-    let (Ok(url), Ok(base)) = (Url::parse(clone_url), Url::parse(base_url)) else {
+    let parsed = Url::parse(clone_url).and_then(|url| Ok((url, Url::parse(base_url)?)));
+    let Ok((url, base)) = parsed else {
         return Err(format!("`{clone_url}` is not an address that git clones from"));
     };
     let host = match base.host_str() {

@@ -113,8 +113,7 @@ pub fn list_all(
 
 /// Returns whether a project has or had a workspace.
 pub fn exist_in(tx: &mut Read<'_>, project: &ProjectId) -> Result<bool, StoreError> {
-    let sql = "SELECT id FROM workspaces WHERE project_id = ?1 LIMIT 1";
-    let found = tx.row("workspace", sql, &[project.into()], |cells| cells.get::<WorkspaceId>())?;
+    let found: Option<Workspace> = tx.find("WHERE project_id = ?1 LIMIT 1", &[project.into()])?;
     Ok(found.is_some())
 }
 

@@ -411,7 +411,7 @@ pub(super) fn jobs(
             restores,
             forge,
         };
-        jobs.push(Job::Prepare { order, max_disk });
+        jobs.push(Job::Prepare { order: Box::new(order), max_disk });
     }
     for workspace in workspaces::list_to_keep(tx)? {
         let task = tasks::get(tx, &workspace.task)?;

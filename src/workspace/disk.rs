@@ -102,7 +102,7 @@ impl Checkouts {
         let _one_at_a_time = self.measuring.lock().await;
         let before = lock(&self.meter).folders.clone();
         let root = self.root.clone();
-        let folders = blocking(move || Ok(measure(&root, before, older_than))).await?;
+        let folders = blocking(move || Ok(measure(&root, &before, older_than))).await?;
         let usage = usage_of(&folders);
         *lock(&self.meter) = Meter { folders, usage: Some(usage.clone()) };
         Ok(usage)
@@ -159,7 +159,7 @@ fn reserve(root: &Path) {
 /// Returns the folders of all projects with their sizes.
 fn measure(
     root: &Path,
-    before: BTreeMap<PathBuf, Measured>,
+    before: &BTreeMap<PathBuf, Measured>,
     older_than: Option<Duration>,
 ) -> BTreeMap<PathBuf, Measured> {
     let began_at = clock::now();

@@ -272,14 +272,10 @@ impl Call<'_> {
     }
 
     async fn finish(self) -> Result<Ended, GitError> {
-        let mut command = match &self.remote {
-            None => Command::new("git"),
-            Some(_) => {
-                let mut command = Command::new("/bin/sh");
-                command.args(WITH_CREDENTIAL);
-                command
-            }
-        };
+        let mut command = Command::new(if self.remote.is_some() { "/bin/sh" } else { "git" });
+        if self.remote.is_some() {
+            command.args(WITH_CREDENTIAL);
+        }
         command.env_clear();
         for option in OPTIONS {
             command.args(["-c", option]);

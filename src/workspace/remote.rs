@@ -40,7 +40,7 @@ impl Checkouts {
     /// # Errors
     /// Each error is perhaps over by the next attempt.
     pub async fn fetch(&self, order: &FetchOrder) -> Result<Fetched, RemoteError> {
-        self.fetch_all(order).await.map_err(remote_error)
+        self.fetch_all(order).await.map_err(|error| remote_error(&error))
     }
 
     async fn fetch_all(&self, order: &FetchOrder) -> Result<Fetched, CheckoutError> {
@@ -103,7 +103,7 @@ impl Checkouts {
     /// # Errors
     /// `Refused` names the message of the remote.
     pub async fn push(&self, order: &PushOrder) -> Result<Pushed, RemoteError> {
-        self.push_new(order).await.map_err(remote_error)
+        self.push_new(order).await.map_err(|error| remote_error(&error))
     }
 
     async fn push_new(&self, order: &PushOrder) -> Result<Pushed, CheckoutError> {
@@ -229,8 +229,8 @@ impl Listed {
 /// Returns the ref of the keep repository that follows a ref of a remote.
 fn local_name(remote: &Remote, name: &str) -> String {
     let digest = Sha256::digest(remote.url.as_bytes());
-    let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("{FORGE}/{hash}/{}", name.strip_prefix("refs/").unwrap_or(name))
+    let hash = digest.iter().take(8).fold(0_u64, |hash, byte| (hash << 8) | u64::from(*byte));
+    format!("{FORGE}/{hash:016x}/{}", name.strip_prefix("refs/").unwrap_or(name))
 }
 
 /// Returns git's message about a push, with the reason of the remote.
@@ -242,9 +242,9 @@ fn push_message(ended: &Ended) -> String {
     lines.join("\n").trim().to_owned()
 }
 
-fn remote_error(error: CheckoutError) -> RemoteError {
-    let message = ErrorChain(&error).to_string();
-    match &error {
+fn remote_error(error: &CheckoutError) -> RemoteError {
+    let message = ErrorChain(error).to_string();
+    match error {
         CheckoutError::Refused(_) | CheckoutError::Gone(_) => RemoteError::Refused(message),
         CheckoutError::Git(GitError::Failed { message: said, .. })
             if REFUSALS.iter().any(|sign| said.contains(sign)) =>

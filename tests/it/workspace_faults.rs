@@ -85,7 +85,7 @@ fn a_git_that_hangs_delays_a_start_without_a_clone_for_its_snapshot_only() {
     let mut daemon = Daemon::configured("");
     git(&daemon.work(), &["init", "-q", "-b", "main"]);
     let hangs = "case \"$*\" in *version*) exec GIT \"$@\";; *) exec sleep 600;; esac";
-    let path = path_with_git(&daemon.folder().to_owned(), hangs);
+    let path = path_with_git(daemon.folder(), hangs);
     let mut command = daemon.command();
     command.env("PATH", path);
     daemon.spawn_as(command);
@@ -95,7 +95,7 @@ fn a_git_that_hangs_delays_a_start_without_a_clone_for_its_snapshot_only() {
     daemon.task("tsk", "prj", "one");
     until("the wait is shown", || daemon.done(&["why", "one", "prj"]).contains("taking_snapshot"));
     let is_ended = || (!daemon.ended("one").is_empty()).then_some(());
-    until_some_within(Duration::from_secs(60), is_ended, || "the agent did not start".to_owned());
+    until_some_within(Duration::from_mins(1), is_ended, || "the agent did not start".to_owned());
     let status = daemon.done(&["status"]);
     assert!(status.contains("it was not taken within 20 s"), "{status}");
 }

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
@@ -186,20 +186,13 @@ impl Storm {
         }
         let root = bed.daemon.state().join("workspaces").join(".gitconfig");
         let state = bed.daemon.state();
+        let variable = |pid, name| processes::find_variable(pid, name).map(PathBuf::from);
+        let is_agent =
+            |pid| variable(pid, "WORKING_DIRECTORY").is_some_and(|found| found.starts_with(&state));
         let is_victim = |process: &processes::Process| match victim {
-            2 => processes::find_variable(process.pid, "GIT_CONFIG_GLOBAL")
-                .is_some_and(|config| Path::new(&config) == root),
-            _ => {
-                let is_ours = |pid| {
-                    processes::find_variable(pid, "WORKING_DIRECTORY")
-                        .is_some_and(|directory| Path::new(&directory).starts_with(&state))
-                };
-                if victim == 0 {
-                    is_ours(process.pid)
-                } else {
-                    process.parent == bed.daemon.pid() && has_child(process.pid, is_ours)
-                }
-            }
+            0 => is_agent(process.pid),
+            1 => process.parent == bed.daemon.pid() && has_child(process.pid, is_agent),
+            _ => variable(process.pid, "GIT_CONFIG_GLOBAL").is_some_and(|found| found == root),
         };
         let all = processes::list().unwrap();
         let victims: Vec<_> = all.into_iter().filter(is_victim).collect();
@@ -240,7 +233,8 @@ fn check(bed: &Bed, names: &[String], kept: &Path, ledger: &Path) {
         let lines = git(kept, &["show", &format!("{branch}:common.txt")]);
         let own = format!("{name}-");
         let is_first = |entry: &str| {
-            ["common.txt", ".gitignore", "common"].contains(&entry) || entry.ends_with(".steps")
+            let is_step = entry.rsplit_once('.').is_some_and(|(_, ending)| ending == "steps");
+            is_step || ["common.txt", ".gitignore", "common"].contains(&entry)
         };
         for entry in files.lines().chain(lines.lines()) {
             let is_own = entry.starts_with(&own) || is_first(entry);

@@ -48,7 +48,8 @@ pub(super) fn write(folder: &Path, choice: &Choice, report: &mut Report) -> Resu
         .map_err(|error| CliError::Failed(format!("{}: {error}", folder.display())))?;
     let slug = slug(&choice.name);
     let id = |prefix: &str, rest: &str| format!("{prefix}_{rest}");
-    let (project, agent) = (id("prj", &slug), id("agt", &choice.ai_type));
+    let project = id("prj", &slug);
+    let agent = id("agt", &choice.ai_type);
     let task = id("tsk", &format!("{slug}-1"));
     let mut written = Written { folder, report };
     if choice.ai_type == EXAMPLE {

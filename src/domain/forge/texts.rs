@@ -66,7 +66,7 @@ impl Texts {
             let text = format!("US${}.{:02}", cents / 100, cents % 100);
             self.line(("Cost", "コスト"), &text)
         });
-        [took, cost].into_iter().flatten().map(|line| format!("\n{line}")).collect()
+        [took, cost].into_iter().flatten().flat_map(|line| ["\n".to_owned(), line]).collect()
     }
 
     /// Returns the line that leads to a launch on the pages of the coordinator.

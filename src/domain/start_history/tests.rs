@@ -265,6 +265,6 @@ fn a_key_with_clones_starts_when_the_clone_of_its_next_task_is_ready() {
     check(&with_room(Some(workspace(WorkspaceState::Ready)), full()), StartReason::Ready);
     let waits = with_room(Some(workspace(WorkspaceState::Wanted)), full());
     check(&waits, StartReason::WorkspaceDisk);
-    let candidate = waits.candidate(BACKOFF, Duration::from_secs(60), NOW);
+    let candidate = waits.candidate(BACKOFF, Duration::from_mins(1), NOW);
     assert_eq!(candidate.and_then(|candidate| candidate.detail), full());
 }

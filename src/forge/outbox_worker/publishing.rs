@@ -25,15 +25,13 @@ impl OutboxWorker {
             return Ok(());
         };
         // The result is stored before the push, so that each attempt pushes the same commit.
-        let publication = match &publication.result {
-            Some(_) => publication.clone(),
-            None => {
-                let result = self.take_result(item).await?;
-                let note = move |to: &mut Publication| to.result = Some(result.clone());
-                let noted = service.forge_items.note_publication(&item.id, note).await?;
-                noted.unwrap_or_else(|| publication.clone())
-            }
-        };
+        let mut publication = publication.clone();
+        if publication.result.is_none() {
+            let result = self.take_result(item).await?;
+            let note = move |to: &mut Publication| to.result = Some(result.clone());
+            let noted = service.forge_items.note_publication(&item.id, note).await?;
+            publication = noted.unwrap_or(publication);
+        }
         crash_point::reach(CrashPoint::ItemResultTaken);
         let Some((wanted, commit)) = publication.to_push() else {
             tracing::info!(item = %item.key, "the work on a forge item has no commit to push");

@@ -84,7 +84,8 @@ impl Launches {
                     ControlFlow::Break(answer) => return Ok(answer),
                     ControlFlow::Continue(facts) => facts,
                 };
-                let (purpose, by) = (facts.key.purpose, question.by.clone());
+                let purpose = facts.key.purpose;
+                let by = question.by.clone();
                 let answer = match purpose {
                     Purpose::Check => checks::claim(tx, &inputs, facts, by)?,
                     Purpose::Task | Purpose::Chat => claim(tx, facts, by, &question.settings)?,

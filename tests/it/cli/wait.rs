@@ -1,5 +1,6 @@
 //! `task wait`, `task add --wait` and `run-once`: commands that end with the work of agents.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 
 use super::check_fails;
@@ -25,15 +26,19 @@ fn a_wait_ends_with_the_outcome_of_the_tasks() {
     // It goes on after a restart of the daemon.
     let mut command = daemon.command();
     command.args(["task", "wait", "a", "b"]).stdin(Stdio::null());
-    let waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     daemon.done(&["task", "set", "a", "--status", "done"]);
+    // It has reached the daemon when it tells the first end.
+    let mut told = String::new();
+    let mut lines = BufReader::new(waiting.stdout.take().unwrap());
+    lines.read_line(&mut told).unwrap();
     daemon.kill();
     daemon.start();
     daemon.done(&["task", "set", "b", "--status", "cancelled"]);
     let output = waiting.wait_with_output().unwrap();
-    let stdout = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{stdout}");
-    assert_eq!(stdout, "PRJ-1 is done\nPRJ-2 is cancelled\n");
+    lines.read_to_string(&mut told).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert_eq!(told, "PRJ-1 is done\nPRJ-2 is cancelled\n");
 
     daemon.done(&["task", "set", "c", "--status", "blocked", "--reason", "which?"]);
     let said = daemon.cli(&["task", "wait", "a", "b", "c"]);

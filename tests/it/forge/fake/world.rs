@@ -31,6 +31,7 @@ pub struct World {
     n_changes: i64,
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct RepositoryState {
     pub forge: ForgeKind,
     pub name: String,
