@@ -16,8 +16,8 @@ const EXPIRED: &str = "refs/agent-coordinator/expired";
 const EXPIRES_AFTER: Duration = Duration::from_hours(14 * 24);
 
 impl Checkouts {
-    /// Moves the refs of a workspace below [`EXPIRED`], all of them or none. A repeated call ends in
-    /// the same state.
+    /// Moves the refs of a workspace below [`EXPIRED`], all of them or none. A repeated call ends
+    /// in the same state.
     ///
     /// # Errors
     /// Git cannot be run, or cannot write the refs.

@@ -30,8 +30,8 @@ impl Source {
     /// Finds the repository of `directory`.
     ///
     /// # Errors
-    /// `Refused` if the directory is missing, is in no repository, or is inside a `.git` folder, and
-    /// for a partial clone without the files of its HEAD.
+    /// `Refused` if the directory is missing, is in no repository, or is inside a `.git` folder,
+    /// and for a partial clone without the files of its HEAD.
     pub(super) async fn find(git: &Git, directory: &Path) -> Result<Self, CheckoutError> {
         let source = Self::find_any(git, directory).await?;
         source.check_complete(git).await?;

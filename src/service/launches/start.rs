@@ -60,8 +60,9 @@ impl Launches {
         Ok(self.should_start_one_of(vec![key.clone()], coordinator).await?.1)
     }
 
-    /// Does what [`Launches::should_start`] does for the first of `keys` that may start, and returns
-    /// its purpose. If none may, the answer is that of the first key with work, or of the last key.
+    /// Does what [`Launches::should_start`] does for the first of `keys` that may start, and
+    /// returns its purpose. If none may, the answer is that of the first key with work, or of the
+    /// last key.
     pub(super) async fn should_start_one_of(
         &self,
         keys: Vec<InstanceKey>,

@@ -106,8 +106,8 @@ impl Workspaces {
         Ok(merged)
     }
 
-    /// Sets the task of a workspace in progress again, with the conflict as the evidence of a failed
-    /// check, so that its agent finds it in the answer of `get_my_task`.
+    /// Sets the task of a workspace in progress again, with the conflict as the evidence of a
+    /// failed check, so that its agent finds it in the answer of `get_my_task`.
     async fn ask_to_resolve(&self, of: &Workspace, text: String) -> Result<(), ServiceError> {
         let id = of.id.clone();
         let inputs = self.heard.inputs(&self.core);

@@ -57,7 +57,8 @@ prop_compose! {
             let priority = Priority::ALL[priority];
             startable.push(Candidate { priority, reason, until, ..waiting(key, since) });
         }
-        let start = StartLimits { per_project, per_agent, per_provider, chat_reserve, ..StartLimits::NONE };
+        let none = StartLimits::NONE;
+        let start = StartLimits { per_project, per_agent, per_provider, chat_reserve, ..none };
         let limits = Limits { start, ..snapshot(max_concurrent).limits };
         Snapshot { startable, launches, instances, limits, ..snapshot(max_concurrent) }
     }
