@@ -32,10 +32,15 @@ pub(super) async fn fetch(
     let service = &host_state.service;
     let items = service.forges.waiting_in(repository);
     let mut requests = Vec::new();
+    let mut problem = None;
     for (kind, number) in items.iter().copied().filter(|(kind, _)| *kind != ItemKind::Issue) {
         let ask = |name: String| async move { forge.branches_of(&name, number).await };
         let branches = host_state.ask_in(&**forge, &watched.name, ask).await;
-        requests.push(((kind, number), branches.map_err(|error| failed(&error))?));
+        match branches {
+            Ok(branches) => requests.push(((kind, number), branches)),
+            // The others need not wait for it.
+            Err(error) => problem = Some(failed(&error)),
+        }
     }
     // Each request has two refs: its head, and the branch that it is compared with.
     let refs = requests.iter().flat_map(|((kind, number), branches)| {
@@ -64,7 +69,7 @@ pub(super) async fn fetch(
         }
     }
     service.forges.serve_waiting();
-    Ok(())
+    problem.map_or(Ok(()), Err)
 }
 
 /// Returns the base of a pull or merge request. Its result is proposed for its own branch. If that

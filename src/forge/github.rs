@@ -61,7 +61,7 @@ struct RawItem {
 struct RawDependencies {
     /// The number of open issues that block it.
     #[serde(default)]
-    blocked_by: u64,
+    blocked_by: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -404,7 +404,11 @@ impl Forge for GitHub {
                 .query("head", format!("{owner}:{branch}"))
                 .query("state", "all");
             let pulls = self.host.send(ask.page(1)).await?.json::<Vec<RawPull>>()?;
-            Ok(pulls.into_iter().map(FoundRequest::from).collect())
+            // The same owner may have another fork.
+            let id = |side: &RawSide| side.repo.as_ref().map(|repository| repository.id);
+            let is_own =
+                |pull: &RawPull| id(&pull.head).is_some() && id(&pull.head) == id(&pull.base);
+            Ok(pulls.into_iter().filter(is_own).map(FoundRequest::from).collect())
         })
     }
 
@@ -542,7 +546,10 @@ impl RawItem {
             assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
             is_open,
             is_locked: self.locked == Some(true),
-            n_blockers: self.issue_dependencies_summary.map_or(0, |summary| summary.blocked_by),
+            n_blockers: self
+                .issue_dependencies_summary
+                .and_then(|summary| summary.blocked_by)
+                .unwrap_or(0),
             updated_at: self.updated_at,
         })
     }

@@ -409,7 +409,12 @@ impl Forge for GitLab {
                 .query("source_branch", branch)
                 .query("state", "all");
             let requests = self.host.send(ask.page(1)).await?.json::<Vec<RawRequest>>()?;
-            Ok(requests.into_iter().map(FoundRequest::from).collect())
+            // Anyone can open a request from a branch of this name of a fork.
+            let is_own = |request: &RawRequest| {
+                let RawRequest { source_project_id: from, target_project_id: to, .. } = request;
+                from.is_some() && from == to
+            };
+            Ok(requests.into_iter().filter(is_own).map(FoundRequest::from).collect())
         })
     }
 

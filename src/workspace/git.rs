@@ -61,6 +61,10 @@ const REMOTE_OPTIONS: [&str; 3] =
 const PROXIES: [&str; 7] =
     ["HTTPS_PROXY", "https_proxy", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
 
+/// The variables that name the authorities of certificates, for the client of the forge and for git.
+const CERTIFICATES: [(&str, &str); 2] =
+    [("SSL_CERT_FILE", "GIT_SSL_CAINFO"), ("SSL_CERT_DIR", "GIT_SSL_CAPATH")];
+
 /// The reason why a call of git did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
@@ -311,6 +315,9 @@ impl Call<'_> {
             command.env("GIT_ALLOW_PROTOCOL", scheme);
             for name in PROXIES {
                 command.envs(std::env::var_os(name).map(|value| (name, value)));
+            }
+            for (name, of_git) in CERTIFICATES {
+                command.envs(std::env::var_os(name).map(|value| (of_git, value)));
             }
         }
         if let Some(path) = std::env::var_os("PATH") {

@@ -21,7 +21,8 @@ const FORGE: &str = "refs/agent-coordinator/forge";
 /// The only branches that are ever pushed.
 const OURS: &str = "agents/";
 /// Parts of git's messages that say that the remote refused something.
-const REFUSALS: [&str; 9] = [
+const REFUSALS: [&str; 10] = [
+    "' not found",
     "[remote rejected]",
     "[rejected]",
     "Permission to",
@@ -116,6 +117,12 @@ impl Checkouts {
         }
         let name = format!("refs/heads/{branch}");
         let place = self.place_of_project(project);
+        if self.resolve(&place, commit).await?.is_none() {
+            return Err(CheckoutError::Refused(format!(
+                "`{}` does not have the commit {commit}",
+                place.keep().display()
+            )));
+        }
         for is_last in [false, true] {
             match self.list_refs(remote, std::slice::from_ref(&name)).await?.id_of(&name) {
                 Some(there) if there == commit => return Ok(Pushed::Done),

@@ -43,11 +43,11 @@ impl Texts {
         let title = self.0.either("## ✅ Task done", "## ✅ タスク完了");
         let text = self.0.either("The task is done.", "タスクが完了しました。");
         let time = self.line(("Finished", "完了時刻"), &at.to_string());
-        format!("{title}\n\n{text}\n\n{time}{}{}", self.effort(work), self.report(work))
+        format!("{title}\n\n{text}\n\n{time}{}", self.report(work))
     }
 
     /// Returns the duration and the cost of the last launch, as far as they are known.
-    fn effort(self, work: Option<&Execution>) -> String {
+    pub fn effort(self, work: Option<&Execution>) -> String {
         let Some(work) = work else {
             return String::new();
         };

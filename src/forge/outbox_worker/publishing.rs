@@ -137,14 +137,16 @@ impl OutboxWorker {
         let service = &self.host_state.service;
         let texts = self.texts();
         let publication = item.publication.as_ref();
-        let publication = publication.filter(|to| to.publish != Publish::Nothing);
-        let result = publication.map(|to| texts.published(item.key.forge, to));
-        let mut launch = None;
-        if let Some(page_url) = &service.settings().page_url {
-            let executions = service.forge_items.executions_of(item).await?;
-            launch = executions.first().map(|work| texts.launch(page_url, &work.launch));
-        }
-        Ok([Some(text.to_owned()), result, launch].into_iter().flatten().collect())
+        let Some(publication) = publication.filter(|to| to.publish != Publish::Nothing) else {
+            return Ok(text.to_owned());
+        };
+        let result = texts.published(item.key.forge, publication);
+        let executions = service.forge_items.executions_of(item).await?;
+        let last = executions.first();
+        let effort = texts.effort(last);
+        let page_url = service.settings().page_url.clone();
+        let launch = last.zip(page_url).map(|(work, url)| texts.launch(&url, &work.launch));
+        Ok([text.to_owned(), result, effort].into_iter().chain(launch).collect())
     }
 
     async fn find_request(

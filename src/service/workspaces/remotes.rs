@@ -37,7 +37,11 @@ impl Workspaces {
     pub async fn result_of(&self, id: &TaskId) -> Result<Option<TakenResult>, ServiceError> {
         let id = id.clone();
         let newest = self.core.read(move |tx| Ok(workspaces::newest_of_task(tx, &id)?)).await?;
-        let kept = newest.filter(|workspace| workspace.state != WorkspaceState::InUse);
+        // A person may mend a broken one, whose content may not be kept.
+        let is_kept = |workspace: &Workspace| {
+            !matches!(workspace.state, WorkspaceState::InUse | WorkspaceState::Broken)
+        };
+        let kept = newest.filter(is_kept);
         Ok(kept.map(|Workspace { branch, content, .. }| {
             let commit = content.and_then(|content| content.head_commit);
             TakenResult { branch, commit }
