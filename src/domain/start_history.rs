@@ -417,6 +417,7 @@ impl StartFacts {
             keeping.map_or((StartReason::Ready, None), |ruling| (ruling.reason, ruling.until));
         let is_probe = self.key.purpose != Purpose::Check
             && self.account.state_at(now) == AccountState::MayBeTried;
+        let about_clone = self.about_clone();
         let ((_, ai_type), (_, working_directory)) = (self.agent?, self.project?);
         let work_since = self.waiting_since?;
         let task_since = self.task.as_ref().map_or(work_since, |task| task.since);
@@ -430,7 +431,6 @@ impl StartFacts {
             self.task.map_or_else(medium, |task| task.priority)
         };
         let needs_clone = self.clone.is_some();
-        let no_room = self.clone.as_ref().and_then(NeededClone::no_room).cloned();
         let workspace = self.clone.and_then(|clone| clone.workspace);
         let is_about_clone = matches!(
             reason,
@@ -438,11 +438,9 @@ impl StartFacts {
                 | StartReason::WorkspaceBroken
                 | StartReason::WorkspaceDisk
         );
-        let of_workspace = workspace.as_ref().and_then(|workspace| workspace.reason.clone());
-        let detail = no_room.or(of_workspace);
         Some(Candidate {
             needs_clone,
-            detail: detail.filter(|_| is_about_clone),
+            detail: about_clone.filter(|_| is_about_clone),
             workspace: workspace.map(|workspace| workspace.id),
             key: self.key,
             ai_type,
@@ -453,6 +451,13 @@ impl StartFacts {
             until,
             is_probe,
         })
+    }
+
+    /// Returns, for people, what keeps the clone from being ready.
+    pub fn about_clone(&self) -> Option<String> {
+        let clone = self.clone.as_ref()?;
+        let of_workspace = || clone.workspace.as_ref()?.reason.as_ref();
+        clone.no_room().or_else(of_workspace).cloned()
     }
 
     /// Returns the first reason that keeps this key from starting, or [`StartReason::Ready`].

@@ -2,14 +2,19 @@
 //! and that all goes on when the fault is over.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::daemon::Daemon;
 use crate::support::{Mount, git, is_gone, skip, until, until_some_within};
 use crate::workspaces::{Bed, COMMITS};
 
+/// The steps of an agent that goes on working until the file `go` is in its directory.
+const WAITS: &[&str] = &["authenticate", "get-my-task", "wait-for:go", "report:success"];
 const QUICK: &[&str] = &["authenticate", "get-my-task", "report:success"];
 
 /// Returns a `PATH` with a folder before the usual ones that has this script as `git`.
@@ -32,12 +37,55 @@ fn real_git() -> PathBuf {
     all.iter().map(|folder| folder.join("git")).find(|file| file.is_file()).unwrap()
 }
 
+/// Returns a `PATH` with all programs but git.
+fn path_without_git(folder: &Path) -> std::ffi::OsString {
+    let programs = folder.join("programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    for from in std::env::split_paths(&std::env::var_os("PATH").unwrap()) {
+        for entry in std::fs::read_dir(from).into_iter().flatten().flatten() {
+            if entry.file_name() != "git" {
+                let _ = symlink(entry.path(), programs.join(entry.file_name()));
+            }
+        }
+    }
+    programs.into()
+}
+
 fn restart_with(daemon: &mut Daemon, path: &std::ffi::OsStr) {
     daemon.terminate();
     let mut command = daemon.command();
     command.env("PATH", path);
     daemon.spawn_as(command);
     daemon.until_ready();
+}
+
+#[test]
+fn a_git_that_cannot_be_used_is_named_and_the_task_starts_when_it_can() {
+    let old = "echo git version 2.30.2";
+    let broken = "echo out of order >&2; exit 3";
+    for (script, expected) in [
+        (None, "git is not installed"),
+        (Some(old), "git version 2.30.2 is too old; install git 2.38 or newer"),
+        (Some(broken), "out of order"),
+    ] {
+        let mut bed = Bed::new(&[("one", COMMITS)]);
+        let folder = bed.daemon.folder().to_owned();
+        let path = match script {
+            Some(script) => path_with_git(&folder, script),
+            None => path_without_git(&folder),
+        };
+        restart_with(&mut bed.daemon, &path);
+        bed.daemon.task("tsk", "prj", "one");
+        until("the reason is shown", || {
+            let why = bed.daemon.done(&["why", "one", "prj"]);
+            why.contains("preparing_workspace") && why.contains(expected)
+        });
+        let shown = bed.daemon.done(&["workspace", "show", "tsk"]);
+        assert!(shown.contains(expected), "{shown}");
+        bed.daemon.terminate();
+        bed.daemon.start();
+        bed.until_kept("tsk");
+    }
 }
 
 #[test]
@@ -98,6 +146,57 @@ fn a_git_that_hangs_delays_a_start_without_a_clone_for_its_snapshot_only() {
     until_some_within(Duration::from_mins(1), is_ended, || "the agent did not start".to_owned());
     let status = daemon.done(&["status"]);
     assert!(status.contains("it was not taken within 20 s"), "{status}");
+}
+
+/// Writes content that no program makes smaller into the project's directory, and commits it.
+fn add_random_file(bed: &Bed, name: &str, mebibytes: usize) {
+    let from = format!("if=/dev/urandom of={name} bs=1M count={mebibytes} status=none");
+    let mut dd = Command::new("dd");
+    dd.args(from.split(' ')).current_dir(bed.daemon.work());
+    assert!(dd.status().unwrap().success());
+    git(&bed.daemon.work(), &["add", name]);
+    git(&bed.daemon.work(), &["commit", "-qm", name]);
+}
+
+#[test]
+fn at_the_limit_old_clones_go_first_and_then_new_ones_wait() {
+    let agents: &[(&str, &[&str])] =
+        &[("one", COMMITS), ("two", WAITS), ("three", WAITS), ("four", WAITS)];
+    let settings = "workspace: { keep: off, max_disk: 64 MiB }";
+    let bed = Bed::configured(settings, agents);
+    add_random_file(&bed, "large", 22);
+    let bed = bed.daemon_with_clones(agents);
+    let daemon = &bed.daemon;
+    daemon.task("tsk_1", "prj", "one");
+    bed.until_kept("tsk_1");
+    daemon.task("tsk_2", "prj", "two");
+    daemon.until_in_state("two", "running");
+    // Two clones and the kept work fill the limit. The clone of the closed task is removed.
+    daemon.task("tsk_3", "prj", "three");
+    daemon.until_in_state("three", "running");
+    let first: Value = daemon.json(&["workspace", "show", "tsk_1"]);
+    assert_eq!(first["state"], "removed");
+    // The others are in use.
+    daemon.task("tsk_4", "prj", "four");
+    let expected = ["of `workspace.max_disk` 64.0 MiB", "PRJ-2 22.", "PRJ-3 22."];
+    for command in [
+        &["why", "four", "prj"][..],
+        &["status"],
+        &["workspace", "list"],
+        &["workspace", "show", "tsk_4"],
+    ] {
+        until("the reason is shown", || {
+            let shown = daemon.done(command);
+            expected.iter().all(|part| shown.contains(part))
+        });
+    }
+    assert!(daemon.done(&["why", "four", "prj"]).contains("workspace_disk"));
+    std::fs::write(bed.tree("tsk_2").join("go"), "").unwrap();
+    daemon.until_in_state("four", "running");
+    for task in ["tsk_3", "tsk_4"] {
+        std::fs::write(bed.tree(task).join("go"), "").unwrap();
+    }
+    daemon.until_ended("four");
 }
 
 /// A small file system for the clones.

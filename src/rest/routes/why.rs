@@ -73,6 +73,18 @@ impl From<Why> for WhyBody {
         {
             paused.detail = Some(format!("the pause file `{}` exists; remove it", path.display()));
         }
+        let is_about_clone = |rule: &&mut RuleBody| {
+            rule.keeps
+                && matches!(
+                    rule.rule,
+                    StartReason::WorkspaceBroken
+                        | StartReason::WorkspaceDisk
+                        | StartReason::PreparingWorkspace
+                )
+        };
+        if let Some(rule) = rules.iter_mut().find(is_about_clone) {
+            rule.detail = why.about_clone;
+        }
         // The rules already contain the server's own reasons, which may have changed since a
         // coordinator repeated them.
         let before = rules.len();

@@ -29,6 +29,8 @@ pub struct Why {
     pub account: Account,
     /// The pause file, if it exists.
     pub pause_file: Option<PathBuf>,
+    /// The reason, for people, why the clone for its task is not ready.
+    pub about_clone: Option<String>,
     /// The git work tree of the project, if several agents work in it at once.
     pub crowd: Option<Crowd>,
     /// The open launch, if its coordinator is absent.
@@ -89,6 +91,7 @@ impl Launches {
                 crowd: self.coordinators.crowd_of(&facts.key, at),
                 abandoned: abandoned.map(|launch| launch.id.clone()),
                 pause_file: self.pause_file.get(),
+                about_clone: facts.about_clone(),
                 n_failures: facts.record.n_failures,
                 account: facts.account,
                 key: facts.key,
