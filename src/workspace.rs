@@ -249,8 +249,11 @@ impl Checkouts {
 
     /// Waits until no other step changes the keep repository of a project.
     async fn lock(&self, project: &ProjectId) -> OwnedMutexGuard<KeepState> {
-        let of_project = Arc::clone(lock(&self.locks).entry(project.clone()).or_default());
-        of_project.lock_owned().await
+        self.lock_of(project).lock_owned().await
+    }
+
+    fn lock_of(&self, project: &ProjectId) -> Arc<AsyncMutex<KeepState>> {
+        Arc::clone(lock(&self.locks).entry(project.clone()).or_default())
     }
 }
 

@@ -17,7 +17,8 @@ keys! {
         pub root: Option<PathBuf> = None, path().or_none(), AfterRestart;
 
         /// The time from the end of a task to the removal of its clone. Everything in the clone is
-        /// kept in a repository of the coordinator before that. `off` keeps clones for ever.
+        /// kept in a repository of the coordinator before that. `off` keeps clones until `max_disk`
+        /// is used up.
         pub keep: Option<Duration> = Some(7 * DAY), durations(SECOND..=YEAR).or_off(), Now;
 
         /// The branch, the tag or the commit that the work on a task begins at. Without it, that is

@@ -178,7 +178,9 @@ async fn take(host: &Host, job: &Job) -> Result<WorkspaceReport, CheckoutError> 
     let Host { checkouts, policy } = host;
     match job {
         Job::Prepare { order, max_disk } => {
-            if !checkouts.has_room(*max_disk).await? {
+            // One that was made before its report was lost needs no more space.
+            let is_made = checkouts.check(&order.project, &order.id).is_ok();
+            if !is_made && !checkouts.has_room(*max_disk).await? {
                 let reason = "`workspace.max_disk` is used up".to_owned();
                 return Ok(WorkspaceReport::Failed { reason });
             }

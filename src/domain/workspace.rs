@@ -344,12 +344,13 @@ impl Workspace {
                 subdirectory: made.subdirectory,
                 ..self
             },
-            (InUse, WorkspaceReport::Kept(content)) => {
-                Self { state: Ready, reason: None, content: Some(content), ..self }
-            }
-            // It was written to after it had been kept, and was kept again.
-            (Ready, WorkspaceReport::Kept(content)) => {
-                Self { content: Some(content), reason: None, ..self }
+            // A workspace that is ready was written to after it had been kept, and was kept again.
+            (InUse | Ready, WorkspaceReport::Kept(content)) => {
+                let before = self.content.as_ref().map(|before| &before.head_commit);
+                let is_same = before == Some(&content.head_commit);
+                // An earlier merge says nothing about later commits.
+                let merged_commit = self.merged_commit.clone().filter(|_| is_same);
+                Self { state: Ready, reason: None, content: Some(content), merged_commit, ..self }
             }
             (Ready, WorkspaceReport::Removed) => Self { state: Removed, reason: None, ..self },
             (Removed, WorkspaceReport::Forgotten) => Self { content: None, ..self },

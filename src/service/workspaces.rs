@@ -288,7 +288,7 @@ pub(super) fn look_up(
     if may_have_clone {
         let owner = owner(task, &graph);
         let newest = workspaces::newest_of_task(tx, &owner.id)?;
-        if has_clones || newest.is_some() {
+        if has_clones || remotes::base_of_task(tx, &owner.id)?.is_some() {
             let workspace = newest.filter(|workspace| workspace.state != WorkspaceState::Removed);
             let no_room = no_room.map(str::to_owned);
             facts.clone = Some(NeededClone { task: task.id.clone(), workspace, no_room });
@@ -376,9 +376,7 @@ pub(super) fn jobs(
 ) -> Result<Vec<Job>, StoreError> {
     let config::Workspace { keep, max_disk, .. } = *settings;
     let mut jobs = Vec::new();
-    let wanted = workspaces::list_wanted(tx)?;
-    let makes_room = !has_room && !wanted.is_empty();
-    for workspace in wanted {
+    for workspace in workspaces::list_wanted(tx)? {
         let project = projects::get(tx, &workspace.project)?;
         let task = tasks::get(tx, &workspace.task)?;
         let Some((project, task)) = project.zip(task) else {
@@ -413,6 +411,7 @@ pub(super) fn jobs(
         };
         jobs.push(Job::Prepare { order: Box::new(order), max_disk });
     }
+    let makes_room = !has_room && !jobs.is_empty();
     for workspace in workspaces::list_to_keep(tx)? {
         let task = tasks::get(tx, &workspace.task)?;
         let agent = task.and_then(|task| task.assignee);
@@ -440,6 +439,11 @@ pub(super) fn jobs(
     }
     jobs.extend(early.into_iter().min_by_key(|(order, _)| *order).map(|(_, removal)| removal));
     for workspace in workspaces::list_to_forget(tx)? {
+        // The branch belongs to the task, and a newer workspace of it may go on there.
+        let newest = workspaces::newest_of_task(tx, &workspace.task)?;
+        if newest.is_some_and(|newest| newest.forever_at.is_none()) {
+            continue;
+        }
         jobs.extend(workspace.may_be_forgotten().map(|decided_at| {
             Job::Forget(ForgetOrder {
                 id: workspace.id,

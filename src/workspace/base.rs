@@ -26,6 +26,13 @@ impl Checkouts {
         let pinned = self.resolve(place, &pin).await?;
         let kept = order.restores.as_ref().and_then(|kept| kept.head_commit.clone());
         let mut base_ref = head.branch.clone();
+        // An earlier attempt may have pinned the commit of the branch that the configuration names.
+        if let (None, Some(_), Some(base)) = (&begins_at, source, &order.base)
+            && base != BASE_WORKING_TREE
+            && self.resolve(place, &format!("{SOURCE}/heads/{base}")).await?.is_some()
+        {
+            base_ref = Some(format!("refs/heads/{base}"));
+        }
         // The work of an earlier workspace of the task goes on.
         let mut commit = kept.or(pinned);
         if commit.is_none() {
@@ -163,6 +170,11 @@ impl Checkouts {
             if self.contains(place, result, &all).await? {
                 all.clone_from(result);
                 continue;
+            }
+            let is_related = self.git.on(&place.keep(), ["merge-base", &all, result]).end().await?;
+            // Results without a common commit cannot be merged.
+            if is_related.code == Some(1) {
+                return Ok(base);
             }
             let Ok(tree) = self.merged_tree(place, &all, result).await? else {
                 return Ok(base);

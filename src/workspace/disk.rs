@@ -150,7 +150,7 @@ fn reserve(root: &Path) {
     }
     let made =
         File::create(&path).map(|file| fallocate(&file, FallocateFlags::empty(), 0, RESERVE));
-    // A part of it, or an empty file, helps nobody.
+    // A part of it, or an empty file, is of no use.
     if !matches!(made, Ok(Ok(()))) {
         let _ = std::fs::remove_file(&path);
     }

@@ -47,7 +47,8 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Removes the refs of kept states that people have not wanted for 14 days, in all projects.
+    /// Removes the refs of kept states that people have not wanted for 14 days, in all projects
+    /// that no other step changes now.
     /// Returns the number of refs.
     ///
     /// # Errors
@@ -56,6 +57,7 @@ impl Checkouts {
         let Ok(projects) = std::fs::read_dir(&self.root) else {
             return Ok(0);
         };
+        self.git.check().await?;
         let names = projects.flatten().map(|entry| entry.file_name());
         let mut n_removed = 0;
         for name in names {
@@ -74,7 +76,10 @@ impl Checkouts {
         if !place.keep().join("HEAD").is_file() {
             return Ok(0);
         }
-        let _locked = self.lock_keep(project, &place).await?;
+        // A step on this project may take long, and the caller has other work.
+        let Some(_locked) = self.try_lock_keep(project, &place)? else {
+            return Ok(0);
+        };
         let mut changes = String::new();
         let mut n_removed = 0;
         for (name, object) in self.refs_below(&place, &[EXPIRED.to_owned()]).await? {

@@ -204,6 +204,19 @@ impl Checkouts {
         Self::tidy(&mut state, place)?;
         Ok(state)
     }
+
+    /// Locks the keep repository like [`Checkouts::lock_keep`]; `None` if another step has it.
+    pub(super) fn try_lock_keep(
+        &self,
+        project: &ProjectId,
+        place: &Place,
+    ) -> Result<Option<tokio::sync::OwnedMutexGuard<KeepState>>, CheckoutError> {
+        let Ok(mut state) = self.lock_of(project).try_lock_owned() else {
+            return Ok(None);
+        };
+        Self::tidy(&mut state, place)?;
+        Ok(Some(state))
+    }
 }
 
 async fn configure(git: &Git, repository: &Path) -> Result<(), CheckoutError> {

@@ -19,7 +19,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Something that cannot be read or removed. The rest stays, under its name or a name that
-    /// begins with `.trash-`.
+    /// begins with `.trash-` or `.gone-`.
     pub async fn remove(
         &self,
         order: &RemoveOrder,
@@ -29,6 +29,11 @@ impl Checkouts {
         let place = self.place(&order.keep.project, &order.keep.id);
         let folder = place.project.join(format!(".trash-{}", order.keep.id));
         let trash = Place { tree: folder.join("tree"), folder, project: place.project.clone() };
+        if !place.folder.exists() && trash.folder.is_dir() {
+            // An earlier attempt ended before it had looked at the files once more.
+            rename(&trash.folder, &place.folder)?;
+        }
+        let gone = place.project.join(format!(".gone-{}", order.keep.id));
         if place.folder.is_symlink() || place.folder.is_dir() {
             place.check_tree()?;
             if !is_unchanged(&place, &order.proof).await? {
@@ -43,10 +48,11 @@ impl Checkouts {
                 rename(&trash.folder, &place.folder)?;
                 return Ok(Removal::KeptAgain(kept));
             }
+            remove_folder(&gone)?;
+            rename(&trash.folder, &gone)?;
         }
-        // An earlier attempt moved only unchanged files here.
-        let folder = trash.folder;
-        blocking(move || remove_folder(&folder)).await?;
+        // Only files that are as they were kept get this name.
+        blocking(move || remove_folder(&gone)).await?;
         crash_point::reach(CrashPoint::WorkspaceRemoved);
         Ok(Removal::Removed)
     }

@@ -87,7 +87,7 @@ impl Maintenance {
             Ok(n_refs) => tracing::info!(n_refs, "gave up kept states that people did not want"),
             Err(error) => {
                 let error = ErrorChain(&error);
-                tracing::warn!(%error, "could not give up kept states; will try again");
+                tracing::warn!(%error, "could not give up kept states; will try again in an hour");
             }
         }
     }

@@ -211,14 +211,13 @@ impl Workspaces {
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`.
     pub async fn retry(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
-        let checkouts = self.checkouts.get().cloned();
-        self.change(id, move |workspace, _, _| {
-            let is_gone = checkouts
-                .as_ref()
-                .is_some_and(|checkouts| checkouts.is_gone(&workspace.project, &workspace.id));
+        let Workspace { id: seen, project, .. } = self.of_task(id).await?.workspace;
+        let is_gone = self.checkouts.get().is_some_and(|host| host.is_gone(&project, &seen));
+        let retried = move |workspace: Workspace, _, _| {
+            let is_gone = is_gone && workspace.id == seen;
             Ok(workspace.retried(is_gone))
-        })
-        .await
+        };
+        self.change(id, retried).await
     }
 
     /// Makes a workspace again from the kept state of one whose files are gone. Another workspace
