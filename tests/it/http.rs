@@ -106,9 +106,13 @@ impl Web {
 
     fn more(&mut self) -> Option<()> {
         let mut piece = [0; 4096];
-        let n_read = match self.stream.read(&mut piece) {
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
-            read => read.unwrap(),
+        let n_read = loop {
+            match self.stream.read(&mut piece) {
+                // A child process of this test program has ended.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break 0,
+                read => break read.unwrap(),
+            }
         };
         self.rest.extend_from_slice(&piece[..n_read]);
         (n_read > 0).then_some(())

@@ -181,8 +181,10 @@ impl Bed {
         let is_bad =
             |line: &&str| line.contains(r#""level":"warn""#) || line.contains(r#""level":"error""#);
         let log = self.daemon.log();
-        let bad: Vec<&str> =
-            log.lines().filter(is_bad).filter(|line| !line.contains(DEPRECATED)).collect();
+        // A busy machine is slow.
+        let is_known =
+            |line: &&str| line.contains(DEPRECATED) || line.contains("held up all others");
+        let bad: Vec<&str> = log.lines().filter(is_bad).filter(|line| !is_known(line)).collect();
         assert_eq!(bad, Vec::<&str>::new(), "{about}");
     }
 

@@ -80,8 +80,8 @@ fn a_removed_clone_comes_back_with_all_its_files() {
     assert!(audited.iter().any(|line| {
         line["what"] == "workspace" && line["after"].to_string().contains("wanted")
     }));
-    daemon.done(&["task", "merge", "tsk"]);
-    assert_eq!(bed.read("done.txt"), "done\n");
+    daemon.done(&["task", "merge", "tsk", "--with-uncommitted"]);
+    assert_eq!(bed.read("open.txt"), "open\n");
     bed.until_state("tsk", "removed");
 }
 

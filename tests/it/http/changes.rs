@@ -134,7 +134,8 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
     person.merges(&merge, "Merged into main");
     assert_eq!(git(&daemon, &["show", "main:main.txt"]), "one\n<b>TWO</b>\nthree");
     assert!(!daemon.work().join("left.txt").exists());
-    person.merges(&merge, "main has the result already");
+    // What is left is in no commit.
+    person.merges(&merge, "There is nothing to merge: the task has no new commit.");
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn a_result_without_a_commit_is_merged_only_with_what_is_not_committed() {
     until_kept(&daemon, "tsk");
     let mut person = Person::of(&daemon, "operator");
     let before = git(&daemon, &["rev-parse", "main"]);
-    assert_eq!(person.merges("squash=true", "Nothing to merge"), before);
+    assert_eq!(person.merges("squash=true", "There is nothing to merge"), before);
     let after = person.merges("squash=true&with_uncommitted=true", "Merged into main");
     assert_ne!(after, before);
     assert_eq!(git(&daemon, &["show", "main:left.txt"]), "left");
