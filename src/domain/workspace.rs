@@ -364,6 +364,17 @@ impl Workspace {
         }
     }
 
+    /// Returns the workspace after its result was merged as this commit. `with_uncommitted` says
+    /// that the files in no commit were merged, too.
+    #[must_use]
+    pub fn merged(self, commit: String, with_uncommitted: bool) -> Self {
+        let mut content = self.content;
+        if let Some(content) = content.as_mut().filter(|_| with_uncommitted) {
+            content.n_uncommitted = 0;
+        }
+        Self { merged_commit: Some(commit), content, ..self }
+    }
+
     /// Returns the workspace after a person asked to try again. If its folder is gone, it is made
     /// again from what was kept.
     #[must_use]

@@ -82,6 +82,8 @@ fn a_removed_clone_comes_back_with_all_its_files() {
     }));
     daemon.done(&["task", "merge", "tsk", "--with-uncommitted"]);
     assert_eq!(bed.read("open.txt"), "open\n");
+    // Its files were kept anew, so that they stay until a person gives them up.
+    daemon.done(&["task", "discard", "tsk"]);
     bed.until_state("tsk", "removed");
 }
 

@@ -115,8 +115,20 @@ fn a_removed_workspace_comes_back_and_stays_for_its_whole_time() {
     let done = task("tsk", None, "one");
     assert!(!again.may_be_removed(&done, Some(KEEP), late));
     assert!(again.may_be_removed(&done, Some(KEEP), late + KEEP));
-    let merged = Workspace { merged_commit: Some("5678".to_owned()), ..removed };
+    let merged = removed.clone().merged("5678".to_owned(), false);
     assert_eq!(merged.again(id("wsp_3"), late).base_commit, None, "new work begins there");
+}
+
+#[test]
+fn a_merge_without_the_files_in_no_commit_removes_no_clone() {
+    let by: CoordinatorId = id("crd");
+    let kept = workspace().on(prepared(), &by).claimed(id("lch")).on(kept(Some("p")), &by);
+    let content = kept.content.clone().map(|content| Content { n_uncommitted: 2, ..content });
+    let ready = Workspace { content, ..kept };
+    let done = task("tsk", None, "one");
+    let may_be_removed =
+        |with| ready.clone().merged("5678".to_owned(), with).may_be_removed(&done, None, NOW);
+    assert_eq!([false, true].map(may_be_removed), [false, true]);
 }
 
 #[test]

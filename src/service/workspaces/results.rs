@@ -93,11 +93,14 @@ impl Workspaces {
         if let Merged::Into { commit, .. } | Merged::Already { commit, .. } = &merged {
             let id = workspace.id.clone();
             let commit = commit.clone();
+            let with_uncommitted = wish.with_uncommitted;
+            let seen = workspace.content.clone();
             self.core
                 .write(move |tx| {
-                    if let Some(workspace) = workspaces::get(tx, &id)? {
-                        let merged_commit = Some(commit.clone());
-                        workspaces::put(tx, &Workspace { merged_commit, ..workspace })?;
+                    // A merge says nothing about content that was kept meanwhile.
+                    if let Some(found) = workspaces::get(tx, &id)?.filter(|it| it.content == seen) {
+                        let merged = found.merged(commit.clone(), with_uncommitted);
+                        workspaces::put(tx, &merged)?;
                     }
                     Ok(())
                 })
