@@ -281,12 +281,12 @@ fn whenever_a_starting_daemon_dies_the_next_one_takes_over() {
 
 /// The time from the request for a claim to the moment when no agent may be executed for it any
 /// more. It is `start.timeout`, and the addition of `coordinator::act`.
-const START_DEADLINE: Duration = Duration::from_secs(2 + 2);
+const START_DEADLINE: Duration = Duration::from_secs(5 + 2);
 
 /// Checks a daemon that is stopped at a point: its knowledge is outdated when it goes on.
 fn check_daemon_stops(point: CrashPoint) {
     let mut daemon =
-        prepared("start: { timeout: 2s }\nbackoff: { initial: 10ms, max: 10ms }", WHOLE);
+        prepared("start: { timeout: 5s }\nbackoff: { initial: 10ms, max: 10ms }", WHOLE);
     spawn_to_crash(&mut daemon, &format!("{point:?}@stop"));
     let pid = daemon.pid();
     until("the daemon is stopped", || processes::read(pid).is_some_and(|daemon| daemon.is_stopped));
