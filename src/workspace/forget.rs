@@ -16,7 +16,7 @@ const EXPIRED: &str = "refs/agent-coordinator/expired";
 const EXPIRES_AFTER: Duration = Duration::from_hours(14 * 24);
 
 impl Checkouts {
-    /// Moves the refs of a workspace below [`EXPIRED`], all of them or none. A repeated call ends
+    /// Moves the refs of a workspace below `EXPIRED`, all of them or none. A repeated call ends
     /// in the same state.
     ///
     /// # Errors

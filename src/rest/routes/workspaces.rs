@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{
-    CoordinatorId, LaunchId, ProjectId, Refusal, ShortId, TaskId, TaskStatus, Timestamp,
-    WorkspaceId,
+    CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp, WorkspaceId,
 };
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery, InTask};
@@ -364,11 +363,12 @@ async fn merge(
 
 fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle, Problem> {
     match (squash, rebase) {
-        (true, true) => Err(Refusal::Invalid(
+        (true, true) => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "two_merge_styles",
             "a result is merged as one commit (`squash`) or as its own ones (`rebase`), not both"
                 .to_owned(),
-        )
-        .into()),
+        )),
         (true, false) => Ok(MergeStyle::Squash),
         (false, true) => Ok(MergeStyle::Rebase),
         (false, false) => Ok(MergeStyle::Merge),
