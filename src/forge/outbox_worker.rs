@@ -5,6 +5,7 @@
 //! before they are posted. So a daemon may crash between any two steps, and an answer may be lost.
 
 mod publishing;
+mod retry;
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -30,7 +31,7 @@ use crate::domain::forge::pacing::Urgency;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
     Claimants, Comment, Eligibility, FolderPlace, ForgeItem, ForgeUser, ItemFacts, ItemState,
-    LabelDelta, PendingWrite, Setback, StopCause, is_bot, task_text,
+    LabelDelta, PendingWrite, StopCause, is_bot, task_text,
 };
 use crate::domain::id::ItemId;
 use crate::domain::workspace::RemoteError;
@@ -38,6 +39,7 @@ use crate::locks::lock;
 use crate::nudge::{Wakeups, sleep_until};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
+use retry::{Next, next_after};
 
 /// The delay between a change and the check of all items. While some items are due already, others
 /// can wait longer.
@@ -47,12 +49,8 @@ const LATER: Duration = Duration::from_millis(500);
 const LONGEST_NAP: Duration = Duration::from_mins(1);
 /// The pause after a failure of the store.
 const RETRY: Duration = Duration::from_secs(5);
-/// The number of attempts to set a forbidden label, over more than an hour.
-const MAX_FORBIDDEN: u32 = 20;
 /// The number of items that are remembered as logged.
 const MAX_LOGGED: usize = 1_000;
-/// The number of attempts after which a refused write is given up.
-const MAX_REFUSALS: u32 = 5;
 
 /// Carries out pending writes.
 pub(super) struct OutboxWorker {
@@ -85,32 +83,15 @@ enum WriteError {
     Refused(String),
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    #[error(transparent)]
-    NoRemote(#[from] NoRemote),
 }
 
-impl WriteError {
-    const fn setback(&self) -> Setback {
-        match self {
-            Self::Unanswered(Unanswered::Failed(
-                ForgeError::Forbidden { .. }
-                | ForgeError::NotFound { .. }
-                | ForgeError::Moved { .. }
-                | ForgeError::Refused { .. },
-            ))
-            | Self::Remote(RemoteError::Refused(_)) => Setback::Refused,
-            _ => Setback::Unanswered,
+impl From<NoRemote> for WriteError {
+    fn from(error: NoRemote) -> Self {
+        match error {
+            NoRemote::Unanswered(error) => Self::Unanswered(error),
+            NoRemote::Untrusted(reason) => Self::Remote(RemoteError::Refused(reason)),
         }
     }
-}
-
-/// The next step after a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// Nothing was tried. The write stays pending until the host may be asked again.
-    Wait,
-    TryAgain,
-    GiveUp,
 }
 
 impl OutboxWorker {
@@ -599,57 +580,6 @@ fn find(
                 .is_some_and(|marker| marker.item == item.id && marker.number == number)
     };
     comments.iter().find(is_it).map(|comment| comment.id)
-}
-
-/// Decides the next step after a failure. Failures that waiting cannot repair are given up. All
-/// others are tried until they succeed.
-fn next_after(failure: &WriteError, write: &PendingWrite, n_refusals: u32) -> Next {
-    let WriteError::Unanswered(Unanswered::Failed(error)) = failure else {
-        return match failure {
-            WriteError::Held
-            | WriteError::Unanswered(Unanswered::Closed | Unanswered::OverBudget) => Next::Wait,
-            // A person locked the item, and comments are not worth a wait.
-            WriteError::Locked => Next::GiveUp,
-            // A person may give the token the right, or change the rules of the repository.
-            WriteError::Remote(RemoteError::Refused(_)) if n_refusals >= MAX_FORBIDDEN => {
-                Next::GiveUp
-            }
-            _ => Next::TryAgain,
-        };
-    };
-    let is_last = n_refusals + 1 >= MAX_REFUSALS;
-    match error {
-        // The object of the write is gone, confirmed twice.
-        ForgeError::NotFound { .. } | ForgeError::Moved { status: 301 | 308, .. }
-            if n_refusals >= 1 && *write != PendingWrite::Claim =>
-        {
-            Next::GiveUp
-        }
-        // A right may be missing, and some comments are always rejected.
-        ForgeError::Forbidden { .. }
-            if is_last
-                && matches!(write, PendingWrite::Comment { .. } | PendingWrite::Withdraw) =>
-        {
-            Next::GiveUp
-        }
-        // A label is worth more attempts, but the writes after it are more important.
-        ForgeError::Forbidden { .. }
-            if n_refusals >= MAX_FORBIDDEN && matches!(write, PendingWrite::Label { .. }) =>
-        {
-            Next::GiveUp
-        }
-        ForgeError::Refused { .. } | ForgeError::Forbidden { .. }
-            if *write == PendingWrite::PullRequest =>
-        {
-            if n_refusals >= MAX_FORBIDDEN {
-                Next::GiveUp
-            } else {
-                Next::TryAgain
-            }
-        }
-        ForgeError::Refused { .. } if is_last && *write != PendingWrite::Claim => Next::GiveUp,
-        _ => Next::TryAgain,
-    }
 }
 
 #[cfg(test)]

@@ -206,7 +206,7 @@ impl OutboxWorker {
 /// The requests from a branch that are meant.
 #[derive(Debug, Clone, Copy)]
 enum Which {
-    /// Those with our marker, also closed ones.
+    /// The requests with our marker, also closed ones.
     Ours,
     Open,
 }

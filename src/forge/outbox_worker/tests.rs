@@ -1,4 +1,6 @@
+use super::retry::MAX_FORBIDDEN;
 use super::*;
+use crate::domain::forge::Setback;
 
 #[track_caller]
 fn check(error: ForgeError, write: &PendingWrite, n_refusals: u32, expected: Next) {
@@ -35,4 +37,19 @@ fn a_forbidden_comment_is_given_up_and_a_label_only_after_long() {
     check(ForgeError::Forbidden { message: message() }, &comment, 4, Next::GiveUp);
     check(ForgeError::Forbidden { message: message() }, &label, 10, Next::TryAgain);
     check(ForgeError::Forbidden { message: message() }, &label, MAX_FORBIDDEN, Next::GiveUp);
+}
+
+#[test]
+fn a_push_that_is_refused_is_given_up_only_after_long() {
+    let push = PendingWrite::Push;
+    for write in [&push, &PendingWrite::PullRequest] {
+        let refused = || ForgeError::Refused { status: 422, message: message() };
+        check(ForgeError::Forbidden { message: message() }, write, 10, Next::TryAgain);
+        check(ForgeError::Forbidden { message: message() }, write, MAX_FORBIDDEN, Next::GiveUp);
+        check(refused(), write, 10, Next::TryAgain);
+        check(refused(), write, MAX_FORBIDDEN, Next::GiveUp);
+    }
+    let untrusted = WriteError::from(NoRemote::Untrusted(message()));
+    assert_eq!(untrusted.setback(), Setback::Refused);
+    assert_eq!(next_after(&untrusted, &push, MAX_FORBIDDEN), Next::GiveUp);
 }
