@@ -14,6 +14,7 @@ mod malformed;
 mod progress;
 mod rate;
 mod refusals;
+mod sender;
 mod server;
 mod tools;
 mod turns;

@@ -9,7 +9,7 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
 use tokio_util::sync::CancellationToken;
 
-use super::envelope::Sender;
+use super::sender::Sender;
 use crate::clock;
 
 /// The time within which most calls end.

@@ -24,10 +24,11 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::envelope::{CallError, Incoming, Sender, answer, refused, refused_arguments};
+use super::envelope::{CallError, Incoming, answer, refused, refused_arguments};
 use super::gate::Gate;
 use super::progress::CallProgress;
 use super::refusals::RefusalLog;
+use super::sender::Sender;
 use super::tools::{self, Called, Entry, Tools};
 use crate::domain::printable::excerpt;
 use crate::domain::{Purpose, Secret};
