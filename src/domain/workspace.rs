@@ -330,7 +330,7 @@ impl Workspace {
         use WorkspaceState::{Broken, InUse, Ready, Removed, Wanted};
         match (self.state, report) {
             (Wanted, WorkspaceReport::Prepared(made)) => Self {
-                // What could not be kept before may be missing, so the content is found anew.
+                // Content that could not be kept before may be missing, so it is kept anew.
                 state: if self.content.as_ref().is_none_or(|content| content.proof.is_some()) {
                     Ready
                 } else {

@@ -31,6 +31,16 @@ const PRE_RECEIVE: &str = "#!/bin/sh\n\
 /// Files are read and written byte for byte: these attributes come before their own.
 const ATTRIBUTES: &str = "* -text !eol -ident -filter -working-tree-encoding\n";
 
+/// The beginning of each fetch into a keep repository. It writes nothing but the named refs.
+pub(super) const FETCH: [&str; 6] = [
+    "fetch",
+    "--quiet",
+    "--no-tags",
+    "--no-write-fetch-head",
+    "--no-auto-maintenance",
+    "--no-recurse-submodules",
+];
+
 impl Checkouts {
     /// Makes the keep repository of a project unless it exists, and brings it up to date with the
     /// source. Returns what the source's HEAD names.
@@ -53,17 +63,8 @@ impl Checkouts {
             self.make_files(place, None).await?;
         }
         let head = source.head(&self.git).await?;
-        let mut arguments: Vec<&OsStr> = [
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-auto-maintenance",
-            "--no-recurse-submodules",
-            "--force",
-        ]
-        .map(OsStr::new)
-        .to_vec();
+        let mut arguments: Vec<&OsStr> = FETCH.map(OsStr::new).to_vec();
+        arguments.push(OsStr::new("--force"));
         let heads = format!("+refs/heads/*:{SOURCE}/heads/*");
         let detached = format!("+HEAD:{SOURCE}/HEAD");
         arguments.extend([source.top.as_os_str(), OsStr::new(&heads)]);

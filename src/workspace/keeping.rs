@@ -371,7 +371,7 @@ impl Checkouts {
             let commit = self.commit(place, visible, parent.iter(), &message, &order.agent).await?;
             self.git.on(&keep, ["update-ref", &uncommitted, &commit]).run().await?;
         } else if self.resolve(place, &uncommitted).await?.is_some() {
-            // What an earlier launch left is in a commit now, or was removed by the agent.
+            // The agent committed or removed the files that an earlier launch had left.
             self.git.on(&keep, ["update-ref", "-d", &uncommitted]).run().await?;
         }
         if let (Some(result), Some(base)) = (result, &order.base_commit) {

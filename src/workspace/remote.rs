@@ -7,6 +7,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::git::{Ended, GitError};
+use super::keep_repository::FETCH;
 use super::source::Head;
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
@@ -69,17 +70,8 @@ impl Checkouts {
             }
         }
         if !specs.is_empty() {
-            let options = [
-                "fetch",
-                "--quiet",
-                "--no-tags",
-                "--no-write-fetch-head",
-                "--no-auto-maintenance",
-                "--no-recurse-submodules",
-                "--end-of-options",
-                &remote.url,
-            ];
-            let arguments = options.into_iter().chain(specs.iter().map(String::as_str));
+            let arguments = FETCH.into_iter().chain(["--end-of-options", &remote.url]);
+            let arguments = arguments.chain(specs.iter().map(String::as_str));
             self.git.on(&place.keep(), arguments).with_remote(remote).long().run().await?;
         }
         crash_point::reach(CrashPoint::RemoteFetched);

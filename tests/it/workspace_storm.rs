@@ -5,8 +5,10 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeSet;
+use std::iter::Cycle;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::vec::IntoIter;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
 use agent_coordinator::sys::processes;
@@ -14,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{git, until_some_within};
-use crate::workspaces::Bed;
+use crate::workspaces::{Bed, KEEPING, MAKING};
 
 /// The longest time for one run of one agent.
 const LONGEST_RUN: Duration = Duration::from_mins(5);
@@ -36,25 +38,12 @@ const WORK: &str = "run:cd \"$WORKING_DIRECTORY\"; \
     5) git checkout -q --detach; git add $g; git commit -qm $g; git checkout -q -;; \
     6) mv $g $g.log;; esac; done; echo $f >>common.txt; git commit -qam $f; true";
 
-/// The points at which a daemon of the storm dies, one after the other.
-static POINTS: [CrashPoint; 16] = [
-    CrashPoint::KeepHalfMade,
-    CrashPoint::SourceFollowed,
-    CrashPoint::BasePinned,
-    CrashPoint::WorkspaceBegun,
-    CrashPoint::WorkspaceCheckedOut,
-    CrashPoint::WorkspaceMade,
-    CrashPoint::WorkspaceNamed,
-    CrashPoint::Claimed,
-    CrashPoint::Spawned,
-    CrashPoint::ExitSeen,
-    CrashPoint::ObjectsCopied,
-    CrashPoint::PackMoved,
-    CrashPoint::ObjectsTaken,
-    CrashPoint::FilesTaken,
-    CrashPoint::ContentKept,
-    CrashPoint::ResultNamed,
-];
+/// Returns the points at which a daemon of the storm dies, one after the other.
+fn points() -> Cycle<IntoIter<CrashPoint>> {
+    let used = [CrashPoint::Claimed, CrashPoint::Spawned, CrashPoint::ExitSeen];
+    let points: Vec<_> = MAKING.into_iter().chain(used).chain(KEEPING).collect();
+    points.into_iter().cycle()
+}
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().map_or(usual, |text| text.parse().unwrap())
@@ -96,7 +85,7 @@ fn a_storm_of_kills_loses_nothing_and_mixes_nothing() {
     git(&bed.daemon.work(), &["add", "."]);
     git(&bed.daemon.work(), &["commit", "-qm", "ignore logs"]);
     let mut bed = bed.daemon_with_clones(&agents);
-    let mut storm = Storm { dice: Dice(seed), points: POINTS.iter().cycle(), n_kills: [0; 5] };
+    let mut storm = Storm { dice: Dice(seed), points: points(), n_kills: [0; 5] };
     for run in 0..n_runs {
         for (n, name) in names.iter().enumerate() {
             let task = format!("tsk_{n}");
@@ -132,7 +121,7 @@ fn a_storm_of_kills_loses_nothing_and_mixes_nothing() {
 
 struct Storm {
     dice: Dice,
-    points: std::iter::Cycle<std::slice::Iter<'static, CrashPoint>>,
+    points: Cycle<IntoIter<CrashPoint>>,
     /// Agents, shims, gits, daemons at random, daemons at crash points.
     n_kills: [usize; 5],
 }

@@ -210,7 +210,7 @@ fn a_source_that_is_gone_is_named_and_the_task_starts_when_it_is_back() {
 }
 
 /// The moments at which the daemon dies while it makes a workspace.
-const MAKING: [CrashPoint; 9] = [
+pub const MAKING: [CrashPoint; 9] = [
     CrashPoint::WorkspaceWanted,
     CrashPoint::KeepHalfMade,
     CrashPoint::SourceFollowed,
@@ -223,7 +223,7 @@ const MAKING: [CrashPoint; 9] = [
 ];
 
 /// The same while it keeps the content.
-const KEEPING: [CrashPoint; 6] = [
+pub const KEEPING: [CrashPoint; 6] = [
     CrashPoint::ObjectsCopied,
     CrashPoint::PackMoved,
     CrashPoint::ObjectsTaken,

@@ -1,5 +1,5 @@
-//! Where work begins, with the real binary: the configured base and branch, the results that a task
-//! depends on, and the commit of the task above.
+//! The commit at which work begins, with the real binary: the configured base and branch, the
+//! results that a task depends on, and the commit of the task above.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
@@ -25,6 +25,12 @@ impl Bed {
     fn seen(&self, task: &str) -> String {
         let seen = self.tree(task).parent().unwrap().join("seen");
         fs::read_to_string(seen).unwrap_or_default()
+    }
+
+    /// Returns the last commit of the work on a task.
+    fn result(&self, task: &str) -> String {
+        let shown = self.daemon.json(&["workspace", "show", task]);
+        shown["content"]["head_commit"].as_str().unwrap().to_owned()
     }
 
     /// Adds a task that begins when both others are done.
@@ -109,9 +115,7 @@ fn a_task_begins_at_the_results_that_it_depends_on() {
     assert_eq!(bed.read("one.txt"), "", "nothing was merged for it");
     let answers = daemon.done(&["logs", "three", "prj"]);
     for task in ["tsk_1", "tsk_2"] {
-        let shown = daemon.json(&["workspace", "show", task]);
-        let commit = shown["content"]["head_commit"].as_str().unwrap();
-        assert!(answers.contains(commit), "{task}: {answers}");
+        assert!(answers.contains(&bed.result(task)), "{task}: {answers}");
     }
 }
 
@@ -127,8 +131,7 @@ fn a_task_is_told_of_results_that_conflict() {
     assert!(!seen.contains("one.txt") && !seen.contains("two.txt"), "{seen}");
     let answers = daemon.done(&["logs", "three", "prj"]);
     for task in ["tsk_1", "tsk_2"] {
-        let shown = daemon.json(&["workspace", "show", task]);
-        let commit = shown["content"]["head_commit"].as_str().unwrap();
+        let commit = bed.result(task);
         let told = format!("{{\"commit\":\"{commit}\",\"task_id\":\"{task}\"}}");
         assert!(answers.contains(&told), "{answers}");
     }

@@ -1,5 +1,5 @@
-//! What people do with results, with the real binary: restore them, rebase them, let the agent
-//! resolve a conflict, and discard them for ever.
+//! The results of tasks with the real binary: restore, merge by a rebase, let the agent resolve a
+//! conflict, and discard for ever.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;

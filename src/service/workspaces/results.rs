@@ -1,4 +1,4 @@
-//! What people do with the results of tasks: look at them, merge, discard and restore them.
+//! The results of tasks: diff, merge, discard and restore.
 
 use std::path::Path;
 

@@ -19,7 +19,7 @@ async fn a_clone_that_was_deleted_by_hand_comes_back_from_what_was_kept() {
     assert!(!bed.checkouts.is_gone(&project, &id));
     std::fs::remove_dir_all(&tree).unwrap();
     assert!(bed.checkouts.is_gone(&project, &id));
-    // What a person put there is not removed for it.
+    // A file that a person put there is not removed.
     let theirs = tree.parent().unwrap().join("mine.txt");
     std::fs::write(&theirs, "mine").unwrap();
     let refused = bed.prepare_again("one", &one, &kept).await.unwrap_err();

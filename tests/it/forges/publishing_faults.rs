@@ -1,5 +1,5 @@
-//! What can go wrong on the way to a draft pull or merge request: lost answers, deaths of the
-//! daemon, branches and requests of other people, refusals, missing rights and redirects.
+//! Faults on the way to a draft pull or merge request: lost answers, deaths of the daemon,
+//! branches and requests of other people, refusals, missing rights and redirects.
 
 use std::os::unix::process::ExitStatusExt as _;
 

@@ -134,7 +134,7 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
     person.merges(&merge, "Merged into main");
     assert_eq!(git(&daemon, &["show", "main:main.txt"]), "one\n<b>TWO</b>\nthree");
     assert!(!daemon.work().join("left.txt").exists());
-    // What is left is in no commit.
+    // The remaining file is in no commit.
     person.merges(&merge, "There is nothing to merge: the task has no new commit.");
 }
 
