@@ -1,6 +1,10 @@
 //! Chooses the commit that the work of a task begins at.
 
+use std::ffi::{OsStr, OsString};
+
 use super::keep_repository::SOURCE;
+use super::keeping::excluding;
+use super::snapshot::inside;
 use super::source::{Head, Source};
 use super::{CheckoutError, Checkouts, Place};
 use crate::domain::nearest::nearest;
@@ -85,7 +89,7 @@ impl Checkouts {
         let fetch = format!("+refs/tags/{base}:{tag}");
         let source = source.top.as_os_str();
         let arguments = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
-        let arguments = arguments.map(std::ffi::OsStr::new).into_iter();
+        let arguments = arguments.map(OsStr::new).into_iter();
         let arguments = arguments.chain([source, fetch.as_ref()]);
         self.git.on(&place.keep(), arguments).long().end().await?;
         let is_id = base.len() >= 7 && base.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -125,19 +129,27 @@ impl Checkouts {
         let index = place.project.join(format!(".new-index-{}", order.id));
         let excludes = source.top.join(".git/info/exclude");
         let excludes = format!("core.excludesFile={}", excludes.display());
-        let on_files = |arguments: &[&str]| {
-            let all = ["-c", &excludes].into_iter().chain(arguments.iter().copied());
+        let on_files = |arguments: &[&OsStr]| {
+            let all = ["-c", &excludes].map(OsStr::new).into_iter();
+            let all = all.chain(arguments.iter().copied());
             self.git
-                .on(&place.keep(), all)
-                .variable("GIT_WORK_TREE", &source.top)
+                .on_tree(&place.keep(), &source.top, all)
                 .variable("GIT_INDEX_FILE", &index)
                 .long()
         };
         let _ = std::fs::remove_file(&index);
         let from = head.commit.as_deref().unwrap_or("--empty");
-        on_files(&["read-tree", from]).run().await?;
-        on_files(&["add", "--all", "--", "."]).run().await?;
-        let tree = on_files(&["write-tree"]).text().await?;
+        on_files(&["read-tree", from].map(OsStr::new)).run().await?;
+        let mut add: Vec<OsString> = ["add", "--all", "--", "."].map(OsString::from).to_vec();
+        if let Some(own) = inside(&self.root, &source.top) {
+            let check = ["check-ignore", "--quiet", "--"].map(OsStr::new);
+            let check = check.into_iter().chain([own.as_os_str()]);
+            let is_ignored = on_files(&check.collect::<Vec<_>>()).end().await?.code == Some(0);
+            // Git accepts no pattern for what it ignores anyway.
+            add.extend((!is_ignored).then(|| excluding(&own)));
+        }
+        on_files(&add.iter().map(OsString::as_os_str).collect::<Vec<_>>()).run().await?;
+        let tree = on_files(&[OsStr::new("write-tree")]).text().await?;
         std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
         if let Some(commit) = &head.commit {
             let committed = format!("{commit}^{{tree}}");

@@ -179,9 +179,8 @@ impl Checkouts {
                 None => Ok(()),
             };
         }
-        let on_tree = |arguments: &[&str]| {
-            self.git.on(&own, arguments.iter().copied()).variable("GIT_WORK_TREE", &tree).long()
-        };
+        let on_tree =
+            |arguments: &[&str]| self.git.on_tree(&own, &tree, arguments.iter().copied()).long();
         on_tree(&["-c", "checkout.workers=0", "read-tree", "--reset", "-u", "HEAD"]).run().await?;
         crash_point::reach(CrashPoint::WorkspaceCheckedOut);
         // From here on the daemon has an index of its own, whose times the agent cannot change.
@@ -245,10 +244,9 @@ impl Checkouts {
         let index = place.project.join(format!(".new-index-{}", kept.get(..16).unwrap_or(kept)));
         let on_files = |arguments: &[&str]| {
             self.git
-                .on(&place.files(), arguments.iter().copied())
+                .on_tree(&place.files(), tree, arguments.iter().copied())
                 .variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects"))
                 .variable("GIT_INDEX_FILE", &index)
-                .variable("GIT_WORK_TREE", tree)
                 .long()
         };
         let files = format!("{kept}:worktree");

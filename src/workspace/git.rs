@@ -161,6 +161,19 @@ impl Git {
         self.call(arguments).variable("GIT_DIR", repository)
     }
 
+    /// Begins a call on a bare repository with the files of `tree`. It runs at the top of them: git
+    /// takes a folder below the top for the part that the call is about, and the folder of the
+    /// daemon may be one.
+    pub fn on_tree<A: AsRef<OsStr>>(
+        &self,
+        repository: &Path,
+        tree: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Call<'_> {
+        let call = self.on(repository, arguments).variable("GIT_WORK_TREE", tree);
+        Call { folder: Some(tree.to_owned()), ..call }
+    }
+
     /// Begins a call in a folder of a person, whose repository git finds itself.
     pub fn in_folder<A: AsRef<OsStr>>(
         &self,

@@ -129,9 +129,8 @@ impl Checkouts {
     /// Begins a call on the files of a workspace, with an index of the daemon's own.
     fn on_files(&self, place: &Place, arguments: &[&OsStr], index: &Path) -> Call<'_> {
         self.git
-            .on(&place.files(), arguments.iter().copied())
+            .on_tree(&place.files(), &place.tree(), arguments.iter().copied())
             .variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects"))
-            .variable("GIT_WORK_TREE", place.tree())
             .variable("GIT_INDEX_FILE", index)
             .long()
     }
@@ -418,7 +417,7 @@ fn shown((path, reason): &(PathBuf, &'static str)) -> String {
 
 /// Returns the pattern with which `git add` leaves out `path`. For a `.git`
 /// folder, it leaves out the folder around it: git would record only its newest commit.
-fn excluding(path: &Path) -> OsString {
+pub(super) fn excluding(path: &Path) -> OsString {
     let is_nested = path.file_name() == Some(OsStr::new(".git"));
     let path = path.parent().filter(|_| is_nested).unwrap_or(path);
     let mut pattern = OsString::from(":(exclude,top,literal)");

@@ -234,7 +234,17 @@ impl Checkouts {
             let skipped: BTreeSet<PathBuf> =
                 ignored.iter().filter(is_rebuildable).cloned().collect();
             let tree = place.tree();
-            let refused = blocking(move || find_refused(&tree, &skipped)).await?;
+            let root = self.root.clone();
+            let refused = blocking(move || {
+                let mut refused = find_refused(&tree, &skipped)?;
+                // The snapshots would contain each other.
+                if let Some(own) = inside(&root, &tree) {
+                    refused.retain(|(path, _)| !path.starts_with(&own));
+                    refused.push((own, "the coordinator keeps its work there"));
+                }
+                Ok(refused)
+            })
+            .await?;
             let mut of_files = Vec::new();
             match self.take_files(place, refused, ignored, policy, &mut of_files).await {
                 Err(CheckoutError::Git(GitError::Failed { .. })) if n_left > 0 => {}
@@ -447,6 +457,13 @@ fn parse_entry(line: &str) -> Option<SnapshotEntry> {
     let seconds: i64 = columns.next()?.parse().ok()?;
     let at = Timestamp::from_millis(seconds.saturating_mul(1_000));
     Some(SnapshotEntry { launch: launch.parse().ok()?, moment, commit, at })
+}
+
+/// Returns the path of `folder` in a work tree, if it is in there.
+pub(super) fn inside(folder: &Path, tree: &Path) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    let path = folder.strip_prefix(tree.canonicalize().ok()?).ok()?;
+    Some(path.to_owned()).filter(|path| !path.as_os_str().is_empty())
 }
 
 fn is_empty_or_missing(folder: &Path) -> bool {

@@ -295,3 +295,28 @@ async fn an_index_that_git_cannot_read_costs_the_staged_files_only() {
     assert!(taken.left_out[0].starts_with(".git/index: "), "{:?}", taken.left_out);
     assert!(bed.reached().contains(&commit));
 }
+
+#[tokio::test]
+async fn a_work_tree_that_contains_the_snapshots_is_taken_without_them() {
+    for ignored in ["", "state/\n"] {
+        let mut bed = Bed::new();
+        bed.checkouts = Checkouts::new(bed.top().join("state/workspaces"));
+        bed.put(".gitignore", format!("*.log\n{ignored}"));
+        bed.put("a/untracked.txt", "untracked\n");
+        bed.put("a/secret.log", "ignored\n");
+        bed.put("state/other.txt", "of a person\n");
+        let keep = bed.top().join("state/workspaces/shop/keep.git");
+        for launch in ["lch_1", "lch_2"] {
+            let taken = bed.snapshot(launch).await;
+            let listed = ["ls-tree", "-r", "--name-only", &format!("{}:worktree", taken.commit)];
+            let files = bed.git_in(&keep, &listed);
+            for name in ["main.txt", "a/untracked.txt", "a/secret.log"] {
+                assert!(files.lines().any(|file| file == name), "{name}: {files}");
+            }
+            assert_eq!(files.contains("state/other.txt"), ignored.is_empty(), "{files}");
+            assert!(!files.contains("state/workspaces"), "{files}");
+            let own = taken.left_out.iter().find(|entry| entry.starts_with("state"));
+            assert!(own.is_some(), "{:?}", taken.left_out);
+        }
+    }
+}

@@ -98,3 +98,19 @@ async fn work_begins_at_the_results_that_it_depends_on_if_they_fit() {
     let gone = bed.checkouts.prepare(&of("gone", &[&unknown, one])).await.unwrap();
     assert_eq!(gone.base_commit.as_ref(), Some(one));
 }
+
+#[tokio::test]
+async fn work_in_progress_does_not_contain_the_clones() {
+    for ignored in ["", "state/\n"] {
+        let mut bed = Bed::new();
+        bed.checkouts = Checkouts::new(bed.source().join("state/workspaces"));
+        bed.put(".gitignore", &format!("*.log\n{ignored}"));
+        bed.put("new.txt", "new\n");
+        for id in ["one", "two"] {
+            bed.prepare_at(id, "working_tree").await.unwrap();
+            let place = bed.checkouts.place(&"shop".parse().unwrap(), &id.parse().unwrap());
+            let files = bed.git(&place.tree(), &["ls-tree", "-r", "--name-only", "HEAD"]);
+            assert_eq!(files, ".gitignore\nmain.txt\nnew.txt", "{id}");
+        }
+    }
+}
