@@ -231,11 +231,14 @@ pub struct TaskToStart {
     pub priority: Priority,
     /// The time since which it is in progress.
     pub since: Timestamp,
+    /// No launch has worked on it. `false` if this was not looked up.
+    pub is_untried: bool,
 }
 
 impl TaskToStart {
     pub fn of(task: &Task) -> Self {
-        Self { id: task.id.clone(), priority: task.priority, since: task.status_since }
+        let (id, priority, since) = (task.id.clone(), task.priority, task.status_since);
+        Self { id, priority, since, is_untried: false }
     }
 }
 

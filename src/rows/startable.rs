@@ -39,7 +39,8 @@ const OF_KEY: &str = concat!(
         "s.agent_id IS NOT NULL",
         "CASE ?3 WHEN 'chat' THEN r.wanted_since WHEN 'check' THEN w.checking_since \
             ELSE w.status_since END",
-        "CASE ?3 WHEN 'chat' THEN 0 ELSE w.n_tasks END, w.task_id, w.priority",
+        "CASE ?3 WHEN 'chat' THEN 0 ELSE w.n_tasks END, w.task_id, w.priority, \
+            NOT EXISTS (SELECT 1 FROM executions AS e WHERE e.task_id = w.task_id)",
         "l.id, l.state, l.deadline, l.session_id, l.stopping_reason, l.ladder_at"
     ),
     "FROM (SELECT COUNT(*) AS n_tasks, MIN(id) AS task_id, MIN(priority) AS priority, \
@@ -61,7 +62,7 @@ const STARTABLE: &str = concat!(
     facts!(
         "TRUE",
         "w.waiting_since",
-        "w.n_tasks, w.task_id, w.priority",
+        "w.n_tasks, w.task_id, w.priority, FALSE",
         "NULL, NULL, NULL, NULL, NULL, NULL"
     ),
     "FROM (SELECT assignee_id AS agent_id, project_id, 'task' AS purpose, \
@@ -132,8 +133,9 @@ fn read_only_task(
     let n_tasks = cells.get::<i64>()?;
     let id = cells.get::<Option<_>>()?;
     let priority = cells.get::<Option<_>>()?;
+    let is_untried = cells.get()?;
     let only = id.zip(priority).zip(since).filter(|_| n_tasks == 1);
-    Ok(only.map(|((id, priority), since)| TaskToStart { id, priority, since }))
+    Ok(only.map(|((id, priority), since)| TaskToStart { id, priority, since, is_untried }))
 }
 
 fn read_open(cells: &mut Cells<'_>) -> Result<Option<OpenLaunch>, BoxError> {

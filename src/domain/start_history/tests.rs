@@ -44,7 +44,11 @@ fn failed(record: StartHistory, began: u64, ended: u64) -> StartHistory {
 
 #[test]
 fn a_start_has_the_priority_of_its_task_and_is_urgent_after_a_long_wait() {
-    let task = |priority, since| TaskToStart { id: "tsk".parse().expect("an id"), priority, since };
+    let id: TaskId = "tsk".parse().expect("an id");
+    let task = |priority, since| {
+        let id = id.clone();
+        TaskToStart { id, priority, since, is_untried: false }
+    };
     let check = |facts: &StartFacts, waited: Duration, expected: (Priority, Timestamp)| {
         let candidate = facts.clone().candidate(BACKOFF, AGING, NOW + waited).expect("work");
         assert_eq!((candidate.priority, candidate.waiting_since), expected);

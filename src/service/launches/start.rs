@@ -168,6 +168,7 @@ fn claim(
     let (id, now): (LaunchId, _) = (tx.new_id(LaunchId::PREFIX), tx.now());
     let ticket = coordinator.is_some().then(|| ticket_of(&id, settings));
     let deadline = now + settings.start.timeout;
+    let is_untried = facts.task.as_ref().is_some_and(|task| task.is_untried);
     let mut launch = Launch {
         coordinator,
         ticket: ticket.as_ref().map(Secret::token_hash),
@@ -187,7 +188,10 @@ fn claim(
     tx.event(launches::event(&launch, now));
     launches::put(tx, &launch)?;
     // Its task is in progress, so its agent gets no other one.
-    let attempt = attempt_at(tx, &launch, launch.claimed_task.as_ref())?;
+    let attempt = match &launch.claimed_task {
+        Some(task) if !is_untried => attempt_at(tx, &launch, task)?,
+        _ => Attempt::FIRST,
+    };
     let check = None;
     let claim = Claim { launch: launch.id, ai_type, deadline, ticket, attempt, clone, check };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
@@ -201,18 +205,14 @@ fn attempt_of(tx: &mut Read<'_>, launch: &Launch) -> Result<Attempt, StoreError>
     let in_progress = in_progress(tx, &launch.key)?;
     let graph = graph_above(tx, &in_progress)?;
     let bound = launch.task.as_ref().or(launch.claimed_task.as_ref());
-    attempt_at(tx, launch, next_task(bound, &in_progress, &graph).map(|task| &task.id))
-}
-
-fn attempt_at(
-    tx: &mut Read<'_>,
-    launch: &Launch,
-    task: Option<&TaskId>,
-) -> Result<Attempt, StoreError> {
-    match task {
-        Some(task) => Ok(Attempt::of(&launch.id, &executions::list_of_task(tx, task)?)),
+    match next_task(bound, &in_progress, &graph) {
+        Some(task) => attempt_at(tx, launch, &task.id),
         None => Ok(Attempt::FIRST),
     }
+}
+
+fn attempt_at(tx: &mut Read<'_>, launch: &Launch, task: &TaskId) -> Result<Attempt, StoreError> {
+    Ok(Attempt::of(&launch.id, &executions::list_of_task(tx, task)?))
 }
 
 /// Returns the ticket of a launch. It is made from the id and a key that only the server has, so
