@@ -78,11 +78,12 @@ impl Checkouts {
         let found = before.left_out.clone();
         let files = self.take_files(place, found, ignored, policy, &mut left_out).await?;
         crash_point::reach(CrashPoint::FilesTaken);
-        let kept = self.write_commit(place, order, &refs, &files, &objects).await?;
+        // All that is kept was read, so a later change shows in this walk.
+        let kept = self.write_commit(place, order, &refs, &files, &objects);
+        let (kept, after) = tokio::try_join!(kept, walked(&tree))?;
         crash_point::reach(CrashPoint::ContentKept);
         let missing = self.unreached(place, &kept, order, &objects).await?;
         left_out.extend(missing.iter().map(|id| format!(".git/objects: {id}")));
-        let after = walked(&tree).await?;
         let is_proved = left_out.is_empty() && after.digest == before.digest;
         let mut content = Content {
             head_commit: result.clone(),
@@ -358,8 +359,10 @@ impl Checkouts {
             let name = format!("refs/heads/{}", order.branch);
             self.git.on(&keep, ["update-ref", &name, result]).run().await?;
         }
-        let empty = self.git.on(&keep, ["mktree"]).text().await?;
-        let from = result.map_or(empty, |result| format!("{result}^{{tree}}"));
+        let from = match result {
+            Some(result) => format!("{result}^{{tree}}"),
+            None => self.git.on(&keep, ["mktree"]).text().await?,
+        };
         let list = ["diff-tree", "-r", "--no-renames", "--name-only", "-z", &from, visible];
         let changed = self.git.on(&keep, list).long().run().await?;
         content.n_uncommitted = count(entries(&changed).count());
@@ -373,7 +376,8 @@ impl Checkouts {
             // The agent committed or removed the files that an earlier launch had left.
             self.git.on(&keep, ["update-ref", "-d", &uncommitted]).run().await?;
         }
-        if let (Some(result), Some(base)) = (result, &order.base_commit) {
+        let base = order.base_commit.as_deref().filter(|base| result != Some(base));
+        if let (Some(result), Some(base)) = (result, base) {
             let range = format!("{base}..{result}");
             let n = self.git.on(&keep, ["rev-list", "--count", &range]).text().await?;
             content.n_commits = n.parse().unwrap_or(0);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::FileType;
+use std::fs::{DirEntry, FileType, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -35,10 +36,8 @@ pub(super) struct Walk {
 /// `tree` itself is unreadable.
 pub(super) fn walk(tree: &Path) -> Result<Walk, CheckoutError> {
     let mut walker = Walker { found: Walk::default(), hash: Sha256::new() };
-    let mut names = read_names(tree).map_err(CheckoutError::io("read", tree))?;
-    names.sort();
-    for name in names {
-        walker.look(tree, Path::new(&name), name == ".git");
+    for (name, found) in read_entries(tree).map_err(CheckoutError::io("read", tree))? {
+        walker.look(tree, Path::new(&name), found, name == ".git");
     }
     let Walker { mut found, hash } = walker;
     found.digest = URL_SAFE_NO_PAD.encode(hash.finalize());
@@ -110,12 +109,11 @@ struct Walker {
 impl Walker {
     /// Looks at one entry, and at all that is below it. In the workspace's own `.git`, all names are
     /// allowed.
-    fn look(&mut self, tree: &Path, path: &Path, is_own_git: bool) {
+    fn look(&mut self, tree: &Path, path: &Path, found: io::Result<Metadata>, is_own_git: bool) {
         if path.as_os_str().len() > MAX_PATH {
             return self.leave_out(path, "its path is too long");
         }
-        let full = tree.join(path);
-        let Ok(found) = full.symlink_metadata() else {
+        let Ok(found) = found else {
             return self.leave_out(path, "it cannot be read");
         };
         self.found.disk_bytes += found.blocks() * 512;
@@ -141,11 +139,10 @@ impl Walker {
         if !kind.is_dir() {
             return;
         }
-        match read_names(&full) {
-            Ok(mut names) => {
-                names.sort();
-                for name in names {
-                    self.look(tree, &path.join(name), is_own_git);
+        match read_entries(&tree.join(path)) {
+            Ok(entries) => {
+                for (name, found) in entries {
+                    self.look(tree, &path.join(name), found, is_own_git);
                 }
             }
             Err(_) => self.leave_out(path, "the folder cannot be read"),
@@ -162,6 +159,13 @@ fn is_refused(name: &OsStr) -> bool {
     name != ".git" && name.as_bytes().eq_ignore_ascii_case(b".git")
 }
 
-fn read_names(folder: &Path) -> std::io::Result<Vec<OsString>> {
-    std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+/// Returns the entries of a folder, by name. Each is looked at from the open folder, which is faster
+/// than by its path.
+fn read_entries(folder: &Path) -> io::Result<Vec<(OsString, io::Result<Metadata>)>> {
+    let look = |entry: DirEntry| (entry.file_name(), entry.metadata());
+    let entries: io::Result<Vec<_>> =
+        std::fs::read_dir(folder)?.map(|entry| entry.map(look)).collect();
+    let mut entries = entries?;
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(entries)
 }
