@@ -186,6 +186,9 @@ impl Checkouts {
         // From here on the daemon has an index of its own, whose times the agent cannot change.
         let index = new.join("index");
         std::fs::copy(own.join("index"), &index).map_err(CheckoutError::io("write", &index))?;
+        // Only git reads this one, so it may have the shorter form.
+        let shorten = ["update-index", "--index-version", "4"];
+        on_tree(&shorten).variable("GIT_INDEX_FILE", &index).run().await?;
         if let Some(kept) = &order.restores {
             self.write_kept(&kept.kept_commit, place, &tree).await?;
         }
