@@ -24,11 +24,13 @@ pub use lines::LineForm;
 use lines::Lines;
 use log_file::{LogFile, Reopen};
 
-/// The MCP library, whose lines are filtered out. It logs an error for each agent that leaves
-/// without a word, and a warning with the contents of each malformed call.
-const QUIET: &str = "rmcp";
 /// The target of audit lines. They are logged at every level.
 const AUDIT: &str = "audit";
+/// Targets whose level is not that of the other lines, unless the filter names them. The MCP library
+/// logs an error for each agent that leaves without a word, and a warning with the contents of each
+/// malformed call. The client of PostgreSQL logs the parameters of statements, which are texts of
+/// people and agents.
+const LEVELS: [(&str, &str); 3] = [("rmcp", "off"), ("tokio_postgres", "info"), (AUDIT, "info")];
 
 /// The reason why the log cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -131,16 +133,15 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
             .parse(text)
             .map_err(|source| TelemetryError::Filter { level: level.to_owned(), source })
     };
-    let filter = parse(level)?;
+    parse(level)?;
     // A directive that names one of these targets decides about it.
     let is_named =
         |target: &str| level.split(',').any(|directive| directive.trim().starts_with(target));
-    match (is_named(QUIET), is_named(AUDIT)) {
-        (true, true) => Ok(filter),
-        (true, false) => parse(&format!("{level},{AUDIT}=info")),
-        (false, true) => parse(&format!("{level},{QUIET}=off")),
-        (false, false) => parse(&format!("{level},{QUIET}=off,{AUDIT}=info")),
+    let mut whole = level.to_owned();
+    for (target, level) in LEVELS.iter().filter(|(target, _)| !is_named(target)) {
+        whole.extend([",", target, "=", level]);
     }
+    parse(&whole)
 }
 
 /// An error with its causes on one line: `could not start: working directory is not usable:
@@ -217,6 +218,8 @@ mod tests {
         assert!(show("info,agent_coordinator=debug").contains("rmcp=off"));
         assert!(show("error").contains("rmcp=off"));
         assert!(!show("info,rmcp=trace").contains("rmcp=off"));
+        assert!(show("trace").contains("tokio_postgres=info"));
+        assert!(!show("info,tokio_postgres=trace").contains("tokio_postgres=info"));
         assert!(filter("info,a=b=c").is_err());
         assert!(
             show("error").contains("audit=info") && !show("error,audit=off").contains("audit=info")
