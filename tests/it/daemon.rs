@@ -366,21 +366,17 @@ impl Daemon {
     }
 
     /// Adds a task in progress, so that its agent is started.
+    #[track_caller]
     pub fn task(&self, task: &str, project: &str, agent: &str) {
-        let status = ["--status", "in_progress"];
-        let names = [
-            "task",
-            "add",
-            "--id",
-            task,
-            "--project",
-            project,
-            "--assignee",
-            agent,
-            "--title",
-            "a title",
-        ];
-        self.done(&[&names[..], &status[..]].concat());
+        let said = self.try_task(task, project, agent);
+        assert_eq!(said.code, 0, "{said:?}\n{}", self.log());
+    }
+
+    /// Adds a task in progress to a daemon that may die before it answers.
+    pub fn try_task(&self, task: &str, project: &str, agent: &str) -> Said {
+        let of = ["--project", project, "--assignee", agent, "--id", task];
+        let rest = ["--title", "a title", "--status", "in_progress"];
+        self.cli(&[&["task", "add"], &of[..], &rest[..]].concat())
     }
 
     /// Adds project `prj`, agent `agt` and task `tsk` in progress.

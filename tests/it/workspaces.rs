@@ -252,7 +252,7 @@ fn die_and_go_on(point: CrashPoint) {
     command.env(VARIABLE, format!("{point:?}"));
     bed.daemon.spawn_as(command);
     bed.daemon.until_ready();
-    bed.daemon.task("tsk", "prj", "one");
+    bed.daemon.try_task("tsk", "prj", "one");
     assert_eq!(bed.daemon.wait().signal(), Some(Signal::KILL.as_raw()), "{point:?}");
     bed.daemon.start();
     let kept = bed.until_kept("tsk");
