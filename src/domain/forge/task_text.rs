@@ -23,12 +23,19 @@ pub fn title(key: &ItemKey, item: &ItemFacts) -> String {
     format!("{}… ({key})", line.chars().take(room).collect::<String>())
 }
 
+/// The longest title of a request, in characters. GitLab allows 255 with the word for a draft.
+const MAX_REQUEST_TITLE: usize = 240;
+
 /// Returns the title of a pull or merge request for the result of an item: the title of its task
-/// without the name of the item.
+/// without the name of the item, and not longer than forges allow.
 pub fn title_of_request(key: &ItemKey, title: &str) -> String {
     let name = format!("({key})");
     let short = title.strip_suffix(&name).map_or(title, str::trim_end);
-    if short.is_empty() { title.to_owned() } else { short.to_owned() }
+    let whole = if short.is_empty() { title } else { short };
+    match whole.char_indices().nth(MAX_REQUEST_TITLE) {
+        Some((end, _)) => format!("{}…", whole[..end].trim_end()),
+        None => whole.to_owned(),
+    }
 }
 
 /// Returns the description of the task. It has the source of the item, its text, the last report,
