@@ -314,6 +314,9 @@ pub trait Forge: Send + Sync + 'static {
     /// Returns the branches of a pull or merge request.
     fn branches_of<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, RequestBranches>;
 
+    /// Returns whether a branch is protected; `false` if there is none.
+    fn is_protected<'a>(&'a self, repository: &'a str, branch: &'a str) -> Answer<'a, bool>;
+
     /// Returns the newest comments on lines of a pull request, each with its place. GitLab has them
     /// among the comments of a merge request.
     fn review_comments<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, Vec<Comment>>;

@@ -101,6 +101,23 @@ pub fn next_check<'a, T>(
     configured.into_iter().find(|(name, _)| !has_passed(name)).map(|(_, check)| check)
 }
 
+/// Returns the newest run of each check of the last round. `checks` are all of a task, the oldest
+/// first.
+pub fn last_round(checks: &[Check]) -> Vec<&Check> {
+    let Some(last) = checks.last() else {
+        return Vec::new();
+    };
+    let mut found: Vec<&Check> = Vec::new();
+    // After a task was reopened, its rounds are counted anew.
+    for check in checks.iter().rev().take_while(|check| check.round == last.round) {
+        if found.iter().all(|newer| newer.name != check.name) {
+            found.push(check);
+        }
+    }
+    found.reverse();
+    found
+}
+
 /// A check that a coordinator has to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckOrder {

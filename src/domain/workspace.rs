@@ -18,7 +18,7 @@ mod remote;
 use serde::{Deserialize, Serialize};
 
 pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
-pub use remote::{FetchOrder, Fetched, PushOrder, Pushed, Remote, RemoteError};
+pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
 
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
 use super::task::{Task, TaskGraph};

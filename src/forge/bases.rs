@@ -56,15 +56,25 @@ pub(super) async fn fetch(
     let Some((target, commit)) = fetched.default else {
         return Err("its items wait: the default branch of the repository has no commit".to_owned());
     };
-    let of_issues =
-        Base { target, commit, upstream: upstream.clone(), is_read_only: false, diff_base: None };
+    let default_branch = target.clone();
+    let of_issues = Base {
+        target,
+        commit,
+        upstream: upstream.clone(),
+        is_read_only: false,
+        diff_base: None,
+        push_to: None,
+    };
     for item in items.iter().filter(|(kind, _)| *kind == ItemKind::Issue) {
         service.forges.note_base(repository, *item, of_issues.clone());
     }
     for ((item, branches), commits) in requests.into_iter().zip(fetched.commits.chunks(2)) {
         // A request without a head has no commits.
         if let [Some(commit), compared] = commits {
+            let may_push = watched.push_to_pr && branches.branch != default_branch;
             let base = base_of(branches, commit.clone(), compared.clone(), upstream.clone());
+            let push_to = Some(base.target.clone()).filter(|_| may_push && !base.is_read_only);
+            let base = Base { push_to, ..base };
             service.forges.note_base(repository, item, base);
         }
     }
@@ -83,7 +93,7 @@ fn base_of(
     let RequestBranches { branch, target: into, is_of_fork } = branches;
     let diff_base = compared.map(|commit| DiffBase { branch: into.clone(), commit });
     let target = if is_of_fork { into } else { branch };
-    Base { target, commit, upstream, is_read_only: is_of_fork, diff_base }
+    Base { target, commit, upstream, is_read_only: is_of_fork, diff_base, push_to: None }
 }
 
 /// Returns the ref by which the base repository has the head of a pull or merge request.

@@ -453,7 +453,13 @@ mod tests {
 
     fn watched(name: &str, publish: Publish) -> WatchedRepository {
         let project = "prj".parse().expect("an id");
-        WatchedRepository { name: name.to_owned(), project, agents: Vec::new(), publish }
+        WatchedRepository {
+            name: name.to_owned(),
+            project,
+            agents: Vec::new(),
+            publish,
+            push_to_pr: false,
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::gate::Gate;
-use super::raw::{Named, Numbered, RawComment, RawLabel, RawUser, author, names};
+use super::raw::{Named, Numbered, RawBranch, RawComment, RawLabel, RawUser, author, names};
 use super::wire::answer::{link, linked_page};
 use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
 use super::{
@@ -437,6 +437,17 @@ impl Forge for GitHub {
             let id = |side: &RawSide| side.repo.as_ref().map(|repository| repository.id);
             let is_of_fork = id(&head).is_none() || id(&head) != id(&base);
             Ok(RequestBranches { branch: head.branch, target: base.branch, is_of_fork })
+        })
+    }
+
+    fn is_protected<'a>(&'a self, repository: &'a str, branch: &'a str) -> Answer<'a, bool> {
+        Box::pin(async move {
+            let ask = Ask::get(&path(repository, &["branches", branch])?)?;
+            match self.host.send(ask).await {
+                Ok(answer) => Ok(answer.json::<RawBranch>()?.protected),
+                Err(ForgeError::NotFound { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
         })
     }
 

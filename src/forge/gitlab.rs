@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::gate::Gate;
-use super::raw::{Named, Numbered, RawComment, RawLabel, RawUser, author, names};
+use super::raw::{Named, Numbered, RawBranch, RawComment, RawLabel, RawUser, author, names};
 use super::wire::answer::link;
 use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
 use super::{
@@ -448,6 +448,17 @@ impl Forge for GitLab {
                 branch: raw.source_branch,
                 target: raw.target_branch,
             })
+        })
+    }
+
+    fn is_protected<'a>(&'a self, repository: &'a str, branch: &'a str) -> Answer<'a, bool> {
+        Box::pin(async move {
+            let ask = Ask::get(&["projects", repository, "repository", "branches", branch])?;
+            match self.host.send(ask).await {
+                Ok(answer) => Ok(answer.json::<RawBranch>()?.protected),
+                Err(ForgeError::NotFound { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
         })
     }
 

@@ -74,3 +74,9 @@ impl From<RawComment> for Comment {
         }
     }
 }
+
+/// A branch of a repository.
+#[derive(Debug, Deserialize)]
+pub(super) struct RawBranch {
+    pub(super) protected: bool,
+}

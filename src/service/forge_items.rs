@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::domain::check::Check;
 use crate::domain::event::NewEvent;
 use crate::domain::forge::item::ItemState;
 use crate::domain::forge::settle;
@@ -22,7 +23,7 @@ use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::task::Actor;
 use crate::domain::{Execution, Launch, Priority, TaskStatus, Timestamp};
 use crate::nudge::Wakeups;
-use crate::rows::{Transaction, executions, forge_items, launches, tasks};
+use crate::rows::{Transaction, checks, executions, forge_items, launches, tasks};
 use crate::store::{Read, StoreError};
 
 use super::catalog::check_assignable;
@@ -91,6 +92,12 @@ impl ForgeItems {
     pub async fn executions_of(&self, item: &ForgeItem) -> Result<Vec<Execution>, ServiceError> {
         let task = item.task.clone();
         self.core.read(move |tx| Ok(executions::list_of_task(tx, &task)?)).await
+    }
+
+    /// Returns the checks of an item's task, the oldest first.
+    pub async fn checks_of(&self, item: &ForgeItem) -> Result<Vec<Check>, ServiceError> {
+        let task = item.task.clone();
+        self.core.read(move |tx| Ok(checks::list_of_task(tx, &task)?)).await
     }
 
     /// Notes that claims up to this comment belong to earlier work.

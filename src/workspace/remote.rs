@@ -1,8 +1,8 @@
 //! Fetches from a repository at a forge, and pushes results there.
 //!
 //! Only these calls of git have the token of the forge. It goes to git through a pipe. An agent's
-//! clone has the address, and no token. Redirects are not followed. Only new branches of tasks are
-//! pushed, so that no commits of other people are lost.
+//! clone has the address, and no token. Redirects are not followed. A push makes a new branch of a
+//! task, or adds commits to a branch, so that no commits of other people are lost.
 
 use sha2::{Digest as _, Sha256};
 
@@ -13,13 +13,13 @@ use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::ProjectId;
 use crate::domain::workspace::{
-    FetchOrder, Fetched, ForgeBase, PushOrder, Pushed, Remote, RemoteError,
+    FetchOrder, Fetched, ForgeBase, PushOrder, PushWay, Pushed, Remote, RemoteError,
 };
 use crate::telemetry::ErrorChain;
 
 /// The refs that follow repositories at forges.
 const FORGE: &str = "refs/agent-coordinator/forge";
-/// The only branches that are ever pushed.
+/// The beginning of each branch that is made.
 const OURS: &str = "agents/";
 /// Parts of git's messages that say that the remote refused something.
 const REFUSALS: [&str; 10] = [
@@ -90,21 +90,21 @@ impl Checkouts {
         Ok(fetched)
     }
 
-    /// Gives a branch of a remote a commit of the keep repository. The branch must be new, or must
-    /// have the commit already: it is never moved. A repeated push ends in the same state.
+    /// Gives a branch of a remote a commit of the keep repository, in the wanted way or not at all.
+    /// A repeated push ends in the same state.
     ///
     /// # Errors
     /// `Refused` names the message of the remote.
     pub async fn push(&self, order: &PushOrder) -> Result<Pushed, RemoteError> {
-        self.push_new(order).await.map_err(|error| remote_error(&error))
+        self.push_safely(order).await.map_err(|error| remote_error(&error))
     }
 
-    async fn push_new(&self, order: &PushOrder) -> Result<Pushed, CheckoutError> {
+    async fn push_safely(&self, order: &PushOrder) -> Result<Pushed, CheckoutError> {
         self.git.check().await?;
-        let PushOrder { project, remote, commit, branch } = order;
-        if !branch.starts_with(OURS) {
+        let PushOrder { project, remote, commit, branch, way } = order;
+        if *way == PushWay::Create && !branch.starts_with(OURS) {
             return Err(CheckoutError::Refused(format!(
-                "`{branch}` is not pushed: only the branches of tasks, `{OURS}…`, are"
+                "`{branch}` is not made: only the branches of tasks, `{OURS}…`, are"
             )));
         }
         let name = format!("refs/heads/{branch}");
@@ -116,13 +116,24 @@ impl Checkouts {
             )));
         }
         for is_last in [false, true] {
-            match self.list_refs(remote, std::slice::from_ref(&name)).await?.id_of(&name) {
-                Some(there) if there == commit => return Ok(Pushed::Done),
-                Some(_) => return Ok(Pushed::Taken),
-                None => {}
+            let there = self.list_refs(remote, std::slice::from_ref(&name)).await?;
+            let there = there.id_of(&name);
+            match (there, way) {
+                (Some(there), _) if there == commit => return Ok(Pushed::Done),
+                (Some(there), PushWay::Advance) => {
+                    self.fetch_ref(&place, remote, &name).await?;
+                    if self.contains(&place, there, commit).await? {
+                        return Ok(Pushed::Done);
+                    }
+                    if !self.contains(&place, commit, there).await? {
+                        return Ok(Pushed::Taken);
+                    }
+                }
+                (Some(_), PushWay::Create) | (None, PushWay::Advance) => return Ok(Pushed::Taken),
+                (None, PushWay::Create) => {}
             }
-            // The expected value is empty: the branch must not exist.
-            let lease = format!("--force-with-lease={name}:");
+            // The branch must be as it was just seen; without a value, it must not exist.
+            let lease = format!("--force-with-lease={name}:{}", there.unwrap_or_default());
             let spec = format!("{commit}:{name}");
             let arguments = [
                 "push",
@@ -142,13 +153,26 @@ impl Checkouts {
                 return Ok(Pushed::Done);
             }
             let message = push_message(&ended);
-            // Another push created the branch meanwhile. The next question tells with which commit.
+            // Another push changed the branch meanwhile. The next question tells to which commit.
             if is_last || !message.contains("stale info") {
                 let command = "push".to_owned();
                 return Err(GitError::Failed { command, message }.into());
             }
         }
         Ok(Pushed::Taken)
+    }
+
+    /// Brings the present commit of a ref of a remote into the keep repository.
+    async fn fetch_ref(
+        &self,
+        place: &Place,
+        remote: &Remote,
+        name: &str,
+    ) -> Result<(), CheckoutError> {
+        let spec = format!("+{name}:{}", local_name(remote, name));
+        let arguments = FETCH.into_iter().chain(["--end-of-options", &remote.url, &spec]);
+        self.git.on(&place.keep(), arguments).with_remote(remote).long().run().await?;
+        Ok(())
     }
 
     /// Returns the commit at a forge that a workspace begins at, as a HEAD.
@@ -229,7 +253,9 @@ impl Listed {
 fn local_name(remote: &Remote, name: &str) -> String {
     let digest = Sha256::digest(remote.url.as_bytes());
     let hash = digest.iter().take(8).fold(0_u64, |hash, byte| (hash << 8) | u64::from(*byte));
-    format!("{FORGE}/{hash:016x}/{}", name.strip_prefix("refs/").unwrap_or(name))
+    // A flat name, because the remote may replace the branch `release` with `release/1`.
+    let flat = name.strip_prefix("refs/").unwrap_or(name).replace('%', "%25").replace('/', "%2F");
+    format!("{FORGE}/{hash:016x}/{flat}")
 }
 
 /// Returns git's message about a push, with the reason of the remote.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use reqwest::Url;
 
 use crate::config::declaration::{Changes, Keys, keys};
-use crate::config::kinds::{Kind, id, list, path, words};
+use crate::config::kinds::{Kind, id, list, path, truth, words};
 use crate::config::reader::{Field, Name, Section};
 use crate::config::report::Problem;
 use crate::domain::forge::labels::is_same;
@@ -93,6 +93,12 @@ keys! {
         /// when the task is done. `pull_request`: a draft pull or merge request is opened, too. It
         /// needs a token that may push, and the coordinator of `run`.
         pub publish: Publish = Publish::Nothing, publish(), Now;
+
+        /// Whether the result of a pull or merge request is pushed to its own branch, if that is in
+        /// this repository, neither protected nor the default branch, and has got no commit
+        /// meanwhile. Otherwise, and with `false`, it gets a branch of its own. It counts only with
+        /// `publish`.
+        pub push_to_pr: bool = false, truth(), Now;
     }
 }
 
@@ -108,6 +114,8 @@ pub struct WatchedRepository {
     pub agents: Vec<AgentId>,
     /// The destination of the results of its items.
     pub publish: Publish,
+    /// The results of pull and merge requests are pushed to their own branches.
+    pub push_to_pr: bool,
 }
 
 /// Returns the key of a host's repositories.
@@ -253,23 +261,23 @@ impl WatchedRepository {
             }
             _ => {}
         }
-        let publish = keys.publish;
-        let agents = keys.agent.map_or(keys.agents, |agent| vec![agent]);
-        Some(Self { name: name.text.clone(), project: keys.project_id?, agents, publish })
+        let RepositoryKeys { project_id, agent, agents, publish, push_to_pr } = keys;
+        let agents = agent.map_or(agents, |agent| vec![agent]);
+        Some(Self { name: name.text.clone(), project: project_id?, agents, publish, push_to_pr })
     }
 
     /// Returns the keys that say the same, for a comparison.
     fn keys(&self) -> RepositoryKeys {
-        let project_id = Some(self.project.clone());
-        let publish = self.publish;
-        match &self.agents[..] {
-            [agent] => RepositoryKeys {
-                project_id,
-                agent: Some(agent.clone()),
-                publish,
-                ..RepositoryKeys::default()
-            },
-            agents => RepositoryKeys { project_id, agent: None, agents: agents.to_vec(), publish },
+        let (agent, agents) = match &self.agents[..] {
+            [agent] => (Some(agent.clone()), Vec::new()),
+            agents => (None, agents.to_vec()),
+        };
+        RepositoryKeys {
+            project_id: Some(self.project.clone()),
+            agent,
+            agents,
+            publish: self.publish,
+            push_to_pr: self.push_to_pr,
         }
     }
 }

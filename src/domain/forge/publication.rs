@@ -33,6 +33,9 @@ pub struct Publication {
     /// The branch that a pull or merge request is compared with; `None` for an issue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff_base: Option<DiffBase>,
+    /// The branch of a pull or merge request, if the result is to be pushed to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push_to: Option<String>,
     /// The result, once it was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<TakenResult>,
@@ -85,23 +88,32 @@ pub struct Base {
     pub is_read_only: bool,
     /// The branch that a pull or merge request is compared with.
     pub diff_base: Option<DiffBase>,
+    /// The branch of a pull or merge request, if the result is to be pushed to it.
+    pub push_to: Option<String>,
 }
 
 impl Publication {
     /// Returns the publication of an item that is taken now.
     pub fn new(publish: Publish, base: Base) -> Self {
-        let Base { target, commit, upstream, is_read_only, diff_base } = base;
+        let Base { target, commit, upstream, is_read_only, diff_base, push_to } = base;
         Self {
             publish: if is_read_only { Publish::Nothing } else { publish },
             target,
             base: commit,
             upstream,
             diff_base,
+            push_to,
             result: None,
             pushed: None,
             request: None,
             problem: None,
         }
+    }
+
+    /// Returns whether the result is on the branch of the pull or merge request itself, which needs
+    /// no other request.
+    pub fn is_on_request(&self) -> bool {
+        self.pushed.is_some() && self.pushed == self.push_to
     }
 
     /// Returns the branch and the commit to publish; `None` if the work made no commit, and before
@@ -127,6 +139,7 @@ impl Publication {
             upstream: "https://forge.example/acme/shop.git".to_owned(),
             is_read_only: false,
             diff_base: None,
+            push_to: None,
         };
         Self::new(Publish::PullRequest, base)
     }

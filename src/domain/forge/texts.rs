@@ -1,10 +1,13 @@
 //! The texts of comments on items, in English and Japanese. They contain texts of agents only as
 //! [`harmless`] text.
 
+use std::time::Duration;
+
 use super::item::WorkState;
 use super::marker::harmless;
 use super::publication::Publication;
 use super::{ForgeKind, ItemKey, ItemKind, StopCause};
+use crate::domain::check::{Check, CheckResult, last_round};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::language::Language;
 use crate::domain::session::Execution;
@@ -52,14 +55,8 @@ impl Texts {
             return String::new();
         };
         let took = work.ended_at.map(|ended_at| {
-            let took = ended_at.since(work.started_at).as_secs();
-            let (hours, minutes, seconds) = (took / 3_600, took / 60 % 60, took % 60);
-            let text = match (hours, minutes) {
-                (0, 0) => format!("{seconds} s"),
-                (0, _) => format!("{minutes} min {seconds} s"),
-                _ => format!("{hours} h {minutes} min"),
-            };
-            self.line(("Duration", "所要時間"), &text)
+            let took = ended_at.since(work.started_at);
+            self.line(("Duration", "所要時間"), &duration(took))
         });
         let cents = work.usage.cost_usd_micros.div_ceil(10_000);
         let cost = (cents > 0).then(|| {
@@ -67,6 +64,34 @@ impl Texts {
             self.line(("Cost", "コスト"), &text)
         });
         [took, cost].into_iter().flatten().flat_map(|line| ["\n".to_owned(), line]).collect()
+    }
+
+    /// Returns the part of a text with the checks of the last round. A failed one has the end of
+    /// its output.
+    pub fn checks(self, checks: &[Check]) -> String {
+        let last = last_round(checks);
+        if last.is_empty() {
+            return String::new();
+        }
+        let lines = last.iter().map(|check| {
+            let result = match check.result {
+                CheckResult::Passed => self.0.either("passed", "成功"),
+                CheckResult::Failed => self.0.either("failed", "失敗"),
+                CheckResult::Running | CheckResult::NotRun => self.0.either("not run", "未実行"),
+            };
+            let exit = check.exit_code.map(|code| format!("exit {code}"));
+            let took = check.duration.map(duration);
+            let commit = check.commit.as_ref().and_then(|commit| commit.get(..10));
+            let facts = [exit, took, commit.map(|commit| format!("`{commit}`"))];
+            let facts: Vec<String> = facts.into_iter().flatten().collect();
+            format!("\n- `{}`: {result} ({})", check.name, facts.join(", "))
+        });
+        let lines: String = lines.collect();
+        let failed = last.iter().find(|check| check.result == CheckResult::Failed);
+        let output = failed.filter(|check| !check.output.trim().is_empty());
+        let output = output.map(|check| self.quoted(("Output", "出力"), &check.output));
+        let title = self.0.either("### Checks", "### チェック");
+        format!("\n\n{title}\n{lines}{}", output.unwrap_or_default())
     }
 
     /// Returns the line that leads to a launch on the pages of the coordinator.
@@ -206,10 +231,23 @@ impl Texts {
             };
             lines.push(self.line(word, &request.url));
         }
+        let is_on_request = publication.is_on_request();
         if let Some(branch) = &publication.pushed {
-            lines.push(self.line(("Branch", "ブランチ"), &format!("`{branch}`")));
+            let word = match is_on_request {
+                true => ("Pushed to this branch", "プッシュ先のブランチ"),
+                false => ("Branch", "ブランチ"),
+            };
+            lines.push(self.line(word, &format!("`{branch}`")));
         }
-        let is_renamed = publication.result.as_ref().zip(publication.pushed.as_ref());
+        let pushed = publication.pushed.as_ref().filter(|_| !is_on_request);
+        if let Some((branch, _)) = publication.push_to.as_ref().zip(pushed) {
+            let left = self.0.either(
+                "is protected, or has newer commits, so it was left as it is.",
+                "は保護されているか、新しいコミットがあるため、変更していません。",
+            );
+            lines.push(format!("- `{branch}` {left}"));
+        }
+        let is_renamed = publication.result.as_ref().zip(pushed);
         if let Some((result, _)) = is_renamed.filter(|(result, pushed)| result.branch != **pushed) {
             let taken = self
                 .0
@@ -272,5 +310,15 @@ impl Texts {
         let kept: String = text.chars().take(MAX_QUOTED).collect();
         let kept = format!("{}{}", kept.trim(), if is_cut { " …" } else { "" });
         format!("\n\n### {}\n\n{}", self.0.either(word.0, word.1), harmless(&kept))
+    }
+}
+
+fn duration(took: Duration) -> String {
+    let took = took.as_secs();
+    let (hours, minutes, seconds) = (took / 3_600, took / 60 % 60, took % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, _) => format!("{minutes} min {seconds} s"),
+        _ => format!("{hours} h {minutes} min"),
     }
 }

@@ -39,6 +39,16 @@ pub struct PushOrder {
     pub commit: String,
     /// The branch, such as `agents/shop-1`.
     pub branch: String,
+    pub way: PushWay,
+}
+
+/// The way in which a branch of the remote gets a commit. It never loses a commit there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PushWay {
+    /// The branch must be new. It is one of a task.
+    Create,
+    /// The branch must exist, and the commit must contain all of its commits.
+    Advance,
 }
 
 /// The end of a push.
@@ -46,7 +56,7 @@ pub struct PushOrder {
 pub enum Pushed {
     /// The branch has the commit, perhaps by an earlier push.
     Done,
-    /// The branch has other commits, and was left as it is.
+    /// The branch has other commits, or is gone, and was left as it is.
     Taken,
 }
 

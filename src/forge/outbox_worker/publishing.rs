@@ -6,13 +6,14 @@
 use super::super::{Forge, ForgeError, NewRequest};
 use super::{OutboxWorker, Unanswered, WriteError};
 use crate::crash_point::{self, CrashPoint};
+use crate::domain::check::CheckResult;
 use crate::domain::forge::marker::Marker;
 use crate::domain::forge::publication::nth_branch;
 use crate::domain::forge::{
     Comment, ForgeItem, ItemEnd, ItemKind, ItemState, Publication, Publish, PullRequest,
-    TakenResult, task_text,
+    TakenResult, WorkState, task_text,
 };
-use crate::domain::workspace::{PushOrder, Pushed, RemoteError};
+use crate::domain::workspace::{PushOrder, PushWay, Pushed, RemoteError};
 
 /// The number of names that are tried for a branch.
 const MAX_NAMES: u32 = 20;
@@ -38,16 +39,19 @@ impl OutboxWorker {
             return Ok(());
         };
         let remote = self.host_state.remote(forge, &item.key.repository).await?;
-        for n in 1..=MAX_NAMES {
-            let branch = nth_branch(wanted, n);
+        let own = self.branch_of_request(forge, item, &publication).await?;
+        let own = own.map(|branch| (branch.to_owned(), PushWay::Advance));
+        let new = (1..=MAX_NAMES).map(|n| (nth_branch(wanted, n), PushWay::Create));
+        for (branch, way) in own.into_iter().chain(new) {
             let order = PushOrder {
                 project: item.project.clone(),
                 remote: remote.clone(),
                 commit: commit.to_owned(),
                 branch: branch.clone(),
+                way,
             };
             match service.workspaces.push(&order).await {
-                // Another author has a branch of this name.
+                // Another author has a branch of this name, or has moved the branch.
                 Ok(Pushed::Taken) => {}
                 Ok(Pushed::Done) => {
                     crash_point::reach(CrashPoint::ItemPushed);
@@ -66,6 +70,22 @@ impl OutboxWorker {
         Err(RemoteError::Refused(message).into())
     }
 
+    /// Returns the branch of a pull or merge request, if its result is to be pushed there, and the
+    /// forge does not protect it.
+    async fn branch_of_request<'a>(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        publication: &'a Publication,
+    ) -> Result<Option<&'a str>, Unanswered> {
+        let Some(branch) = publication.push_to.as_deref() else {
+            return Ok(None);
+        };
+        let ask = |name: String| async move { forge.is_protected(&name, branch).await };
+        let is_protected = self.host_state.ask_in(forge, &item.key.repository, ask).await?;
+        Ok(Some(branch).filter(|_| !is_protected))
+    }
+
     async fn take_result(&self, item: &ForgeItem) -> Result<TakenResult, WriteError> {
         let result = self.host_state.service.workspaces.result_of(&item.task).await?;
         let not_kept = "the result is not kept yet; `agent-coordinator workspace show` tells why";
@@ -81,8 +101,8 @@ impl OutboxWorker {
         let Some(publication) = &item.publication else {
             return Ok(());
         };
-        let Some(branch) = publication.pushed.as_deref().filter(|_| publication.request.is_none())
-        else {
+        let is_there = publication.request.is_some() || publication.is_on_request();
+        let Some(branch) = publication.pushed.as_deref().filter(|_| !is_there) else {
             return Ok(());
         };
         let request = match self.find_request(forge, item, branch, Which::Ours).await? {
@@ -123,19 +143,26 @@ impl OutboxWorker {
     }
 
     /// Returns the text of a comment. The last comment of a finished item also names its result,
-    /// and the launch.
+    /// its checks and the launch. That of a blocked one has the check that failed.
     pub(super) async fn with_result(
         &self,
         item: &ForgeItem,
         number: u32,
         text: &str,
     ) -> Result<String, WriteError> {
-        let is_last = number == item.n_comments;
-        if !is_last || item.state != ItemState::Ended(ItemEnd::Done) {
+        let is_done = item.state == ItemState::Ended(ItemEnd::Done);
+        let is_blocked = item.state == ItemState::Active(WorkState::Blocked);
+        if number != item.n_comments || !(is_done || is_blocked) {
             return Ok(text.to_owned());
         }
         let service = &self.host_state.service;
         let texts = self.texts();
+        let checks = service.forge_items.checks_of(item).await?;
+        if is_blocked {
+            let has_failed = checks.last().is_some_and(|last| last.result == CheckResult::Failed);
+            let checks = if has_failed { texts.checks(&checks) } else { String::new() };
+            return Ok(format!("{text}{}", service.redacted(&checks)));
+        }
         let publication = item.publication.as_ref();
         let Some(publication) = publication.filter(|to| to.publish != Publish::Nothing) else {
             return Ok(text.to_owned());
@@ -146,7 +173,8 @@ impl OutboxWorker {
         let effort = texts.effort(last);
         let page_url = service.settings().page_url.clone();
         let launch = last.zip(page_url).map(|(work, url)| texts.launch(&url, &work.launch));
-        Ok([text.to_owned(), result, effort].into_iter().chain(launch).collect())
+        let checks = service.redacted(&texts.checks(&checks)).into_owned();
+        Ok([text.to_owned(), result, checks, effort].into_iter().chain(launch).collect())
     }
 
     async fn find_request(
@@ -174,9 +202,11 @@ impl OutboxWorker {
     ) -> Result<PullRequest, Unanswered> {
         let service = &self.host_state.service;
         let executions = service.forge_items.executions_of(item).await.unwrap_or_default();
+        let checks = service.forge_items.checks_of(item).await.unwrap_or_default();
         let texts = self.texts();
         let request = |is_draft: bool| {
             let text = texts.request(&item.key, executions.first(), is_draft);
+            let text = format!("{text}{}", texts.checks(&checks));
             let text = service.redacted(&text);
             NewRequest {
                 title: task_text::title_of_request(&item.key, &service.redacted(&item.title)),

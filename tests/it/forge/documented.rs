@@ -52,6 +52,7 @@ async fn all_requests(forge: ForgeKind) -> Vec<Request> {
     bed.client.identity().await.unwrap();
     bed.client.user("ann").await.unwrap();
     bed.client.repository(NAME).await.unwrap();
+    bed.client.is_protected(NAME, "feature/login").await.unwrap();
     bed.client.is_assignable(NAME, &bot).await.unwrap();
     bed.client.labels(NAME).await.unwrap();
     bed.client.create_label(NAME, "done", "Done").await.unwrap();
@@ -141,6 +142,7 @@ const GITLAB: &[Endpoint] = &[
         &["body"],
     ),
     write("DELETE", "/projects/{id}/issues/{issue_iid}/notes/{note_id}", &[], &[]),
+    get("/projects/{id}/repository/branches/{branch}", &[]),
     get("/projects/{id}/merge_requests", ITEMS),
     get("/projects/{id}/merge_requests/{merge_request_iid}", &["render_html"]),
     write("PUT", "/projects/{id}/merge_requests/{merge_request_iid}", UPDATE, &[]),

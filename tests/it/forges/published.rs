@@ -156,6 +156,81 @@ fn a_pull_or_merge_request_begins_at_its_head_and_its_result_is_proposed_for_its
     }
 }
 
+/// Adds a request from `feature`, lets `change` prepare it, and gives it to the bot. Returns the
+/// commit that `feature` had.
+fn with_request(bed: &Bed, change: impl FnOnce()) -> (Item, String) {
+    let request = bed.add_request("feature", None);
+    let before = bed.repository().branch("feature").unwrap();
+    change();
+    request.label("coding agent").assign(BOT);
+    (request, before)
+}
+
+#[test]
+fn the_answer_to_a_review_is_pushed_to_the_branch_of_the_request() {
+    for forge in BOTH {
+        let bed = bed(forge, "pull_request, push_to_pr: true", COMMITS);
+        let (request, before) = with_request(&bed, || {});
+        bed.until("done");
+        let repository = bed.repository();
+        assert_eq!(bed.file_at("feature", "login.txt"), "fixed");
+        let parent = git(&repository.git(), &["rev-parse", "refs/heads/feature^"]);
+        assert_eq!(parent, before, "its commits are added");
+        assert_eq!(repository.requests().len(), 1, "no other request is needed");
+        assert_eq!(repository.branch("agents/prj-1"), None);
+        assert_eq!(n_comments(&request, "Pushed to this branch: `feature`"), 1);
+    }
+}
+
+#[test]
+fn a_protected_branch_and_a_branch_that_moved_are_left_as_they_are() {
+    for forge in BOTH {
+        let bed = bed(forge, "push, push_to_pr: true", COMMITS);
+        let (request, before) = with_request(&bed, || bed.repository().protect("feature"));
+        bed.until("done");
+        assert_eq!(bed.repository().branch("feature"), Some(before));
+        assert_eq!(bed.file_at("agents/prj-1", "login.txt"), "fixed");
+        assert_eq!(n_comments(&request, "`feature` is protected, or has newer commits"), 1);
+    }
+    let bed = bed(ForgeKind::GitHub, "push, push_to_pr: true", COMMITS);
+    // The push waits for this answer.
+    bed.fake.fail("GET */branches/*", Times::Always, Fault::status(503));
+    let (request, _) = with_request(&bed, || {});
+    until("the agent is done", || bed.daemon.json(&["task", "list"])[0]["status"] == "done");
+    let theirs = bed.repository().commit("feature", "theirs.txt", "theirs");
+    bed.fake.mend();
+    bed.until("done");
+    assert_eq!(bed.repository().branch("feature"), Some(theirs), "no commit of people is lost");
+    assert_eq!(bed.file_at("agents/prj-1", "login.txt"), "fixed");
+    assert_eq!(n_comments(&request, "`feature` is protected, or has newer commits"), 1);
+}
+
+#[test]
+fn the_request_and_the_comment_name_each_check() {
+    let checks = "checks: { tests: { command: [sh, -c, 'test -s login.txt'] } }";
+    let bed = bed_with(ForgeKind::GitHub, "pull_request", COMMITS, checks);
+    let issue = bed.issue("Login fails");
+    bed.until("done");
+    let (request, _) = bed.only_request();
+    let passed = "- `tests`: passed (exit 0, ";
+    assert!(request.body().contains(passed), "{}", request.body());
+    assert_eq!(n_comments(&issue, passed), 1);
+}
+
+#[test]
+fn the_comment_about_a_blocked_item_has_the_output_of_the_failed_check() {
+    let checks = "checks_rounds: 0\n\
+        checks: { tests: { command: [sh, -c, 'echo expected 3, see @ann; exit 4'] } }";
+    let bed = bed_with(ForgeKind::GitHub, "pull_request", COMMITS, checks);
+    let issue = bed.issue("Login fails");
+    bed.until_labelled(&issue, "coding agent blocked");
+    until("the comment is there", || n_comments(&issue, "- `tests`: failed (exit 4, ") == 1);
+    let comment = issue.comments().pop().unwrap();
+    assert!(comment.contains("expected 3"), "{comment}");
+    assert!(!comment.contains("@ann"), "an output notifies no account: {comment}");
+    assert!(bed.repository().requests().is_empty());
+}
+
 #[test]
 fn an_issue_waits_for_open_issues_that_block_it() {
     let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", "report:success"]);

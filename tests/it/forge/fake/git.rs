@@ -172,6 +172,13 @@ impl Repository {
         self.change_state(|state| state.may_push = true);
     }
 
+    /// Protects a branch.
+    pub fn protect(&self, branch: &str) {
+        self.change_state(|state| {
+            state.protected_branches.insert(branch.to_owned());
+        });
+    }
+
     /// Makes a hook of the repository refuse each push with this message.
     pub fn refuse_pushes(&self, message: &str) {
         use std::os::unix::fs::PermissionsExt as _;
@@ -191,6 +198,13 @@ pub fn has_branch(world: &World, repository: u64, branch: &str) -> bool {
     let state = &world.repositories[&repository];
     let folder = world.git.path().join(name_of(state.forge, &state.name));
     folder.is_dir() && !run(&folder, &["for-each-ref", &format!("refs/heads/{branch}")]).is_empty()
+}
+
+/// Returns a branch of a repository as both APIs show it.
+pub fn branch(world: &World, repository: u64, branch: &str) -> Option<serde_json::Value> {
+    let is_protected = world.repositories[&repository].protected_branches.contains(branch);
+    has_branch(world, repository, branch)
+        .then(|| serde_json::json!({ "name": branch, "protected": is_protected }))
 }
 
 /// Opens a request from one branch to another. Returns its number, or an error with its status.

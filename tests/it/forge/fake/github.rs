@@ -25,6 +25,7 @@ pub const ROUTES: &[&str] = &[
     "GET /repos/{owner}/{repo}/labels",
     "POST /repos/{owner}/{repo}/labels",
     "GET /repos/{owner}/{repo}/assignees/{assignee}",
+    "GET /repos/{owner}/{repo}/branches/{branch}",
     "GET /repos/{owner}/{repo}/pulls",
     "POST /repos/{owner}/{repo}/pulls",
     "GET /repos/{owner}/{repo}/pulls/{pull_number}",
@@ -114,6 +115,10 @@ fn in_repository(
             let pulls = world.repositories[&id].items.iter().filter(is_wanted).collect();
             paged(world, request, pulls, |one| pull(world, id, one))
         }
+        ("GET", "/branches/{branch}") => match git::branch(world, id, &parameters[0]) {
+            Some(found) => Reply::ok(found),
+            None => Reply::error(404, "Branch not found"),
+        },
         ("GET", "/pulls/{pull_number}/comments") => {
             let items = &world.repositories[&id].items;
             let found = items.iter().find(|item| item.number == number());

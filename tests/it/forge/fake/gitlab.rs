@@ -23,6 +23,7 @@ pub const ROUTES: &[&str] = &[
     "GET /api/v4/projects/{id}/issues/{issue_iid}/notes",
     "POST /api/v4/projects/{id}/issues/{issue_iid}/notes",
     "DELETE /api/v4/projects/{id}/issues/{issue_iid}/notes/{note_id}",
+    "GET /api/v4/projects/{id}/repository/branches/{branch}",
     "GET /api/v4/projects/{id}/merge_requests",
     "POST /api/v4/projects/{id}/merge_requests",
     "GET /api/v4/projects/{id}/merge_requests/{merge_request_iid}",
@@ -131,6 +132,12 @@ fn in_project(
             }
         }
         ("GET", "/issues") => list(world, request, project, ItemKind::Issue),
+        ("GET", "/repository/branches/{branch}") => {
+            match git::branch(world, project, &parameters[0]) {
+                Some(found) => Reply::ok(found),
+                None => Reply::error(404, "404 Branch Not Found"),
+            }
+        }
         ("POST", "/merge_requests") => open_request(world, request, project),
         ("GET", "/merge_requests") if request.query("source_branch").is_some() => {
             let wanted = request.query("source_branch").unwrap_or_default();

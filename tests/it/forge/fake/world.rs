@@ -45,6 +45,7 @@ pub struct RepositoryState {
     pub may_push: bool,
     /// It refuses drafts, like private repositories of some plans.
     pub has_no_drafts: bool,
+    pub protected_branches: BTreeSet<String>,
     pub items: Vec<ItemState>,
 }
 
@@ -201,6 +202,7 @@ impl World {
             may_triage: true,
             may_push: true,
             has_no_drafts: false,
+            protected_branches: BTreeSet::new(),
             items: Vec::new(),
         };
         self.repositories.insert(id, state);
