@@ -67,7 +67,9 @@ pub(super) async fn wait(
         return ended.map(|()| over);
     }
     for task in &open {
-        say(&format!("{task} is not over yet"));
+        let shown: Option<TaskDetail> = client.get(&format!("/tasks/{task}")).await.ok();
+        let short_id = shown.map(|shown| shown.task.short_id.to_string());
+        say(&format!("{} is not over yet", short_id.unwrap_or_else(|| task.to_string())));
     }
     Err(CliError::Result(EXIT_TIMEOUT))
 }

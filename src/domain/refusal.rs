@@ -9,7 +9,7 @@ use super::id::{
     TaskId, WorkspaceId,
 };
 use super::key::Purpose;
-use super::short_id::ProjectKey;
+use super::short_id::{ProjectKey, ShortId};
 use super::task::TaskStatus;
 use super::workspace::WorkspaceMode;
 
@@ -81,17 +81,17 @@ pub enum Refusal {
     #[error("Task {task} is not assigned to you")]
     NotYourTask { task: TaskId },
     #[error("Task {task} is {from}: it can't become {to}")]
-    ImpossibleStatus { task: TaskId, from: TaskStatus, to: TaskStatus },
+    ImpossibleStatus { task: String, from: TaskStatus, to: TaskStatus },
     #[error("Task {task} is {from}: only people reopen it")]
     PeopleOnly { task: TaskId, from: TaskStatus },
     #[error("Task {task} has no assignee: it can't be in progress")]
-    NeedsAssignee { task: TaskId },
-    #[error("Task {task} depends on tasks that are not done: {}", list(open))]
-    DependenciesOpen { task: TaskId, open: Vec<TaskId> },
-    #[error("Task {task} has subtasks that are not finished: {}", list(open))]
-    SubtasksOpen { task: TaskId, open: Vec<TaskId> },
+    NeedsAssignee { task: String },
+    #[error("Task {task} depends on tasks that are not done: {}", open.join(", "))]
+    DependenciesOpen { task: String, open: Vec<String> },
+    #[error("Task {task} has subtasks that are not finished: {}", open.join(", "))]
+    SubtasksOpen { task: String, open: Vec<String> },
     #[error("Parent task {parent} is {status}: its subtasks can't be open")]
-    ParentClosed { parent: TaskId, status: TaskStatus },
+    ParentClosed { parent: String, status: TaskStatus },
     #[error("There is no task {task} in project {project}")]
     NoSuchTask { task: TaskId, project: ProjectId },
     #[error("Task {task} belongs to project {project} and stays there")]
@@ -144,7 +144,7 @@ pub enum Refusal {
     #[error(
         "Task {task} has no workspace: its project works in a shared directory, or it was never started"
     )]
-    NoWorkspace { task: TaskId },
+    NoWorkspace { task: ShortId },
     #[error(
         "Project {project} works with `workspace: {mode}`, which is chosen when a project is created"
     )]
@@ -347,10 +347,6 @@ impl Refusal {
                 | Self::ServerStopping
         )
     }
-}
-
-fn list(ids: &[TaskId]) -> String {
-    ids.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn list_launches(launches: &[(LaunchId, Purpose)]) -> String {

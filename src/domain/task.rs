@@ -312,8 +312,21 @@ fn check_transition(task: &Task, to: TaskStatus, actor: Actor<'_>) -> Result<(),
         }
         (from, Actor::Agent(_)) if from.leads_to(to) => Ok(()),
         (from, Actor::Person) if from.leads_people_to(to) => Ok(()),
-        (from, _) => Err(Refusal::ImpossibleStatus { task: task.id.clone(), from, to }),
+        (from, _) => Err(Refusal::ImpossibleStatus { task: called(task, actor), from, to }),
     }
+}
+
+/// Returns the id of a task for a refusal. People read short ids. Agents get the ids that they use
+/// in calls, and a task that is being created has no short id yet.
+fn called(task: &Task, actor: Actor<'_>) -> String {
+    match actor {
+        Actor::Person if task.revision > 0 => task.short_id.to_string(),
+        _ => task.id.to_string(),
+    }
+}
+
+fn called_all(tasks: Vec<&Task>, actor: Actor<'_>) -> Vec<String> {
+    tasks.into_iter().map(|task| called(task, actor)).collect()
 }
 
 /// Checks the conditions of a status. They are checked only when something about them changes, so
@@ -330,11 +343,12 @@ fn check_needs(
     if let Some(parent) =
         parent.filter(|parent| is_replaced && after.status.is_open() && !parent.status.is_open())
     {
-        return Err(Refusal::ParentClosed { parent: parent.id.clone(), status: parent.status });
+        let status = parent.status;
+        return Err(Refusal::ParentClosed { parent: called(parent, actor), status });
     }
     match after.status {
         TaskStatus::InProgress if after.assignee.is_none() => {
-            Err(Refusal::NeedsAssignee { task: after.id.clone() })
+            Err(Refusal::NeedsAssignee { task: called(before.unwrap_or(after), actor) })
         }
         // The task waits for its dependencies.
         TaskStatus::InProgress if is_moved && actor == Actor::Person => Ok(()),
@@ -344,24 +358,30 @@ fn check_needs(
         {
             match chain::open_dependencies(after, graph) {
                 open if open.is_empty() => Ok(()),
-                open => Err(Refusal::DependenciesOpen { task: after.id.clone(), open }),
+                open => Err(Refusal::DependenciesOpen {
+                    task: called(before.unwrap_or(after), actor),
+                    open: called_all(open, actor),
+                }),
             }
         }
         TaskStatus::Done if is_moved => {
-            match ids_where(graph.subtasks(&after.id), |part| part.status.is_open()) {
+            match tasks_where(graph.subtasks(&after.id), |part| part.status.is_open()) {
                 open if open.is_empty() => Ok(()),
-                open => Err(Refusal::SubtasksOpen { task: after.id.clone(), open }),
+                open => Err(Refusal::SubtasksOpen {
+                    task: called(before.unwrap_or(after), actor),
+                    open: called_all(open, actor),
+                }),
             }
         }
         _ => Ok(()),
     }
 }
 
-fn ids_where<'a>(
+fn tasks_where<'a>(
     tasks: impl Iterator<Item = &'a Task>,
     is_wanted: impl Fn(&Task) -> bool,
-) -> Vec<TaskId> {
-    tasks.filter(|task| is_wanted(task)).map(|task| task.id.clone()).collect()
+) -> Vec<&'a Task> {
+    tasks.filter(|task| is_wanted(task)).collect()
 }
 
 /// Returns the task that an agent works on. It is the task of its launch, as long as this task is in

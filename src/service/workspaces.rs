@@ -173,14 +173,11 @@ impl Workspaces {
         let of = id.clone();
         let (checkouts, max_disk) = self.measured();
         let read = self.core.read(move |tx| {
-            let mut found = find(tx, &of)?;
-            if let Some((workspace, _)) = &mut found {
-                explain(workspace, no_room(tx, &checkouts, max_disk)?.as_ref());
-            }
-            Ok::<_, ServiceError>(found)
+            let (mut workspace, task) = find(tx, &of)?;
+            explain(&mut workspace, no_room(tx, &checkouts, max_disk)?.as_ref());
+            Ok::<_, ServiceError>((workspace, task))
         });
-        let found = read.await?;
-        let (workspace, task) = found.ok_or_else(|| Refusal::NoWorkspace { task: id.clone() })?;
+        let (workspace, task) = read.await?;
         Ok(self.view(workspace, task))
     }
 
@@ -249,12 +246,17 @@ fn failed(workspace: &Workspace, error: &CheckoutError) -> Refusal {
 }
 
 /// Returns the task and the workspace that it uses, or used last.
-fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<Option<(Workspace, Task)>, ServiceError> {
+///
+/// # Errors
+/// `TaskNotFound`, `NoWorkspace`.
+fn find(tx: &mut Read<'_>, id: &TaskId) -> Result<(Workspace, Task), ServiceError> {
     let task = tasks::get(tx, id)?.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
     let graph = graph_above(tx, std::slice::from_ref(&task))?;
     let owner = owner(&task, &graph).clone();
-    let found = workspaces::newest_of_task(tx, &owner.id)?;
-    Ok(found.map(|workspace| (workspace, task)))
+    match workspaces::newest_of_task(tx, &owner.id)? {
+        Some(workspace) => Ok((workspace, task)),
+        None => Err(Refusal::NoWorkspace { task: task.short_id }.into()),
+    }
 }
 
 /// Adds to `facts` which task the next launch is given, and which clone it uses, if its project has

@@ -260,16 +260,16 @@ tasks:
     check("POST", "/projects", project, "already_exists", "project prj exists already");
     let task = r#"{"id": "tsk", "projectId": "prj", "title": "t"}"#;
     check("POST", "/tasks", task, "already_exists", "task tsk exists already");
-    let impossible = "Task tsk is todo: it can't become blocked";
+    let impossible = "Task PRJ-1 is todo: it can't become blocked";
     check("PATCH", "/tasks/tsk", r#"{"status": "blocked"}"#, "impossible_status", impossible);
     let stranger = "agent `agt_b` is not assigned to project `prj`";
     check("PATCH", "/tasks/tsk", r#"{"assigneeId": "agt_b"}"#, "not_assigned", stranger);
-    let nobody = "Task tsk_first has no assignee: it can't be in progress";
+    let nobody = "Task PRJ-2 has no assignee: it can't be in progress";
     check("PATCH", "/tasks/tsk_first", r#"{"status": "in_progress"}"#, "needs_assignee", nobody);
     // It waits for its dependency. A task that is in progress gets no open dependency.
     let second = r#"{"status": "in_progress"}"#;
     send(&daemon, "PATCH", "/tasks/tsk_second", second.as_bytes());
-    let waits = "Task tsk depends on tasks that are not done: tsk_first";
+    let waits = "Task PRJ-1 depends on tasks that are not done: PRJ-2";
     let after = r#"{"dependencies": ["tsk_first"]}"#;
     daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
     check("PATCH", "/tasks/tsk", after, "dependencies_open", waits);

@@ -186,7 +186,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     refused(&["task", "merge", "tsk", "--now", "--into", "nothing"], "has no branch `nothing`");
     refused(&["task", "diff", "PRJ-99"], "PRJ-99");
     let unstarted = daemon.done(&["task", "add", "--project", "prj", "--title", "later"]);
-    refused(&["task", "diff", unstarted.trim()], "has no workspace");
+    refused(&["task", "diff", unstarted.trim()], "Task PRJ-2 has no workspace");
     std::fs::write(bed.tree("tsk").join("go"), "").unwrap();
     daemon.until_ended("one");
 }

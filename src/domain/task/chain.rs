@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{Actor, Task, TaskGraph, TaskStatus, ids_where, moved};
+use super::{Actor, Task, TaskGraph, TaskStatus, moved, tasks_where};
 use crate::domain::id::TaskId;
 use crate::domain::time::Timestamp;
 
 /// Returns the dependencies of a task that are not done. One that is cancelled is among them: a
 /// person has to decide about it.
-pub(super) fn open_dependencies(task: &Task, graph: &TaskGraph) -> Vec<TaskId> {
+pub(super) fn open_dependencies<'a>(task: &Task, graph: &'a TaskGraph) -> Vec<&'a Task> {
     let dependencies = task.dependencies.iter().filter_map(|id| graph.find(id));
-    ids_where(dependencies, |dependency| dependency.status != TaskStatus::Done)
+    tasks_where(dependencies, |dependency| dependency.status != TaskStatus::Done)
 }
 
 /// Returns `after` without the wish for its start, if a person gives it another status or assignee,

@@ -93,7 +93,7 @@ fn a_parent_is_not_done_before_its_subtasks() {
     let part = |id: &str, status| part_of("tsk", task(id, status));
     let open = [parent.clone(), part("sub_1", TaskStatus::Done), part("sub_2", TaskStatus::Todo)];
     let refusal = change_status(&open, TaskStatus::Done, None, Actor::Person).unwrap_err();
-    assert_eq!(refusal.to_string(), "Task tsk has subtasks that are not finished: sub_2");
+    assert_eq!(refusal.to_string(), "Task PRJ-1 has subtasks that are not finished: PRJ-1");
     let closed = [parent, part("sub_1", TaskStatus::Done), part("sub_2", TaskStatus::Cancelled)];
     assert!(change_status(&closed, TaskStatus::Done, None, Actor::Person).is_ok());
 }
@@ -102,7 +102,7 @@ fn a_parent_is_not_done_before_its_subtasks() {
 fn nothing_open_comes_to_be_part_of_what_is_closed() {
     for status in [TaskStatus::Done, TaskStatus::Cancelled] {
         let parent = task("tsk", status);
-        let refused = Refusal::ParentClosed { parent: parent.id.clone(), status };
+        let refused = Refusal::ParentClosed { parent: parent.short_id.to_string(), status };
         let new = part_of("tsk", task("new", TaskStatus::Backlog));
         let around = graph([&parent, &new]);
         assert_eq!(change(None, &new, Actor::Person, &around, NOW), Err(refused.clone()));

@@ -170,9 +170,7 @@ impl Workspaces {
         let confirm = confirm.trim().to_owned();
         self.core
             .write(move |tx| {
-                let Some((newest, task)) = find(tx, &id)? else {
-                    return Err(Refusal::NoWorkspace { task: id.clone() }.into());
-                };
+                let (newest, task) = find(tx, &id)?;
                 let refused = |reason: String| Refusal::WorkspaceFailed {
                     workspace: newest.id.clone(),
                     reason,
@@ -182,7 +180,8 @@ impl Workspaces {
                     return Err(refused(format!("`{confirm}` is not the id {short_id}")).into());
                 }
                 if newest.task != task.id {
-                    let of = &newest.task;
+                    let above = tasks::get(tx, &newest.task)?;
+                    let of = above.map_or_else(String::new, |above| above.short_id.to_string());
                     return Err(refused(format!("it belongs to the task {of}")).into());
                 }
                 let given_up = newest.clone().given_up(&task, tx.now()).map_err(refused)?;
@@ -269,9 +268,7 @@ impl Workspaces {
         let id = id.clone();
         self.core
             .write(move |tx| {
-                let Some((before, _)) = find(tx, &id)? else {
-                    return Err(Refusal::NoWorkspace { task: id.clone() }.into());
-                };
+                let (before, _) = find(tx, &id)?;
                 let new = tx.new_id(WorkspaceId::PREFIX);
                 let after = change(before.clone(), new, tx.now())?;
                 if after != before {
@@ -289,9 +286,7 @@ impl Workspaces {
         let id = id.clone();
         self.core
             .read(move |tx| {
-                let Some((workspace, task)) = find(tx, &id)? else {
-                    return Err(Refusal::NoWorkspace { task: id }.into());
-                };
+                let (workspace, task) = find(tx, &id)?;
                 let project = catalog::project(tx, &workspace.project)?;
                 Ok((workspace, task, project))
             })

@@ -19,7 +19,7 @@ fn a_wait_ends_with_the_outcome_of_the_tasks() {
     }
     let said = daemon.cli(&["task", "wait", "a", "PRJ-2", "--timeout", "50ms"]);
     assert_eq!((said.code, said.stdout.as_str()), (124, ""), "{said:?}");
-    assert!(said.stderr.contains("a is not over yet"), "{said:?}");
+    assert!(said.stderr.contains("PRJ-1 is not over yet"), "{said:?}");
     check_fails(&daemon, &["task", "wait"], 2, "required arguments were not provided");
     check_fails(&daemon, &["task", "wait", "none"], 1, "no task `none`");
 
