@@ -11,7 +11,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::follow::say;
 use super::named::{Named, id_of};
-use super::output::{Form, plain, print_json, print_line, print_table, table};
+use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
 use crate::config::Environment;
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{LaunchId, ProjectId, TaskId};
@@ -50,6 +50,8 @@ pub(super) enum WorkspaceCommand {
         /// Project: its id, its key, its name, or the beginning of its id
         project: Named<ProjectId>,
         #[command(flatten)]
+        zone: Zone,
+        #[command(flatten)]
         form: Form,
     },
     /// Write the files of a snapshot into a new folder
@@ -79,11 +81,11 @@ impl WorkspaceCommand {
         environment: &Environment,
     ) -> Result<(), CliError> {
         match self {
-            Self::Snapshots { project, form } => {
+            Self::Snapshots { project, zone, form } => {
                 let project = project.id(client).await?;
                 let found: Vec<SnapshotBody> =
                     client.get(&format!("/projects/{project}/snapshots")).await?;
-                if form.json { print_json(&found) } else { print_snapshots(&found) }
+                if form.json { print_json(&found) } else { print_snapshots(&found, zone) }
             }
             Self::Restore { project, launch, to, moment } => {
                 let project = project.id(client).await?;
@@ -338,13 +340,15 @@ fn print_workspaces(found: &[WorkspaceBody]) -> Result<(), CliError> {
     reasons.into_iter().try_for_each(|reason| print_line(&format!("waiting: {}", plain(reason))))
 }
 
-fn print_snapshots(found: &[SnapshotBody]) -> Result<(), CliError> {
-    let mut rows = table(&["LAUNCH", "MOMENT", "AT", "COMMIT"]);
+fn print_snapshots(found: &[SnapshotBody], zone: Zone) -> Result<(), CliError> {
+    let mut rows = table(&["LAUNCH", "MOMENT", "AT", "AGENT", "TASK", "COMMIT"]);
     for snapshot in found {
         rows.add_row([
             snapshot.launch_id.to_string(),
             snapshot.moment.to_string(),
-            snapshot.at.to_string(),
+            zone.time(snapshot.at),
+            or_dash(snapshot.agent_id.as_ref()),
+            or_dash(snapshot.short_id.as_ref()),
             plain(snapshot.commit.get(..12).unwrap_or(&snapshot.commit)),
         ]);
     }
@@ -352,6 +356,10 @@ fn print_snapshots(found: &[SnapshotBody]) -> Result<(), CliError> {
         &rows,
         "No snapshots. They are taken when an agent works on a task in a git work tree without clones.",
     )
+}
+
+fn or_dash(id: Option<&impl ToString>) -> String {
+    id.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
 fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {

@@ -23,7 +23,7 @@ use crate::domain::{
     AgentId, CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal,
     StartFacts, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
 };
-use crate::rows::{Transaction, projects, startable, tasks, workspaces};
+use crate::rows::{Transaction, launches, projects, startable, tasks, workspaces};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 use crate::workspace::{CheckoutError, Checkouts, SnapshotEntry};
@@ -60,6 +60,16 @@ pub struct WorkspaceView {
     pub task: Task,
     /// The folder of the agent; `None` if its files are gone or on another host.
     pub path: Option<PathBuf>,
+}
+
+/// A snapshot of a project's directory, with the launch that it was taken for.
+#[derive(Debug, Clone)]
+pub struct SnapshotView {
+    pub entry: SnapshotEntry,
+    /// The agent of the launch; `None` if the launch is not known any more.
+    pub agent: Option<AgentId>,
+    /// The task that the launch worked on.
+    pub task: Option<Task>,
 }
 
 /// The workspaces of tasks.
@@ -198,10 +208,24 @@ impl Workspaces {
     ///
     /// # Errors
     /// `ProjectNotFound`, `SnapshotFailed`.
-    pub async fn snapshots(&self, id: &ProjectId) -> Result<Vec<SnapshotEntry>, ServiceError> {
+    pub async fn snapshots(&self, id: &ProjectId) -> Result<Vec<SnapshotView>, ServiceError> {
         let checkouts = self.host_of_snapshots(id).await?;
         let found = checkouts.snapshots(id).await;
-        Ok(found.map_err(|error| snapshot_failed(id, ErrorChain(&error).to_string()))?)
+        let found = found.map_err(|error| snapshot_failed(id, ErrorChain(&error).to_string()))?;
+        let read = self.core.read(move |tx| {
+            let mut views = Vec::with_capacity(found.len());
+            for entry in found {
+                let launch = launches::get(tx, &entry.launch)?;
+                let task = match launch.as_ref().and_then(|launch| launch.task.as_ref()) {
+                    Some(task) => tasks::get(tx, task)?,
+                    None => None,
+                };
+                let agent = launch.map(|launch| launch.key.agent);
+                views.push(SnapshotView { entry, agent, task });
+            }
+            Ok::<_, ServiceError>(views)
+        });
+        read.await
     }
 
     /// Writes the files of a snapshot into `to` on this host. The folder must be new or empty.

@@ -85,6 +85,16 @@ fn a_person_gets_back_what_an_agent_destroys() {
     assert!(again.code != 0 && again.stderr.contains("empty folder"), "{}", again.stderr);
     let shown = bed.daemon.done(&["workspace", "snapshots", "prj"]);
     assert!(shown.contains(launch), "{shown}");
+    assert_eq!(
+        (&snapshots[0]["agent_id"], &snapshots[0]["short_id"]),
+        (&"one".into(), &"PRJ-1".into())
+    );
+    assert!(
+        shown.contains(" one ") && shown.contains(" PRJ-1 ") && !shown.contains("Z "),
+        "{shown}"
+    );
+    let utc = bed.daemon.done(&["workspace", "snapshots", "prj", "--utc"]);
+    assert!(utc.contains(snapshots[0]["at"].as_str().unwrap()), "{utc}");
     let unknown = ["workspace", "restore", "prj", "lch_none", "--to", folder];
     let refused = bed.daemon.cli(&unknown);
     assert!(

@@ -11,12 +11,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{
-    CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp, WorkspaceId,
+    AgentId, CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp,
+    WorkspaceId,
 };
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{DiffKind, MergeStyle, MergeWish, Merged, SnapshotEntry, WorkspaceView};
+use crate::service::{
+    DiffKind, MergeStyle, MergeWish, Merged, SnapshotEntry, SnapshotView, WorkspaceView,
+};
 
 /// A workspace as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -132,13 +135,23 @@ pub struct SnapshotBody {
     pub launch_id: LaunchId,
     pub moment: Moment,
     pub at: Timestamp,
+    /// The agent of the launch, while the launch is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// The task that the launch worked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_id: Option<ShortId>,
     /// The commit of the coordinator's repository that reaches everything.
     pub commit: String,
 }
 
-impl From<SnapshotEntry> for SnapshotBody {
-    fn from(SnapshotEntry { launch, moment, commit, at }: SnapshotEntry) -> Self {
-        Self { launch_id: launch, moment, at, commit }
+impl From<SnapshotView> for SnapshotBody {
+    fn from(SnapshotView { entry, agent, task }: SnapshotView) -> Self {
+        let SnapshotEntry { launch, moment, commit, at } = entry;
+        let (task_id, short_id) = task.map(|task| (task.id, task.short_id)).unzip();
+        Self { launch_id: launch, moment, at, agent_id: agent, task_id, short_id, commit }
     }
 }
 
