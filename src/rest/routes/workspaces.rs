@@ -374,7 +374,11 @@ async fn merge(
     }
 }
 
-fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle, Problem> {
+/// Returns the style of a merge that the two options name.
+///
+/// # Errors
+/// Both are set.
+pub(in crate::rest) fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle, Problem> {
     match (squash, rebase) {
         (true, true) => Err(Problem::new(
             StatusCode::CONFLICT,

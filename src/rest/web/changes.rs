@@ -14,10 +14,11 @@ use super::layout::{Frame, rendered};
 use super::unified_diff::{ChangeKind, FileDiff, RowKind, UnifiedDiff};
 use super::words::Words;
 use crate::domain::workspace::{Content, WorkspaceState};
-use crate::domain::{ProjectId, Refusal, TaskId, Workspace};
+use crate::domain::{ProjectId, Refusal, ShortId, TaskId, Workspace};
 use crate::rest::extract::{InForm, InTask};
+use crate::rest::routes::workspaces::style_of;
 use crate::rest::{Problem, RestState};
-use crate::service::{DiffKind, MergeStyle, MergeWish, Merged, ServiceError, WorkspaceView};
+use crate::service::{DiffKind, MergeWish, Merged, ServiceError, WorkspaceView};
 
 /// The number of digits of a commit that people read.
 const SHORT_COMMIT: usize = 10;
@@ -27,6 +28,7 @@ const SHORT_COMMIT: usize = 10;
 struct ChangesPart {
     frame: Frame,
     task: TaskId,
+    short_id: ShortId,
     is_open: bool,
     workspace: Workspace,
     content: Content,
@@ -58,6 +60,7 @@ struct Message {
 /// The options of a merge that conflicted.
 struct Asks {
     squash: bool,
+    rebase: bool,
     with_uncommitted: bool,
 }
 
@@ -89,6 +92,8 @@ struct MergeFields {
     #[serde(default)]
     squash: bool,
     #[serde(default)]
+    rebase: bool,
+    #[serde(default)]
     with_uncommitted: bool,
     /// The reader confirmed to merge although the task is open.
     #[serde(default)]
@@ -98,11 +103,20 @@ struct MergeFields {
     ask_agent: bool,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForeverFields {
+    /// The id of the task once more.
+    #[serde(default)]
+    confirm: String,
+}
+
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
         .route("/ui/parts/tasks/{id}/changes", get(part))
         .route("/ui/do/tasks/{id}/merge", post(merge))
         .route("/ui/do/tasks/{id}/discard", post(discard))
+        .route("/ui/do/tasks/{id}/discard-forever", post(discard_forever))
         .route("/ui/do/tasks/{id}/keep", post(keep))
         .route("/ui/do/tasks/{id}/restore", post(restore))
         .route("/ui/do/tasks/{id}/retry", post(retry))
@@ -124,7 +138,7 @@ async fn merge(
 ) -> Result<Response, Problem> {
     let wish = MergeWish {
         into: None,
-        style: if fields.squash { MergeStyle::Squash } else { MergeStyle::Merge },
+        style: style_of(fields.squash, fields.rebase)?,
         with_uncommitted: fields.with_uncommitted,
         expected_head: Some(fields.expected_head).filter(|head| !head.is_empty()),
         now: fields.now,
@@ -140,8 +154,8 @@ async fn merge(
         message.tone = "wait";
         message.hint = Some(frame.w.agent_asked.to_owned());
     } else if is_conflict {
-        message.asks =
-            Some(Asks { squash: fields.squash, with_uncommitted: fields.with_uncommitted });
+        let MergeFields { squash, rebase, with_uncommitted, .. } = fields;
+        message.asks = Some(Asks { squash, rebase, with_uncommitted });
     }
     show(frame, &state, &id, Shown::Answer(Some(message))).await
 }
@@ -153,6 +167,23 @@ async fn discard(
 ) -> Result<Response, Problem> {
     state.service.workspaces.discard(&id).await?;
     show(frame, &state, &id, Shown::Answer(None)).await
+}
+
+/// Gives up the kept state of a result, too. A reason why that cannot be is told in the part.
+async fn discard_forever(
+    frame: Frame,
+    State(state): State<RestState>,
+    InTask(id): InTask,
+    InForm(ForeverFields { confirm }): InForm<ForeverFields>,
+) -> Result<Response, Problem> {
+    let message = match state.service.workspaces.discard_forever(&id, &confirm).await {
+        Ok(()) => Message::short("good", frame.w.given_up.to_owned(), None),
+        Err(ServiceError::Refused(Refusal::WorkspaceFailed { reason, .. })) => {
+            Message::short("bad", frame.w.not_given_up.to_owned(), Some(reason))
+        }
+        Err(error) => return Err(error.into()),
+    };
+    show(frame, &state, &id, Shown::Answer(Some(message))).await
 }
 
 async fn keep(
@@ -201,6 +232,7 @@ async fn show(
     let part = ChangesPart {
         frame,
         task: task.id,
+        short_id: task.short_id,
         is_open,
         workspace,
         content,
@@ -222,6 +254,13 @@ async fn listing(state: &RestState, id: &TaskId, kind: DiffKind) -> Result<Listi
             Ok(Listing { problem: Some(reason), ..Listing::default() })
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+impl Message {
+    /// Returns a message without lines and buttons.
+    const fn short(tone: &'static str, text: String, hint: Option<String>) -> Self {
+        Self { tone, text, lines: Vec::new(), hint, asks: None }
     }
 }
 
@@ -302,6 +341,22 @@ impl ChangesPart {
     /// Returns whether there is a result that a reader could discard.
     fn may_discard(&self) -> bool {
         self.workspace.content.is_some() && !self.is_discarded()
+    }
+
+    /// Returns whether a reader could also give up what is kept of the result.
+    fn may_give_up(&self) -> bool {
+        let state = self.workspace.state;
+        let is_still = matches!(state, WorkspaceState::Ready | WorkspaceState::Removed);
+        let is_wanted = self.workspace.content.is_some() && !self.is_given_up();
+        is_still && is_wanted && !self.is_open && self.workspace.task == self.task
+    }
+
+    fn id_again(&self) -> String {
+        self.frame.w.of_id_again(&self.short_id.to_string())
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.workspace.forever_at.is_some()
     }
 
     fn base(&self) -> Option<&str> {

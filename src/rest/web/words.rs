@@ -164,10 +164,21 @@ texts! {
     from_base: "from", "元:";
     merge: "Merge", "マージ";
     merge_squash: "Merge all in one commit", "1つのコミットにまとめてマージ";
+    merge_rebase: "Merge commit by commit (rebase)",
+        "コミットごとにマージ（リベース）";
     merge_open_sure: "The task is still open. Merge what it has until now?", "タスクは未完了です。現時点の結果をマージしますか？";
     with_uncommitted: "with what is not committed", "未コミットの変更も含める";
     discard_result: "Discard…", "破棄…";
     discard_sure: "Discard this result? It is hidden, and its files are removed when the task is closed. The commits are kept.", "この結果を破棄しますか？ 非表示になり、タスクの終了後にファイルを削除します。コミットは保持されます。";
+    discard_forever: "Discard for ever…", "完全に破棄…";
+    discard_forever_hint:
+        "This gives up the files and the kept commits. The commits are removed after 14 days.",
+        "ファイルと保持中のコミットを破棄します。コミットは14日後に削除されます。";
+    give_up: "Give up", "完全に破棄する";
+    given_up: "The result is given up. Its kept commits are removed after 14 days.",
+        "結果を破棄しました。保持中のコミットは14日後に削除されます。";
+    not_given_up: "Nothing was given up.", "破棄していません。";
+    discarded_forever: "Given up", "完全に破棄済み";
     keep_result: "Keep", "破棄を取り消す";
     restore_files: "Restore the files", "ファイルを復元";
     try_again: "Try again", "再試行";

@@ -186,6 +186,63 @@ fn a_reader_asks_the_agent_to_resolve_a_conflict() {
 }
 
 #[test]
+fn a_reader_merges_commit_by_commit_and_is_named_as_the_author_of_a_merge() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    fs::write(daemon.work().join("mine.txt"), "mine\n").unwrap();
+    git(&daemon, &["add", "mine.txt"]);
+    git(&daemon, &["commit", "--quiet", "-m", "mine"]);
+    let mut person = Person::of(&daemon, "operator");
+    for language in [("en", "Merge commit by commit"), ("ja", "コミットごとにマージ")] {
+        assert!(part(&daemon, language.0).contains(language.1), "{language:?}");
+    }
+    let both = person.does("tsk/merge", "squash=true&rebase=true");
+    both.check_problem(409, "two_merge_styles", "");
+    person.merges("rebase=true", "Merged into main");
+    let log = git(&daemon, &["log", "--format=%an %s %p"]);
+    let lines: Vec<&str> = log.lines().collect();
+    assert!(lines[0].starts_with("agt work ") && lines[1].contains(" mine "), "{log}");
+    assert_eq!(lines[0].split(' ').count(), 3, "one parent: {log}");
+    // A commit that the daemon makes for a person names the person.
+    person.merges("squash=true&with_uncommitted=true", "Merged into main");
+    let shown = daemon.json(&["token", "list"]);
+    let author = git(&daemon, &["log", "-1", "--format=%an <%ae>"]);
+    let name = author.split(" <").next().unwrap();
+    assert!(shown.to_string().contains(&format!("\"{name}\"")), "{author}: {shown}");
+    assert!(author.ends_with("@agent-coordinator.invalid>"), "{author}");
+}
+
+#[test]
+fn a_reader_gives_up_a_result_for_ever_by_its_id() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    let shown = part(&daemon, "en");
+    assert!(shown.contains("Discard for ever") && shown.contains("type SHOP-1:"), "{shown}");
+    assert!(part(&daemon, "ja").contains("SHOP-1 と入力"));
+    let mut person = Person::of(&daemon, "operator");
+    for wrong in ["", "confirm=", "confirm=SHOP-2"] {
+        let answer = person.does("tsk/discard-forever", wrong);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(answer.body.contains("Nothing was given up."), "{answer:?}");
+        assert!(answer.body.contains("is not the id SHOP-1"), "{answer:?}");
+    }
+    assert_eq!(daemon.json(&["workspace", "show", "tsk"])["forever_at"], serde_json::Value::Null);
+    let answer = person.does("tsk/discard-forever", "confirm=shop-1");
+    assert!(answer.body.contains("The result is given up."), "{answer:?}");
+    assert!(!answer.body.contains("Discard for ever"), "{answer:?}");
+    until_some("the kept state is given up", || {
+        let shown = daemon.json(&["workspace", "show", "tsk"]);
+        (shown["state"] == "removed" && shown["content"].is_null()).then_some(())
+    });
+    // An open task is worked on.
+    daemon.done(&["task", "set", "tsk", "--status", "todo"]);
+    let answer = person.does("tsk/discard-forever", "confirm=SHOP-1");
+    assert!(answer.body.contains("finish or cancel it first"), "{answer:?}");
+}
+
+#[test]
 fn a_result_without_a_commit_is_merged_only_with_what_is_not_committed() {
     let steps = ["authenticate", "get-my-task", "run:echo left >left.txt", "report:success"];
     let daemon = shop(LISTENING, &steps);
@@ -210,7 +267,7 @@ fn viewers_may_look_at_changes_and_do_nothing() {
     assert!(shown.body.contains("main.txt"), "{shown:?}");
     assert!(!shown.body.contains("<button") && !shown.body.contains("<form"), "{shown:?}");
     let before = git(&daemon, &["rev-parse", "main"]);
-    for action in ["merge", "discard", "keep", "restore", "retry"] {
+    for action in ["merge", "discard", "discard-forever", "keep", "restore", "retry"] {
         let answer = viewer.does(&format!("tsk/{action}"), "");
         answer.check_problem(403, "viewer_may_not", "");
     }
@@ -234,7 +291,7 @@ fn changes_of_what_is_not_there_are_refused() {
     ] {
         let shown = person.get(&format!("/ui/parts/tasks/{id}/changes"));
         assert!(statuses.contains(&shown.status), "{id}: {shown:?}");
-        for action in ["merge", "discard", "keep", "restore", "retry"] {
+        for action in ["merge", "discard", "discard-forever", "keep", "restore", "retry"] {
             let answer = person.does(&format!("{id}/{action}"), "");
             assert!(statuses.contains(&answer.status), "{id} {action}: {answer:?}");
         }

@@ -66,6 +66,13 @@ impl Words {
         }
     }
 
+    pub(in crate::rest::web) fn of_id_again(&self, short_id: &str) -> String {
+        match self.language {
+            Language::English => format!("To confirm, type {short_id}:"),
+            Language::Japanese => format!("確認のため {short_id} と入力:"),
+        }
+    }
+
     pub(in crate::rest::web) fn of_merged_into(&self, branch: &str, commit: &str) -> String {
         match self.language {
             Language::English => format!("Merged into {branch}, which is at {commit} now."),
