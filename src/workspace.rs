@@ -20,6 +20,7 @@
 //!
 //! A project without clones has snapshots of its directory in its keep repository instead.
 
+mod author;
 mod base;
 mod create;
 mod disk;
@@ -48,6 +49,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 pub use disk::Usage;
+pub use author::Author;
 pub use git::GitError;
 pub use removal::Removal;
 pub use repository::find_work_tree;

@@ -19,6 +19,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use super::author::address_of;
 use super::git::{Call, GitError};
 use super::objects::lines;
 use super::refs::{Refs, read_refs};
@@ -260,8 +261,9 @@ impl Checkouts {
         let call = self
             .git
             .on(&place.keep(), arguments)
-            .variable("GIT_AUTHOR_NAME", author.to_string())
-            .variable("GIT_AUTHOR_EMAIL", format!("{author}@agent-coordinator.invalid"))
+            .variable("GIT_AUTHOR_EMAIL", address_of(&author))
+            .variable("GIT_AUTHOR_NAME", author)
+        let author = author.to_string();
             .variable("GIT_COMMITTER_NAME", committer)
             .variable("GIT_COMMITTER_EMAIL", "daemon@agent-coordinator.invalid");
         Ok(call.input(message).text().await?)

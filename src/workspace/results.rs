@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use super::author::Author;
 use super::git::GitError;
 use super::keep_repository::SOURCE;
 use super::keeping::uncommitted_ref;
@@ -55,7 +56,7 @@ pub struct MergeOrder {
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
     /// The person who merges.
-    pub author: String,
+    pub author: Author,
     /// The message of the commit, if one is made.
     pub message: String,
 }
@@ -261,7 +262,8 @@ impl Checkouts {
         };
         let parents = [target, result].map(str::to_owned);
         let parents = parents.iter().take(if is_squashed { 1 } else { 2 });
-        Ok(Ok(self.commit(place, &tree, parents, &order.message, &order.author).await?))
+        let author = order.author.name().await;
+        Ok(Ok(self.commit(place, &tree, parents, &order.message, author).await?))
     }
 
     /// Merges two commits without files. Returns the tree, or the files that conflict as an error.

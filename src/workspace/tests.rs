@@ -127,7 +127,7 @@ impl Bed {
             style: MergeStyle::Merge,
             with_uncommitted: false,
             expected_head: None,
-            author: "Ann".to_owned(),
+            author: Author::Named("Ann".to_owned()),
             message: "Merge it".to_owned(),
         }
     }

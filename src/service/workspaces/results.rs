@@ -8,7 +8,7 @@ use crate::domain::{
     Project, Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
 };
 use crate::rows::{tasks, workspaces};
-use crate::workspace::{DiffKind, DiffOrder, MergeOrder, MergeStyle, Merged};
+use crate::workspace::{Author, DiffKind, DiffOrder, MergeOrder, MergeStyle, Merged};
 
 use super::{Workspaces, failed, find, keep_order};
 use crate::service::tasks::release_for;
@@ -70,7 +70,6 @@ impl Workspaces {
             ))
             .into());
         }
-        let author = audit::actor().map_or_else(|| "a person".to_owned(), |actor| actor.name);
         let order = MergeOrder {
             id: workspace.id.clone(),
             project: workspace.project.clone(),
@@ -81,7 +80,7 @@ impl Workspaces {
             style: wish.style,
             with_uncommitted: wish.with_uncommitted,
             expected_head: wish.expected_head.clone(),
-            author,
+            author: author(audit::actor()),
             message: format!("Merge {}: {}\n", task.short_id, task.title),
         };
         let merged = self.host(&workspace)?.merge(&order).await;
@@ -291,6 +290,19 @@ impl Workspaces {
                 Ok((workspace, task, project))
             })
             .await
+    }
+}
+
+/// Returns the author of a merge for the person who acts. Users of this machine act under their
+/// number.
+fn author(actor: Option<audit::Actor>) -> Author {
+    let Some(audit::Actor { name, credential }) = actor else {
+        return Author::Named(String::new());
+    };
+    let uid = name.strip_prefix("local:").filter(|_| credential.is_none());
+    match uid.and_then(|uid| uid.parse().ok()) {
+        Some(uid) => Author::LocalUser(uid),
+        None => Author::Named(name),
     }
 }
 
