@@ -174,7 +174,7 @@ impl Checkouts {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if name.starts_with(".new-") || name.starts_with(".q-") {
-                remove_folder(&entry.path())?;
+                remove_remains(&entry.path())?;
             }
         }
         remove_locks(&place.keep());
@@ -225,6 +225,14 @@ async fn configure(git: &Git, repository: &Path) -> Result<(), CheckoutError> {
         git.on(repository, ["config", name, value]).run().await?;
     }
     Ok(())
+}
+
+/// Removes a folder or a file, such as an index that a call had not written completely.
+fn remove_remains(path: &Path) -> Result<(), CheckoutError> {
+    match std::fs::remove_file(path) {
+        Ok(()) => Ok(()),
+        Err(_) => remove_folder(path),
+    }
 }
 
 /// Removes the lock files of refs, and of the lists of refs.
