@@ -78,6 +78,7 @@ impl Workspaces {
             source: self.source.clone(),
             agent: "agt".parse()?,
             base: None,
+            paths: Vec::new(),
             dependencies: Vec::new(),
             begins_at: None,
             restores: None,

@@ -37,6 +37,7 @@ mod repository;
 mod results;
 mod snapshot;
 mod source;
+mod sparse;
 mod strays;
 mod walk;
 
@@ -48,8 +49,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-pub use disk::Usage;
 pub use author::Author;
+pub use disk::Usage;
 pub use git::GitError;
 pub use removal::Removal;
 pub use repository::find_work_tree;
@@ -163,7 +164,8 @@ impl Place {
         if self.tree().symlink_metadata().is_ok() || !self.folder.is_dir() {
             return Ok(());
         }
-        for name in ["index", "index.lock", "index-ignored", create::MADE] {
+        let extra = [sparse::ABSENT, sparse::ABSENT_LOCK, create::MADE];
+        for name in ["index", "index.lock", "index-ignored"].into_iter().chain(extra) {
             let _ = std::fs::remove_file(self.folder.join(name));
         }
         std::fs::remove_dir(&self.folder).map_err(|error| {

@@ -7,7 +7,7 @@ use super::declaration::keys;
 use super::kinds::{
     DAY, GIB, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, path, sizes, text, truth,
 };
-use crate::domain::workspace::{DEFAULT_PATTERN, check_pattern};
+use crate::domain::workspace::{DEFAULT_PATTERN, check_paths, check_pattern};
 
 keys! {
     /// The clones of tasks. A project has them if it was created with `workspace: clone`.
@@ -29,6 +29,11 @@ keys! {
         /// The branch of the result of a task. It must have `{task_id}`, and may have `{agent_id}`
         /// and `{project_id}`. The ids are written in lower case.
         pub branch: String = DEFAULT_PATTERN.to_owned(), branch(), Now;
+
+        /// The folders of the repository whose files a clone has, as in a sparse checkout of git.
+        /// The files directly in a folder above one of them are there, too. Without any, a clone
+        /// has all files.
+        pub paths: Vec<String> = Vec::new(), folders(), Now;
 
         /// The number of agents that work on tasks in one git work tree at the same time, in
         /// projects without clones. Further agents wait. With 1, no agent overwrites the files of
@@ -72,6 +77,10 @@ fn numbers_or_any() -> Kind<Option<usize>> {
 
 fn names() -> Kind<Vec<String>> {
     list(text()).written_as("[target, node_modules, .venv, dist, build, __pycache__]")
+}
+
+fn folders() -> Kind<Vec<String>> {
+    list(text()).checked(|paths: &Vec<String>| check_paths(paths)).written_as("[]")
 }
 
 fn rebuildable() -> Vec<String> {

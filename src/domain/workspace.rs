@@ -13,11 +13,13 @@
 //! coordinator's own repository reaches all of them.
 
 mod branch;
+mod cone;
 mod remote;
 
 use serde::{Deserialize, Serialize};
 
 pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
+pub use cone::{Cone, check_paths};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
 
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
@@ -137,6 +139,9 @@ pub struct Order {
     /// The branch, tag or commit that new work begins at, or [`BASE_WORKING_TREE`]; `None` for HEAD
     /// of the source.
     pub base: Option<String>,
+    /// The folders whose files it has; all files without any. Restored work has the folders that
+    /// it had.
+    pub paths: Vec<String>,
     /// The results that the task depends on. New work begins at a merge of them.
     pub dependencies: Vec<String>,
     /// The workspace of the parent task, at whose newest commit this one begins.

@@ -430,6 +430,7 @@ pub(super) fn jobs(
             source: project.working_directory,
             agent: task.assignee.clone().unwrap_or_else(nobody),
             base: settings.base.clone(),
+            paths: settings.paths.clone(),
             dependencies: results.into_iter().map(|result| result.commit).collect(),
             begins_at,
             restores,

@@ -6,9 +6,10 @@ use std::path::Path;
 use super::keep_repository::SOURCE;
 use super::refs::Refs;
 use super::source::Source;
+use super::sparse::Made;
 use super::{CheckoutError, Checkouts, Place, make_folder, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Order, Prepared, Restored};
+use crate::domain::workspace::{Cone, Order, Prepared, Restored};
 
 /// The objects of the keep repository, seen from the folder `objects` of a workspace. It is relative,
 /// so that the root can be moved.
@@ -28,7 +29,7 @@ impl Checkouts {
         self.git.check().await?;
         let place = self.place(&order.project, &order.id);
         if place.tree().join(".git/HEAD").is_file() {
-            return read_made(&place);
+            return Ok(read_made(&place)?.prepared);
         }
         let source = match &order.forge {
             None => Some(Source::find(&self.git, &order.source).await?),
@@ -78,8 +79,10 @@ impl Checkouts {
         new: &Path,
     ) -> Result<(), CheckoutError> {
         make_folder(new)?;
-        self.check_out(order, prepared, start, upstream, place, new).await?;
-        let made = serde_json::to_vec(prepared).unwrap_or_default();
+        let kept = order.restores.as_ref().map(|kept| kept.kept_commit.as_str());
+        let cone = self.cone_of(&order.paths, kept, start, place).await?;
+        self.check_out(order, prepared, start, (&cone, upstream), place, new).await?;
+        let made = serde_json::to_vec(&Made::new(prepared, &cone)).unwrap_or_default();
         write(&new.join(MADE), made)?;
         crash_point::reach(CrashPoint::WorkspaceMade);
         rename(new, &place.folder)
@@ -141,7 +144,7 @@ impl Checkouts {
         order: &Order,
         prepared: &Prepared,
         start: Option<&str>,
-        upstream: Option<String>,
+        (cone, upstream): (&Cone, Option<String>),
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
@@ -172,6 +175,7 @@ impl Checkouts {
         if let Some(kept) = &order.restores {
             self.restore_refs(kept, [&order.branch, &prepared.branch], place, &own).await?;
         }
+        self.make_sparse(cone, &own).await?;
         if start.is_none() {
             // There is no commit yet, but there may be files.
             return match &order.restores {
@@ -189,6 +193,7 @@ impl Checkouts {
         // Only git reads this one, so it may have the shorter form.
         let shorten = ["update-index", "--index-version", "4"];
         on_tree(&shorten).variable("GIT_INDEX_FILE", &index).run().await?;
+        self.leave_out_absent(cone, &prepared.subdirectory, place, new).await?;
         if let Some(kept) = &order.restores {
             self.write_kept(&kept.kept_commit, place, &tree).await?;
         }
@@ -265,7 +270,8 @@ impl Checkouts {
     }
 }
 
-fn read_made(place: &Place) -> Result<Prepared, CheckoutError> {
+/// Reads what is known of a workspace since it was made.
+pub(super) fn read_made(place: &Place) -> Result<Made, CheckoutError> {
     let path = place.folder.join(MADE);
     let text = std::fs::read(&path).map_err(CheckoutError::io("read", &path))?;
     serde_json::from_slice(&text).map_err(|error| {

@@ -24,10 +24,11 @@ use super::git::{Call, GitError};
 use super::objects::lines;
 use super::refs::{Refs, read_refs};
 use super::source::entries;
+use super::sparse::cone_at;
 use super::walk::{Walk, walk};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Content, KeepOrder};
+use crate::domain::workspace::{Cone, Content, KeepOrder};
 use crate::domain::{ProjectId, WorkspaceId};
 
 impl Checkouts {
@@ -54,6 +55,7 @@ impl Checkouts {
     ) -> Result<Content, CheckoutError> {
         let tree = place.tree();
         place.check_tree()?;
+        let cone = cone_at(place)?;
         let before = walked(&tree).await?;
         let mut left_out = Vec::new();
         let _locked = self.lock_keep(&order.project, place).await?;
@@ -78,9 +80,11 @@ impl Checkouts {
         let ignored = self.list_ignored(place).await?;
         let found = before.left_out.clone();
         let files = self.take_files(place, found, ignored, policy, &mut left_out).await?;
+        let visible = self.with_absent(&cone, files.visible, result.as_deref(), place).await?;
+        let files = Files { visible, ..files };
         crash_point::reach(CrashPoint::FilesTaken);
         // All that is kept was read, so a later change shows in this walk.
-        let kept = self.write_commit(place, order, &refs, &files, &objects);
+        let kept = self.write_commit(place, order, &refs, (&files, &cone), &objects);
         let (kept, after) = tokio::try_join!(kept, walked(&tree))?;
         crash_point::reach(CrashPoint::ContentKept);
         let missing = self.unreached(place, &kept, order, &objects).await?;
@@ -198,7 +202,7 @@ impl Checkouts {
         place: &Place,
         order: &KeepOrder,
         refs: &Refs,
-        files: &Files,
+        (files, cone): (&Files, &Cone),
         objects: &BTreeSet<String>,
     ) -> Result<String, CheckoutError> {
         let keep = place.keep();
@@ -211,7 +215,8 @@ impl Checkouts {
         let text = self.git.on(&keep, ["hash-object", "-w", "--stdin"]);
         let text = text.input(refs.text.as_bytes()).text().await?;
         let about = self.git.on(&keep, ["mktree"]);
-        let about = about.input(format!("100644 blob {text}\trefs\n")).text().await?;
+        let paths = self.paths_entry(cone, place).await?;
+        let about = about.input(format!("{paths}100644 blob {text}\trefs\n")).text().await?;
         let base = order.base_commit.as_deref();
         let reached = self.reached(place, tips.iter().chain([&files.all]), base).await?;
         let is_lost = |id: &&String| objects.contains(*id) && !reached.contains(*id);
@@ -258,12 +263,12 @@ impl Checkouts {
             arguments.extend(["-p", parent]);
         }
         let committer = "agent-coordinator";
+        let author = author.to_string();
         let call = self
             .git
             .on(&place.keep(), arguments)
             .variable("GIT_AUTHOR_EMAIL", address_of(&author))
             .variable("GIT_AUTHOR_NAME", author)
-        let author = author.to_string();
             .variable("GIT_COMMITTER_NAME", committer)
             .variable("GIT_COMMITTER_EMAIL", "daemon@agent-coordinator.invalid");
         Ok(call.input(message).text().await?)

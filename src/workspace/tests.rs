@@ -10,6 +10,7 @@ mod base;
 mod kept;
 
 mod sources;
+mod sparse;
 
 /// Runs git in `folder` as a person with this home folder would.
 #[track_caller]
@@ -73,6 +74,7 @@ impl Bed {
             source: self.source(),
             agent: "dev".parse().unwrap(),
             base: None,
+            paths: Vec::new(),
             dependencies: Vec::new(),
             begins_at: None,
             restores: None,

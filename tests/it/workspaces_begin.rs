@@ -200,3 +200,42 @@ fn removed_clones_are_listed_with_all() {
     assert!(daemon.done(&["workspace", "list", "--all"]).contains("removed"));
     assert_eq!(daemon.done(&["workspace", "list"]).lines().count(), 1);
 }
+
+#[test]
+fn a_clone_has_only_the_configured_folders_and_its_result_has_all_files() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:ls . * >../seen; echo changed >src/a.txt; git commit -qam work; echo >src/left.txt",
+        "report:success",
+    ];
+    let agents: &[(&str, &[&str])] = &[("one", steps)];
+    let bed = Bed::configured("workspace: { keep: off, paths: [src] }", agents);
+    for name in ["src/a.txt", "docs/b.txt"] {
+        let path = bed.daemon.work().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "first\n").unwrap();
+    }
+    git(&bed.daemon.work(), &["add", "."]);
+    git(&bed.daemon.work(), &["commit", "-qm", "folders"]);
+    let bed = bed.daemon_with_clones(agents);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    let kept = bed.until_kept("tsk");
+    let seen = bed.seen("tsk");
+    assert!(seen.contains("a.txt") && seen.contains("common.txt"), "{seen}");
+    assert!(!seen.contains("docs"), "{seen}");
+    let content = &kept["content"];
+    let found = (&content["n_files"], &content["n_uncommitted"], &content["is_complete"]);
+    assert_eq!(found, (&1.into(), &1.into(), &true.into()), "{kept}");
+    daemon.done(&["task", "merge", "tsk", "--squash", "--with-uncommitted"]);
+    // The person at the control socket is the author under a name.
+    let author = git(&daemon.work(), &["log", "-1", "--format=%an <%ae>"]);
+    assert!(!author.contains("local:") && !author.starts_with(' '), "{author}");
+    assert!(author.ends_with("@agent-coordinator.invalid>"), "{author}");
+    assert_eq!(
+        (bed.read("src/a.txt"), bed.read("src/left.txt")),
+        ("changed\n".into(), "\n".into())
+    );
+    assert_eq!(bed.read("docs/b.txt"), "first\n");
+}

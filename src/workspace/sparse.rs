@@ -1,0 +1,228 @@
+//! Workspaces with the files of some folders only (`workspace.paths`).
+//!
+//! The repository of such a workspace is a sparse checkout, so the commits of the agent have all
+//! files. The daemon's own index has only the files that are there. Files that lack are taken for
+//! removed inside the folders, and are taken from the result elsewhere.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use super::create::read_made;
+use super::source::entries;
+use super::{CheckoutError, Checkouts, Place, make_folder, write};
+use crate::domain::workspace::{Cone, Prepared};
+
+/// The name of the folders in the tree of a kept commit, beside `refs`.
+const KEPT: &str = "git/paths";
+
+impl Checkouts {
+    /// Returns the folders of a new workspace. One that comes back has those that it had.
+    pub(super) async fn cone_of(
+        &self,
+        paths: &[String],
+        kept: Option<&str>,
+        start: Option<&str>,
+        place: &Place,
+    ) -> Result<Cone, CheckoutError> {
+        if let Some(kept) = kept {
+            let blob = format!("{kept}:{KEPT}");
+            let found = self.git.on(&place.keep(), ["cat-file", "blob", &blob]).end().await?;
+            let is_there = found.code == Some(0);
+            let paths = is_there.then(|| serde_json::from_slice(&found.stdout)).transpose();
+            let paths: Option<Vec<String>> = paths.map_err(|error| {
+                CheckoutError::Refused(format!("`{blob}` of the kept commit: {error}"))
+            })?;
+            return Ok(Cone::new(&paths.unwrap_or_default()));
+        }
+        let cone = Cone::new(paths);
+        let Some(start) = start.filter(|_| !cone.is_all()) else {
+            return Ok(Cone::default());
+        };
+        for folder in cone.folders() {
+            let tree = format!("{start}:{folder}");
+            let kind = self.git.on(&place.keep(), ["cat-file", "-t", &tree]).end().await?;
+            if kind.stdout.starts_with(b"tree") {
+                return Ok(cone);
+            }
+        }
+        Err(CheckoutError::Refused(format!(
+            "`workspace.paths` names no folder of the commit that the work begins at: {}",
+            cone.folders().join(", ")
+        )))
+    }
+
+    /// Makes a new repository a sparse checkout. `own` is its folder `.git`.
+    pub(super) async fn make_sparse(&self, cone: &Cone, own: &Path) -> Result<(), CheckoutError> {
+        if cone.is_all() {
+            return Ok(());
+        }
+        for name in ["core.sparseCheckout", "core.sparseCheckoutCone"] {
+            self.git.on(own, ["config", name, "true"]).run().await?;
+        }
+        write(&own.join("info/sparse-checkout"), cone.patterns())
+    }
+
+    /// Removes the files that are not there from the daemon's index of a new workspace, and makes
+    /// the folder in which the agent begins.
+    pub(super) async fn leave_out_absent(
+        &self,
+        cone: &Cone,
+        subdirectory: &str,
+        place: &Place,
+        new: &Path,
+    ) -> Result<(), CheckoutError> {
+        if cone.is_all() {
+            return Ok(());
+        }
+        let tree = new.join("tree");
+        let begins_in = tree.join(subdirectory);
+        if !begins_in.exists() {
+            make_folder(&begins_in)?;
+        }
+        let index = new.join("index");
+        let on_index = |arguments: &[&str]| {
+            self.git
+                .on_tree(&place.files(), &tree, arguments.iter().copied())
+                .variable("GIT_INDEX_FILE", &index)
+                .long()
+        };
+        let listed = on_index(&["ls-files", "-t", "-z"]).run().await?;
+        let mut absent = Vec::new();
+        for entry in entries(&listed) {
+            // The letter S marks what the sparse checkout leaves out.
+            if let Some(path) = entry.as_os_str().as_bytes().strip_prefix(b"S ") {
+                absent.extend_from_slice(path);
+                absent.push(0);
+            }
+        }
+        let forget = ["update-index", "-z", "--force-remove", "--stdin"];
+        on_index(&forget).input(absent).run().await?;
+        Ok(())
+    }
+
+    /// Returns the tree `visible` of the files that are there, with the files of `result` that
+    /// are in none of the workspace's folders and lack.
+    pub(super) async fn with_absent(
+        &self,
+        cone: &Cone,
+        visible: String,
+        result: Option<&str>,
+        place: &Place,
+    ) -> Result<String, CheckoutError> {
+        let Some(result) = result.filter(|_| !cone.is_all()) else {
+            return Ok(visible);
+        };
+        let list = |tree: String| {
+            let arguments = ["ls-tree", "-r", "-z", "--full-tree", &tree].map(OsStr::new);
+            self.git.on(&place.keep(), arguments).long().run()
+        };
+        let here = list(visible.clone()).await?;
+        let here: BTreeSet<&[u8]> = entries(&here).filter_map(path_of).collect();
+        let all = list(result.to_owned()).await?;
+        let mut changes = Vec::new();
+        for entry in entries(&all) {
+            if path_of(entry).is_some_and(|path| !cone.contains(path) && is_free(path, &here)) {
+                changes.extend_from_slice(entry.as_os_str().as_bytes());
+                changes.push(0);
+            }
+        }
+        if changes.is_empty() {
+            return Ok(visible);
+        }
+        let index = place.folder.join(ABSENT);
+        // A call that was killed may have left both.
+        for name in [ABSENT, ABSENT_LOCK] {
+            let _ = std::fs::remove_file(place.folder.join(name));
+        }
+        let on_index = |arguments: &[&str]| {
+            self.git
+                .on(&place.keep(), arguments.iter().copied())
+                .variable("GIT_INDEX_FILE", &index)
+                .long()
+        };
+        on_index(&["read-tree", &visible]).run().await?;
+        on_index(&["update-index", "-z", "--index-info"]).input(changes).run().await?;
+        let tree = on_index(&["write-tree"]).text().await?;
+        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
+        Ok(tree)
+    }
+
+    /// Returns the entry of the tree `git` of a kept commit that names the folders.
+    pub(super) async fn paths_entry(
+        &self,
+        cone: &Cone,
+        place: &Place,
+    ) -> Result<String, CheckoutError> {
+        let mut entry = String::new();
+        if !cone.is_all() {
+            let text = serde_json::to_vec(cone.folders()).unwrap_or_default();
+            let write = ["hash-object", "-w", "--stdin"];
+            let blob = self.git.on(&place.keep(), write).input(text).text().await?;
+            let _ = writeln!(entry, "100644 blob {blob}\tpaths");
+        }
+        Ok(entry)
+    }
+}
+
+/// The index for the tree with the files that lack, in the folder of a workspace.
+pub(super) const ABSENT: &str = "index-absent";
+pub(super) const ABSENT_LOCK: &str = "index-absent.lock";
+
+/// The facts in the file [`MADE`](super::create::MADE).
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct Made {
+    #[serde(flatten)]
+    pub(super) prepared: Prepared,
+    /// The folders of a sparse checkout.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<String>,
+}
+
+impl Made {
+    pub(super) fn new(prepared: &Prepared, cone: &Cone) -> Self {
+        Self { prepared: prepared.clone(), paths: cone.folders().to_vec() }
+    }
+}
+
+/// Returns the folders of a workspace that was made.
+pub(super) fn cone_at(place: &Place) -> Result<Cone, CheckoutError> {
+    Ok(Cone::new(&read_made(place)?.paths))
+}
+
+/// Returns the path in an entry that `git ls-tree` printed.
+fn path_of(entry: &Path) -> Option<&[u8]> {
+    let entry = entry.as_os_str().as_bytes();
+    let tab = entry.iter().position(|byte| *byte == b'\t')?;
+    entry.get(tab + 1..)
+}
+
+/// Returns whether neither `path` nor a folder above or a file below it is one of `here`.
+fn is_free(path: &[u8], here: &BTreeSet<&[u8]>) -> bool {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let mut above = slashes.filter_map(|(at, _)| path.get(..at));
+    if here.contains(path) || above.any(|folder| here.contains(folder)) {
+        return false;
+    }
+    let below = [path, b"/"].concat();
+    let next = here.range::<&[u8], _>(below.as_slice()..).next();
+    next.is_none_or(|next| !next.starts_with(&below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_lacks_takes_no_place_of_another_one() {
+        let here: BTreeSet<&[u8]> = [&b"a"[..], b"d/e/f", b"d-x"].into();
+        for free in [&b"b"[..], b"d/g", b"d/e/g", b"dd/x"] {
+            assert!(is_free(free, &here), "{free:?}");
+        }
+        for taken in [&b"a"[..], b"a/b", b"d", b"d/e", b"d/e/f/g"] {
+            assert!(!is_free(taken, &here), "{taken:?}");
+        }
+    }
+}

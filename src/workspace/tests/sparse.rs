@@ -1,0 +1,162 @@
+//! Clones with the files of some folders only.
+
+use super::*;
+
+/// The files of the source in folders.
+const FILES: [&str; 5] = ["a/x", "a/y", "b/other", "b/y", "c/d/z"];
+
+impl Bed {
+    fn with_folders() -> Self {
+        let bed = Self::new();
+        let source = bed.source();
+        for name in FILES {
+            std::fs::create_dir_all(source.join(name).parent().unwrap()).unwrap();
+            std::fs::write(source.join(name), format!("{name}\n")).unwrap();
+        }
+        bed.git(&source, &["add", "."]);
+        bed.git(&source, &["commit", "--quiet", "-m", "folders"]);
+        bed
+    }
+
+    async fn prepare_part(&self, id: &str, paths: &[&str]) -> Result<Prepared, CheckoutError> {
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        self.checkouts.prepare(&Order { paths, ..self.order(id) }).await
+    }
+
+    /// Returns the names of the files of `FILES` that a clone has.
+    fn present(&self, id: &str) -> Vec<&'static str> {
+        let tree = self.tree(id);
+        FILES.into_iter().filter(|name| tree.join(name).exists()).collect()
+    }
+
+    async fn uncommitted(&self, id: &str, prepared: &Prepared) -> String {
+        let keep = Self::keep_order(id, prepared);
+        let order = DiffOrder { keep, is_in_use: false, of: DiffKind::Uncommitted };
+        String::from_utf8(self.checkouts.diff(&order).await.unwrap()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_clone_of_some_folders_takes_no_other_file_for_removed() {
+    let bed = Bed::with_folders();
+    let one = bed.prepare_part("one", &["a", "c/d/"]).await.unwrap();
+    let tree = bed.tree("one");
+    assert_eq!(bed.present("one"), ["a/x", "a/y", "c/d/z"]);
+    assert!(tree.join("main.txt").exists());
+    assert_eq!(bed.git(&tree, &["status", "--porcelain"]), "");
+    assert_eq!(bed.keep("one", &one).await.n_uncommitted, 0);
+    bed.commit(&tree, "a/x", "committed\n");
+    // Inside, one is changed, one is new and one is removed; outside, one is changed, one is new.
+    std::fs::write(tree.join("a/y"), "changed\n").unwrap();
+    std::fs::write(tree.join("a/new"), "new\n").unwrap();
+    std::fs::remove_file(tree.join("c/d/z")).unwrap();
+    std::fs::create_dir(tree.join("b")).unwrap();
+    std::fs::write(tree.join("b/y"), "outside\n").unwrap();
+    std::fs::write(tree.join("b/new"), "new\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.n_commits, kept.n_files, kept.n_uncommitted), (1, 1, 5), "{kept:?}");
+    assert!(kept.proof.is_some(), "{kept:?}");
+    let diff = bed.uncommitted("one", &one).await;
+    assert!(!diff.contains("b/other"), "{diff}");
+    let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
+    let merged = bed.checkouts.merge(&order).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    let read = |name: &str| std::fs::read_to_string(bed.source().join(name)).unwrap_or_default();
+    let found = ["a/x", "a/y", "b/other", "b/y", "b/new", "c/d/z"].map(read);
+    assert_eq!(found, ["committed\n", "changed\n", "b/other\n", "outside\n", "new\n", ""]);
+}
+
+#[tokio::test]
+async fn files_outside_of_the_folders_follow_the_commits_of_the_work() {
+    let bed = Bed::with_folders();
+    let source = bed.source();
+    let one = bed.prepare_part("one", &["a"]).await.unwrap();
+    let tree = bed.tree("one");
+    bed.keep("one", &one).await;
+    std::fs::write(source.join("b/other"), "changed by a person\n").unwrap();
+    std::fs::remove_file(source.join("b/y")).unwrap();
+    bed.git(&source, &["commit", "--quiet", "--all", "-m", "theirs"]);
+    bed.git(&tree, &["fetch", "--quiet", source.to_str().unwrap(), "main"]);
+    bed.git(&tree, &["merge", "--quiet", "FETCH_HEAD"]);
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.n_uncommitted, 0, "{}", bed.uncommitted("one", &one).await);
+    assert_eq!(bed.present("one"), ["a/x", "a/y"]);
+    // The agent may want all files.
+    bed.git(&tree, &["sparse-checkout", "disable"]);
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.n_uncommitted, kept.left_out), (0, Vec::new()));
+    assert!(tree.join("b/other").exists());
+    // A file that takes the place of a folder is a change, and the folder is gone then.
+    bed.git(&tree, &["sparse-checkout", "set", "a"]);
+    std::fs::write(tree.join("b"), "a file\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.n_uncommitted, 2, "{}", bed.uncommitted("one", &one).await);
+}
+
+#[tokio::test]
+async fn a_clone_of_some_folders_comes_back_with_these_folders() {
+    let bed = Bed::with_folders();
+    let one = bed.prepare_part("one", &["a"]).await.unwrap();
+    let tree = bed.tree("one");
+    bed.commit(&tree, "a/x", "committed\n");
+    std::fs::remove_file(tree.join("a/y")).unwrap();
+    std::fs::create_dir(tree.join("b")).unwrap();
+    std::fs::write(tree.join("b/new"), "outside\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    let to = bed.folder.path().join("copy");
+    let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
+    bed.checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
+    assert!(to.join("b/new").exists() && !to.join("b/other").exists());
+    // The configuration names other folders meanwhile.
+    let restores = Some(restored(&kept, &one));
+    for (id, paths) in [("two", Vec::new()), ("three", vec!["c".to_owned()])] {
+        let restores = restores.clone();
+        let again = bed.checkouts.prepare(&Order { restores, paths, ..bed.order(id) }).await;
+        let again = again.unwrap();
+        assert_eq!(bed.present(id), ["a/x"], "{id}");
+        let tree = bed.tree(id);
+        assert_eq!(std::fs::read_to_string(tree.join("b/new")).unwrap(), "outside\n");
+        let status = bed.git(&tree, &["status", "--porcelain", "--untracked-files=all"]);
+        assert_eq!(status, "D a/y\n?? b/new", "{id}");
+        let kept = bed.keep(id, &again).await;
+        assert_eq!((kept.n_commits, kept.n_uncommitted), (1, 2), "{id}");
+    }
+    // The state of a clone with all files comes back with all of them.
+    let (four, _) = bed.prepare("four").await;
+    let kept = bed.keep("four", &four).await;
+    let restores = Some(restored(&kept, &four));
+    let paths = vec!["a".to_owned()];
+    let order = Order { restores, paths, ..bed.order("five") };
+    let five = bed.checkouts.prepare(&order).await.unwrap();
+    assert_eq!(bed.present("five"), FILES);
+    assert_eq!(bed.keep("five", &five).await.n_uncommitted, 0);
+}
+
+#[tokio::test]
+async fn folders_that_the_repository_lacks_are_left_out_or_refused() {
+    let bed = Bed::with_folders();
+    bed.prepare_part("one", &["a", "gone"]).await.unwrap();
+    assert_eq!(bed.present("one"), ["a/x", "a/y"]);
+    let refused = bed.prepare_part("two", &["gone", "main.txt"]).await.unwrap_err();
+    assert!(refused.needs_person(), "{refused}");
+    assert!(refused.to_string().contains("names no folder"), "{refused}");
+    assert!(!bed.tree("two").exists());
+    // The project's directory is there, although it is in none of the folders.
+    let order = Order { source: bed.source().join("b"), ..bed.order("three") };
+    let paths = vec!["a".to_owned()];
+    let made = bed.checkouts.prepare(&Order { paths, ..order }).await.unwrap();
+    assert_eq!(made.subdirectory, "b");
+    assert!(bed.tree("three").join("b").is_dir());
+    assert_eq!(bed.keep("three", &made).await.n_uncommitted, 0);
+}
+
+#[tokio::test]
+async fn a_file_that_a_killed_daemon_left_half_written_is_in_the_way_of_nothing() {
+    let bed = Bed::new();
+    bed.prepare("one").await;
+    let remains = bed.folder.path().join("workspaces/shop/.new-index-0123");
+    std::fs::write(&remains, "half").unwrap();
+    let later = Bed { checkouts: Checkouts::new(bed.folder.path().join("workspaces")), ..bed };
+    later.prepare("two").await;
+    assert!(!remains.exists());
+}
