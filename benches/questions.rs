@@ -168,6 +168,7 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
         let id = format!("prj_{project}");
         changes.push(Row::Project(Project {
             workspace: agent_coordinator::domain::workspace::WorkspaceMode::Shared,
+            overrides: agent_coordinator::domain::workspace::WorkspaceOverrides::default(),
             id: id.parse()?,
             name: "a project".to_owned(),
             key: format!("P{project}").parse()?,

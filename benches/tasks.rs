@@ -189,6 +189,7 @@ async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
     for project in 0..N_PROJECTS {
         changes.push(Row::Project(Project {
             workspace: agent_coordinator::domain::workspace::WorkspaceMode::Shared,
+            overrides: agent_coordinator::domain::workspace::WorkspaceOverrides::default(),
             id: project_id(project).parse()?,
             name: "a project".to_owned(),
             key: format!("P{project:02}").parse()?,

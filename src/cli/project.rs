@@ -69,6 +69,14 @@ pub(super) struct ProjectEditArguments {
     /// each task; it is chosen when the project is added
     #[arg(long, value_name = "MODE")]
     workspace: Option<WorkspaceMode>,
+    /// With clones, the branch, tag or commit that work begins at, or `working_tree`; an empty text
+    /// for `workspace.base` of the configuration
+    #[arg(long, value_name = "BASE")]
+    base: Option<String>,
+    /// With clones, the pattern for branches, such as `work/{task_id}`; an empty text for
+    /// `workspace.branch` of the configuration
+    #[arg(long, value_name = "PATTERN")]
+    branch: Option<String>,
     /// An agent that may work in it; may be given several times
     #[arg(long, value_name = "AGENT")]
     assign: Vec<Named<AgentId>>,
@@ -148,6 +156,8 @@ impl ProjectEditArguments {
             working_directory: directory,
             status: self.status,
             workspace: self.workspace,
+            workspace_base: self.base,
+            workspace_branch: self.branch,
             ..ProjectRequest::default()
         }
     }
@@ -217,6 +227,12 @@ fn print_project(project: &ProjectBody) -> Result<(), CliError> {
         WorkspaceMode::Shared => "workspace: shared (all agents work in this folder)",
         WorkspaceMode::Clone => "workspace: clone (each task has a clone of its own)",
     })?;
+    if let Some(base) = &project.workspace_base {
+        print_line(&format!("work begins at {}", plain(base)))?;
+    }
+    if let Some(branch) = &project.workspace_branch {
+        print_line(&format!("branches: {}", plain(branch)))?;
+    }
     let agents: Vec<&str> = project.agents.iter().map(AgentId::as_str).collect();
     print_line(&format!(
         "agents: {}",

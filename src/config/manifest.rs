@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
-use crate::domain::workspace::WorkspaceMode;
+use crate::domain::workspace::{WorkspaceMode, check_base, check_pattern};
 use crate::domain::{AgentId, Priority, ProjectId, Secret, TaskId, TaskStatus};
 
 use super::environment::Environment;
@@ -78,8 +78,18 @@ pub struct ProjectEntry {
     pub working_directory: Located<PathBuf>,
     pub agents: Vec<Located<AgentId>>,
     pub status: ProjectStatus,
+    pub workspace: WorkspaceEntry,
+}
+
+/// The workspaces of a project in the manifest. A key that is not there stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkspaceEntry {
     /// The place where its agents work. It is chosen when the project is created.
-    pub workspace: Option<WorkspaceMode>,
+    pub mode: Option<WorkspaceMode>,
+    /// An empty text gives way to that of the configuration.
+    pub base: Option<String>,
+    /// An empty text gives way to that of the configuration.
+    pub branch: Option<String>,
 }
 
 /// A task in the manifest.
@@ -199,13 +209,39 @@ impl ProjectEntry {
             .and_then(|field| Some(Located { value: field.path()?, at: Location::of(&field) }));
         let agents = section.field("agents").map(located_list).unwrap_or_default();
         let status = section.one_of("status", ProjectStatus::Active, &statuses);
-        let modes: Vec<_> =
-            WorkspaceMode::ALL.iter().map(|mode| (mode.as_str(), Some(*mode))).collect();
-        let workspace = section.one_of("workspace", None, &modes);
+        let workspace = WorkspaceEntry::read(&mut section);
         let id = located_id(name, section.reader())?;
         let working_directory = working_directory?;
         Some(Self { id, name: title, working_directory, agents, status, workspace })
     }
+}
+
+impl WorkspaceEntry {
+    /// Reads the mode alone, or a mapping with it.
+    fn read(project: &mut Section<'_, '_>) -> Self {
+        let modes: Vec<_> =
+            WorkspaceMode::ALL.iter().map(|mode| (mode.as_str(), Some(*mode))).collect();
+        if !project.has_mapping("workspace") {
+            return Self { mode: project.one_of("workspace", None, &modes), ..Self::default() };
+        }
+        let mut section = project.section("workspace");
+        Self {
+            mode: section.one_of("mode", None, &modes),
+            base: section.field("base").and_then(|field| checked(&field, check_base)),
+            branch: section.field("branch").and_then(|field| checked(&field, check_pattern)),
+        }
+    }
+}
+
+/// Returns a text that is empty or valid.
+fn checked(field: &Field<'_, '_>, check: fn(&str) -> Result<(), String>) -> Option<String> {
+    let text = field.verbatim()?;
+    if let Err(problem) = if text.is_empty() { Ok(()) } else { check(&text) } {
+        let message = format!("`{}` is not valid: {problem}", field.path_in_file());
+        field.note(Problem::new(message, field.span()).label("here"));
+        return None;
+    }
+    Some(text)
 }
 
 impl TaskEntry {

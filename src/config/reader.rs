@@ -241,6 +241,12 @@ impl<'r, 'a> Section<'r, 'a> {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
+    /// Returns whether the value of a key that was not read yet is a mapping.
+    pub fn has_mapping(&self, key: &str) -> bool {
+        let is_mapping = |node: &Node| matches!(node.value, Value::Mapping(_));
+        self.entries.iter().any(|entry| entry.key == key && is_mapping(&entry.value))
+    }
+
     /// Notes that a key is missing.
     pub fn demand(&self, key: &str) {
         if self.is_mapping && !self.has(key) {

@@ -7,7 +7,7 @@ use super::declaration::keys;
 use super::kinds::{
     DAY, GIB, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, path, sizes, text, truth,
 };
-use crate::domain::workspace::{DEFAULT_PATTERN, check_paths, check_pattern};
+use crate::domain::workspace::{DEFAULT_PATTERN, check_base, check_paths, check_pattern};
 
 keys! {
     /// The clones of tasks. A project has them if it was created with `workspace: clone`.
@@ -60,14 +60,6 @@ keys! {
 
 fn branch() -> Kind<String> {
     text().checked(|pattern| check_pattern(pattern)).written_as("\"agents/{task_id}\"")
-}
-
-fn check_base(base: &str) -> Result<(), String> {
-    let is_bad = |c: char| c.is_whitespace() || c.is_control() || "~^:?*[\\".contains(c);
-    if base.starts_with('-') || base.contains("..") || base.contains(is_bad) {
-        return Err("name a branch, a tag, a commit or `working_tree`".to_owned());
-    }
-    Ok(())
 }
 
 fn numbers_or_any() -> Kind<Option<usize>> {

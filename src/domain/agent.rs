@@ -12,7 +12,7 @@ use super::secret::PasskeyHash;
 use super::short_id::ProjectKey;
 use super::time::Timestamp;
 use super::words::words;
-use super::workspace::WorkspaceMode;
+use super::workspace::{WorkspaceMode, WorkspaceOverrides};
 
 pub use edit::{AgentEdit, ProjectEdit};
 
@@ -66,6 +66,8 @@ pub struct Project {
     pub status: ProjectStatus,
     /// The place where the agents of its tasks work. It is chosen when the project is created.
     pub workspace: WorkspaceMode,
+    /// Its settings of workspaces, in place of those of the configuration.
+    pub overrides: WorkspaceOverrides,
     pub created_at: Timestamp,
     pub revision: i64,
 }

@@ -149,6 +149,8 @@ pub enum Refusal {
         "Project {project} works with `workspace: {mode}`, which is chosen when a project is created"
     )]
     WorkspaceModeFixed { project: ProjectId, mode: WorkspaceMode },
+    #[error("the `{key}` of the project's workspaces: {problem}")]
+    BadWorkspaceSetting { key: &'static str, problem: String },
     /// Tasks cannot have clones of the repository in this directory.
     #[error("{reason}")]
     CannotClone { reason: String },
@@ -222,6 +224,7 @@ impl Refusal {
             Self::KeyTaken { .. } => "key_taken",
             Self::NoWorkspace { .. } => "no_workspace",
             Self::WorkspaceModeFixed { .. } => "workspace_mode_fixed",
+            Self::BadWorkspaceSetting { .. } => "bad_workspace_setting",
             Self::CannotClone { .. } => "cannot_clone",
             Self::WorkspaceFailed { .. } => "workspace_failed",
             Self::SnapshotFailed { .. } => "snapshot_failed",
@@ -330,6 +333,7 @@ impl Refusal {
             | Self::KeyEdited { .. }
             | Self::NoWorkspace { .. }
             | Self::CannotClone { .. }
+            | Self::BadWorkspaceSetting { .. }
             | Self::WorkspaceFailed { .. }
             | Self::SnapshotFailed { .. }
             | Self::AlreadyExists(_)

@@ -14,12 +14,14 @@
 
 mod branch;
 mod cone;
+mod overrides;
 mod remote;
 
 use serde::{Deserialize, Serialize};
 
 pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
 pub use cone::{Cone, check_paths};
+pub use overrides::{WorkspaceOverrides, check_base};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
 
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};

@@ -86,6 +86,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::KeyEdited { .. }
         | Refusal::KeyTaken { .. }
         | Refusal::WorkspaceModeFixed { .. }
+        | Refusal::BadWorkspaceSetting { .. }
         | Refusal::CannotClone { .. }
         | Refusal::WorkspaceFailed { .. }
         | Refusal::SnapshotFailed { .. }

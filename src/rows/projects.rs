@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::domain::event::NewEvent;
+use crate::domain::workspace::WorkspaceOverrides;
 use crate::domain::{Project, ProjectId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
@@ -13,7 +14,7 @@ impl Entity for Project {
     const NAME: &'static str = "project";
     const TABLE: &'static str = "projects";
     const COLUMNS: &'static str = "id, name, project_key, is_key_edited, working_directory, status, \
-        created_at, workspace";
+        created_at, workspace, workspace_base, workspace_branch";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -25,6 +26,7 @@ impl Entity for Project {
             status: cells.get()?,
             created_at: cells.get()?,
             workspace: cells.get()?,
+            overrides: WorkspaceOverrides { base: cells.get()?, branch: cells.get()? },
             revision: cells.get()?,
         })
     }
@@ -40,6 +42,8 @@ impl Entity for Project {
             self.status.into(),
             self.created_at.into(),
             self.workspace.into(),
+            (&self.overrides.base).into(),
+            (&self.overrides.branch).into(),
         ]
     }
 
@@ -56,6 +60,8 @@ impl Audited for Project {
             ("working_directory", plain(self.working_directory.to_string_lossy())),
             ("status", plain(self.status)),
             ("workspace", plain(self.workspace)),
+            ("workspace_base", plain(self.overrides.base.as_deref())),
+            ("workspace_branch", plain(self.overrides.branch.as_deref())),
         ])
     }
 }

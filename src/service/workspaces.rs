@@ -116,7 +116,9 @@ impl Workspaces {
                         agent: key.agent.as_str(),
                         project: key.project.as_str(),
                     };
-                    let branch = branch_of(&settings.workspace.branch, ids);
+                    let own = projects::get(tx, &owner.project)?;
+                    let own = own.and_then(|project| project.overrides.branch);
+                    let branch = branch_of(own.as_ref().unwrap_or(&settings.workspace.branch), ids);
                     let (project, task) = (owner.project.clone(), owner.id.clone());
                     Workspace::wanted(id, project, task, branch, tx.now())
                 };
@@ -429,7 +431,7 @@ pub(super) fn jobs(
             branch: workspace.branch,
             source: project.working_directory,
             agent: task.assignee.clone().unwrap_or_else(nobody),
-            base: settings.base.clone(),
+            base: project.overrides.base.or_else(|| settings.base.clone()),
             paths: settings.paths.clone(),
             dependencies: results.into_iter().map(|result| result.commit).collect(),
             begins_at,

@@ -67,6 +67,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(15, "checks", include_str!("migrations/0015_checks.sql")),
     migration(16, "forever", include_str!("migrations/0016_forever.sql")),
     migration(17, "publication", include_str!("migrations/0017_publication.sql")),
+    migration(18, "workspace settings", include_str!("migrations/0018_workspace_settings.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

@@ -22,7 +22,7 @@ use agent_coordinator::domain::plan::{ProcessReport, RunLimits};
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::start_history::{Backoff, StartReason};
-use agent_coordinator::domain::workspace::WorkspaceMode;
+use agent_coordinator::domain::workspace::{WorkspaceMode, WorkspaceOverrides};
 use agent_coordinator::domain::{
     Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason, Task,
     TaskStatus, Timestamp,
@@ -77,6 +77,7 @@ async fn one_pair_with_work() -> Arc<Store> {
     let changes = vec![
         Row::Project(Project {
             workspace: WorkspaceMode::Shared,
+            overrides: WorkspaceOverrides::default(),
             id: project.clone(),
             name: String::new(),
             key: "PRJ".parse().unwrap(),

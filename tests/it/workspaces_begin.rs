@@ -95,6 +95,10 @@ fn patterns_and_bases_that_git_does_not_allow_are_refused() {
         ("branch: agents/x", "two tasks would have one branch"),
         ("branch: \"{task_id}.lock\"", "no such name"),
         ("base: \"-rf\"", "name a branch, a tag, a commit"),
+        ("paths: [src, ../other]", "`../other` names no folder of a repository"),
+        ("paths: [/srv]", "`/srv` is absolute"),
+        ("paths: [\"src/*\"]", "has a pattern"),
+        ("paths: src", "expected a list"),
     ] {
         bed.daemon.configure(&format!("workspace: {{ {settings} }}"));
         let said = bed.daemon.cli(&["check"]);
@@ -238,4 +242,63 @@ fn a_clone_has_only_the_configured_folders_and_its_result_has_all_files() {
         ("changed\n".into(), "\n".into())
     );
     assert_eq!(bed.read("docs/b.txt"), "first\n");
+}
+
+#[test]
+fn a_project_has_a_base_and_branches_of_its_own() {
+    let agents: &[(&str, &[&str])] = &[("one", APART)];
+    let settings = "workspace: { keep: off, base: nothing, branch: \"conf/{task_id}\" }";
+    let bed = Bed::configured(settings, agents);
+    git(&bed.daemon.work(), &["branch", "release"]);
+    let bed = bed.daemon_with_clones(agents);
+    let daemon = &bed.daemon;
+    let set = |arguments: &[&str]| daemon.cli(&[&["project", "set", "prj"], arguments].concat());
+    for (arguments, problem) in [
+        (["--base", "-x"], "the `base` of the project's workspaces: name a branch"),
+        (["--base", "a..b"], "the `base` of the project's workspaces"),
+        (["--branch", "agents/x"], "two tasks would have one branch"),
+        (["--branch", "a b/{task_id}"], "is not allowed in it"),
+    ] {
+        let arguments = [format!("{}={}", arguments[0], arguments[1])];
+        let said = set(&[arguments[0].as_str()]);
+        assert!(said.code != 0 && said.stderr.contains(problem), "{arguments:?}: {said:?}");
+    }
+    let before = daemon.json(&["project", "show", "prj"]);
+    assert!(before["workspace_base"].is_null() && before["workspace_branch"].is_null());
+    let said = set(&["--base", "release", "--branch", "work/{agent_id}/{task_id}"]);
+    assert!(said.stdout.contains("work begins at release"), "{said:?}");
+    daemon.task("tsk", "prj", "one");
+    let kept = bed.until_kept("tsk");
+    assert_eq!((&kept["branch"], &kept["base"]), (&"work/one/prj-1".into(), &"release".into()));
+    // Those of the configuration count again.
+    set(&["--base", "", "--branch", ""]);
+    let after = daemon.json(&["project", "show", "prj"]);
+    assert!(after["workspace_base"].is_null() && after["workspace_branch"].is_null());
+    daemon.task("tsk_2", "prj", "one");
+    until("the base of the configuration is missed", || {
+        let shown = daemon.json(&["workspace", "show", "tsk_2"]);
+        shown["reason"].as_str().is_some_and(|reason| reason.contains("is `nothing`"))
+    });
+    assert_eq!(daemon.json(&["workspace", "show", "tsk_2"])["branch"], "conf/prj-2");
+}
+
+#[test]
+fn a_manifest_sets_the_base_and_the_branches_of_a_project() {
+    let bed = Bed::new(&[]);
+    let daemon = &bed.daemon;
+    let work = daemon.work();
+    let apply = |workspace: &str| {
+        let work = work.display();
+        daemon.apply(&format!(
+            "projects: {{ two: {{ working_directory: {work}, workspace: {workspace} }} }}"
+        ));
+        let shown = daemon.json(&["project", "show", "two"]);
+        assert_eq!(shown["workspace"], "clone", "{workspace}");
+        (shown["workspace_base"].clone(), shown["workspace_branch"].clone())
+    };
+    let own = (Value::from("main"), Value::from("m/{task_id}"));
+    assert_eq!(apply("{ mode: clone, base: main, branch: \"m/{task_id}\" }"), own);
+    // Keys that are not there stay as they are.
+    assert_eq!(apply("clone"), own);
+    assert_eq!(apply("{ mode: clone, base: \"\" }"), (Value::Null, own.1));
 }

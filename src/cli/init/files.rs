@@ -204,7 +204,7 @@ mod tests {
         let manifest = loaded.config.general.manifest.clone().unwrap();
         let manifest = config::manifest::load(&manifest, &environment).unwrap();
         assert_eq!(manifest.projects[0].name, name);
-        assert_eq!(manifest.projects[0].workspace, Some(WorkspaceMode::Clone));
+        assert_eq!(manifest.projects[0].workspace.mode, Some(WorkspaceMode::Clone));
         assert_eq!(manifest.tasks[0].title, "- [ ] $HOME");
         // The files are there, and nothing is written over.
         let other = Choice { name: "other".to_owned(), ..choice };

@@ -30,6 +30,33 @@ tasks:
 "#;
 
 #[test]
+fn the_workspaces_of_a_project_are_a_mode_or_a_mapping() {
+    let read = |workspace: &str| {
+        let text =
+            format!("projects: {{ prj: {{ working_directory: /a, workspace: {workspace} }} }}");
+        try_parse(&text).map(|manifest| manifest.projects.into_iter().next().unwrap().workspace)
+    };
+    let mode = Some(WorkspaceMode::Clone);
+    let short = WorkspaceEntry { mode, ..WorkspaceEntry::default() };
+    assert_eq!(read("clone").as_ref(), Ok(&short));
+    assert_eq!(read("{ mode: clone }"), Ok(short));
+    let (base, branch) = (Some("develop".to_owned()), Some("w/{task_id}".to_owned()));
+    let long = WorkspaceEntry { mode, base, branch };
+    assert_eq!(read("{ mode: clone, base: develop, branch: \"w/{task_id}\" }"), Ok(long));
+    for (bad, problem) in [
+        ("worktree", "expected `shared` or `clone`"),
+        ("{ mode: worktree }", "expected `shared` or `clone`"),
+        ("{ base: \"-x\" }", "workspace.base` is not valid"),
+        ("{ base: [a] }", "expected a text"),
+        ("{ branch: agents/x }", "two tasks would have one branch"),
+        ("{ brunch: x }", "did you mean `branch`?"),
+    ] {
+        let report = read(bad).expect_err(bad);
+        assert!(report.contains(problem), "{bad}: {report}");
+    }
+}
+
+#[test]
 fn the_contracts_manifest_is_read() {
     let manifest = try_parse(CONTRACT).expect("a valid manifest");
     let [agent] = manifest.agents.as_slice() else { panic!("one agent") };

@@ -10,7 +10,7 @@ use crate::domain::refusal::Refusal;
 use crate::domain::secret::{PasskeyHash, Secret};
 use crate::domain::short_id::ProjectKey;
 use crate::domain::time::Timestamp;
-use crate::domain::workspace::WorkspaceMode;
+use crate::domain::workspace::{WorkspaceMode, WorkspaceOverrides};
 
 /// The changes of an agent. A field that is `None` stays as it is.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +33,10 @@ pub struct ProjectEdit {
     pub working_directory: Option<PathBuf>,
     pub status: Option<ProjectStatus>,
     pub workspace: Option<WorkspaceMode>,
+    /// An empty text gives way to that of the configuration.
+    pub workspace_base: Option<String>,
+    /// An empty text gives way to that of the configuration.
+    pub workspace_branch: Option<String>,
     pub assign: Vec<AgentId>,
     pub unassign: Vec<AgentId>,
     /// The revision on which the edit is based; `None` edits any revision.
@@ -94,6 +98,7 @@ impl Project {
             working_directory: PathBuf::new(),
             status: ProjectStatus::Active,
             workspace: WorkspaceMode::Shared,
+            overrides: WorkspaceOverrides::default(),
             created_at: now,
             revision: 0,
         }
@@ -106,7 +111,7 @@ impl ProjectEdit {
     ///
     /// # Errors
     /// `Invalid` if the working directory is missing or not absolute; `WorkspaceModeFixed` if the
-    /// workspace of a project that exists is to change; `KeyEdited` for a second change of the key;
+    /// workspace of a project that exists is to change; `BadWorkspaceSetting`; `KeyEdited` for a second change of the key;
     /// the refusals of [`limits`].
     pub fn apply(&self, project: Project) -> Result<Project, Refusal> {
         let working_directory = self.working_directory.clone().unwrap_or(project.working_directory);
@@ -130,8 +135,11 @@ impl ProjectEdit {
                 mode: project.workspace,
             });
         }
+        let base = self.workspace_base.as_deref();
+        let branch = self.workspace_branch.as_deref();
         Ok(Project {
             workspace,
+            overrides: project.overrides.edit(base, branch)?,
             name: limits::NAME.edit(self.name.as_deref(), project.name)?,
             is_key_edited: project.is_key_edited || is_other_key,
             key,

@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::key::InstanceKey;
 use crate::domain::launch::StopReason;
 use crate::domain::time::Timestamp;
-use crate::domain::workspace::WorkspaceMode;
+use crate::domain::workspace::{WorkspaceMode, WorkspaceOverrides};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
@@ -24,6 +24,7 @@ fn agent(status: AgentStatus) -> Agent {
 fn project() -> Project {
     Project {
         workspace: WorkspaceMode::Shared,
+        overrides: WorkspaceOverrides::default(),
         id: "prj".parse().expect("an id"),
         name: String::new(),
         key: "PRJ".parse().expect("a key"),

@@ -31,6 +31,12 @@ pub struct ProjectBody {
     /// The place where the agents of its tasks work: its directory, or a clone of its repository
     /// for each task.
     pub workspace: WorkspaceMode,
+    /// The base of the work on its tasks, in place of `workspace.base` of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_base: Option<String>,
+    /// The pattern for its branches, in place of `workspace.branch` of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_branch: Option<String>,
     /// Assigned agents, by id.
     pub agents: Vec<AgentId>,
     pub created_at: Timestamp,
@@ -59,6 +65,14 @@ pub struct ProjectRequest {
     /// Chosen when the project is made; `shared` without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceMode>,
+    /// The branch, tag or commit that the work on its tasks begins at, or `working_tree`. An empty
+    /// text stands for that of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_base: Option<String>,
+    /// The pattern for the branches of its tasks, with `{task_id}`. An empty text stands for that
+    /// of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_branch: Option<String>,
     /// Agents to assign.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assign: Vec<AgentId>,
@@ -90,6 +104,8 @@ impl From<(Project, Vec<AgentId>)> for ProjectBody {
             working_directory: project.working_directory,
             status: project.status,
             workspace: project.workspace,
+            workspace_base: project.overrides.base,
+            workspace_branch: project.overrides.branch,
             agents,
             created_at: project.created_at,
         }
@@ -104,6 +120,8 @@ impl From<ProjectRequest> for ProjectEdit {
             working_directory: request.working_directory,
             status: request.status,
             workspace: request.workspace,
+            workspace_base: request.workspace_base,
+            workspace_branch: request.workspace_branch,
             assign: request.assign,
             unassign: request.unassign,
             seen: None,

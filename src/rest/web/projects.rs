@@ -100,6 +100,22 @@ impl ProjectForm {
             .unwrap_or_default()
     }
 
+    fn base(&self) -> &str {
+        let own = self.project.as_ref().and_then(|project| project.overrides.base.as_deref());
+        own.unwrap_or_default()
+    }
+
+    fn branch(&self) -> &str {
+        let own = self.project.as_ref().and_then(|project| project.overrides.branch.as_deref());
+        own.unwrap_or_default()
+    }
+
+    /// Returns whether its tasks have clones, or may get them.
+    fn may_have_clones(&self) -> bool {
+        let mode = self.project.as_ref().map(|project| project.workspace);
+        mode != Some(WorkspaceMode::Shared)
+    }
+
     fn statuses(&self) -> [(&'static str, &'static str); 3] {
         let w = self.frame.w;
         [
@@ -123,6 +139,8 @@ struct ProjectFields {
     status: Option<ProjectStatus>,
     /// The mode of a new project.
     workspace: Option<WorkspaceMode>,
+    workspace_base: Option<String>,
+    workspace_branch: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -245,6 +263,8 @@ async fn make(
         name: Some(fields.name).filter(|name| !name.trim().is_empty()),
         working_directory: Some(fields.working_directory),
         workspace: fields.workspace,
+        workspace_base: fields.workspace_base,
+        workspace_branch: fields.workspace_branch,
         ..ProjectEdit::default()
     };
     let id =
@@ -284,6 +304,8 @@ async fn change(
         working_directory: Some(fields.working_directory),
         status: fields.status,
         workspace: fields.workspace,
+        workspace_base: fields.workspace_base,
+        workspace_branch: fields.workspace_branch,
         ..ProjectEdit::default()
     };
     state.service.catalog.set_project(&id, &edit).await?;

@@ -159,6 +159,13 @@ texts! {
     changes: "Changes", "変更";
     workspace: "Where agents work", "エージェントの作業場所";
     workspace_hint: "Clones need a git repository. The choice cannot be changed later.", "クローンには git リポジトリが必要です。後から変更できません。";
+    clones_begin_at: "Clones begin at", "クローンの開始位置";
+    clones_begin_at_hint:
+        "A branch, a tag, a commit or working_tree. Empty: as the configuration says.",
+        "ブランチ、タグ、コミット、または working_tree。空欄の場合は設定に従います。";
+    branch_pattern: "Branches of tasks", "タスクのブランチ";
+    branch_pattern_hint: "A pattern with {task_id}. Empty: as the configuration says.",
+        "{task_id} を含むパターン。空欄の場合は設定に従います。";
     merged: "Merged", "マージ済み";
     discarded: "Discarded", "破棄済み";
     from_base: "from", "元:";

@@ -68,6 +68,12 @@ pub struct WantedProject {
     /// The place where its agents work. A project that exists keeps its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceMode>,
+    /// The base of the work on its tasks; an empty text for that of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_base: Option<String>,
+    /// The pattern for its branches; an empty text for that of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_branch: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -167,7 +173,9 @@ impl From<&Manifest> for Wanted {
             working_directory: project.working_directory.value.clone(),
             agents: project.agents.iter().map(|agent| agent.value.clone()).collect(),
             status: project.status,
-            workspace: project.workspace,
+            workspace: project.workspace.mode,
+            workspace_base: project.workspace.base.clone(),
+            workspace_branch: project.workspace.branch.clone(),
         });
         let tasks = manifest.tasks.iter().map(|task| WantedTask {
             id: task.id.value.clone(),
@@ -336,6 +344,8 @@ impl Applying {
                 status: Some(entry.status),
                 // A manifest without the key leaves a project as it is.
                 workspace: entry.workspace,
+                workspace_base: entry.workspace_base.clone(),
+                workspace_branch: entry.workspace_branch.clone(),
                 ..ProjectEdit::default()
             };
             let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), tx.now()));

@@ -200,7 +200,10 @@ fn what_is_refused_says_why_and_fails() {
         (&["project", "show", "none"], "no project `none`"),
         (&["agent", "show", "none"], "no agent `none`"),
         (&["agent", "add", "agt_a"], "agent agt_a exists already"),
-        (&["task", "set", "tsk_1", "--status", "done"], "Task PROJECT-1 is todo: it can't become done"),
+        (
+            &["task", "set", "tsk_1", "--status", "done"],
+            "Task PROJECT-1 is todo: it can't become done",
+        ),
         (&["task", "set", "tsk_2", "--status", "in_progress"], "has no assignee"),
         (&["task", "add", "--project", "prj", "--title", " "], "needs a title"),
         (&["task", "add", "--project", "none", "--title", "t"], "no project `none`"),

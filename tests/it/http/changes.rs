@@ -324,6 +324,17 @@ fn the_form_of_a_new_project_proposes_clones_in_a_repository_and_says_what_they_
         let page = daemon.page(page, "en");
         assert!(page.contains("each task has its own clone"), "{page}");
     }
+    let edit = daemon.page("/ui/projects/blog/edit", "ja");
+    assert!(edit.contains("name=\"workspace_base\"") && edit.contains("クローンの開始位置"), "{edit}");
+    let own = "workspace_base=main&workspace_branch=w%2F%7Btask_id%7D";
+    let body = format!("name=Blog&working_directory={}&{own}", work.display());
+    let answer = person.web.ask("POST", "/ui/do/projects/blog", &headers, &body);
+    assert_eq!(answer.status, 204, "{answer:?}");
+    let edit = daemon.page("/ui/projects/blog/edit", "en");
+    assert!(edit.contains("value=\"w/{task_id}\"") && edit.contains("value=\"main\""), "{edit}");
+    let body = format!("name=Blog&working_directory={}&workspace_base=-x", work.display());
+    let answer = person.web.ask("POST", "/ui/do/projects/blog", &headers, &body);
+    answer.check_problem(409, "bad_workspace_setting", "");
     let body = format!("name=Blog&working_directory={}&workspace=shared", work.display());
     let answer = person.web.ask("POST", "/ui/do/projects/blog", &headers, &body);
     assert_eq!(answer.status, 409, "{answer:?}");

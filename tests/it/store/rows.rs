@@ -9,7 +9,7 @@ use agent_coordinator::domain::check::CheckResult;
 use agent_coordinator::domain::launch::ReportResult;
 use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::TokenHash;
-use agent_coordinator::domain::workspace::WorkspaceMode;
+use agent_coordinator::domain::workspace::{WorkspaceMode, WorkspaceOverrides};
 use agent_coordinator::domain::{
     Agent, Check, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project,
     ProjectKey, Purpose, Secret, Session, ShortId, Task, TaskStatus, Timestamp, Usage, Workspace,
@@ -45,6 +45,7 @@ pub(super) fn agent(name: &str) -> Agent {
 pub(super) fn project(name: &str) -> Project {
     Project {
         workspace: WorkspaceMode::Shared,
+        overrides: WorkspaceOverrides::default(),
         id: id(name),
         name: name.to_owned(),
         key: project_key(name),
