@@ -64,6 +64,7 @@ pub enum CrashPoint {
     ResultNamed,
     MergeMade,
     MergeDelivered,
+    ResultPublished,
     WorkspaceInTrash,
     WorkspaceRemoved,
     ItemTaken,

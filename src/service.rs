@@ -77,7 +77,8 @@ pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
 pub use crate::workspace::{DiffKind, MergeStyle, Merged, SnapshotEntry};
 pub use maintenance::Maintenance;
 pub use workspaces::{
-    ClonePlace, DependencyResult, MergeWish, OwnResult, SnapshotView, WorkspaceView, Workspaces,
+    ClonePlace, DependencyResult, MergeWish, OwnResult, PublishedResult, SnapshotView,
+    WorkspaceView, Workspaces,
 };
 
 use crate::clock;

@@ -29,6 +29,7 @@ mod git;
 mod keep_repository;
 mod keeping;
 mod objects;
+mod publish;
 mod rebase;
 mod refs;
 mod remote;

@@ -12,7 +12,7 @@ use super::events::line_of;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
 use super::task_wait::{self, WaitForTasks};
-use super::workspace::{DiffTask, DiscardTask, MergeTask, RestoreTask};
+use super::workspace::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask};
 use crate::config::Environment;
 use crate::domain::check::CheckResult;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
@@ -69,6 +69,8 @@ pub(super) enum TaskCommand {
     Diff(DiffTask),
     /// Merge the result of a task into a branch of the project's repository
     Merge(MergeTask),
+    /// Give the project's repository a branch with the result of a task
+    Publish(PublishTask),
     /// Hide the result of a task; its files go, and the coordinator keeps its commits
     Discard(DiscardTask),
     /// Take back that the result of a task was discarded
@@ -199,6 +201,7 @@ impl TaskCommand {
             Self::Wait(wait) => wait.run(client).await,
             Self::Diff(diff) => diff.run(client).await,
             Self::Merge(merge) => merge.run(client).await,
+            Self::Publish(publish) => publish.run(client).await,
             Self::Discard(discard) => discard.run(client).await,
             Self::Keep { task } => {
                 let task = task.id(client).await?;

@@ -16,8 +16,8 @@ use crate::config::Environment;
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{LaunchId, ProjectId, TaskId};
 use crate::rest::routes::workspaces::{
-    ForeverRequest, MergeRequest, MergedBody, RestoreRequest, RestoreTaskRequest, SnapshotBody,
-    WorkspaceBody,
+    ForeverRequest, MergeRequest, MergedBody, PublishedBody, RestoreRequest, RestoreTaskRequest,
+    SnapshotBody, WorkspaceBody,
 };
 
 #[derive(Debug, Subcommand)]
@@ -219,6 +219,36 @@ impl MergeTask {
     }
 }
 
+/// The arguments of `task publish`.
+#[derive(Debug, clap::Args)]
+pub(super) struct PublishTask {
+    /// Task id
+    task: Named<TaskId>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl PublishTask {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let Self { task, form } = self;
+        let task = task.id(client).await?;
+        let path = format!("/tasks/{task}/workspace/publish");
+        let published: PublishedBody = client.post(&path, &()).await?;
+        if form.json {
+            return print_json(&published);
+        }
+        let PublishedBody { branch, commit, is_renamed, wanted } = published;
+        let commit = commit.get(..12).unwrap_or(&commit);
+        print_line(&format!(
+            "the project's repository has the result as the branch {branch}: {commit}"
+        ))?;
+        if is_renamed {
+            say(&format!("`{wanted}` there has other commits, or is checked out"));
+        }
+        Ok(())
+    }
+}
+
 /// The arguments of `task discard`.
 #[derive(Debug, clap::Args)]
 pub(super) struct DiscardTask {
@@ -378,6 +408,14 @@ fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
     }
     if let Some(commit) = &workspace.merged_commit {
         print_line(&format!("merged as {commit}"))?;
+    }
+    if let (Some(branch), Some(commit)) = (&workspace.published_branch, &workspace.published_commit)
+    {
+        let commit = commit.get(..12).unwrap_or(commit);
+        print_line(&format!(
+            "the project's repository has the branch {}: {commit}",
+            plain(branch)
+        ))?;
     }
     if workspace.forever_at.is_some() {
         print_line("given up; its kept commits are removed after 14 days")?;

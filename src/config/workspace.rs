@@ -6,8 +6,11 @@ use std::time::Duration;
 use super::declaration::keys;
 use super::kinds::{
     DAY, GIB, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, path, sizes, text, truth,
+    words,
 };
-use crate::domain::workspace::{DEFAULT_PATTERN, check_base, check_paths, check_pattern};
+use crate::domain::workspace::{
+    DEFAULT_PATTERN, PublishResults, check_base, check_paths, check_pattern,
+};
 
 keys! {
     /// The clones of tasks. A project has them if it was created with `workspace: clone`.
@@ -34,6 +37,11 @@ keys! {
         /// The files directly in a folder above one of them are there, too. Without any, a clone
         /// has all files.
         pub paths: Vec<String> = Vec::new(), folders(), Now;
+
+        /// The destination of the results of tasks that are done, in projects with clones. With
+        /// `branch`, the project's repository gets a branch with the result. No branch that people
+        /// have moved or checked out is changed.
+        pub publish: PublishResults = PublishResults::Nothing, publish(), Now;
 
         /// The number of agents that work on tasks in one git work tree at the same time, in
         /// projects without clones. Further agents wait. With 1, no agent overwrites the files of
@@ -69,6 +77,10 @@ fn numbers_or_any() -> Kind<Option<usize>> {
 
 fn names() -> Kind<Vec<String>> {
     list(text()).written_as("[target, node_modules, .venv, dist, build, __pycache__]")
+}
+
+fn publish() -> Kind<PublishResults> {
+    words(PublishResults::ALL.iter().map(|word| (word.as_str(), *word)).collect::<Vec<_>>())
 }
 
 fn folders() -> Kind<Vec<String>> {

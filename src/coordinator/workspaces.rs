@@ -138,6 +138,7 @@ async fn carry_out(host: &Host, job: &Job) -> (WorkspaceReport, Duration) {
     let step = match job {
         Job::Prepare { .. } => "prepare",
         Job::Keep(_) => "keep",
+        Job::Publish(_) => "publish",
         Job::Forget(_) => "forget",
         Job::Remove(_) => "remove",
     };
@@ -158,6 +159,10 @@ async fn carry_out(host: &Host, job: &Job) -> (WorkspaceReport, Duration) {
         );
     }
     match done {
+        Ok(report @ WorkspaceReport::Failed { .. }) if matches!(job, Job::Publish(_)) => {
+            tracing::debug!(workspace_id = %id, "the result could not be published");
+            (report, PAUSE)
+        }
         Ok(report @ WorkspaceReport::Failed { .. }) => {
             tracing::debug!(workspace_id = %id, "there is no disk space for the workspace");
             (report, NO_ROOM_PAUSE)
@@ -187,12 +192,23 @@ async fn take(host: &Host, job: &Job) -> Result<WorkspaceReport, CheckoutError> 
             checkouts.prepare(order).await.map(WorkspaceReport::Prepared)
         }
         Job::Keep(order) => checkouts.keep(order, policy).await.map(WorkspaceReport::Kept),
+        Job::Publish(order) => Ok(match checkouts.publish_branch(order).await {
+            // Such a result stays with the coordinator, and its workspace can be used.
+            Err(error) if error.needs_person() => {
+                WorkspaceReport::Failed { reason: not_published(&error) }
+            }
+            published => WorkspaceReport::Published(published?),
+        }),
         Job::Forget(order) => checkouts.forget(order).await.map(|()| WorkspaceReport::Forgotten),
         Job::Remove(order) => checkouts.remove(order, policy).await.map(|removal| match removal {
             Removal::Removed => WorkspaceReport::Removed,
             Removal::KeptAgain(content) => WorkspaceReport::Kept(content),
         }),
     }
+}
+
+fn not_published(error: &CheckoutError) -> String {
+    format!("its result is in no branch of the project's repository yet: {}", ErrorChain(error))
 }
 
 fn failure(error: &CheckoutError, reason: String) -> WorkspaceReport {

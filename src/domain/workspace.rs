@@ -15,6 +15,7 @@
 mod branch;
 mod cone;
 mod overrides;
+mod publication;
 mod remote;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
 pub use cone::{Cone, check_paths};
 pub use overrides::{WorkspaceOverrides, check_base};
+pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
 
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
@@ -97,6 +99,9 @@ pub struct Workspace {
     pub forever_at: Option<Timestamp>,
     /// The commit by which the result came into the source.
     pub merged_commit: Option<String>,
+    /// The branch of the source that got the result, and the commit that it got last.
+    pub published_branch: Option<String>,
+    pub published_commit: Option<String>,
     pub created_at: Timestamp,
     pub revision: i64,
 }
@@ -215,6 +220,7 @@ pub enum Job {
         max_disk: u64,
     },
     Keep(KeepOrder),
+    Publish(PublishOrder),
     Remove(RemoveOrder),
     Forget(ForgetOrder),
 }
@@ -224,6 +230,7 @@ impl Job {
         match self {
             Self::Prepare { order, .. } => &order.project,
             Self::Keep(order) => &order.project,
+            Self::Publish(order) => &order.project,
             Self::Remove(order) => &order.keep.project,
             Self::Forget(order) => &order.project,
         }
@@ -233,6 +240,7 @@ impl Job {
         match self {
             Self::Prepare { order, .. } => &order.id,
             Self::Keep(order) => &order.id,
+            Self::Publish(order) => &order.id,
             Self::Remove(order) => &order.keep.id,
             Self::Forget(order) => &order.id,
         }
@@ -257,6 +265,8 @@ pub enum WorkspaceReport {
         reason: String,
     },
     Kept(Content),
+    /// A branch of the source has its result.
+    Published(Published),
     Removed,
     /// Its kept state was given up.
     Forgotten,
@@ -291,6 +301,8 @@ impl Workspace {
             discarded_at: None,
             forever_at: None,
             merged_commit: None,
+            published_branch: None,
+            published_commit: None,
             created_at: at,
             revision: 0,
         }
@@ -304,7 +316,14 @@ impl Workspace {
         let base_ref = self.base_ref.clone().filter(|_| is_base);
         let base_commit = self.base_commit.clone().filter(|_| is_base);
         let wanted = Self::wanted(id, self.project, self.task, self.branch, at);
-        Self { base_ref, base_commit, content: self.content, ..wanted }
+        Self {
+            base_ref,
+            base_commit,
+            content: self.content,
+            published_branch: self.published_branch,
+            published_commit: self.published_commit,
+            ..wanted
+        }
     }
 
     /// Returns the kept state that it is to be made from, if there is one.
@@ -358,6 +377,9 @@ impl Workspace {
                 // An earlier merge says nothing about later commits.
                 let merged_commit = self.merged_commit.clone().filter(|_| is_same);
                 Self { state: Ready, reason: None, content: Some(content), merged_commit, ..self }
+            }
+            (Ready | Removed, WorkspaceReport::Published(published)) => {
+                Self { reason: None, ..self.published_as(published) }
             }
             (Ready, WorkspaceReport::Removed) => Self { state: Removed, reason: None, ..self },
             (Removed, WorkspaceReport::Forgotten) => Self { content: None, ..self },

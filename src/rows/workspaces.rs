@@ -13,7 +13,7 @@ impl Entity for Workspace {
     const TABLE: &'static str = "workspaces";
     const COLUMNS: &'static str = "id, project_id, task_id, coordinator_id, state, reason, branch, base_ref, \
         base_commit, subdirectory, content, launch_id, discarded_at, forever_at, \
-        merged_commit, created_at";
+        merged_commit, created_at, published_branch, published_commit";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -36,6 +36,8 @@ impl Entity for Workspace {
             forever_at: cells.get()?,
             merged_commit: cells.get()?,
             created_at: cells.get()?,
+            published_branch: cells.get()?,
+            published_commit: cells.get()?,
             revision: cells.get()?,
         })
     }
@@ -58,6 +60,8 @@ impl Entity for Workspace {
             self.forever_at.into(),
             (&self.merged_commit).into(),
             self.created_at.into(),
+            (&self.published_branch).into(),
+            (&self.published_commit).into(),
         ]
     }
 
@@ -75,6 +79,8 @@ impl Audited for Workspace {
             ("discarded_at", plain(self.discarded_at)),
             ("forever_at", plain(self.forever_at)),
             ("merged_commit", plain(self.merged_commit.as_deref())),
+            ("published_branch", plain(self.published_branch.as_deref())),
+            ("published_commit", plain(self.published_commit.as_deref())),
         ])
     }
 }

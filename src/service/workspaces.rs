@@ -6,9 +6,10 @@
 
 mod remotes;
 mod results;
+mod snapshots;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,24 +17,25 @@ use crate::config;
 use crate::domain::start_history::{NeededClone, TaskToStart};
 use crate::domain::task::next_task;
 use crate::domain::workspace::{
-    BranchIds, ForgetOrder, Job, KeepOrder, Moment, Order, RemoveOrder, WorkspaceMode,
-    WorkspaceReport, WorkspaceState, branch_of, owner,
+    BranchIds, ForgetOrder, Job, KeepOrder, Order, PublishOrder, PublishResults, RemoveOrder,
+    WorkspaceMode, WorkspaceReport, WorkspaceState, branch_of, owner,
 };
 use crate::domain::{
     AgentId, CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal,
     StartFacts, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
 };
-use crate::rows::{Transaction, launches, projects, startable, tasks, workspaces};
+use crate::rows::{Transaction, projects, startable, tasks, workspaces};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
-use crate::workspace::{CheckoutError, Checkouts, SnapshotEntry};
+use crate::workspace::{CheckoutError, Checkouts};
 
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};
 use super::tasks::rules::graph_above;
 use super::{Heard, ServiceError, Shared};
 
-pub use results::MergeWish;
+pub use results::{MergeWish, PublishedResult};
+pub use snapshots::SnapshotView;
 
 use room::explain;
 pub(super) use room::no_room;
@@ -60,16 +62,6 @@ pub struct WorkspaceView {
     pub task: Task,
     /// The folder of the agent; `None` if its files are gone or on another host.
     pub path: Option<PathBuf>,
-}
-
-/// A snapshot of a project's directory, with the launch that it was taken for.
-#[derive(Debug, Clone)]
-pub struct SnapshotView {
-    pub entry: SnapshotEntry,
-    /// The agent of the launch; `None` if the launch is not known any more.
-    pub agent: Option<AgentId>,
-    /// The task that the launch worked on.
-    pub task: Option<Task>,
 }
 
 /// The workspaces of tasks.
@@ -206,53 +198,6 @@ impl Workspaces {
         WorkspaceView { workspace, task, path }
     }
 
-    /// Returns the snapshots of the directory of a project, the newest first.
-    ///
-    /// # Errors
-    /// `ProjectNotFound`, `SnapshotFailed`.
-    pub async fn snapshots(&self, id: &ProjectId) -> Result<Vec<SnapshotView>, ServiceError> {
-        let checkouts = self.host_of_snapshots(id).await?;
-        let found = checkouts.snapshots(id).await;
-        let found = found.map_err(|error| snapshot_failed(id, ErrorChain(&error).to_string()))?;
-        let read = self.core.read(move |tx| {
-            let mut views = Vec::with_capacity(found.len());
-            for entry in found {
-                let launch = launches::get(tx, &entry.launch)?;
-                let task = match launch.as_ref().and_then(|launch| launch.task.as_ref()) {
-                    Some(task) => tasks::get(tx, task)?,
-                    None => None,
-                };
-                let agent = launch.map(|launch| launch.key.agent);
-                views.push(SnapshotView { entry, agent, task });
-            }
-            Ok::<_, ServiceError>(views)
-        });
-        read.await
-    }
-
-    /// Writes the files of a snapshot into `to` on this host. The folder must be new or empty.
-    ///
-    /// # Errors
-    /// `ProjectNotFound`, `SnapshotFailed`.
-    pub async fn restore_snapshot(
-        &self,
-        id: &ProjectId,
-        launch: &LaunchId,
-        moment: Moment,
-        to: &Path,
-    ) -> Result<(), ServiceError> {
-        let checkouts = self.host_of_snapshots(id).await?;
-        let restored = checkouts.restore_snapshot(id, launch, moment, to).await;
-        Ok(restored.map_err(|error| snapshot_failed(id, ErrorChain(&error).to_string()))?)
-    }
-
-    async fn host_of_snapshots(&self, id: &ProjectId) -> Result<&Arc<Checkouts>, ServiceError> {
-        let project = id.clone();
-        self.core.read(move |tx| super::catalog::project(tx, &project)).await?;
-        let elsewhere = "only a coordinator in the server's process (`run`) takes snapshots";
-        Ok(self.checkouts.get().ok_or_else(|| snapshot_failed(id, elsewhere.to_owned()))?)
-    }
-
     /// Returns the clones of this host, if they contain this one.
     fn host(&self, workspace: &Workspace) -> Result<&Arc<Checkouts>, Refusal> {
         self.checkouts.get().ok_or_else(|| Refusal::WorkspaceFailed {
@@ -260,10 +205,6 @@ impl Workspaces {
             reason: "its files are on the host of another coordinator".to_owned(),
         })
     }
-}
-
-fn snapshot_failed(project: &ProjectId, reason: String) -> Refusal {
-    Refusal::SnapshotFailed { project: project.clone(), reason }
 }
 
 fn failed(workspace: &Workspace, error: &CheckoutError) -> Refusal {
@@ -459,7 +400,16 @@ pub(super) fn jobs(
             let keep = keep_order(&workspace, task.assignee.as_ref());
             Job::Remove(RemoveOrder { keep, proof })
         };
-        if workspace.may_be_removed(&task, keep, now) {
+        let publishes = settings.publish == PublishResults::Branch
+            && workspace.is_to_be_published(&task)
+            && remotes::base_of_task(tx, &task.id)?.is_none();
+        let may_be_removed = workspace.may_be_removed(&task, keep, now);
+        // One whose publication has failed is not kept from its removal.
+        if publishes && !(may_be_removed && workspace.reason.is_some()) {
+            if let Some(project) = projects::get(tx, &workspace.project)? {
+                jobs.push(Job::Publish(publish_order(&workspace, &project)));
+            }
+        } else if may_be_removed {
             jobs.push(removal());
         } else if makes_room && workspace.may_be_removed(&task, Some(Duration::ZERO), now) {
             // One whose removal has failed does not keep the others from being removed.
@@ -558,6 +508,16 @@ fn newest_above(tx: &mut Read<'_>, parent: &TaskId) -> Result<Option<WorkspaceId
     let graph = graph_above(tx, std::slice::from_ref(&parent))?;
     let newest = workspaces::newest_of_task(tx, &owner(&parent, &graph).id)?;
     Ok(newest.filter(|found| found.state != WorkspaceState::Removed).map(|found| found.id))
+}
+
+fn publish_order(workspace: &Workspace, project: &Project) -> PublishOrder {
+    PublishOrder {
+        id: workspace.id.clone(),
+        project: workspace.project.clone(),
+        branch: workspace.branch.clone(),
+        source: project.working_directory.clone(),
+        last: workspace.published(),
+    }
 }
 
 fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {

@@ -34,6 +34,7 @@ impl Checkouts {
             own("kept"),
             own("base"),
             own("merge"),
+            own("offer"),
             format!("refs/heads/{branch}"),
             uncommitted_ref(branch),
         ];

@@ -13,8 +13,9 @@ use super::keeping::uncommitted_ref;
 use super::source::{Source, entries};
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::KeepOrder;
+use crate::domain::workspace::{KeepOrder, Published};
 use crate::domain::{ProjectId, WorkspaceId};
+use crate::telemetry::ErrorChain;
 
 /// The longest diff, in bytes.
 pub const MAX_DIFF: u64 = 5 * 1024 * 1024;
@@ -55,6 +56,10 @@ pub struct MergeOrder {
     pub with_uncommitted: bool,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
+    /// The branch that got an earlier result of the workspace.
+    pub last: Option<Published>,
+    /// Gives the source a branch to merge by hand, if there is a conflict.
+    pub offers_branch: bool,
     /// The person who merges.
     pub author: Author,
     /// The message of the commit, if one is made.
@@ -80,11 +85,12 @@ pub enum Merged {
     Into { branch: String, commit: String },
     /// The branch contained it before.
     Already { branch: String, commit: String },
-    /// The changes do not fit to the branch, which is at this commit. Nothing was changed.
-    Conflict { branch: String, commit: String, files: Vec<String> },
+    /// The changes do not fit to the branch, which is at this commit and was not changed. The
+    /// source may have the result as a branch of its own.
+    Conflict { branch: String, commit: String, files: Vec<String>, result: Option<Published> },
     /// The files of the source are in the way. They are as they were, and the source has the result
     /// as a branch of its own.
-    InTheWay { branch: String, message: String, result: Option<String> },
+    InTheWay { branch: String, message: String, result: Option<Published> },
     /// The result is another one than the person has seen.
     Stale { head: String },
     /// The branch has all commits of the result. There may be files that are in no commit.
@@ -217,7 +223,13 @@ impl Checkouts {
         let new = match self.combine(order, &place, &target, &result).await? {
             Ok(new) if new == target => return Ok(Merged::Already { branch, commit: target }),
             Ok(new) => new,
-            Err(files) => return Ok(Merged::Conflict { branch, commit: target, files }),
+            Err(files) => {
+                let result = match order.offers_branch {
+                    true => self.offer_result(order, &source, &place, result).await,
+                    false => None,
+                };
+                return Ok(Merged::Conflict { branch, commit: target, files, result });
+            }
         };
         let merge = format!("refs/agent-coordinator/merge/{}", order.id);
         self.git.on(&place.keep(), ["update-ref", &merge, &new]).run().await?;
@@ -227,13 +239,31 @@ impl Checkouts {
         match delivered {
             Ok(()) => Ok(Merged::Into { branch, commit: new }),
             Err(message) => {
-                let result = format!("{own}:{own}");
-                let call = fetch_into(&place, &result);
-                let made = self.git.in_folder(&source.top, call).long().run().await.is_ok();
-                let result = made.then(|| order.branch.clone());
+                let result = self.offer_result(order, &source, &place, result).await;
                 Ok(Merged::InTheWay { branch, message, result })
             }
         }
+    }
+
+    /// Gives the source a branch with the result. A merge that is refused is refused for its own
+    /// reason, also without such a branch.
+    async fn offer_result(
+        &self,
+        order: &MergeOrder,
+        source: &Source,
+        place: &Place,
+        commit: String,
+    ) -> Option<Published> {
+        let wanted = Published { branch: order.branch.clone(), commit };
+        let offered = self.offer(source, place, &order.id, wanted, order.last.as_ref()).await;
+        offered
+            .inspect_err(|error| {
+                tracing::warn!(
+                    workspace_id = %order.id, error = %ErrorChain(error),
+                    "could not give the project's repository a branch with the result"
+                );
+            })
+            .ok()
     }
 
     async fn empty_tree(&self, place: &Place) -> Result<String, CheckoutError> {
@@ -323,7 +353,7 @@ impl Checkouts {
     }
 
     /// Returns the folder in which a branch of the source is checked out.
-    async fn work_tree_of(
+    pub(super) async fn work_tree_of(
         &self,
         source: &Source,
         branch: &str,
@@ -345,7 +375,7 @@ impl Checkouts {
 
 /// Returns the arguments that fetch a ref of the keep repository. Without `+`, git refuses a change
 /// that does not continue the branch.
-fn fetch_into(place: &Place, refspec: &str) -> Vec<std::ffi::OsString> {
+pub(super) fn fetch_into(place: &Place, refspec: &str) -> Vec<std::ffi::OsString> {
     let options =
         ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
     let keep = place.keep();

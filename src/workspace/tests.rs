@@ -129,6 +129,8 @@ impl Bed {
             style: MergeStyle::Merge,
             with_uncommitted: false,
             expected_head: None,
+            last: None,
+            offers_branch: true,
             author: Author::Named("Ann".to_owned()),
             message: "Merge it".to_owned(),
         }
@@ -215,7 +217,8 @@ async fn a_conflict_and_files_in_the_way_change_nothing() {
     let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
     let Merged::InTheWay { message, result, .. } = merged else { panic!("{merged:?}") };
     assert!(message.contains("main.txt"), "{message}");
-    assert_eq!(result.as_deref(), Some("agents/one"), "people can merge the branch by hand");
+    let branch = result.map(|result| result.branch);
+    assert_eq!(branch.as_deref(), Some("agents/one"), "people can merge the branch by hand");
     assert_eq!(bed.read("main.txt"), "a person is at work\n");
     bed.git(&bed.source(), &["checkout", "--quiet", "main.txt"]);
     let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
@@ -224,7 +227,11 @@ async fn a_conflict_and_files_in_the_way_change_nothing() {
     let merged = bed.checkouts.merge(&bed.merge_order("two", &two)).await.unwrap();
     let main = before.clone();
     let files = vec!["main.txt".to_owned()];
-    assert_eq!(merged, Merged::Conflict { branch: "main".to_owned(), commit: main, files });
+    let Merged::Conflict { branch, commit, files: found, result } = merged else {
+        panic!("{merged:?}")
+    };
+    assert_eq!((branch.as_str(), commit, found), ("main", main, files));
+    assert_eq!(result.map(|result| result.branch).as_deref(), Some("agents/two"));
     assert_eq!(bed.git(&bed.source(), &["rev-parse", "HEAD"]), before);
     let stale = MergeOrder { expected_head: Some(before), ..bed.merge_order("two", &two) };
     assert!(matches!(bed.checkouts.merge(&stale).await.unwrap(), Merged::Stale { .. }));

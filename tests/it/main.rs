@@ -65,4 +65,5 @@ mod workspace_faults;
 mod workspace_storm;
 mod workspaces;
 mod workspaces_begin;
+mod workspaces_publish;
 mod workspaces_results;

@@ -246,3 +246,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_result_is_published_once_and_again_when_it_has_more() {
+    let by: CoordinatorId = id("crd");
+    let content = |head: &str| {
+        let head_commit = Some(head.to_owned());
+        WorkspaceReport::Kept(Content { head_commit, n_commits: 1, ..Content::default() })
+    };
+    let done = task("tsk", None, "one");
+    let open = Task { status: TaskStatus::InProgress, ..done.clone() };
+    let ready = workspace().on(prepared(), &by);
+    assert!(!ready.is_to_be_published(&done), "there is no result");
+    let used = ready.claimed(id("lch"));
+    let kept = used.clone().on(content("1234"), &by);
+    assert!(kept.is_to_be_published(&done) && !kept.is_to_be_published(&open));
+    let cancelled = Task { status: TaskStatus::Cancelled, ..done.clone() };
+    assert!(!kept.is_to_be_published(&cancelled));
+    let discarded = Workspace { discarded_at: Some(NOW), ..kept.clone() };
+    assert!(!discarded.is_to_be_published(&done));
+    assert!(!kept.clone().merged("5678".to_owned(), false).is_to_be_published(&done));
+    let published = Published { branch: "agents/x-1".to_owned(), commit: "1234".to_owned() };
+    let report = WorkspaceReport::Published(published.clone());
+    assert_eq!(used.clone().on(report.clone(), &by), used, "a late report changes nothing");
+    let kept = kept.on(report, &by);
+    assert_eq!(kept.published(), Some(published.clone()));
+    assert!(!kept.is_to_be_published(&done));
+    let more = kept.claimed(id("lch_2")).on(content("9abc"), &by);
+    assert!(more.is_to_be_published(&done));
+    // The clone that is made again knows the branch.
+    assert_eq!(more.again(id("wsp_2"), NOW).published(), Some(published));
+}

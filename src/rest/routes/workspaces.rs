@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::workspace::{Moment, WorkspaceState};
+use crate::domain::workspace::{Moment, Published, WorkspaceState};
 use crate::domain::{
     AgentId, CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp,
     WorkspaceId,
@@ -18,7 +18,8 @@ use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
 use crate::service::{
-    DiffKind, MergeStyle, MergeWish, Merged, SnapshotEntry, SnapshotView, WorkspaceView,
+    DiffKind, MergeStyle, MergeWish, Merged, PublishedResult, SnapshotEntry, SnapshotView,
+    WorkspaceView,
 };
 
 /// A workspace as it is shown.
@@ -62,6 +63,12 @@ pub struct WorkspaceBody {
     /// The commit by which the result came into the project's repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_commit: Option<String>,
+    /// The branch of the project's repository that has the result, or had an earlier one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_branch: Option<String>,
+    /// The commit that this branch got last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_commit: Option<String>,
     pub created_at: Timestamp,
 }
 
@@ -123,6 +130,8 @@ impl From<WorkspaceView> for WorkspaceBody {
             discarded_at: workspace.discarded_at,
             forever_at: workspace.forever_at,
             merged_commit: workspace.merged_commit,
+            published_branch: workspace.published_branch,
+            published_commit: workspace.published_commit,
             created_at: workspace.created_at,
         }
     }
@@ -247,6 +256,19 @@ pub struct MergedBody {
     pub was_merged: bool,
 }
 
+/// A branch with a result.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PublishedBody {
+    /// The branch of the project's repository.
+    pub branch: String,
+    pub commit: String,
+    /// Whether another branch has the name of the task's branch, so that this one has another name.
+    pub is_renamed: bool,
+    /// The name of the task's branch.
+    pub wanted: String,
+}
+
 pub(super) fn routes() -> Api {
     let of_task = "/tasks/{task}/workspace";
     Api::new()
@@ -271,6 +293,12 @@ pub(super) fn routes() -> Api {
             about("Merges the result of a task into a branch of the project's repository")
                 .takes::<MergeRequest>()
                 .gives::<MergedBody>(),
+        )
+        .post(
+            "/tasks/{task}/workspace/publish",
+            publish,
+            about("Gives the project's repository a branch with the result of a task")
+                .gives::<PublishedBody>(),
         )
         .post(
             "/tasks/{task}/workspace/discard",
@@ -364,9 +392,9 @@ async fn merge(
         Merged::Already { branch, commit } => {
             Ok(Json(MergedBody { branch, commit, was_merged: true }))
         }
-        Merged::Conflict { branch, commit, files } if ask_agent => {
-            tracing::info!(task_id = %task, branch, commit, "agent asked to resolve a conflict");
-            Err(refusal(&Merged::Conflict { branch, commit, files }).with_hint(Some(
+        refused @ Merged::Conflict { .. } if ask_agent => {
+            tracing::info!(task_id = %task, "agent asked to resolve a conflict");
+            Err(refusal(&refused).with_hint(Some(
                 "its agent was asked to resolve that; merge again when it is done",
             )))
         }
@@ -395,19 +423,18 @@ pub(in crate::rest) fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle
 /// Returns the problem of a merge that changed nothing.
 fn refusal(merged: &Merged) -> Problem {
     let (code, detail, hint) = match merged {
-        Merged::Conflict { branch, files, .. } => (
+        Merged::Conflict { branch, files, result, .. } => (
             "merge_conflict",
-            format!("the result and `{branch}` change the same lines of: {}", files.join(", ")),
+            format!(
+                "the result and `{branch}` change the same lines of: {}{}",
+                files.join(", "),
+                offered(result.as_ref())
+            ),
             "let its agent resolve that (`askAgent`, `--ask-agent`), or merge by hand",
         ),
         Merged::InTheWay { branch, message, result } => (
             "merge_in_the_way",
-            match result {
-                Some(result) => format!(
-                    "`{branch}` was not changed: {message}; the repository has the result as the branch `{result}`"
-                ),
-                None => format!("`{branch}` was not changed: {message}"),
-            },
+            format!("`{branch}` was not changed: {message}{}", offered(result.as_ref())),
             "commit or stash the files that git names, then merge again",
         ),
         Merged::Stale { head } => (
@@ -423,6 +450,24 @@ fn refusal(merged: &Merged) -> Problem {
         ),
     };
     Problem::new(StatusCode::CONFLICT, code, detail).with_hint(Some(hint))
+}
+
+fn offered(result: Option<&Published>) -> String {
+    let named = |Published { branch, .. }: &Published| {
+        format!("; the repository has the result as the branch `{branch}`")
+    };
+    result.map(named).unwrap_or_default()
+}
+
+async fn publish(
+    State(state): State<RestState>,
+    InTask(task): InTask,
+) -> Result<Json<PublishedBody>, Problem> {
+    let PublishedResult { published, is_renamed, wanted } =
+        state.service.workspaces.publish(&task).await?;
+    let Published { branch, commit } = published;
+    tracing::info!(task_id = %task, branch, commit, "result published");
+    Ok(Json(PublishedBody { branch, commit, is_renamed, wanted }))
 }
 
 async fn discard(

@@ -13,12 +13,12 @@ use serde::Deserialize;
 use super::layout::{Frame, rendered};
 use super::unified_diff::{ChangeKind, FileDiff, RowKind, UnifiedDiff};
 use super::words::Words;
-use crate::domain::workspace::{Content, WorkspaceState};
+use crate::domain::workspace::{Content, Published, WorkspaceState};
 use crate::domain::{ProjectId, Refusal, ShortId, TaskId, Workspace};
 use crate::rest::extract::{InForm, InTask};
 use crate::rest::routes::workspaces::style_of;
 use crate::rest::{Problem, RestState};
-use crate::service::{DiffKind, MergeWish, Merged, ServiceError, WorkspaceView};
+use crate::service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
 
 /// The number of digits of a commit that people read.
 const SHORT_COMMIT: usize = 10;
@@ -115,6 +115,7 @@ pub(super) fn routes() -> Router<RestState> {
     Router::new()
         .route("/ui/parts/tasks/{id}/changes", get(part))
         .route("/ui/do/tasks/{id}/merge", post(merge))
+        .route("/ui/do/tasks/{id}/publish", post(publish))
         .route("/ui/do/tasks/{id}/discard", post(discard))
         .route("/ui/do/tasks/{id}/discard-forever", post(discard_forever))
         .route("/ui/do/tasks/{id}/keep", post(keep))
@@ -157,6 +158,26 @@ async fn merge(
         let MergeFields { squash, rebase, with_uncommitted, .. } = fields;
         message.asks = Some(Asks { squash, rebase, with_uncommitted });
     }
+    show(frame, &state, &id, Shown::Answer(Some(message))).await
+}
+
+async fn publish(
+    frame: Frame,
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<Response, Problem> {
+    let message = match state.service.workspaces.publish(&id).await {
+        Ok(PublishedResult { published, is_renamed, wanted }) => {
+            let Published { branch, commit } = published;
+            tracing::info!(task_id = %id, branch, commit, "result published");
+            let hint = is_renamed.then(|| frame.w.of_other_branch(&wanted));
+            Message::short("good", frame.w.of_result_branch(&branch), hint)
+        }
+        Err(ServiceError::Refused(Refusal::WorkspaceFailed { reason, .. })) => {
+            Message::short("bad", frame.w.not_published.to_owned(), Some(reason))
+        }
+        Err(error) => return Err(error.into()),
+    };
     show(frame, &state, &id, Shown::Answer(Some(message))).await
 }
 
@@ -278,23 +299,27 @@ fn message_of(w: &Words, merged: Merged) -> Message {
             said("good", w.of_merged_into(&branch, short(&commit)), none, None)
         }
         Merged::Already { branch, .. } => said("good", w.of_merged_before(&branch), none, None),
-        Merged::Conflict { branch, files, .. } => {
-            said("bad", w.of_merge_conflict(&branch), files, Some(w.merge_conflict_hint))
+        Merged::Conflict { branch, files, result, .. } => {
+            let hint = with_branch(w, w.merge_conflict_hint, result);
+            said("bad", w.of_merge_conflict(&branch), files, Some(&hint))
         }
         Merged::InTheWay { branch, message, result } => {
             let lines = message.lines().map(str::to_owned).collect();
-            let hint = match result {
-                Some(result) => {
-                    format!("{} {}", w.merge_in_the_way_hint, w.of_result_branch(&result))
-                }
-                None => w.merge_in_the_way_hint.to_owned(),
-            };
+            let hint = with_branch(w, w.merge_in_the_way_hint, result);
             said("bad", w.of_merge_in_the_way(&branch), lines, Some(&hint))
         }
         Merged::Stale { .. } => said("wait", w.merge_stale.to_owned(), none, None),
         Merged::Nothing => {
             said("wait", w.nothing_to_merge.to_owned(), none, Some(w.nothing_to_merge_hint))
         }
+    }
+}
+
+/// Returns a hint that also names the branch of the project's repository with the result.
+fn with_branch(w: &Words, hint: &str, result: Option<Published>) -> String {
+    match result {
+        Some(Published { branch, .. }) => format!("{hint} {}", w.of_result_branch(&branch)),
+        None => hint.to_owned(),
     }
 }
 
@@ -336,6 +361,11 @@ impl ChangesPart {
     fn may_merge(&self) -> bool {
         let has_result = self.content.n_commits > 0 || self.content.n_uncommitted > 0;
         has_result && !self.is_in_use() && !self.is_broken() && !self.is_discarded()
+    }
+
+    /// Returns whether there are commits that a branch of the project's repository could get.
+    fn may_publish(&self) -> bool {
+        self.may_merge() && self.content.n_commits > 0
     }
 
     /// Returns whether there is a result that a reader could discard.

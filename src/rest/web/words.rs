@@ -175,6 +175,9 @@ texts! {
         "コミットごとにマージ（リベース）";
     merge_open_sure: "The task is still open. Merge what it has until now?", "タスクは未完了です。現時点の結果をマージしますか？";
     with_uncommitted: "with what is not committed", "未コミットの変更も含める";
+    publish_result: "Publish as a branch", "ブランチとして公開";
+    published_as: "published as", "公開先:";
+    not_published: "The result was not published.", "結果を公開していません。";
     discard_result: "Discard…", "破棄…";
     discard_sure: "Discard this result? It is hidden, and its files are removed when the task is closed. The commits are kept.", "この結果を破棄しますか？ 非表示になり、タスクの終了後にファイルを削除します。コミットは保持されます。";
     discard_forever: "Discard for ever…", "完全に破棄…";

@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use crate::domain::task::Actor;
-use crate::domain::workspace::WorkspaceState;
+use crate::domain::workspace::{Published, WorkspaceState};
 use crate::domain::{
     Project, Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
 };
 use crate::rows::{tasks, workspaces};
 use crate::workspace::{Author, DiffKind, DiffOrder, MergeOrder, MergeStyle, Merged};
 
-use super::{Workspaces, failed, find, keep_order};
+use super::remotes::base_of_task;
+use super::{Workspaces, failed, find, keep_order, publish_order};
 use crate::service::tasks::release_for;
 use crate::service::tasks::rules::move_task;
 use crate::service::{ServiceError, audit, catalog, checks};
@@ -28,6 +29,15 @@ pub struct MergeWish {
     pub now: bool,
     /// Lets the agent of the task resolve a conflict.
     pub ask_agent: bool,
+}
+
+/// A branch of the project's repository that has a result now.
+#[derive(Debug, Clone)]
+pub struct PublishedResult {
+    pub published: Published,
+    /// Whether the wanted branch is one of people, so that another name was taken.
+    pub is_renamed: bool,
+    pub wanted: String,
 }
 
 impl Workspaces {
@@ -80,12 +90,19 @@ impl Workspaces {
             style: wish.style,
             with_uncommitted: wish.with_uncommitted,
             expected_head: wish.expected_head.clone(),
+            last: workspace.published(),
+            offers_branch: !wish.ask_agent,
             author: author(audit::actor()),
             message: format!("Merge {}: {}\n", task.short_id, task.title),
         };
         let merged = self.host(&workspace)?.merge(&order).await;
         let merged = merged.map_err(|error| failed(&workspace, &error))?;
-        if let (Merged::Conflict { branch, commit, files }, true) = (&merged, wish.ask_agent) {
+        if let Merged::Conflict { result: Some(result), .. }
+        | Merged::InTheWay { result: Some(result), .. } = &merged
+        {
+            self.note_published(&workspace, result.clone()).await?;
+        }
+        if let (Merged::Conflict { branch, commit, files, .. }, true) = (&merged, wish.ask_agent) {
             let text = self.core.guidance().merge_conflict(branch, commit, files);
             self.ask_to_resolve(&workspace, text).await?;
         }
@@ -106,6 +123,54 @@ impl Workspaces {
                 .await?;
         }
         Ok(merged)
+    }
+
+    /// Gives the project's repository a branch with the result of a task now.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` if there is no result, or it goes to a
+    /// forge.
+    pub async fn publish(&self, id: &TaskId) -> Result<PublishedResult, ServiceError> {
+        let (workspace, _, project) = self.find_with_project(id).await?;
+        let of = workspace.task.clone();
+        let at_forge = self.core.read(move |tx| Ok(base_of_task(tx, &of)?)).await?;
+        let n_commits = workspace.content.as_ref().map_or(0, |content| content.n_commits);
+        let reason = match (at_forge, n_commits) {
+            (Some(_), _) => Some(
+                "its task is an item of a forge, whose result the coordinator publishes when it \
+                 is done; `forge list` says how far that is",
+            ),
+            (None, 0) => Some("it has no commit that could be published"),
+            (None, _) => None,
+        };
+        if let Some(reason) = reason {
+            let reason = reason.to_owned();
+            return Err(Refusal::WorkspaceFailed { workspace: workspace.id, reason }.into());
+        }
+        let order = publish_order(&workspace, &project);
+        let published = self.host(&workspace)?.publish_branch(&order).await;
+        let published = published.map_err(|error| failed(&workspace, &error))?;
+        self.note_published(&workspace, published.clone()).await?;
+        let is_renamed = published.branch != workspace.branch;
+        Ok(PublishedResult { published, is_renamed, wanted: workspace.branch })
+    }
+
+    async fn note_published(
+        &self,
+        of: &Workspace,
+        published: Published,
+    ) -> Result<(), ServiceError> {
+        let id = of.id.clone();
+        self.core
+            .write(move |tx| {
+                if let Some(found) = workspaces::get(tx, &id)?
+                    && found.published().as_ref() != Some(&published)
+                {
+                    workspaces::put(tx, &found.published_as(published.clone()))?;
+                }
+                Ok(())
+            })
+            .await
     }
 
     /// Sets the task of a workspace in progress again, with the conflict as the evidence of a

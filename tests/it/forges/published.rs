@@ -103,6 +103,9 @@ fn publish_push_opens_no_request() {
     assert!(bed.repository().requests().is_empty());
     assert_eq!(bed.file_at("agents/prj-1", "login.txt"), "fixed");
     assert_eq!(n_comments(&issue, "`agents/prj-1`"), 1);
+    // The coordinator does that for items.
+    let said = bed.daemon.cli(&["task", "publish", item["task_id"].as_str().unwrap()]);
+    assert!(said.code != 0 && said.stderr.contains("`forge list` says how far"), "{said:?}");
 }
 
 #[test]

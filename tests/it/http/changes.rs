@@ -159,6 +159,7 @@ fn a_merge_that_is_refused_changes_nothing_and_says_what_to_do() {
     assert_eq!(person.merges(&merge, "change the same lines of:"), mine);
     let answer = person.does("tsk/merge", &merge);
     assert!(answer.body.contains("Ask the agent to resolve"), "{answer:?}");
+    assert!(answer.body.contains("the branch agents/shop-1."), "{answer:?}");
     assert_eq!(git(&daemon, &["status", "--porcelain"]), "");
     let answer = person.does("tsk/merge", &format!("{merge}&into=other"));
     assert!((400..500).contains(&answer.status), "{answer:?}");
@@ -211,6 +212,20 @@ fn a_reader_merges_commit_by_commit_and_is_named_as_the_author_of_a_merge() {
     let name = author.split(" <").next().unwrap();
     assert!(shown.to_string().contains(&format!("\"{name}\"")), "{author}: {shown}");
     assert!(author.ends_with("@agent-coordinator.invalid>"), "{author}");
+}
+
+#[test]
+fn a_reader_publishes_a_result_as_a_branch() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    assert!(part(&daemon, "en").contains("Publish as a branch"));
+    assert!(part(&daemon, "ja").contains("ブランチとして公開"));
+    let mut person = Person::of(&daemon, "operator");
+    let answer = person.does("tsk/publish", "");
+    assert!(answer.body.contains("as the branch agents/shop-1."), "{answer:?}");
+    assert!(answer.body.contains("published as <code>agents/shop-1</code>"), "{answer:?}");
+    assert_eq!(git(&daemon, &["rev-parse", "agents/shop-1"]), head(&part(&daemon, "en")));
 }
 
 #[test]
@@ -267,7 +282,7 @@ fn viewers_may_look_at_changes_and_do_nothing() {
     assert!(shown.body.contains("main.txt"), "{shown:?}");
     assert!(!shown.body.contains("<button") && !shown.body.contains("<form"), "{shown:?}");
     let before = git(&daemon, &["rev-parse", "main"]);
-    for action in ["merge", "discard", "discard-forever", "keep", "restore", "retry"] {
+    for action in ["merge", "publish", "discard", "discard-forever", "keep", "restore", "retry"] {
         let answer = viewer.does(&format!("tsk/{action}"), "");
         answer.check_problem(403, "viewer_may_not", "");
     }
@@ -291,7 +306,8 @@ fn changes_of_what_is_not_there_are_refused() {
     ] {
         let shown = person.get(&format!("/ui/parts/tasks/{id}/changes"));
         assert!(statuses.contains(&shown.status), "{id}: {shown:?}");
-        for action in ["merge", "discard", "discard-forever", "keep", "restore", "retry"] {
+        for action in ["merge", "publish", "discard", "discard-forever", "keep", "restore", "retry"]
+        {
             let answer = person.does(&format!("{id}/{action}"), "");
             assert!(statuses.contains(&answer.status), "{id} {action}: {answer:?}");
         }
@@ -325,7 +341,10 @@ fn the_form_of_a_new_project_proposes_clones_in_a_repository_and_says_what_they_
         assert!(page.contains("each task has its own clone"), "{page}");
     }
     let edit = daemon.page("/ui/projects/blog/edit", "ja");
-    assert!(edit.contains("name=\"workspace_base\"") && edit.contains("クローンの開始位置"), "{edit}");
+    assert!(
+        edit.contains("name=\"workspace_base\"") && edit.contains("クローンの開始位置"),
+        "{edit}"
+    );
     let own = "workspace_base=main&workspace_branch=w%2F%7Btask_id%7D";
     let body = format!("name=Blog&working_directory={}&{own}", work.display());
     let answer = person.web.ask("POST", "/ui/do/projects/blog", &headers, &body);

@@ -105,6 +105,17 @@ impl Words {
         }
     }
 
+    pub(in crate::rest::web) fn of_other_branch(&self, wanted: &str) -> String {
+        match self.language {
+            Language::English => {
+                format!("{wanted} there has other commits, or is checked out.")
+            }
+            Language::Japanese => {
+                format!("{wanted} には別のコミットがあるか、チェックアウト中です。")
+            }
+        }
+    }
+
     pub(in crate::rest::web) fn of_result_branch(&self, branch: &str) -> String {
         match self.language {
             Language::English => {

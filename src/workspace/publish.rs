@@ -1,0 +1,85 @@
+//! Gives the source a branch with a result: `publish: branch`, and merges by hand.
+//!
+//! A branch that people moved or checked out is never changed. The next name is taken then.
+
+use std::collections::BTreeMap;
+
+use super::results::fetch_into;
+use super::source::Source;
+use super::{CheckoutError, Checkouts, Place};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::WorkspaceId;
+use crate::domain::workspace::{PublishOrder, Published, fitting, numbered};
+
+/// The number of names that are tried for a branch.
+const MAX_NAMES: u32 = 100;
+
+impl Checkouts {
+    /// Gives the source a branch with the result of a workspace. A repeated call ends in the same
+    /// state.
+    ///
+    /// # Errors
+    /// `Refused` if there is no result, or no name is free.
+    pub async fn publish_branch(&self, order: &PublishOrder) -> Result<Published, CheckoutError> {
+        self.git.check().await?;
+        let place = self.place(&order.project, &order.id);
+        let source = Source::find(&self.git, &order.source).await?;
+        let _locked = self.lock_keep(&order.project, &place).await?;
+        self.follow(&source, &place).await?;
+        let result = self.resolve(&place, &format!("refs/heads/{}", order.branch)).await?;
+        let Some(commit) = result else {
+            return Err(CheckoutError::Refused("it has no commit".to_owned()));
+        };
+        let wanted = Published { branch: order.branch.clone(), commit };
+        self.offer(&source, &place, &order.id, wanted, order.last.as_ref()).await
+    }
+
+    /// Gives the source the wanted branch, or one with another name. `last` is the branch that an
+    /// earlier result got.
+    pub(super) async fn offer(
+        &self,
+        source: &Source,
+        place: &Place,
+        id: &WorkspaceId,
+        wanted: Published,
+        last: Option<&Published>,
+    ) -> Result<Published, CheckoutError> {
+        let Published { branch, commit } = wanted;
+        let theirs = self.branches_of(source).await?;
+        let fitting = fitting(&branch, theirs.keys().map(String::as_str));
+        let pin = format!("refs/agent-coordinator/offer/{id}");
+        self.git.on(&place.keep(), ["update-ref", &pin, &commit]).run().await?;
+        for n in 1..=MAX_NAMES {
+            let branch = numbered(&fitting, n);
+            let published = Published { branch: branch.clone(), commit: commit.clone() };
+            if let Some(their) = theirs.get(&branch) {
+                if *their == commit || self.contains(place, their, &commit).await? {
+                    return Ok(published);
+                }
+                let is_ours = last.is_some_and(|it| it.branch == branch && it.commit == *their);
+                let continues = is_ours && self.contains(place, &commit, their).await?;
+                if !continues || self.work_tree_of(source, &branch).await?.is_some() {
+                    continue;
+                }
+            }
+            let fetch = fetch_into(place, &format!("{pin}:refs/heads/{branch}"));
+            self.git.in_folder(&source.top, fetch).long().run().await?;
+            crash_point::reach(CrashPoint::ResultPublished);
+            return Ok(published);
+        }
+        Err(CheckoutError::Refused(format!(
+            "the project's repository has {MAX_NAMES} other branches with the name `{branch}`"
+        )))
+    }
+
+    /// Returns the branches of the source as they are now, each with its commit.
+    async fn branches_of(
+        &self,
+        source: &Source,
+    ) -> Result<BTreeMap<String, String>, CheckoutError> {
+        let list = ["for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/"];
+        let listed = self.git.in_folder(&source.top, list).text().await?;
+        let branches = listed.lines().filter_map(|line| line.split_once(' '));
+        Ok(branches.map(|(id, name)| (name.to_owned(), id.to_owned())).collect())
+    }
+}
