@@ -392,6 +392,17 @@ pub(super) fn jobs(
         let Some(task) = tasks::get(tx, &workspace.task)? else {
             continue;
         };
+        let publishes = settings.publish == PublishResults::Branch
+            && workspace.is_to_be_published(&task)
+            && remotes::base_of_task(tx, &task.id)?.is_none();
+        let may_be_removed = workspace.may_be_removed(&task, keep, now);
+        // One whose publication has failed is not kept from its removal.
+        if publishes && !(may_be_removed && workspace.reason.is_some()) {
+            let project = projects::get(tx, &workspace.project)?;
+            let order = project.and_then(|project| publish_order(&workspace, &project));
+            jobs.extend(order.map(Job::Publish));
+            continue;
+        }
         let Some(proof) = workspace.content.as_ref().and_then(|content| content.proof.clone())
         else {
             continue;
@@ -400,16 +411,7 @@ pub(super) fn jobs(
             let keep = keep_order(&workspace, task.assignee.as_ref());
             Job::Remove(RemoveOrder { keep, proof })
         };
-        let publishes = settings.publish == PublishResults::Branch
-            && workspace.is_to_be_published(&task)
-            && remotes::base_of_task(tx, &task.id)?.is_none();
-        let may_be_removed = workspace.may_be_removed(&task, keep, now);
-        // One whose publication has failed is not kept from its removal.
-        if publishes && !(may_be_removed && workspace.reason.is_some()) {
-            if let Some(project) = projects::get(tx, &workspace.project)? {
-                jobs.push(Job::Publish(publish_order(&workspace, &project)));
-            }
-        } else if may_be_removed {
+        if may_be_removed {
             jobs.push(removal());
         } else if makes_room && workspace.may_be_removed(&task, Some(Duration::ZERO), now) {
             // One whose removal has failed does not keep the others from being removed.
@@ -510,14 +512,17 @@ fn newest_above(tx: &mut Read<'_>, parent: &TaskId) -> Result<Option<WorkspaceId
     Ok(newest.filter(|found| found.state != WorkspaceState::Removed).map(|found| found.id))
 }
 
-fn publish_order(workspace: &Workspace, project: &Project) -> PublishOrder {
-    PublishOrder {
+/// Returns the step that publishes the commits of a workspace; `None` if it has none.
+fn publish_order(workspace: &Workspace, project: &Project) -> Option<PublishOrder> {
+    let content = workspace.content.as_ref().filter(|content| content.n_commits > 0)?;
+    Some(PublishOrder {
+        commit: content.head_commit.clone()?,
         id: workspace.id.clone(),
         project: workspace.project.clone(),
         branch: workspace.branch.clone(),
         source: project.working_directory.clone(),
         last: workspace.published(),
-    }
+    })
 }
 
 fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {

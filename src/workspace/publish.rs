@@ -19,18 +19,21 @@ impl Checkouts {
     /// state.
     ///
     /// # Errors
-    /// `Refused` if there is no result, or no name is free.
+    /// `Refused` if the commit of the result is gone, or no name is free.
     pub async fn publish_branch(&self, order: &PublishOrder) -> Result<Published, CheckoutError> {
         self.git.check().await?;
         let place = self.place(&order.project, &order.id);
         let source = Source::find(&self.git, &order.source).await?;
         let _locked = self.lock_keep(&order.project, &place).await?;
         self.follow(&source, &place).await?;
-        let result = self.resolve(&place, &format!("refs/heads/{}", order.branch)).await?;
-        let Some(commit) = result else {
-            return Err(CheckoutError::Refused("it has no commit".to_owned()));
-        };
-        let wanted = Published { branch: order.branch.clone(), commit };
+        let PublishOrder { branch, commit, .. } = order;
+        if self.resolve(&place, commit).await?.is_none() {
+            return Err(CheckoutError::Refused(format!(
+                "`{}` does not have the commit {commit}",
+                place.keep().display()
+            )));
+        }
+        let wanted = Published { branch: branch.clone(), commit: commit.clone() };
         self.offer(&source, &place, &order.id, wanted, order.last.as_ref()).await
     }
 

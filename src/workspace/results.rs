@@ -224,9 +224,10 @@ impl Checkouts {
             Ok(new) if new == target => return Ok(Merged::Already { branch, commit: target }),
             Ok(new) => new,
             Err(files) => {
-                let result = match order.offers_branch {
-                    true => self.offer_result(order, &source, &place, result).await,
-                    false => None,
+                let result = if order.offers_branch {
+                    self.offer_result(order, &source, &place, result).await
+                } else {
+                    None
                 };
                 return Ok(Merged::Conflict { branch, commit: target, files, result });
             }

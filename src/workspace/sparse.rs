@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::create::read_made;
+use super::create::{MADE, read_made};
 use super::source::entries;
 use super::{CheckoutError, Checkouts, Place, make_folder, write};
 use crate::domain::workspace::{Cone, Prepared};
@@ -171,7 +171,7 @@ impl Checkouts {
 pub(super) const ABSENT: &str = "index-absent";
 pub(super) const ABSENT_LOCK: &str = "index-absent.lock";
 
-/// The facts in the file [`MADE`](super::create::MADE).
+/// The facts in the file [`MADE`].
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Made {
     #[serde(flatten)]
@@ -187,8 +187,12 @@ impl Made {
     }
 }
 
-/// Returns the folders of a workspace that was made.
+/// Returns the folders of a workspace that was made. Without the file that names them, it is kept as
+/// one with all files: that loses nothing.
 pub(super) fn cone_at(place: &Place) -> Result<Cone, CheckoutError> {
+    if !place.folder.join(MADE).exists() {
+        return Ok(Cone::default());
+    }
     Ok(Cone::new(&read_made(place)?.paths))
 }
 

@@ -188,3 +188,13 @@ fn a_daemon_that_dies_after_it_made_the_branch_makes_no_second_one() {
     assert_eq!(shown["published_branch"], "agents/prj-1");
     assert_eq!(bed.branch("agents/prj-1-2"), "");
 }
+
+#[test]
+fn a_result_is_published_although_some_files_could_not_be_kept() {
+    let steps = [&COMMITS[..4], &["run:mkfifo pipe", "report:success"]].concat();
+    let bed = Bed::publishing(&[("one", &steps)]);
+    bed.daemon.task("tsk", "prj", "one");
+    let shown = bed.until_published("tsk");
+    assert_eq!(shown["content"]["is_complete"], false, "{shown}");
+    assert_eq!(bed.branch("agents/prj-1"), shown["published_commit"].as_str().unwrap());
+}

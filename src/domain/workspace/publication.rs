@@ -30,8 +30,9 @@ pub struct Published {
 pub struct PublishOrder {
     pub id: WorkspaceId,
     pub project: ProjectId,
-    /// The branch that the work is committed on.
+    /// The branch that the work is committed on, and its last commit.
     pub branch: String,
+    pub commit: String,
     /// The directory of the project.
     pub source: PathBuf,
     /// The branch that got an earlier result of the workspace.

@@ -134,20 +134,18 @@ impl Workspaces {
         let (workspace, _, project) = self.find_with_project(id).await?;
         let of = workspace.task.clone();
         let at_forge = self.core.read(move |tx| Ok(base_of_task(tx, &of)?)).await?;
-        let n_commits = workspace.content.as_ref().map_or(0, |content| content.n_commits);
-        let reason = match (at_forge, n_commits) {
-            (Some(_), _) => Some(
+        let order = match (at_forge, publish_order(&workspace, &project)) {
+            (Some(_), _) => Err(
                 "its task is an item of a forge, whose result the coordinator publishes when it \
                  is done; `forge list` says how far that is",
             ),
-            (None, 0) => Some("it has no commit that could be published"),
-            (None, _) => None,
+            (None, None) => Err("it has no commit that could be published"),
+            (None, Some(order)) => Ok(order),
         };
-        if let Some(reason) = reason {
+        let order = order.map_err(|reason| {
             let reason = reason.to_owned();
-            return Err(Refusal::WorkspaceFailed { workspace: workspace.id, reason }.into());
-        }
-        let order = publish_order(&workspace, &project);
+            Refusal::WorkspaceFailed { workspace: workspace.id.clone(), reason }
+        })?;
         let published = self.host(&workspace)?.publish_branch(&order).await;
         let published = published.map_err(|error| failed(&workspace, &error))?;
         self.note_published(&workspace, published.clone()).await?;

@@ -111,7 +111,7 @@ async fn a_clone_of_some_folders_comes_back_with_these_folders() {
     let restores = Some(restored(&kept, &one));
     for (id, paths) in [("two", Vec::new()), ("three", vec!["c".to_owned()])] {
         let restores = restores.clone();
-        let again = bed.checkouts.prepare(&Order { restores, paths, ..bed.order(id) }).await;
+        let again = bed.checkouts.prepare(&Order { paths, restores, ..bed.order(id) }).await;
         let again = again.unwrap();
         assert_eq!(bed.present(id), ["a/x"], "{id}");
         let tree = bed.tree(id);
@@ -126,7 +126,7 @@ async fn a_clone_of_some_folders_comes_back_with_these_folders() {
     let kept = bed.keep("four", &four).await;
     let restores = Some(restored(&kept, &four));
     let paths = vec!["a".to_owned()];
-    let order = Order { restores, paths, ..bed.order("five") };
+    let order = Order { paths, restores, ..bed.order("five") };
     let five = bed.checkouts.prepare(&order).await.unwrap();
     assert_eq!(bed.present("five"), FILES);
     assert_eq!(bed.keep("five", &five).await.n_uncommitted, 0);
