@@ -61,6 +61,7 @@ mod temporary;
 mod units;
 mod usage;
 mod web;
+mod workspace_crashes;
 mod workspace_faults;
 mod workspace_storm;
 mod workspaces;
