@@ -246,6 +246,15 @@ impl Checkouts {
         matches!(self.place(project, workspace).check_tree(), Err(CheckoutError::Gone(_)))
     }
 
+    /// Returns whether the files of a workspace were removed, or set aside for that. A host without
+    /// the keep repository knows nothing of it: its disk may be missing.
+    pub fn is_removed(&self, project: &ProjectId, workspace: &WorkspaceId) -> bool {
+        let place = self.place(project, workspace);
+        let found = place.folder.symlink_metadata();
+        let is_missing = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        is_missing && place.keep().join("HEAD").is_file()
+    }
+
     fn place(&self, project: &ProjectId, workspace: &WorkspaceId) -> Place {
         let project = self.root.join(project.as_str());
         let folder = project.join(workspace.as_str());

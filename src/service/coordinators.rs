@@ -150,7 +150,7 @@ impl Coordinators {
             }
             let open = launches::list_open(tx)?;
             let shared = workspaces::shared_directories(tx, &open)?;
-            let jobs = workspaces::jobs(tx, &settings, no_room.is_none(), at)?;
+            let jobs = workspaces::jobs(tx, &settings, &checkouts, no_room.is_none(), at)?;
             Ok((startable, open, shared, jobs))
         });
         let (startable, launches, shared_directories, jobs) = read.await?;

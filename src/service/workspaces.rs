@@ -340,6 +340,7 @@ pub(super) fn shared_directories(
 pub(super) fn jobs(
     tx: &mut Read<'_>,
     settings: &config::Workspace,
+    checkouts: &OwnCheckouts,
     has_room: bool,
     now: Timestamp,
 ) -> Result<Vec<Job>, StoreError> {
@@ -395,9 +396,9 @@ pub(super) fn jobs(
         let publishes = settings.publish == PublishResults::Branch
             && workspace.is_to_be_published(&task)
             && remotes::base_of_task(tx, &task.id)?.is_none();
-        let may_be_removed = workspace.may_be_removed(&task, keep, now);
+        let is_due = workspace.may_be_removed(&task, keep, now);
         // One whose publication has failed is not kept from its removal.
-        if publishes && !(may_be_removed && workspace.reason.is_some()) {
+        if publishes && !(is_due && workspace.reason.is_some()) {
             let project = projects::get(tx, &workspace.project)?;
             let order = project.and_then(|project| publish_order(&workspace, &project));
             jobs.extend(order.map(Job::Publish));
@@ -411,9 +412,15 @@ pub(super) fn jobs(
             let keep = keep_order(&workspace, task.assignee.as_ref());
             Job::Remove(RemoveOrder { keep, proof })
         };
-        if may_be_removed {
+        if !is_due && !workspace.may_be_removed(&task, Some(Duration::ZERO), now) {
+            continue;
+        }
+        // An early removal that a crash interrupted has perhaps made the room that it was for.
+        let is_removed =
+            |checkouts: &Arc<Checkouts>| checkouts.is_removed(&workspace.project, &workspace.id);
+        if is_due || checkouts.get().is_some_and(is_removed) {
             jobs.push(removal());
-        } else if makes_room && workspace.may_be_removed(&task, Some(Duration::ZERO), now) {
+        } else if makes_room {
             // One whose removal has failed does not keep the others from being removed.
             early.push(((workspace.reason.is_some(), task.status_since), removal()));
         }

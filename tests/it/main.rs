@@ -63,6 +63,7 @@ mod usage;
 mod web;
 mod workspace_crashes;
 mod workspace_faults;
+mod workspace_full_disk;
 mod workspace_storm;
 mod workspaces;
 mod workspaces_begin;

@@ -1,20 +1,15 @@
-//! Workspaces when git or the disk does not work, with the real binary: what is shown meanwhile,
-//! and that all goes on when the fault is over.
+//! Workspaces when git does not work, with the real binary: what is shown meanwhile, and that all
+//! goes on when the fault is over.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::daemon::Daemon;
-use crate::support::{Mount, git, is_gone, skip, until, until_some_within};
+use crate::support::{git, is_gone, until, until_some_within};
 use crate::workspaces::{Bed, COMMITS};
 
-/// The steps of an agent that goes on working until the file `go` is in its directory.
-const WAITS: &[&str] = &["authenticate", "get-my-task", "wait-for:go", "report:success"];
 const QUICK: &[&str] = &["authenticate", "get-my-task", "report:success"];
 
 /// Returns a `PATH` with a folder before the usual ones that has this script as `git`.
@@ -146,91 +141,4 @@ fn a_git_that_hangs_delays_a_start_without_a_clone_for_its_snapshot_only() {
     until_some_within(Duration::from_mins(1), is_ended, || "the agent did not start".to_owned());
     let status = daemon.done(&["status"]);
     assert!(status.contains("it was not taken within 20 s"), "{status}");
-}
-
-/// Writes content that no program makes smaller into the project's directory, and commits it.
-fn add_random_file(bed: &Bed, name: &str, mebibytes: usize) {
-    let from = format!("if=/dev/urandom of={name} bs=1M count={mebibytes} status=none");
-    let mut dd = Command::new("dd");
-    dd.args(from.split(' ')).current_dir(bed.daemon.work());
-    assert!(dd.status().unwrap().success());
-    git(&bed.daemon.work(), &["add", name]);
-    git(&bed.daemon.work(), &["commit", "-qm", name]);
-}
-
-#[test]
-fn at_the_limit_old_clones_go_first_and_then_new_ones_wait() {
-    let agents: &[(&str, &[&str])] =
-        &[("one", COMMITS), ("two", WAITS), ("three", WAITS), ("four", WAITS)];
-    let settings = "workspace: { keep: off, max_disk: 64 MiB }";
-    let bed = Bed::configured(settings, agents);
-    add_random_file(&bed, "large", 22);
-    let bed = bed.daemon_with_clones(agents);
-    let daemon = &bed.daemon;
-    daemon.task("tsk_1", "prj", "one");
-    bed.until_kept("tsk_1");
-    daemon.task("tsk_2", "prj", "two");
-    daemon.until_in_state("two", "running");
-    // Two clones and the kept work fill the limit. The clone of the closed task is removed.
-    daemon.task("tsk_3", "prj", "three");
-    daemon.until_in_state("three", "running");
-    let first: Value = daemon.json(&["workspace", "show", "tsk_1"]);
-    assert_eq!(first["state"], "removed");
-    // The others are in use.
-    daemon.task("tsk_4", "prj", "four");
-    let expected = ["of `workspace.max_disk` 64.0 MiB", "PRJ-2 22.", "PRJ-3 22."];
-    for command in [
-        &["why", "four", "prj"][..],
-        &["status"],
-        &["workspace", "list"],
-        &["workspace", "show", "tsk_4"],
-    ] {
-        until("the reason is shown", || {
-            let shown = daemon.done(command);
-            expected.iter().all(|part| shown.contains(part))
-        });
-    }
-    assert!(daemon.done(&["why", "four", "prj"]).contains("workspace_disk"));
-    std::fs::write(bed.tree("tsk_2").join("go"), "").unwrap();
-    daemon.until_in_state("four", "running");
-    for task in ["tsk_3", "tsk_4"] {
-        std::fs::write(bed.tree(task).join("go"), "").unwrap();
-    }
-    daemon.until_ended("four");
-}
-
-/// A small file system for the clones.
-fn mount(folder: &Path, size: &str) -> Option<(Mount, PathBuf)> {
-    let root = folder.join("clones");
-    std::fs::create_dir(&root).unwrap();
-    let mount = Mount::small(&root, &format!("size={size},mode=0700"));
-    if mount.is_none() {
-        skip("a small file system can be mounted by root only");
-    }
-    mount.map(|mount| (mount, root))
-}
-
-#[test]
-fn a_disk_that_is_full_when_work_is_kept_costs_the_reserve_and_loses_nothing() {
-    let fills: &[&str] = &[
-        "authenticate",
-        "get-my-task",
-        "run:echo one >>common.txt; git commit -qam work; head -c 64m /dev/zero >zeros || true",
-        "report:success",
-    ];
-    let agents: &[(&str, &[&str])] = &[("one", fills)];
-    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
-    let Some((_mount, root)) = mount(bed.daemon.folder(), "32m") else { return };
-    // A file system with little free space has no reserve, so the test makes one.
-    std::fs::write(root.join(".reserve"), vec![1; 8 << 20]).unwrap();
-    let bed = bed.daemon_with_clones(agents);
-    bed.daemon.task("tsk", "prj", "one");
-    let kept = bed.until_kept("tsk");
-    assert_eq!(kept["content"]["is_complete"], true, "{kept}");
-    assert!(!root.join(".reserve").exists());
-    let zeros = bed.tree("tsk").join("zeros").metadata().unwrap().len();
-    let commit = kept["content"]["kept_commit"].as_str().unwrap();
-    let size =
-        git(&root.join("prj/keep.git"), &["cat-file", "-s", &format!("{commit}:worktree/zeros")]);
-    assert_eq!(size, zeros.to_string());
 }

@@ -1,0 +1,161 @@
+//! The disk space of workspaces, with the real binary: the limit, and a disk that is full at each
+//! step.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use agent_coordinator::crash_point::CrashPoint;
+use serde_json::Value;
+
+use crate::support::{Mount, git, skip, until};
+use crate::workspaces::{Bed, COMMITS};
+
+/// The steps of an agent that goes on working until the file `go` is in its directory.
+const WAITS: &[&str] = &["authenticate", "get-my-task", "wait-for:go", "report:success"];
+
+/// Writes content that no program makes smaller into the project's directory, and commits it.
+fn add_random_file(bed: &Bed, name: &str, mebibytes: usize) {
+    let from = format!("if=/dev/urandom of={name} bs=1M count={mebibytes} status=none");
+    let mut dd = Command::new("dd");
+    dd.args(from.split(' ')).current_dir(bed.daemon.work());
+    assert!(dd.status().unwrap().success());
+    git(&bed.daemon.work(), &["add", name]);
+    git(&bed.daemon.work(), &["commit", "-qm", name]);
+}
+
+#[test]
+fn at_the_limit_old_clones_go_first_and_then_new_ones_wait() {
+    let agents: &[(&str, &[&str])] =
+        &[("one", COMMITS), ("two", WAITS), ("three", WAITS), ("four", WAITS)];
+    let settings = "workspace: { keep: off, max_disk: 64 MiB }";
+    let bed = Bed::configured(settings, agents);
+    add_random_file(&bed, "large", 22);
+    let bed = bed.daemon_with_clones(agents);
+    let daemon = &bed.daemon;
+    daemon.task("tsk_1", "prj", "one");
+    bed.until_kept("tsk_1");
+    daemon.task("tsk_2", "prj", "two");
+    daemon.until_in_state("two", "running");
+    // Two clones and the kept work fill the limit. The clone of the closed task is removed.
+    daemon.task("tsk_3", "prj", "three");
+    daemon.until_in_state("three", "running");
+    let first: Value = daemon.json(&["workspace", "show", "tsk_1"]);
+    assert_eq!(first["state"], "removed");
+    // The others are in use.
+    daemon.task("tsk_4", "prj", "four");
+    let expected = ["of `workspace.max_disk` 64.0 MiB", "PRJ-2 22.", "PRJ-3 22."];
+    for command in [
+        &["why", "four", "prj"][..],
+        &["status"],
+        &["workspace", "list"],
+        &["workspace", "show", "tsk_4"],
+    ] {
+        until("the reason is shown", || {
+            let shown = daemon.done(command);
+            expected.iter().all(|part| shown.contains(part))
+        });
+    }
+    assert!(daemon.done(&["why", "four", "prj"]).contains("workspace_disk"));
+    fs::write(bed.tree("tsk_2").join("go"), "").unwrap();
+    daemon.until_in_state("four", "running");
+    for task in ["tsk_3", "tsk_4"] {
+        fs::write(bed.tree(task).join("go"), "").unwrap();
+    }
+    daemon.until_ended("four");
+}
+
+#[test]
+fn an_early_removal_that_a_crash_interrupts_is_repeated() {
+    for point in [CrashPoint::WorkspaceInTrash, CrashPoint::WorkspaceRemoved] {
+        let agents: &[(&str, &[&str])] = &[("one", COMMITS), ("two", WAITS), ("three", WAITS)];
+        let settings = "workspace: { keep: off, max_disk: 64 MiB }";
+        let bed = Bed::configured(settings, agents);
+        add_random_file(&bed, "large", 22);
+        let mut bed = bed.daemon_with_clones(agents);
+        bed.restart_to_die(point);
+        bed.daemon.task("tsk_1", "prj", "one");
+        bed.until_kept("tsk_1");
+        bed.daemon.task("tsk_2", "prj", "two");
+        bed.daemon.until_in_state("two", "running");
+        bed.daemon.task("tsk_3", "prj", "three");
+        bed.until_dead_and_restarted(point);
+        let daemon = &bed.daemon;
+        daemon.until_in_state("three", "running");
+        until("the row says that the files are gone", || {
+            daemon.json(&["workspace", "show", "tsk_1"])["state"] == "removed"
+        });
+        let names = names_in(&daemon.state().join("workspaces/prj"));
+        let is_remains = |name: &&String| name.starts_with(".trash-") || name.starts_with(".gone-");
+        assert!(!names.iter().any(|name| is_remains(&name)), "{point:?}: {names:?}");
+        for task in ["tsk_2", "tsk_3"] {
+            fs::write(bed.tree(task).join("go"), "").unwrap();
+        }
+        daemon.until_ended("three");
+        // It comes back, as after any removal.
+        daemon.done(&["task", "restore", "tsk_1"]);
+        until("the files are back", || {
+            daemon.json(&["workspace", "show", "tsk_1"])["state"] == "ready"
+        });
+        assert_eq!(fs::read_to_string(bed.tree("tsk_1").join("one.txt")).unwrap(), "one\n");
+    }
+}
+
+#[test]
+fn a_finished_clone_that_was_deleted_by_hand_counts_as_removed_and_comes_back() {
+    let bed = Bed::new(&[("one", COMMITS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    let tree = bed.tree("tsk");
+    fs::remove_dir_all(tree.parent().unwrap()).unwrap();
+    daemon.done(&["reload"]);
+    until("the row says that the files are gone", || {
+        daemon.json(&["workspace", "show", "tsk"])["state"] == "removed"
+    });
+    daemon.done(&["task", "restore", "tsk"]);
+    until("the files are back", || daemon.json(&["workspace", "show", "tsk"])["state"] == "ready");
+    assert_eq!(fs::read_to_string(bed.tree("tsk").join("one.txt")).unwrap(), "one\n");
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// A small file system for the clones.
+fn mount(folder: &Path, size: &str) -> Option<(Mount, PathBuf)> {
+    let root = folder.join("clones");
+    fs::create_dir(&root).unwrap();
+    let mount = Mount::small(&root, &format!("size={size},mode=0700"));
+    if mount.is_none() {
+        skip("a small file system can be mounted by root only");
+    }
+    mount.map(|mount| (mount, root))
+}
+
+#[test]
+fn a_disk_that_is_full_when_work_is_kept_costs_the_reserve_and_loses_nothing() {
+    let fills: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:echo one >>common.txt; git commit -qam work; head -c 64m /dev/zero >zeros || true",
+        "report:success",
+    ];
+    let agents: &[(&str, &[&str])] = &[("one", fills)];
+    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
+    let Some((_mount, root)) = mount(bed.daemon.folder(), "32m") else { return };
+    // A file system with little free space has no reserve, so the test makes one.
+    fs::write(root.join(".reserve"), vec![1; 8 << 20]).unwrap();
+    let bed = bed.daemon_with_clones(agents);
+    bed.daemon.task("tsk", "prj", "one");
+    let kept = bed.until_kept("tsk");
+    assert_eq!(kept["content"]["is_complete"], true, "{kept}");
+    assert!(!root.join(".reserve").exists());
+    let zeros = bed.tree("tsk").join("zeros").metadata().unwrap().len();
+    let commit = kept["content"]["kept_commit"].as_str().unwrap();
+    let size =
+        git(&root.join("prj/keep.git"), &["cat-file", "-s", &format!("{commit}:worktree/zeros")]);
+    assert_eq!(size, zeros.to_string());
+}
