@@ -111,6 +111,12 @@ pub enum CheckoutError {
         #[source]
         source: io::Error,
     },
+    #[error("the disk of `{}` is full", .root.display())]
+    DiskFull {
+        root: PathBuf,
+        #[source]
+        source: Box<CheckoutError>,
+    },
     /// The step cannot succeed before a person changes something.
     #[error("{0}")]
     Refused(String),

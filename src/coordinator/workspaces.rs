@@ -181,7 +181,7 @@ async fn carry_out(host: &Host, job: &Job) -> (WorkspaceReport, Duration) {
 
 async fn take(host: &Host, job: &Job) -> Result<WorkspaceReport, CheckoutError> {
     let Host { checkouts, policy } = host;
-    match job {
+    let taken = match job {
         Job::Prepare { order, max_disk } => {
             // One that was made before its report was lost needs no more space.
             let is_made = checkouts.check(&order.project, &order.id).is_ok();
@@ -204,7 +204,8 @@ async fn take(host: &Host, job: &Job) -> Result<WorkspaceReport, CheckoutError> 
             Removal::Removed => WorkspaceReport::Removed,
             Removal::KeptAgain(content) => WorkspaceReport::Kept(content),
         }),
-    }
+    };
+    taken.map_err(|error| checkouts.name_full_disk(error))
 }
 
 fn not_published(error: &CheckoutError) -> String {

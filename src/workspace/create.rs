@@ -58,6 +58,7 @@ impl Checkouts {
             (None, base) => base.as_ref().map(|base| base.upstream.clone()),
         };
         let made = self.make_in(order, &prepared, start.as_deref(), upstream, &place, &new).await;
+        let made = made.map_err(|error| self.name_full_disk(error));
         if made.is_err() {
             // It may be the full disk that made this fail. No agent has used the files.
             remove_folder(&new)?;

@@ -123,8 +123,18 @@ impl Checkouts {
                     || message.contains("Disk quota exceeded")
                     || n_free(&self.root).is_some_and(|n_free| n_free < ALMOST_NOTHING)
             }
+            CheckoutError::DiskFull { .. } => true,
             CheckoutError::Git(_) | CheckoutError::Refused(_) | CheckoutError::Gone(_) => false,
         }
+    }
+
+    /// Says of an error that came from a full disk that it did. The caller asks before it removes
+    /// the files that filled the disk.
+    pub fn name_full_disk(&self, error: CheckoutError) -> CheckoutError {
+        if matches!(error, CheckoutError::DiskFull { .. }) || !self.is_disk_full(&error) {
+            return error;
+        }
+        CheckoutError::DiskFull { root: self.root.clone(), source: Box::new(error) }
     }
 }
 

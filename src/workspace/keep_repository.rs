@@ -53,6 +53,7 @@ impl Checkouts {
             make_folder(&place.project)?;
             let new = place.project.join(".new-keep");
             let made = self.make_keep(source, place, &new).await;
+            let made = made.map_err(|error| self.name_full_disk(error));
             if made.is_err() {
                 // It may be the full disk that made this fail.
                 remove_folder(&new)?;

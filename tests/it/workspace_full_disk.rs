@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use agent_coordinator::crash_point::CrashPoint;
 use serde_json::Value;
 
-use crate::support::{Mount, git, skip, until};
+use crate::support::{Mount, git, skip, until, until_some_within};
 use crate::workspaces::{Bed, COMMITS};
 
 /// The steps of an agent that goes on working until the file `go` is in its directory.
@@ -119,13 +121,41 @@ fn a_finished_clone_that_was_deleted_by_hand_counts_as_removed_and_comes_back() 
     assert_eq!(fs::read_to_string(bed.tree("tsk").join("one.txt")).unwrap(), "one\n");
 }
 
-fn names_in(folder: &Path) -> Vec<String> {
+pub(super) fn names_in(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).into_iter().flatten().flatten();
     names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
+/// A file that takes all space of a file system but some. It is removed when this is dropped.
+pub(super) struct Filler(PathBuf);
+
+impl Filler {
+    pub(super) fn new(root: &Path) -> Self {
+        let filler = Self(root.join(".filler"));
+        filler.leave(0);
+        filler
+    }
+
+    /// Leaves this number of mebibytes free.
+    pub(super) fn leave(&self, mebibytes: u64) {
+        let mut file = fs::File::create(&self.0).unwrap();
+        let zeros = vec![0; 64 << 10];
+        while file.write_all(&zeros).is_ok() {}
+        // A smaller piece may still fit.
+        while file.write_all(&[0]).is_ok() {}
+        let length = file.metadata().unwrap().len();
+        file.set_len(length.saturating_sub(mebibytes << 20)).unwrap();
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// A small file system for the clones.
-fn mount(folder: &Path, size: &str) -> Option<(Mount, PathBuf)> {
+pub(super) fn mount(folder: &Path, size: &str) -> Option<(Mount, PathBuf)> {
     let root = folder.join("clones");
     fs::create_dir(&root).unwrap();
     let mount = Mount::small(&root, &format!("size={size},mode=0700"));
@@ -158,4 +188,97 @@ fn a_disk_that_is_full_when_work_is_kept_costs_the_reserve_and_loses_nothing() {
     let size =
         git(&root.join("prj/keep.git"), &["cat-file", "-s", &format!("{commit}:worktree/zeros")]);
     assert_eq!(size, zeros.to_string());
+}
+
+#[test]
+fn a_disk_that_is_full_when_a_clone_is_made_is_named_and_the_task_starts_later() {
+    let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
+    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
+    add_random_file(&bed, "large", 20);
+    let Some((_mount, root)) = mount(bed.daemon.folder(), "64m") else { return };
+    let bed = bed.daemon_with_clones(agents);
+    let daemon = &bed.daemon;
+    let project = root.join("prj");
+    let filler = Filler::new(&root);
+    // There is no room for the objects, and then for them, but not for the files.
+    for (mebibytes, step) in [(10, "`git fetch`"), (30, "`git read-tree`")] {
+        filler.leave(mebibytes);
+        if mebibytes == 10 {
+            daemon.task("tsk", "prj", "one");
+        }
+        let is_shown = |command: &[&str]| {
+            let shown = daemon.cli(command).stdout;
+            let reason = format!("the disk of `{}` is full: {step} failed", root.display());
+            shown.contains(&reason)
+        };
+        until_some_within(
+            Duration::from_mins(1),
+            || {
+                let commands: [&[&str]; 2] =
+                    [&["why", "one", "prj"], &["workspace", "show", "tsk"]];
+                commands.into_iter().all(is_shown).then_some(())
+            },
+            || daemon.done(&["workspace", "show", "tsk"]),
+        );
+        until("half a clone goes", || {
+            !names_in(&project).iter().any(|name| name.starts_with(".new-"))
+        });
+    }
+    drop(filler);
+    let is_kept = || (daemon.json(&["workspace", "show", "tsk"])["state"] == "ready").then_some(());
+    let complaint = || daemon.done(&["workspace", "show", "tsk"]);
+    until_some_within(Duration::from_mins(1), is_kept, complaint);
+    bed.until_kept("tsk");
+    assert_eq!(git(&project.join("keep.git"), &["fsck", "--no-dangling"]), "");
+}
+
+#[test]
+fn a_disk_that_is_full_at_a_merge_is_named_and_changes_nothing() {
+    let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
+    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
+    let Some((_mount, root)) = mount(bed.daemon.folder(), "32m") else { return };
+    let bed = bed.daemon_with_clones(agents);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    // The branch goes on, so that the merge makes a commit.
+    add_random_file(&bed, "other", 1);
+    let before = git(&daemon.work(), &["rev-parse", "main"]);
+    let filler = Filler::new(&root);
+    let refused = daemon.cli(&["task", "merge", "tsk"]);
+    let is_named = refused.stderr.contains(&format!("the disk of `{}` is full", root.display()));
+    assert!(refused.code != 0 && is_named, "{}", refused.stderr);
+    assert_eq!(git(&daemon.work(), &["rev-parse", "main"]), before);
+    assert_eq!(git(&daemon.work(), &["status", "--porcelain"]), "");
+    drop(filler);
+    daemon.done(&["task", "merge", "tsk"]);
+    assert_eq!(bed.read("common.txt"), "common\none\n");
+}
+
+#[test]
+fn a_disk_that_is_full_at_a_removal_costs_no_late_change() {
+    let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
+    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
+    let Some((_mount, root)) = mount(bed.daemon.folder(), "32m") else { return };
+    let bed = bed.daemon_with_clones(agents);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    let late = bed.tree("tsk").join("late.txt");
+    fs::write(&late, "late\n").unwrap();
+    let filler = Filler::new(&root);
+    daemon.done(&["task", "discard", "tsk"]);
+    until("the reason is shown", || {
+        let shown = daemon.json(&["workspace", "show", "tsk"]);
+        let reason = shown["reason"].as_str().unwrap_or_default();
+        shown["state"] == "ready" && reason.contains("is full")
+    });
+    assert!(late.exists());
+    drop(filler);
+    let shown = || daemon.json(&["workspace", "show", "tsk"]);
+    let is_removed = || (shown()["state"] == "removed").then_some(());
+    until_some_within(Duration::from_mins(1), is_removed, || shown().to_string());
+    let commit = shown()["content"]["kept_commit"].as_str().unwrap().to_owned();
+    let kept = ["show".to_owned(), format!("{commit}:worktree/late.txt")];
+    assert_eq!(git(&root.join("prj/keep.git"), &kept.each_ref().map(String::as_str)), "late");
 }

@@ -95,7 +95,8 @@ impl Workspaces {
             author: author(audit::actor()),
             message: format!("Merge {}: {}\n", task.short_id, task.title),
         };
-        let merged = self.host(&workspace)?.merge(&order).await;
+        let host = self.host(&workspace)?;
+        let merged = host.merge(&order).await.map_err(|error| host.name_full_disk(error));
         let merged = merged.map_err(|error| failed(&workspace, &error))?;
         if let Merged::Conflict { result: Some(result), .. }
         | Merged::InTheWay { result: Some(result), .. } = &merged
