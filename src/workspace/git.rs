@@ -76,6 +76,9 @@ pub enum GitError {
     Io(#[from] io::Error),
     #[error("`git {command}` failed: {message}")]
     Failed { command: String, message: String },
+    /// It says nothing about the repository, so that the call is repeated.
+    #[error("`git {command}` was ended by a signal")]
+    Killed { command: String },
     #[error("`git {command}` did not end within {} s", .limit.as_secs())]
     TimedOut { command: String, limit: Duration },
     #[error("`git {command}` printed more than {MAX_OUTPUT} bytes")]
@@ -245,10 +248,7 @@ impl Call<'_> {
             return Ok(ended.stdout);
         }
         let message = if ended.message.is_empty() {
-            ended.code.map_or_else(
-                || "it was ended by a signal".to_owned(),
-                |code| format!("exit code {code}"),
-            )
+            ended.code.map(|code| format!("exit code {code}")).unwrap_or_default()
         } else {
             ended.message
         };
@@ -264,15 +264,18 @@ impl Call<'_> {
         Ok(String::from_utf8_lossy(&stdout).trim_end_matches('\n').to_owned())
     }
 
-    /// Runs the call and returns how it ended, also with an exit code other than 0.
+    /// Runs the call and returns how it ended, also with an exit code other than 0. Only a call
+    /// whose output is cut may have no exit code.
     ///
     /// # Errors
     /// It could not be run to its end.
     pub async fn end(self) -> Result<Ended, GitError> {
         let command = self.name();
         let limit = self.limit;
+        let is_cut = self.cut_at.is_some();
         match tokio::time::timeout(limit, self.finish()).await {
             Ok(Err(GitError::TooMuch { .. })) => Err(GitError::TooMuch { command }),
+            Ok(Ok(Ended { code: None, .. })) if !is_cut => Err(GitError::Killed { command }),
             Ok(ended) => ended,
             Err(_) => Err(GitError::TimedOut { command, limit }),
         }

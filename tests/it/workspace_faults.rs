@@ -142,3 +142,21 @@ fn a_git_that_hangs_delays_a_start_without_a_clone_for_its_snapshot_only() {
     let status = daemon.done(&["status"]);
     assert!(status.contains("it was not taken within 20 s"), "{status}");
 }
+
+#[test]
+fn a_git_that_is_killed_while_it_reads_a_clone_is_run_again() {
+    let mut bed = Bed::new(&[("one", COMMITS)]);
+    let folder = bed.daemon.folder().to_owned();
+    let dies = format!(
+        "case \"$*\" in *'batch-check=%(objectname)'*) \
+         [ -e {0} ] || {{ touch {0}; kill -9 $$; }};; esac\n\
+         exec GIT \"$@\"",
+        folder.join("killed").display()
+    );
+    let path = path_with_git(&folder, &dies);
+    restart_with(&mut bed.daemon, &path);
+    bed.daemon.task("tsk", "prj", "one");
+    let kept = bed.until_kept("tsk");
+    assert!(folder.join("killed").exists());
+    assert_eq!(kept["content"]["is_complete"], true, "{kept}");
+}
