@@ -42,7 +42,8 @@ impl Checkouts {
             on_copies(&[OsStr::new("index-pack"), pack.as_os_str()]).run().await?;
             let index = pack.with_extension("idx");
             let index = std::fs::read(&index).map_err(CheckoutError::io("read", &index))?;
-            let listed = self.git.call(["show-index"]).input(index).text().await?;
+            let show = self.git.on(&place.keep(), ["show-index"]);
+            let listed = show.input(index).text().await?;
             ids.extend(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned));
         }
         self.pack_missing(place, &ids, &quarantine, on_copies).await?;
