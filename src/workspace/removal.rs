@@ -3,6 +3,7 @@
 use super::walk::walk;
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, remove_folder, rename};
 use crate::crash_point::{self, CrashPoint};
+use crate::domain::WorkspaceId;
 use crate::domain::workspace::{Content, RemoveOrder};
 
 /// The result of an attempt to remove a workspace.
@@ -39,6 +40,7 @@ impl Checkouts {
             if !is_unchanged(&place, &order.proof).await? {
                 return Ok(Removal::KeptAgain(self.keep(&order.keep, policy).await?));
             }
+            self.check_is_kept(&place, &order.keep.id).await?;
             // It has another name from here on, so that no late process finds it by its name.
             rename(&place.folder, &trash.folder)?;
             crash_point::reach(CrashPoint::WorkspaceInTrash);
@@ -55,6 +57,22 @@ impl Checkouts {
         blocking(move || remove_folder(&gone)).await?;
         crash_point::reach(CrashPoint::WorkspaceRemoved);
         Ok(Removal::Removed)
+    }
+
+    /// Checks that the keep repository is there, and still has a kept state of the workspace.
+    async fn check_is_kept(&self, place: &Place, id: &WorkspaceId) -> Result<(), CheckoutError> {
+        let pattern = format!("refs/agent-coordinator/kept/{id}/[1-9]*");
+        let newest = ["--count=1", "--sort=-creatordate", "--format=%(objectname)"];
+        let list = ["for-each-ref"].into_iter().chain(newest).chain([pattern.as_str()]);
+        let commit = self.git.on(&place.keep(), list).text().await?;
+        if !commit.is_empty() && self.resolve(place, &commit).await?.is_some() {
+            return Ok(());
+        }
+        Err(CheckoutError::Refused(format!(
+            "`{}` has no kept state of the workspace, so that its files stay; bring it back from a \
+             copy",
+            place.keep().display()
+        )))
     }
 }
 
