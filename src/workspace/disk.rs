@@ -121,6 +121,7 @@ impl Checkouts {
             CheckoutError::Git(GitError::Failed { message, .. }) => {
                 message.contains("No space left")
                     || message.contains("Disk quota exceeded")
+                    || message.lines().any(is_short_write)
                     || n_free(&self.root).is_some_and(|n_free| n_free < ALMOST_NOTHING)
             }
             CheckoutError::DiskFull { .. } => true,
@@ -141,6 +142,12 @@ impl Checkouts {
 fn n_free(root: &Path) -> Option<u64> {
     let found = statvfs(root).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Returns whether git says that it could not write all of a file, without a reason. It has removed
+/// the part that it could write, so that there may be space again.
+fn is_short_write(line: &str) -> bool {
+    line.starts_with("error: unable to write file ") && line.ends_with('\'')
 }
 
 fn is_full(error: &std::io::Error) -> bool {
