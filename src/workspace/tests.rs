@@ -8,6 +8,7 @@ use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder,
 
 mod base;
 mod kept;
+mod odd;
 
 mod sources;
 mod sparse;

@@ -99,6 +99,13 @@ fn patterns_and_bases_that_git_does_not_allow_are_refused() {
         ("paths: [/srv]", "`/srv` is absolute"),
         ("paths: [\"src/*\"]", "has a pattern"),
         ("paths: src", "expected a list"),
+        ("branch: \"a..b/{task_id}\"", "workspace.branch"),
+        ("branch: \"{task_id}/\"", "workspace.branch"),
+        ("max_disk: 63 MiB", "workspace.max_disk"),
+        ("shared_at_once: 0", "workspace.shared_at_once"),
+        ("keep: 0s", "workspace.keep"),
+        ("rebuildable: target", "workspace.rebuildable"),
+        ("mode: clone", "workspace"),
     ] {
         bed.daemon.configure(&format!("workspace: {{ {settings} }}"));
         let said = bed.daemon.cli(&["check"]);

@@ -120,6 +120,19 @@ fn a_removed_workspace_comes_back_and_stays_for_its_whole_time() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_removes_nothing_early() {
+    let by: CoordinatorId = id("crd");
+    let ready = workspace().on(prepared(), &by).claimed(id("lch")).on(kept(Some("p")), &by);
+    let year = Duration::from_hours(365 * 24);
+    let later = NOW + year;
+    let done = Task { status_since: later, ..task("tsk", None, "one") };
+    for now in [NOW, later] {
+        assert!(!ready.may_be_removed(&done, Some(KEEP), now), "{now:?}");
+    }
+    assert!(ready.may_be_removed(&done, Some(KEEP), later + KEEP));
+}
+
+#[test]
 fn a_merge_without_the_files_in_no_commit_removes_no_clone() {
     let by: CoordinatorId = id("crd");
     let kept = workspace().on(prepared(), &by).claimed(id("lch")).on(kept(Some("p")), &by);
