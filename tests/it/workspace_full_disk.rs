@@ -89,8 +89,8 @@ fn an_early_removal_that_a_crash_interrupts_is_repeated() {
             daemon.json(&["workspace", "show", "tsk_1"])["state"] == "removed"
         });
         let names = names_in(&daemon.state().join("workspaces/prj"));
-        let is_remains = |name: &&String| name.starts_with(".trash-") || name.starts_with(".gone-");
-        assert!(!names.iter().any(|name| is_remains(&name)), "{point:?}: {names:?}");
+        let is_half = |name: &String| name.starts_with(".trash-") || name.starts_with(".gone-");
+        assert!(!names.iter().any(is_half), "{point:?}: {names:?}");
         for task in ["tsk_2", "tsk_3"] {
             fs::write(bed.tree(task).join("go"), "").unwrap();
         }
