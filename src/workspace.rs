@@ -97,6 +97,8 @@ pub struct Checkouts {
 struct KeepState {
     /// The remains of an earlier process were removed.
     is_tidied: bool,
+    /// The number of killed calls whose locks were removed.
+    n_killed: u64,
 }
 
 /// The reason why a step did not succeed.

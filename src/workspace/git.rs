@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -92,6 +93,8 @@ pub struct Git {
     home: PathBuf,
     config: PathBuf,
     version: OnceCell<()>,
+    /// The number of calls that were killed, or did not end in time.
+    n_killed: AtomicU64,
 }
 
 /// The end of a call.
@@ -107,7 +110,12 @@ impl Git {
     pub fn new(root: &Path) -> Self {
         let home = root.join(".git-home");
         let config = root.join(".gitconfig");
-        Self { home, config, version: OnceCell::new() }
+        Self { home, config, version: OnceCell::new(), n_killed: AtomicU64::new(0) }
+    }
+
+    /// Returns the number of calls so far that may have left their locks behind.
+    pub fn n_killed(&self) -> u64 {
+        self.n_killed.load(Ordering::Relaxed)
     }
 
     /// Makes the files that each call uses, and checks that git is installed and new enough. That
@@ -273,11 +281,18 @@ impl Call<'_> {
         let command = self.name();
         let limit = self.limit;
         let is_cut = self.cut_at.is_some();
+        let Git { n_killed, .. } = self.git;
         match tokio::time::timeout(limit, self.finish()).await {
             Ok(Err(GitError::TooMuch { .. })) => Err(GitError::TooMuch { command }),
-            Ok(Ok(Ended { code: None, .. })) if !is_cut => Err(GitError::Killed { command }),
+            Ok(Ok(Ended { code: None, .. })) if !is_cut => {
+                n_killed.fetch_add(1, Ordering::Relaxed);
+                Err(GitError::Killed { command })
+            }
             Ok(ended) => ended,
-            Err(_) => Err(GitError::TimedOut { command, limit }),
+            Err(_) => {
+                n_killed.fetch_add(1, Ordering::Relaxed);
+                Err(GitError::TimedOut { command, limit })
+            }
         }
     }
 

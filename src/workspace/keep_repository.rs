@@ -183,6 +183,15 @@ impl Checkouts {
         Ok(())
     }
 
+    /// Removes the locks that killed calls of this process have left in the keep repository. The
+    /// caller has the lock of the project, so that no other call has them.
+    fn remove_left_locks(&self, state: &mut KeepState, place: &Place) {
+        let n_killed = self.git.n_killed();
+        if std::mem::replace(&mut state.n_killed, n_killed) != n_killed {
+            remove_locks(&place.keep());
+        }
+    }
+
     /// Returns the commit that a ref of the keep repository names.
     pub(super) async fn resolve(
         &self,
@@ -204,6 +213,7 @@ impl Checkouts {
     ) -> Result<tokio::sync::OwnedMutexGuard<KeepState>, CheckoutError> {
         let mut state = self.lock(project).await;
         Self::tidy(&mut state, place)?;
+        self.remove_left_locks(&mut state, place);
         Ok(state)
     }
 
@@ -217,6 +227,7 @@ impl Checkouts {
             return Ok(None);
         };
         Self::tidy(&mut state, place)?;
+        self.remove_left_locks(&mut state, place);
         Ok(Some(state))
     }
 }

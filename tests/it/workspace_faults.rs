@@ -6,6 +6,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::daemon::Daemon;
 use crate::support::{git, is_gone, until, until_some_within};
 use crate::workspaces::{Bed, COMMITS};
@@ -147,16 +149,28 @@ fn a_git_that_hangs_delays_a_start_without_a_clone_for_its_snapshot_only() {
 fn a_git_that_is_killed_while_it_reads_a_clone_is_run_again() {
     let mut bed = Bed::new(&[("one", COMMITS)]);
     let folder = bed.daemon.folder().to_owned();
+    // One call dies while it reads, and another one leaves the lock of a ref behind.
     let dies = format!(
-        "case \"$*\" in *'batch-check=%(objectname)'*) \
-         [ -e {0} ] || {{ touch {0}; kill -9 $$; }};; esac\n\
+        "once() {{ [ ! -e {0}/$1 ] && touch {0}/$1; }}\n\
+         case \"$*\" in\n\
+         *'batch-check=%(objectname)'*) once read && kill -9 $$;;\n\
+         *'update-ref refs/agent-coordinator/kept/'*) once write && \
+         {{ for ref; do case $ref in refs/*) mkdir -p {1}/${{ref%/*}}; \
+         touch {1}/$ref.lock;; esac; done; kill -9 $$; }};;\n\
+         esac\n\
          exec GIT \"$@\"",
-        folder.join("killed").display()
+        folder.display(),
+        bed.daemon.state().join("workspaces/prj/keep.git").display()
     );
     let path = path_with_git(&folder, &dies);
     restart_with(&mut bed.daemon, &path);
     bed.daemon.task("tsk", "prj", "one");
-    let kept = bed.until_kept("tsk");
-    assert!(folder.join("killed").exists());
-    assert_eq!(kept["content"]["is_complete"], true, "{kept}");
+    let shown = || bed.daemon.cli(&["workspace", "show", "tsk", "--json"]).stdout;
+    let is_kept = || {
+        let shown: Value = serde_json::from_str(&shown()).ok()?;
+        (shown["content"]["is_complete"] == true).then_some(shown)
+    };
+    let kept = until_some_within(Duration::from_mins(1), is_kept, shown);
+    assert_eq!(kept["content"]["n_commits"], 1, "{kept}");
+    assert!(folder.join("read").exists() && folder.join("write").exists());
 }
