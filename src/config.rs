@@ -22,6 +22,7 @@ mod diff;
 mod environment;
 mod forge;
 mod general;
+mod hooks;
 mod http;
 mod interpolate;
 mod kinds;
@@ -76,6 +77,7 @@ pub use forge::{
     Webhook, repositories_path,
 };
 pub use general::General;
+pub use hooks::WorkspaceHooks;
 pub use http::{Http, Listen};
 pub use limits::AgentLimits;
 pub use live::{ConfigurationState, Live, Rejected, Reloaded};
@@ -135,6 +137,8 @@ pub struct Config {
     pub output: Output,
     /// The clones of tasks.
     pub workspace: Workspace,
+    /// Commands of the operator that run in the clones.
+    pub hooks: WorkspaceHooks,
     /// The time that the past is kept.
     pub retention: Retention,
     /// GitHub and GitLab, whose items become tasks.
@@ -169,6 +173,7 @@ impl Config {
             log: LogConfig::default(),
             output: Output::default(),
             workspace: Workspace::default(),
+            hooks: WorkspaceHooks::default(),
             retention: Retention::default(),
             forges: Forges::below(&paths.state_dir),
             paths,
@@ -195,6 +200,10 @@ impl Config {
         http.check(&section, token);
         drop(section);
         let forges = Forges::read(&mut top, &paths.state_dir, &http);
+        let mut section = top.section(Workspace::SECTION);
+        let workspace = Workspace::read(&mut section);
+        let hooks = WorkspaceHooks::read(&mut section.section("hooks"));
+        drop(section);
         Self {
             general,
             limits,
@@ -217,7 +226,8 @@ impl Config {
             shutdown: Shutdown::read_section(&mut top),
             log: LogConfig::read_section(&mut top),
             output: Output::read_section(&mut top),
-            workspace: Workspace::read_section(&mut top),
+            workspace,
+            hooks,
             retention: Retention::read_section(&mut top),
             forges,
             // This comes after all fields that may note a variable.

@@ -9,6 +9,7 @@ mod act;
 mod children;
 mod clocks;
 mod control;
+mod hooks;
 mod local;
 mod loop_observer;
 mod output_watcher;
@@ -30,6 +31,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use act::log_stops;
 use clocks::Clocks;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
+pub use hooks::{HookRunner, HookSettings};
 pub use local::LocalControlPlane;
 pub use loop_observer::LoopObserver;
 use output_watcher::OutputWatcher;
@@ -391,6 +393,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             launches: view.launches,
             jobs: if mode == Mode::Running { view.jobs } else { Vec::new() },
             busy_workspaces: self.workspaces.busy(),
+            passed_hooks: self.workspaces.passed_hooks(),
             shared,
             instances,
             elapsed,
@@ -418,24 +421,20 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (steady_now, now));
         let elapsed =
             self.clocks.look(times, &instances, &launches, &self.output_watcher, here, &limits);
-        let coordinator = self.config.id.clone();
-        let startable = Vec::new();
-        let refused = BTreeSet::new();
-        let free = Resources::default();
-        let instances = instances.to_vec();
         let snapshot = Snapshot {
             now,
-            coordinator,
-            startable,
+            coordinator: self.config.id.clone(),
+            startable: Vec::new(),
             launches,
             jobs: Vec::new(),
             busy_workspaces: BTreeSet::new(),
+            passed_hooks: None,
             shared: SharedFacts::default(),
-            instances,
+            instances: instances.to_vec(),
             elapsed,
-            refused,
+            refused: BTreeSet::new(),
             limits,
-            free,
+            free: Resources::default(),
         };
         let is_over = |action: &Action| {
             matches!(

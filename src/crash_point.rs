@@ -55,6 +55,7 @@ pub enum CrashPoint {
     WorkspaceCheckedOut,
     WorkspaceMade,
     WorkspaceNamed,
+    HookPassed,
     WorkspaceReported,
     ObjectsCopied,
     PackMoved,

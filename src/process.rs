@@ -180,6 +180,19 @@ impl ProcessTable {
         let _ = newest.wait_for(|instances| !instances.iter().any(Instance::is_live)).await;
     }
 
+    /// Returns the instance of `launch` when none of its processes lives; `None` if it is not
+    /// listed. Cancel-safe.
+    pub async fn until_ended(&self, launch: &LaunchId) -> Option<Instance> {
+        let find = |instances: &Arc<[Instance]>| {
+            instances.iter().find(|instance| instance.launch == *launch).cloned()
+        };
+        let mut newest = self.snapshot.clone();
+        let ended = newest
+            .wait_for(|instances| find(instances).is_none_or(|instance| !instance.is_live()))
+            .await;
+        find(&*ended.ok()?)
+    }
+
     /// Moves the folder of `launch` to `ended/`, because the server acknowledged its end. Does
     /// nothing if the launch has not ended.
     pub async fn forget(&self, launch: &LaunchId) -> Result<(), Gone> {

@@ -53,12 +53,22 @@ pub struct LaunchRequest {
     pub key: InstanceKey,
     pub ai_type: String,
     pub working_directory: PathBuf,
-    /// True if the directory is a clone of the project's repository.
-    pub in_clone: bool,
+    /// The folders of the clone of the project's repository that the directory is in, if it is in
+    /// one.
+    pub clone: Option<CloneFolders>,
     /// The proof of identity: the launch ticket, or the passkey itself if the server gave no
     /// ticket.
     pub passkey: Secret,
     pub attempt: Attempt,
+}
+
+/// The folders of a clone, for a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CloneFolders {
+    /// The files and the repository, which the agent changes.
+    pub tree: PathBuf,
+    /// The repository of the daemon that the clone borrows from, which the agent only reads.
+    pub keep: PathBuf,
 }
 
 /// A user of this machine that agents run as, with the values that its processes get.
@@ -206,7 +216,7 @@ impl Providers {
             wrap.push(values.fill(argument)?);
         }
         let user = self.user_of(name, &provider)?;
-        if let Some(user) = user.filter(|_| request.in_clone) {
+        if let Some(user) = user.filter(|_| request.clone.is_some()) {
             let provider = name.to_owned();
             let user = user.run_as.name.clone();
             return Err(CommandError::CloneOfDaemon { provider, user });
@@ -305,7 +315,36 @@ impl Providers {
         request: &LaunchRequest,
         check: &CheckOrder,
     ) -> Result<CommandSpec, CommandError> {
-        let (name, provider) = self.find(&check.provider);
+        let own = [("AGENT_LAUNCH_ID".to_owned(), request.launch.to_string())];
+        let command = (check.command.as_slice(), own.to_vec());
+        self.operator_command(request, &check.provider, command, &PassEnvironment::default())
+    }
+
+    /// Returns the command line of a hook, in the wrapper of the agent's provider. It gets the
+    /// variables that the provider passes on, but no login and no way to the server.
+    ///
+    /// # Errors
+    /// [`CommandError`], for example if the wrapper needs an address that the server does not have.
+    pub fn hook_command(
+        &self,
+        request: &LaunchRequest,
+        provider: &str,
+        command: &[String],
+        variables: Vec<(String, String)>,
+    ) -> Result<CommandSpec, CommandError> {
+        let passed = self.find(provider).1.pass_environment.clone();
+        self.operator_command(request, provider, (command, variables), &passed)
+    }
+
+    /// Returns the command line of a program of the operator, with its own variables.
+    fn operator_command(
+        &self,
+        request: &LaunchRequest,
+        provider: &str,
+        (command, variables): (&[String], Vec<(String, String)>),
+        passed: &PassEnvironment,
+    ) -> Result<CommandSpec, CommandError> {
+        let (name, provider) = self.find(provider);
         if let Some(user) = self.user_of(name, &provider)? {
             let provider = name.to_owned();
             let user = user.run_as.name.clone();
@@ -322,7 +361,7 @@ impl Providers {
                 prompt: PromptVia::Stdin,
                 passkey_in_prompt: false,
             },
-            pass_environment: PassEnvironment::default(),
+            pass_environment: passed.clone(),
             ..provider.into_owned()
         };
         let mut environment = self.passed_to(&plain);
@@ -330,10 +369,10 @@ impl Providers {
         let own = [
             ("PROJECT_ID", request.key.project.to_string()),
             ("WORKING_DIRECTORY", text(&request.working_directory)),
-            ("AGENT_LAUNCH_ID", request.launch.to_string()),
         ];
-        environment.extend(own.map(|(name, value)| (name.to_owned(), Secret::new(value))));
-        let mut command = check.command.iter().cloned();
+        let own = own.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(variables);
+        environment.extend(own.map(|(name, value)| (name, Secret::new(value))));
+        let mut command = command.iter().cloned();
         Ok(CommandSpec {
             wrap,
             program: command.next().unwrap_or_default(),
@@ -363,7 +402,7 @@ impl Providers {
     fn prompt(&self, request: &LaunchRequest, passkey: Option<&Secret>) -> String {
         let LaunchRequest { key, working_directory, attempt, .. } = request;
         let prompt = self.guidance.prompt(key, working_directory, passkey, attempt);
-        if request.in_clone { prompt + self.guidance.own_clone() + "\n" } else { prompt }
+        if request.clone.is_some() { prompt + self.guidance.own_clone() + "\n" } else { prompt }
     }
 
     fn server(&self) -> Option<Server<'_>> {
@@ -401,7 +440,8 @@ impl Providers {
 
     /// Returns the variables of the launch itself. Other settings do not override them.
     fn own_variables(&self, request: &LaunchRequest) -> impl Iterator<Item = (String, Secret)> {
-        let mode = if request.in_clone { WorkspaceMode::Clone } else { WorkspaceMode::Shared };
+        let mode =
+            if request.clone.is_some() { WorkspaceMode::Clone } else { WorkspaceMode::Shared };
         let own = [
             ("AGENT_ID", Secret::new(request.key.agent.as_str())),
             ("PROJECT_ID", Secret::new(request.key.project.as_str())),

@@ -173,7 +173,8 @@ impl Place {
         if self.tree().symlink_metadata().is_ok() || !self.folder.is_dir() {
             return Ok(());
         }
-        let extra = [sparse::ABSENT, sparse::ABSENT_LOCK, create::MADE];
+        let extra =
+            [sparse::ABSENT, sparse::ABSENT_LOCK, create::MADE, create::HOOK_FOLLOWS];
         for name in ["index", "index.lock", "index-ignored"].into_iter().chain(extra) {
             let _ = std::fs::remove_file(self.folder.join(name));
         }
@@ -219,6 +220,11 @@ impl Checkouts {
     ) -> PathBuf {
         let tree = self.place(project, workspace).tree();
         if subdirectory.is_empty() { tree } else { tree.join(subdirectory) }
+    }
+
+    /// Returns the repository that the clones of a project borrow from.
+    pub fn keep_folder(&self, project: &ProjectId) -> PathBuf {
+        self.root.join(project.as_str()).join("keep.git")
     }
 
     /// Checks that git is there and new enough. It makes no file.

@@ -16,8 +16,8 @@ use crate::cgroup;
 use crate::clock;
 use crate::config::{Config, Environment, Secrets};
 use crate::coordinator::{
-    Coordinator, CoordinatorConfig, LocalControlPlane, LoopObserver, Mode, RemoteConfig,
-    RemoteControlPlane,
+    Coordinator, CoordinatorConfig, HookRunner, HookSettings, LocalControlPlane, LoopObserver,
+    Mode, RemoteConfig, RemoteControlPlane,
 };
 use crate::domain::plan::Limits;
 use crate::domain::retention::Retention;
@@ -39,6 +39,8 @@ pub(super) struct Supervisor {
     configured: watch::Sender<CoordinatorConfig>,
     /// The control plane, if the server is remote.
     remote: Option<Arc<RemoteControlPlane>>,
+    /// The hooks in clones, if the server is in this process.
+    hooks: Option<Arc<HookRunner>>,
     nudge: Nudge,
     mode: watch::Sender<Mode>,
     /// The time for which the output of its agents is kept.
@@ -58,6 +60,10 @@ pub(super) enum Control {
 const LOOPS_TURN: Duration = Duration::from_secs(3);
 /// The pause between two searches for outputs that are too old.
 const BETWEEN_LOOKS: Duration = Duration::from_mins(30);
+/// The time that hooks have to end when the daemon ends.
+const HOOKS_GRACE: Duration = Duration::from_millis(500);
+/// The folder of the processes of hooks, in the state directory.
+const HOOKS: &str = "hooks";
 /// The deadline for spawns under way in a hurried end.
 const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -169,6 +175,17 @@ impl CoordinatorIdentity {
             state_dir: config.paths.state_dir.clone(),
         }
     }
+
+    /// Returns the settings for the hooks in clones.
+    fn hook_settings(&self, config: &Config, secrets: &Secrets) -> HookSettings {
+        let state_dir = config.paths.state_dir.join(HOOKS);
+        HookSettings {
+            hooks: config.hooks.clone(),
+            backoff: config.backoff,
+            providers: self.coordinator_config(config, secrets).providers,
+            processes: ProcessConfig { state_dir, ..process_config(config, &self.means) },
+        }
+    }
 }
 
 /// Removes outputs that are too old, again and again. Cancel-safe: a removal that has begun is
@@ -247,15 +264,19 @@ impl Supervisor {
         let first = newest.borrow().clone();
         let table = processes.clone();
         let wakeups = nudge.listen();
+        let mut hooks = None;
         let (coordinator, remote) = match control {
             Control::Local(local, checkouts) => {
                 let policy = KeepPolicy {
                     ignored_max: config.workspace.ignored_max,
                     rebuildable: config.workspace.rebuildable.clone(),
                 };
+                let runner = Arc::new(HookRunner::new(identity.hook_settings(config, secrets)));
                 let mut coordinator = Coordinator::new(first, local, table, wakeups, mode_seen)
                     .with_work_trees()
-                    .with_workspaces(Arc::clone(&checkouts), policy.clone());
+                    .with_workspaces(Arc::clone(&checkouts), policy.clone())
+                    .with_hooks(Arc::clone(&runner));
+                hooks = Some(runner);
                 if config.workspace.snapshots {
                     coordinator = coordinator.with_snapshots(checkouts, policy);
                 }
@@ -298,6 +319,7 @@ impl Supervisor {
             identity,
             configured,
             remote,
+            hooks,
             nudge: nudge.clone(),
             mode,
             retention,
@@ -311,6 +333,9 @@ impl Supervisor {
         let _ = self.processes.reconfigure(process_config(config, &self.identity.means)).await;
         if let Some(remote) = &self.remote {
             remote.reconfigure(remote_config(config, &self.identity.id));
+        }
+        if let Some(hooks) = &self.hooks {
+            hooks.reconfigure(self.identity.hook_settings(config, secrets)).await;
         }
         self.configured.send_replace(self.identity.coordinator_config(config, secrets));
         self.retention.send_replace(config.retention.clone());
@@ -390,9 +415,14 @@ impl Supervisor {
         }
     }
 
-    /// Returns when no spawn is under way. No new spawn begins.
+    /// Returns when no spawn is under way. No new spawn begins. Hooks are ended.
     pub(super) async fn leave(&self) {
-        self.processes.clone().leave().await;
+        let hooks = async {
+            if let Some(hooks) = &self.hooks {
+                hooks.end(HOOKS_GRACE).await;
+            }
+        };
+        tokio::join!(hooks, self.processes.clone().leave());
     }
 
     /// Tells the shims to end their agents at once. It waits only for spawns under way, up to a

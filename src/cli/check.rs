@@ -236,7 +236,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
         Purpose::Task,
     );
     let request = LaunchRequest {
-        in_clone: false,
+        clone: None,
         launch: "LAUNCH_ID".parse().expect("a sample id"),
         key,
         ai_type: name.to_owned(),

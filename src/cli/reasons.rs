@@ -36,6 +36,9 @@ pub(super) fn remedy(reason: StartReason, agent: &AgentId, project: &ProjectId) 
              `workspace.max_disk` is the limit"
                 .to_owned(),
         ),
+        StartReason::HookFailed => {
+            Some("the log has its output; mend `workspace.hooks` or what it needs".to_owned())
+        }
         StartReason::NoPasskey => {
             Some("add its passkey to the configuration of the coordinator".to_owned())
         }

@@ -132,6 +132,7 @@ const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
         StartReason::WorkspaceDisk => {
             "there is disk space for the clone for its task (`workspace.max_disk`)"
         }
+        StartReason::HookFailed => "the hook for its clone passed (`workspace.hooks`)",
         StartReason::OnOtherHost => "the clone for its task is on this host",
         StartReason::DirectoryInUse => {
             "less than `workspace.shared_at_once` work in its git work tree"

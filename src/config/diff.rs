@@ -175,6 +175,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         log,
         output,
         workspace,
+        hooks,
         retention,
         forges,
         // It has no key, because the values themselves are compared.
@@ -206,6 +207,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     log.compare(&new.log, &mut changes);
     output.compare(&new.output, &mut changes);
     workspace.compare(&new.workspace, &mut changes);
+    hooks.compare(&new.hooks, &mut changes);
     retention.compare(&new.retention, &mut changes);
     forges.compare(&paths.state_dir, (&new.forges, &new.paths.state_dir), &mut changes);
     changes.all

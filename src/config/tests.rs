@@ -182,7 +182,7 @@ parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
-workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", paths: [src, docs/web], publish: branch, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target] }
+workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", paths: [src, docs/web], publish: branch, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target], hooks: { after_create: [npm, ci], before_run: [make, up], after_run: [make, down], before_remove: [make, clean], timeout: 2min } }
 retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB }
 forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
 github:
@@ -239,6 +239,13 @@ fn every_setting_arrives() {
             ignored_max: 1 << 20,
             max_disk: 3 << 30,
             rebuildable: vec!["target".to_owned()],
+        },
+        hooks: WorkspaceHooks {
+            after_create: Some(vec!["npm".to_owned(), "ci".to_owned()]),
+            before_run: Some(vec!["make".to_owned(), "up".to_owned()]),
+            after_run: Some(vec!["make".to_owned(), "down".to_owned()]),
+            before_remove: Some(vec!["make".to_owned(), "clean".to_owned()]),
+            timeout: Duration::from_mins(2),
         },
         general: General {
             polling_interval: Duration::from_millis(250),

@@ -203,7 +203,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         crash_point::reach(CrashPoint::Claimed);
         self.shared.snapshots.claimed(&key, &launch);
-        let in_clone = clone.is_some();
+        let folders = clone.as_ref().and_then(|clone| self.workspaces.folders(&key.project, clone));
         let working_directory = match clone {
             None => Ok(working_directory),
             Some(clone) => self.workspaces.directory(&key.project, &clone),
@@ -218,7 +218,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             key: key.clone(),
             ai_type: ai_type.clone(),
             working_directory: working_directory.as_deref().unwrap_or(Path::new("")).to_owned(),
-            in_clone,
+            clone: folders,
             passkey: ticket.unwrap_or_else(|| Secret::new("")),
             attempt,
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::domain::WorkspaceId;
 use crate::domain::check::CheckOrder;
 use crate::domain::plan::ProcessReport;
-use crate::domain::workspace::WorkspaceReport;
+use crate::domain::workspace::{HookFacts, WorkspaceReport};
 use crate::domain::{
     Activity, Attempt, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp,
 };
@@ -94,6 +94,14 @@ pub trait ControlPlane: Send + Sync + 'static {
         _key: &InstanceKey,
     ) -> impl Future<Output = Result<(), ControlError>> + Send {
         std::future::ready(Ok(()))
+    }
+
+    /// Returns the facts about a workspace that its hooks get; `None` if it is not known.
+    fn hook_facts(
+        &self,
+        _id: &WorkspaceId,
+    ) -> impl Future<Output = Result<Option<HookFacts>, ControlError>> + Send {
+        std::future::ready(Ok(None))
     }
 
     /// Reports the end of a step on a workspace.

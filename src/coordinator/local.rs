@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::plan::ProcessReport;
-use crate::domain::workspace::WorkspaceReport;
+use crate::domain::workspace::{HookFacts, WorkspaceReport};
 use crate::domain::{
     Activity, CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp, WorkspaceId,
 };
@@ -78,6 +78,10 @@ impl ControlPlane for LocalControlPlane {
 
     async fn want_workspace(&self, key: &InstanceKey) -> Result<(), ControlError> {
         self.service.workspaces.want(key).await.map_err(failed("ask for a workspace"))
+    }
+
+    async fn hook_facts(&self, id: &WorkspaceId) -> Result<Option<HookFacts>, ControlError> {
+        self.service.workspaces.hook_facts(id).await.map_err(failed("look up a workspace"))
     }
 
     async fn report_workspace(

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::snapshots::SnapshotJobs;
-use super::{ControlPlane, Coordinator, Mode, ProcessLayer};
+use super::{ControlPlane, Coordinator, HookRunner, Mode, ProcessLayer};
 use crate::clock;
 use crate::domain::plan::shared::{Crowd, SharedFacts};
 use crate::domain::start_history::StartReason;
@@ -83,6 +83,13 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     #[must_use]
     pub fn with_workspaces(mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
         self.workspaces.serve_from(checkouts, policy);
+        self
+    }
+
+    /// Runs the operator's hooks in workspaces.
+    #[must_use]
+    pub fn with_hooks(mut self, hooks: Arc<HookRunner>) -> Self {
+        self.workspaces.run_hooks(hooks);
         self
     }
 

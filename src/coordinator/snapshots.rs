@@ -111,7 +111,7 @@ impl SnapshotJobs {
 
     /// Begins a snapshot, unless the same one is under way.
     pub(super) fn begin(&self, order: SnapshotOrder) {
-        let Some(Host { checkouts, policy }) = self.host.clone() else {
+        let Some(Host { checkouts, policy, .. }) = self.host.clone() else {
             return;
         };
         {

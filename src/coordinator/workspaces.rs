@@ -9,10 +9,12 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use super::control::ControlPlane;
+use super::hooks::HookRunner;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Job, WorkspaceReport};
+use crate::domain::workspace::{Hook, HookFacts, Job, Order, WorkspaceReport};
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
+use crate::provider::CloneFolders;
 use crate::service::ClonePlace;
 use crate::telemetry::ErrorChain;
 use crate::workspace::{CheckoutError, Checkouts, KeepPolicy, Removal};
@@ -41,11 +43,18 @@ pub(super) struct WorkspaceJobs<C> {
 pub(super) struct Host {
     pub(super) checkouts: Arc<Checkouts>,
     pub(super) policy: Arc<KeepPolicy>,
+    /// The operator's hooks. Snapshots have none.
+    hooks: Option<Arc<HookRunner>>,
 }
 
 impl Host {
     pub(super) fn new(checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
-        Self { checkouts, policy: Arc::new(policy) }
+        Self { checkouts, policy: Arc::new(policy), hooks: None }
+    }
+
+    fn folders(&self, project: &ProjectId, id: &WorkspaceId) -> CloneFolders {
+        let tree = self.checkouts.directory(project, id, "");
+        CloneFolders { tree, keep: self.checkouts.keep_folder(project) }
     }
 }
 
@@ -65,6 +74,25 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         self.host = Some(Host::new(checkouts, policy));
     }
 
+    /// Runs hooks in the workspaces from now on, and ends those of an earlier daemon.
+    pub(super) fn run_hooks(&mut self, hooks: Arc<HookRunner>) {
+        if let Some(host) = &mut self.host {
+            let earlier = Arc::clone(&hooks);
+            lock(&self.tasks).spawn(async move { earlier.end_earlier().await });
+            host.hooks = Some(hooks);
+        }
+    }
+
+    /// Returns the workspaces whose hook before the next launch has passed; `None` if there is no
+    /// such hook.
+    pub(super) fn passed_hooks(&self) -> Option<BTreeSet<WorkspaceId>> {
+        self.hooks()?.passed()
+    }
+
+    fn hooks(&self) -> Option<&HookRunner> {
+        self.host.as_ref()?.hooks.as_deref()
+    }
+
     /// Returns the workspaces on which a step is under way, or has failed a moment ago.
     pub(super) fn busy(&self) -> BTreeSet<WorkspaceId> {
         lock(&self.busy).clone()
@@ -75,7 +103,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         self.ended.notified().await;
     }
 
-    /// Returns the folder that an agent gets, if its repository is there.
+    /// Returns the folder that a launch gets that was claimed, if its repository is there.
     ///
     /// # Errors
     /// The reason why an agent cannot start there.
@@ -87,8 +115,16 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         let Some(Host { checkouts, .. }) = &self.host else {
             return Err("this coordinator keeps no workspaces".to_owned());
         };
+        if let Some(hooks) = self.hooks() {
+            hooks.note_claim(&clone.id);
+        }
         checkouts.check(project, &clone.id).map_err(|error| error.to_string())?;
         Ok(checkouts.directory(project, &clone.id, &clone.subdirectory))
+    }
+
+    /// Returns the folders of the clone of a launch.
+    pub(super) fn folders(&self, project: &ProjectId, clone: &ClonePlace) -> Option<CloneFolders> {
+        Some(self.host.as_ref()?.folders(project, &clone.id))
     }
 
     /// Begins a step, unless one of the same workspace is under way.
@@ -106,14 +142,28 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         let mut tasks = lock(&self.tasks);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
-            let _place = places.acquire_owned().await;
-            let (report, pause) = carry_out(&host, &job).await;
-            while let Err(error) = control.report_workspace(&done.id, report.clone()).await {
-                tracing::warn!(workspace_id = %done.id, error = %ErrorChain(&error), "could not report a workspace; will report again");
-                tokio::time::sleep(REPORT_AGAIN).await;
+            if let Some(hooks) = &host.hooks {
+                // They may still write into the workspace.
+                hooks.end_earlier().await;
+            }
+            // A hook alone does not keep git from other workspaces.
+            let place = match &job {
+                Job::BeforeRun { .. } => None,
+                _ => Some(places.acquire_owned().await),
+            };
+            let taken = carry_out(&host, &*control, &job).await;
+            for report in taken.reports {
+                while let Err(error) = control.report_workspace(&done.id, report.clone()).await {
+                    tracing::warn!(
+                        workspace_id = %done.id, error = %ErrorChain(&error),
+                        "could not report a workspace; will report again"
+                    );
+                    tokio::time::sleep(REPORT_AGAIN).await;
+                }
             }
             crash_point::reach(CrashPoint::WorkspaceReported);
-            tokio::time::sleep(pause).await;
+            drop(place);
+            tokio::time::sleep(taken.pause).await;
         });
     }
 }
@@ -132,24 +182,44 @@ impl Drop for Done {
     }
 }
 
-/// Carries out a step. Returns what the server is told, and the pause after it.
-async fn carry_out(host: &Host, job: &Job) -> (WorkspaceReport, Duration) {
+/// The result of a step.
+struct Taken {
+    /// What the server is told, in this order.
+    reports: Vec<WorkspaceReport>,
+    /// The pause after the step.
+    pause: Duration,
+}
+
+impl Taken {
+    fn report(report: WorkspaceReport) -> Self {
+        Self { reports: vec![report], pause: Duration::ZERO }
+    }
+
+    fn failed(reason: String, pause: Duration) -> Self {
+        Self { reports: vec![WorkspaceReport::Failed { reason }], pause }
+    }
+}
+
+/// Carries out a step.
+async fn carry_out<C: ControlPlane>(host: &Host, control: &C, job: &Job) -> Taken {
     let Host { checkouts, .. } = host;
     let step = match job {
         Job::Prepare { .. } => "prepare",
+        Job::BeforeRun { .. } => "before_run",
         Job::Keep(_) => "keep",
         Job::Publish(_) => "publish",
         Job::Forget(_) => "forget",
         Job::Remove(_) => "remove",
     };
-    let mut done = take(host, job).await;
+    let named = |error| checkouts.name_full_disk(error);
+    let mut done = take(host, control, job).await.map_err(named);
     let is_full = |error: &CheckoutError| checkouts.give_up_reserve(error);
     if !matches!(job, Job::Prepare { .. }) && done.as_ref().is_err_and(is_full) {
         tracing::warn!(
             workspace_id = %job.workspace(), step,
             "the disk is full; the space in reserve is used"
         );
-        done = take(host, job).await;
+        done = take(host, control, job).await.map_err(named);
     }
     let id = job.workspace();
     if let Err(error) = checkouts.measure_changed(job.project(), id).await {
@@ -159,57 +229,151 @@ async fn carry_out(host: &Host, job: &Job) -> (WorkspaceReport, Duration) {
         );
     }
     match done {
-        Ok(report @ WorkspaceReport::Failed { .. }) if matches!(job, Job::Publish(_)) => {
-            tracing::debug!(workspace_id = %id, "the result could not be published");
-            (report, PAUSE)
-        }
-        Ok(report @ WorkspaceReport::Failed { .. }) => {
-            tracing::debug!(workspace_id = %id, "there is no disk space for the workspace");
-            (report, NO_ROOM_PAUSE)
-        }
-        Ok(report) => {
-            tracing::info!(workspace_id = %id, step, "the step on the workspace has ended");
-            (report, Duration::ZERO)
+        Ok(taken) => {
+            let failure = taken.reports.iter().find_map(|report| match report {
+                WorkspaceReport::Failed { reason } => Some(reason),
+                _ => None,
+            });
+            match failure {
+                Some(reason) => {
+                    tracing::debug!(workspace_id = %id, step, reason, "the step waits");
+                }
+                None => {
+                    tracing::info!(workspace_id = %id, step, "the step on the workspace has ended");
+                }
+            }
+            taken
         }
         Err(error) => {
             let reason = ErrorChain(&error).to_string();
             tracing::warn!(workspace_id = %id, step, error = %reason, "the step on the workspace failed");
-            (failure(&error, reason), PAUSE)
+            Taken { reports: vec![failure(&error, reason)], pause: PAUSE }
         }
     }
 }
 
-async fn take(host: &Host, job: &Job) -> Result<WorkspaceReport, CheckoutError> {
-    let Host { checkouts, policy } = host;
-    let taken = match job {
+async fn take<C: ControlPlane>(
+    host: &Host,
+    control: &C,
+    job: &Job,
+) -> Result<Taken, CheckoutError> {
+    let Host { checkouts, policy, .. } = host;
+    match job {
         Job::Prepare { order, max_disk } => {
             // One that was made before its report was lost needs no more space.
             let is_made = checkouts.check(&order.project, &order.id).is_ok();
             if !is_made && !checkouts.has_room(*max_disk).await? {
                 let reason = "`workspace.max_disk` is used up".to_owned();
-                return Ok(WorkspaceReport::Failed { reason });
+                return Ok(Taken::failed(reason, NO_ROOM_PAUSE));
             }
-            checkouts.prepare(order).await.map(WorkspaceReport::Prepared)
+            prepare(host, control, order).await
         }
-        Job::Keep(order) => checkouts.keep(order, policy).await.map(WorkspaceReport::Kept),
-        Job::Publish(order) => Ok(match checkouts.publish_branch(order).await {
+        Job::BeforeRun { id, .. } => {
+            Ok(match run_hook(host, control, Hook::BeforeRun, id, None).await {
+                Ok(()) => Taken::report(WorkspaceReport::ReadyToRun),
+                Err(failed) => failed,
+            })
+        }
+        Job::Keep(order) => {
+            let failed = run_after(host, control, &order.id).await;
+            let mut taken =
+                Taken::report(WorkspaceReport::Kept(checkouts.keep(order, policy).await?));
+            let failed = failed.map(|reason| WorkspaceReport::Failed { reason });
+            taken.reports.extend(failed);
+            Ok(taken)
+        }
+        Job::Publish(order) => match checkouts.publish_branch(order).await {
             // Such a result stays with the coordinator, and its workspace can be used.
-            Err(error) if error.needs_person() => {
-                WorkspaceReport::Failed { reason: not_published(&error) }
+            Err(error) if error.needs_person() => Ok(Taken::failed(not_published(&error), PAUSE)),
+            published => Ok(Taken::report(WorkspaceReport::Published(published?))),
+        },
+        Job::Forget(order) => {
+            checkouts.forget(order).await?;
+            Ok(Taken::report(WorkspaceReport::Forgotten))
+        }
+        Job::Remove(order) => {
+            let keep = &order.keep;
+            if checkouts.check(&keep.project, &keep.id).is_ok()
+                && let Err(failed) =
+                    run_hook(host, control, Hook::BeforeRemove, &keep.id, None).await
+            {
+                return Ok(failed);
             }
-            published => WorkspaceReport::Published(published?),
-        }),
-        Job::Forget(order) => checkouts.forget(order).await.map(|()| WorkspaceReport::Forgotten),
-        Job::Remove(order) => checkouts.remove(order, policy).await.map(|removal| match removal {
-            Removal::Removed => WorkspaceReport::Removed,
-            Removal::KeptAgain(content) => WorkspaceReport::Kept(content),
-        }),
-    };
-    taken.map_err(|error| checkouts.name_full_disk(error))
+            Ok(Taken::report(match checkouts.remove(order, policy).await? {
+                Removal::KeptAgain(content) => WorkspaceReport::Kept(content),
+                Removal::Removed => {
+                    if let Some(hooks) = &host.hooks {
+                        hooks.forget(&keep.id);
+                    }
+                    WorkspaceReport::Removed
+                }
+            }))
+        }
+    }
 }
 
 fn not_published(error: &CheckoutError) -> String {
     format!("its result is in no branch of the project's repository yet: {}", ErrorChain(error))
+}
+
+/// Makes a workspace and runs the hook that follows.
+async fn prepare<C: ControlPlane>(
+    host: &Host,
+    control: &C,
+    order: &Order,
+) -> Result<Taken, CheckoutError> {
+    let Host { checkouts, hooks, .. } = host;
+    if !hooks.as_ref().is_some_and(|hooks| hooks.has(Hook::AfterCreate)) {
+        return Ok(Taken::report(WorkspaceReport::Prepared(checkouts.prepare(order).await?)));
+    }
+    let prepared = checkouts.prepare_for_hook(order).await?;
+    if checkouts.awaits_hook(order) {
+        let base = prepared.base_commit.clone();
+        if let Err(failed) = run_hook(host, control, Hook::AfterCreate, &order.id, base).await {
+            return Ok(failed);
+        }
+        checkouts.note_hook_passed(order)?;
+    }
+    Ok(Taken::report(WorkspaceReport::Prepared(prepared)))
+}
+
+/// Runs a hook, unless it has passed already. `base` is the commit that new work begins at.
+async fn run_hook<C: ControlPlane>(
+    host: &Host,
+    control: &C,
+    hook: Hook,
+    id: &WorkspaceId,
+    base: Option<String>,
+) -> Result<(), Taken> {
+    let Some(hooks) = host.hooks.as_ref().filter(|hooks| !hooks.is_done(hook, id)) else {
+        return Ok(());
+    };
+    let facts =
+        look_up(control, id).await.map_err(|reason| Taken::failed(hook.failure(&reason), PAUSE))?;
+    let base_commit = base.or_else(|| facts.base_commit.clone());
+    let facts = HookFacts { base_commit, ..facts };
+    let folders = host.folders(&facts.project, id);
+    hooks
+        .run(hook, &facts, &folders)
+        .await
+        .map_err(|failure| Taken::failed(failure, hooks.pause(id)))
+}
+
+/// Runs the hook after a launch. Returns its failure, which delays nothing.
+async fn run_after<C: ControlPlane>(host: &Host, control: &C, id: &WorkspaceId) -> Option<String> {
+    let hooks = host.hooks.as_ref().filter(|hooks| hooks.has(Hook::AfterRun))?;
+    let facts = match look_up(control, id).await {
+        Ok(facts) => facts,
+        Err(reason) => return Some(Hook::AfterRun.failure(&reason)),
+    };
+    host.checkouts.check(&facts.project, id).ok()?;
+    let folders = host.folders(&facts.project, id);
+    hooks.run_after(&facts, &folders).await
+}
+
+async fn look_up<C: ControlPlane>(control: &C, id: &WorkspaceId) -> Result<HookFacts, String> {
+    let found = control.hook_facts(id).await.map_err(|error| ErrorChain(&error).to_string())?;
+    found.ok_or_else(|| "the workspace is not known".to_owned())
 }
 
 fn failure(error: &CheckoutError, reason: String) -> WorkspaceReport {

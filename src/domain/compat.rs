@@ -28,6 +28,7 @@ pub fn pair_to_start(
         | StartReason::PreparingWorkspace
         | StartReason::WorkspaceBroken
         | StartReason::WorkspaceDisk
+        | StartReason::HookFailed
         | StartReason::OnOtherHost
         | StartReason::DirectoryInUse
         | StartReason::TakingSnapshot

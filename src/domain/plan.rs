@@ -67,6 +67,9 @@ pub struct Snapshot {
     pub jobs: Vec<Job>,
     /// The workspaces on which a step is under way, or waits after a failure.
     pub busy_workspaces: BTreeSet<WorkspaceId>,
+    /// The workspaces whose hook before the next launch has passed; `None` if there is no such
+    /// hook.
+    pub passed_hooks: Option<BTreeSet<WorkspaceId>>,
     /// The directories in which several agents may work.
     pub shared: SharedFacts,
     /// This coordinator's own processes.
@@ -94,7 +97,7 @@ pub enum Action {
     Stop { launch: LaunchId, reason: StopReason },
     /// Tell the server that the next launch of the key needs a clone.
     WantWorkspace { key: InstanceKey },
-    /// Make, keep or remove a workspace, beside the loop.
+    /// Make, use, keep or remove a workspace, beside the loop.
     Workspace(Job),
     /// Take a snapshot of a git work tree, beside the loop.
     Snapshot(SnapshotOrder),
@@ -364,7 +367,26 @@ fn plan_workspaces(snapshot: &Snapshot, plan: &mut Plan) {
         if candidate.reason == StartReason::PreparingWorkspace && candidate.workspace.is_none() {
             plan.actions.push(Action::WantWorkspace { key: candidate.key.clone() });
         }
+        // A workspace that is to be made has its hook in that step.
+        let has_step = |id: &WorkspaceId| snapshot.jobs.iter().any(|job| job.workspace() == id);
+        if let (StartReason::HookFailed, Some(id)) = (candidate.reason, &candidate.workspace)
+            && !has_step(id)
+        {
+            plan.actions.extend(before_run(candidate, id, snapshot));
+        }
     }
+}
+
+/// Returns the workspace of a candidate if a hook is to run in it before the start.
+fn hook_before<'a>(candidate: &'a Candidate, snapshot: &Snapshot) -> Option<&'a WorkspaceId> {
+    let passed = snapshot.passed_hooks.as_ref()?;
+    candidate.workspace.as_ref().filter(|workspace| !passed.contains(*workspace))
+}
+
+/// Returns the step that runs the hook, unless a step of the workspace is under way.
+fn before_run(candidate: &Candidate, id: &WorkspaceId, snapshot: &Snapshot) -> Option<Action> {
+    let job = || Job::BeforeRun { project: candidate.key.project.clone(), id: id.clone() };
+    (!snapshot.busy_workspaces.contains(id)).then(|| Action::Workspace(job()))
 }
 
 /// Fills the free slots, those for chats first, in the order of [`queue`].
@@ -431,7 +453,13 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
                 if next.is_probe {
                     slots.note_probe(&next.ai_type);
                 }
-                // A start that waits for its snapshot has its slot already.
+                // A start that waits for its hook or its snapshot has its slot already.
+                if let Some(workspace) = hook_before(next, snapshot) {
+                    plan.actions.extend(before_run(next, workspace, snapshot));
+                    put_off.push((next, StartReason::PreparingWorkspace, 0));
+                    queue.line_up(&next.key.project, &slots);
+                    continue;
+                }
                 match trees.take(next) {
                     BeforeStart::Nothing => plan.actions.push(Action::Start {
                         key: next.key.clone(),

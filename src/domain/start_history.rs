@@ -299,6 +299,8 @@ words! {
         PreparingWorkspace = "preparing_workspace",
         /// The clone for its task needs a person.
         WorkspaceBroken = "workspace_broken",
+        /// A command of the operator failed in the clone for its task, and is tried again.
+        HookFailed = "hook_failed",
         /// There is no disk space for the clone for its task.
         WorkspaceDisk = "workspace_disk",
         /// The clone for its task is on the host of another coordinator.
@@ -440,6 +442,7 @@ impl StartFacts {
             StartReason::PreparingWorkspace
                 | StartReason::WorkspaceBroken
                 | StartReason::WorkspaceDisk
+                | StartReason::HookFailed
         );
         Some(Candidate {
             needs_clone,
@@ -470,7 +473,7 @@ impl StartFacts {
     }
 
     /// Returns the ruling of every rule on this key, in the order of the rules.
-    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 14] {
+    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 15] {
         let ruling = |reason, keeps| Ruling { reason, keeps, until: None };
         let is_active =
             self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
@@ -489,6 +492,7 @@ impl StartFacts {
         let is_broken =
             workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Broken);
         let is_unready = self.clone.as_ref().is_some_and(|clone| !clone.is_ready());
+        let waits_for_hook = workspace.is_some_and(Workspace::waits_for_hook);
         let has_no_room = self.clone.as_ref().is_some_and(|clone| clone.no_room().is_some());
         let parked_until = match self.account.state_at(now) {
             // A check does not use the account.
@@ -510,6 +514,7 @@ impl StartFacts {
             Ruling { until, ..ruling(StartReason::Backoff, until.is_some()) },
             ruling(StartReason::WorkspaceBroken, is_broken),
             ruling(StartReason::WorkspaceDisk, has_no_room),
+            ruling(StartReason::HookFailed, waits_for_hook),
             ruling(StartReason::PreparingWorkspace, is_unready),
         ]
     }

@@ -254,6 +254,7 @@ pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'sta
         StartReason::WorkspaceDisk => {
             ("No disk space for its clone", "クローン用のディスク容量が不足")
         }
+        StartReason::HookFailed => ("A hook failed, tries again", "フックが失敗。再試行を待機中"),
         StartReason::OnOtherHost => ("Its clone is on another host", "クローンは別のホストにある"),
         StartReason::DirectoryInUse => (
             "As many agents as may work in its directory",

@@ -14,6 +14,7 @@
 
 mod branch;
 mod cone;
+mod hook;
 mod overrides;
 mod publication;
 mod remote;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
 pub use cone::{Cone, check_paths};
+pub use hook::{Hook, HookFacts};
 pub use overrides::{WorkspaceOverrides, check_base};
 pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
@@ -219,6 +221,11 @@ pub enum Job {
         order: Box<Order>,
         max_disk: u64,
     },
+    /// Runs the hook before the next launch in a workspace.
+    BeforeRun {
+        project: ProjectId,
+        id: WorkspaceId,
+    },
     Keep(KeepOrder),
     Publish(PublishOrder),
     Remove(RemoveOrder),
@@ -229,6 +236,7 @@ impl Job {
     pub fn project(&self) -> &ProjectId {
         match self {
             Self::Prepare { order, .. } => &order.project,
+            Self::BeforeRun { project, .. } => project,
             Self::Keep(order) => &order.project,
             Self::Publish(order) => &order.project,
             Self::Remove(order) => &order.keep.project,
@@ -239,6 +247,7 @@ impl Job {
     pub fn workspace(&self) -> &WorkspaceId {
         match self {
             Self::Prepare { order, .. } => &order.id,
+            Self::BeforeRun { id, .. } => id,
             Self::Keep(order) => &order.id,
             Self::Publish(order) => &order.id,
             Self::Remove(order) => &order.keep.id,
@@ -260,7 +269,9 @@ pub struct Prepared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkspaceReport {
     Prepared(Prepared),
-    /// It was not made or kept, and will be tried again.
+    /// The hook before the next launch has passed.
+    ReadyToRun,
+    /// It was not made or kept, or a hook failed. It will be tried again.
     Failed {
         reason: String,
     },
@@ -343,6 +354,7 @@ impl Workspace {
         Self {
             state: WorkspaceState::InUse,
             launch: Some(launch),
+            reason: None,
             discarded_at: None,
             forever_at: None,
             merged_commit: None,
@@ -380,6 +392,9 @@ impl Workspace {
             }
             (Ready | Removed, WorkspaceReport::Published(published)) => {
                 Self { reason: None, ..self.published_as(published) }
+            }
+            (Ready, WorkspaceReport::ReadyToRun) if self.waits_for_hook() => {
+                Self { reason: None, ..self }
             }
             (Ready, WorkspaceReport::Removed) => Self { state: Removed, reason: None, ..self },
             (Removed, WorkspaceReport::Forgotten) => Self { content: None, ..self },

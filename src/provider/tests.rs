@@ -33,7 +33,7 @@ fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) 
 
 fn request(ai_type: &str) -> LaunchRequest {
     LaunchRequest {
-        in_clone: false,
+        clone: None,
         launch: "lch_1".parse().expect("an id"),
         key: InstanceKey::new(
             "agt_x".parse().expect("an id"),

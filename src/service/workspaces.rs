@@ -4,6 +4,7 @@
 //! coordinator in this process prepares workspaces, so the server asks `workspace` itself for diffs
 //! and merges.
 
+mod hooks;
 mod remotes;
 mod results;
 mod snapshots;

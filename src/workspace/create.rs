@@ -18,6 +18,15 @@ const ALTERNATES: &str = "../../../../keep.git/objects\n";
 const PUSH_ADDRESS: &str = "agent-coordinator:the-coordinator-publishes-the-work";
 /// The file with what is known of a workspace since it was made.
 pub(super) const MADE: &str = "made.json";
+/// The file that says that a hook is to run in a new workspace. No agent has used it.
+pub(super) const HOOK_FOLLOWS: &str = "hook-follows";
+
+/// What follows when a workspace was made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Use,
+    Hook,
+}
 
 impl Checkouts {
     /// Makes a workspace. One that exists already is left as it is.
@@ -26,8 +35,41 @@ impl Checkouts {
     /// `Refused` if the project's directory is in no repository. The other errors are perhaps over
     /// by the next attempt.
     pub async fn prepare(&self, order: &Order) -> Result<Prepared, CheckoutError> {
+        self.make(order, Next::Use).await
+    }
+
+    /// Makes a workspace in which a hook is to run before it is used. Unless
+    /// [`Self::note_hook_passed`] follows, the next call makes it anew.
+    ///
+    /// # Errors
+    /// The errors of [`Self::prepare`].
+    pub async fn prepare_for_hook(&self, order: &Order) -> Result<Prepared, CheckoutError> {
+        self.make(order, Next::Hook).await
+    }
+
+    /// Returns whether a hook is still to run in a new workspace.
+    pub fn awaits_hook(&self, order: &Order) -> bool {
+        self.place(&order.project, &order.id).folder.join(HOOK_FOLLOWS).exists()
+    }
+
+    /// Notes that the hook has run, so that an agent may use the workspace from then on.
+    ///
+    /// # Errors
+    /// The note cannot be written.
+    pub fn note_hook_passed(&self, order: &Order) -> Result<(), CheckoutError> {
+        let path = self.place(&order.project, &order.id).folder.join(HOOK_FOLLOWS);
+        std::fs::remove_file(&path).map_err(CheckoutError::io("remove", &path))
+    }
+
+    async fn make(&self, order: &Order, next: Next) -> Result<Prepared, CheckoutError> {
         self.git.check().await?;
         let place = self.place(&order.project, &order.id);
+        let new = place.project.join(format!(".new-{}", order.id));
+        if self.awaits_hook(order) && !place.folder.is_symlink() {
+            // The hook failed, or the daemon died. What it left may keep the next one from passing.
+            remove_folder(&new)?;
+            rename(&place.folder, &new)?;
+        }
         if place.tree().join(".git/HEAD").is_file() {
             return Ok(read_made(&place)?.prepared);
         }
@@ -51,13 +93,13 @@ impl Checkouts {
         };
         crash_point::reach(CrashPoint::BasePinned);
         place.clear_gone()?;
-        let new = place.project.join(format!(".new-{}", order.id));
         remove_folder(&new)?;
         let upstream = match (&source, &order.forge) {
             (Some(source), _) => source.upstream(&self.git).await,
             (None, base) => base.as_ref().map(|base| base.upstream.clone()),
         };
-        let made = self.make_in(order, &prepared, start.as_deref(), upstream, &place, &new).await;
+        let made =
+            self.make_in(order, &prepared, (start.as_deref(), next), upstream, &place, &new).await;
         let made = made.map_err(|error| self.name_full_disk(error));
         if made.is_err() {
             // It may be the full disk that made this fail. No agent has used the files.
@@ -74,7 +116,7 @@ impl Checkouts {
         &self,
         order: &Order,
         prepared: &Prepared,
-        start: Option<&str>,
+        (start, next): (Option<&str>, Next),
         upstream: Option<String>,
         place: &Place,
         new: &Path,
@@ -83,6 +125,9 @@ impl Checkouts {
         let kept = order.restores.as_ref().map(|kept| kept.kept_commit.as_str());
         let cone = self.cone_of(&order.paths, kept, start, place).await?;
         self.check_out(order, prepared, start, (&cone, upstream), place, new).await?;
+        if next == Next::Hook {
+            write(&new.join(HOOK_FOLLOWS), [])?;
+        }
         let made = serde_json::to_vec(&Made::new(prepared, &cone)).unwrap_or_default();
         write(&new.join(MADE), made)?;
         crash_point::reach(CrashPoint::WorkspaceMade);

@@ -24,6 +24,9 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 /// The setting of tests that are about the file of an SQLite database.
 pub const IN_A_FILE: &str = "store: { url: 'sqlite:state/state.db' }";
 
+/// The folder of the processes of hooks, in the state directory.
+const HOOKS: &str = "hooks";
+
 /// A daemon with its folder.
 pub struct Daemon {
     /// The field comes before the folder, so that the mount is gone when the folder is removed.
@@ -418,7 +421,8 @@ impl Daemon {
 
     /// Returns the living processes of this daemon except itself: shims, agents, their tools.
     pub fn processes(&self) -> Vec<i32> {
-        processes_of(&self.state())
+        let state = self.state();
+        [processes_of(&state), processes_of(&state.join(HOOKS))].concat()
     }
 
     /// Waits until nothing of it is left: no process, and no instance without acknowledgement.
@@ -451,6 +455,7 @@ impl Drop for Daemon {
             let _ = child.wait();
         }
         end_all(&self.state());
+        end_all(&self.state().join(HOOKS));
     }
 }
 

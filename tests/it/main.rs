@@ -64,6 +64,7 @@ mod web;
 mod workspace_crashes;
 mod workspace_faults;
 mod workspace_full_disk;
+mod workspace_hooks;
 mod workspace_storm;
 mod workspaces;
 mod workspaces_begin;

@@ -147,6 +147,7 @@ fn chapters() -> Vec<(&'static str, Vec<Part>)> {
                 K(LogConfig::describe()),
                 K(Output::describe()),
                 K(Workspace::describe()),
+                K(WorkspaceHooks::describe()),
                 K(Retention::describe()),
             ],
         ),

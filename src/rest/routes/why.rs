@@ -79,6 +79,7 @@ impl From<Why> for WhyBody {
                     rule.rule,
                     StartReason::WorkspaceBroken
                         | StartReason::WorkspaceDisk
+                        | StartReason::HookFailed
                         | StartReason::PreparingWorkspace
                 )
         };

@@ -32,3 +32,39 @@ fn a_start_waits_for_its_clone_and_asks_for_it_only_while_there_is_none() {
     assert_eq!(reasons, [reason, reason]);
     assert_eq!(plan.deferred[1].detail.as_deref(), Some("no space"), "people see why");
 }
+
+#[test]
+fn a_start_waits_for_the_hook_of_its_clone_and_has_its_slot_meanwhile() {
+    let id: WorkspaceId = "wsp_1".parse().expect("an id");
+    let first = Candidate { workspace: Some(id.clone()), ..waiting(key(1, 1), 0) };
+    let second = waiting(key(2, 1), 1);
+    let of = |passed: Option<BTreeSet<WorkspaceId>>, busy: BTreeSet<WorkspaceId>| {
+        let startable = vec![first.clone(), second.clone()];
+        plan(&Snapshot { startable, passed_hooks: passed, busy_workspaces: busy, ..snapshot(1) })
+    };
+    let job = Job::BeforeRun { project: key(1, 1).project, id: id.clone() };
+    let hook_first = of(Some(BTreeSet::new()), BTreeSet::new());
+    assert_eq!(hook_first.actions, [Action::Workspace(job)]);
+    let reasons: Vec<_> = hook_first.deferred.iter().map(|deferred| deferred.reason).collect();
+    assert_eq!(reasons, [StartReason::PreparingWorkspace, StartReason::NoFreeSlot]);
+    let under_way = of(Some(BTreeSet::new()), BTreeSet::from([id.clone()]));
+    assert_eq!(under_way.actions, []);
+    assert_eq!(starts(&of(Some(BTreeSet::from([id])), BTreeSet::new())), ["agt_1/prj_1"]);
+    assert_eq!(starts(&of(None, BTreeSet::new())), ["agt_1/prj_1"], "there is no hook");
+}
+
+#[test]
+fn a_failed_hook_is_tried_again_in_a_clone_that_is_made() {
+    let id: WorkspaceId = "wsp_1".parse().expect("an id");
+    let reason = StartReason::HookFailed;
+    let failed = Candidate { reason, workspace: Some(id.clone()), ..waiting(key(1, 1), 0) };
+    let of = |jobs: Vec<Job>, busy: BTreeSet<WorkspaceId>| {
+        let startable = vec![failed.clone()];
+        plan(&Snapshot { startable, jobs, busy_workspaces: busy, ..snapshot(1) }).actions
+    };
+    let again = Action::Workspace(Job::BeforeRun { project: key(1, 1).project, id: id.clone() });
+    assert_eq!(of(Vec::new(), BTreeSet::new()), [again]);
+    assert_eq!(of(Vec::new(), BTreeSet::from([id])), []);
+    let other = of(vec![job("wsp_1")], BTreeSet::new());
+    assert_eq!(other, [Action::Workspace(job("wsp_1"))], "its step runs the hook");
+}

@@ -51,6 +51,9 @@ impl Words {
             StartReason::WorkspaceDisk => {
                 ("There is disk space for the clone", "クローン用のディスク容量がある")
             }
+            StartReason::HookFailed => {
+                ("The hook for its clone passed", "クローンのフックが成功している")
+            }
             StartReason::OnOtherHost => ("The clone is on this host", "クローンがこのホストにある"),
             StartReason::DirectoryInUse => (
                 "Its directory has room for another agent",

@@ -1,0 +1,36 @@
+//! The facts about a workspace that its hooks get.
+
+use super::Workspaces;
+use crate::domain::WorkspaceId;
+use crate::domain::workspace::{HookFacts, WorkspaceState};
+use crate::rows::{agents, tasks, workspaces};
+use crate::service::ServiceError;
+
+impl Workspaces {
+    /// Returns the facts about a workspace that its hooks get; `None` if it is not known.
+    pub async fn hook_facts(&self, id: &WorkspaceId) -> Result<Option<HookFacts>, ServiceError> {
+        let id = id.clone();
+        self.core
+            .read(move |tx| {
+                let Some(workspace) = workspaces::get(tx, &id)? else {
+                    return Ok(None);
+                };
+                let agent = tasks::get(tx, &workspace.task)?.and_then(|task| task.assignee);
+                let known = match &agent {
+                    Some(agent) => agents::get(tx, agent)?,
+                    None => None,
+                };
+                let was_used = workspace.state == WorkspaceState::InUse;
+                Ok(Some(HookFacts {
+                    id: workspace.id,
+                    project: workspace.project,
+                    task: workspace.task,
+                    agent,
+                    ai_type: known.map(|agent| agent.ai_type),
+                    base_commit: workspace.base_commit,
+                    ended_launch: workspace.launch.filter(|_| was_used),
+                }))
+            })
+            .await
+    }
+}

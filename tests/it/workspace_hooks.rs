@@ -1,0 +1,323 @@
+//! The operator's hooks in clones, with the real binary.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+
+use agent_coordinator::crash_point::VARIABLE;
+use agent_coordinator::sys::processes;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::daemon::Daemon;
+use crate::support::{agent_fixture, is_gone, kill, until, until_some};
+use crate::workspaces::{Bed, COMMITS};
+
+const AGENT: &[(&str, &[&str])] = &[("one", COMMITS)];
+
+/// Returns the settings with hooks, each with a script for `sh`. `BESIDE` in a script stands for a
+/// folder outside of the clones.
+fn settings(beside: &Path, more: &str, hooks: &[(&str, &str)]) -> String {
+    let beside = beside.to_str().unwrap();
+    let hook = |(name, script): &(&str, &str)| {
+        // A dollar sign of a script is doubled in the configuration.
+        let script = script.replace("BESIDE", beside).replace('$', "$$");
+        format!("    {name}: {}\n", serde_json::json!(["sh", "-c", script]))
+    };
+    let hooks: String = hooks.iter().map(hook).collect();
+    format!(
+        "backoff: {{ initial: 50ms, max: 50ms }}\nstop: {{ timeout: 100ms }}\n\
+         workspace:\n  keep: off\n  hooks:\n    timeout: 1h\n{hooks}{more}"
+    )
+}
+
+/// A daemon with hooks, and the folder beside its clones.
+struct Hooked {
+    bed: Bed,
+    beside: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Hooked {
+    fn new(hooks: &[(&str, &str)]) -> Self {
+        Self::with("", hooks)
+    }
+
+    fn with(more: &str, hooks: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let beside = folder.path().to_owned();
+        let settings = settings(&beside, more, hooks);
+        let bed = Bed::configured(&settings, AGENT).daemon_with_clones(AGENT);
+        Self { bed, beside, _folder: folder }
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.beside.join(name)).unwrap_or_default()
+    }
+
+    fn write(&self, name: &str) {
+        fs::write(self.beside.join(name), "").unwrap();
+    }
+
+    /// Waits until the text of all these commands contains `expected`.
+    fn until_said(&self, commands: &[&[&str]], expected: &str) {
+        for command in commands {
+            until(&format!("{command:?} says {expected}"), || {
+                self.bed.daemon.done(command).contains(expected)
+            });
+        }
+    }
+
+    fn shown(&self) -> Value {
+        self.bed.daemon.json(&["workspace", "show", "tsk"])
+    }
+
+    fn until_removed(&self) {
+        until("the files are removed", || self.shown()["state"] == "removed");
+    }
+
+    fn pid(&self, name: &str) -> i32 {
+        until_some("the hook runs", || self.read(name).lines().next()?.parse().ok())
+    }
+}
+
+const WHY: &[&str] = &["why", "one", "prj"];
+const SHOW: &[&str] = &["workspace", "show", "tsk"];
+
+#[test]
+fn hooks_run_at_their_moments_in_the_clone_with_its_facts_and_without_a_way_to_the_server() {
+    let notes = "echo HOOK $(pwd) >>BESIDE/order; env >BESIDE/env.HOOK; echo said by HOOK";
+    let script = |hook: &str| notes.replace("HOOK", hook);
+    let names = ["after_create", "before_run", "after_run", "before_remove"];
+    let scripts: Vec<String> = names.iter().map(|name| script(name)).collect();
+    let hooks: Vec<(&str, &str)> =
+        names.iter().zip(&scripts).map(|(name, script)| (*name, script.as_str())).collect();
+    let providers = format!(
+        "ai_providers:\n  claude:\n    cli_command: {}\n    cli_args: [script]\n    \
+         pass_environment: [PASSED]\n    environment: {{ TOKEN_OF_AGENT: t0k3n }}\n",
+        agent_fixture().display()
+    );
+    let mut hooked = Hooked::with(&providers, &hooks);
+    hooked.bed.daemon.terminate();
+    let mut command = hooked.bed.daemon.command();
+    command.env("PASSED", "on").env("WITHHELD", "yes");
+    hooked.bed.daemon.spawn_as(command);
+    hooked.bed.daemon.until_ready();
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    let kept = hooked.bed.until_kept("tsk");
+    let tree = hooked.bed.tree("tsk");
+    hooked.bed.daemon.done(&["task", "discard", "tsk"]);
+    hooked.until_removed();
+
+    let tree = tree.display();
+    let expected: String = names.iter().map(|name| format!("{name} {tree}\n")).collect();
+    assert_eq!(hooked.read("order"), expected);
+    for name in names {
+        let environment = hooked.read(&format!("env.{name}"));
+        let has = |line: &str| environment.lines().any(|other| other == line);
+        for (variable, value) in [
+            ("WORKSPACE_ID", &kept["id"]),
+            ("WORKSPACE_BASE", &kept["base_commit"]),
+            ("TASK_ID", &"tsk".into()),
+            ("AGENT_ID", &"one".into()),
+            ("PROJECT_ID", &"prj".into()),
+            ("PASSED", &"on".into()),
+        ] {
+            let line = format!("{variable}={}", value.as_str().unwrap());
+            assert!(has(&line), "{name} has no {line}: {environment}");
+        }
+        let has_name = |part: &str| {
+            environment.lines().any(|line| line.split('=').next().unwrap().contains(part))
+        };
+        for part in ["WITHHELD", "TOKEN", "PASSKEY", "MCP", "TICKET"] {
+            assert!(!has_name(part), "{name} has {part}: {environment}");
+        }
+    }
+    let logged = hooked.bed.daemon.logged("hook ended");
+    let said: Vec<_> = logged.iter().map(|line| line["output"].as_str().unwrap().trim()).collect();
+    assert_eq!(said, names.map(|name| format!("said by {name}")));
+    hooked.bed.daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_failed_hook_after_the_creation_defers_the_start_and_the_clone_is_made_anew() {
+    let script = "[ ! -e junk ] || touch BESIDE/not-anew; echo x >junk; echo no network; \
+        [ -e BESIDE/go ] || exit 3; rm junk";
+    let hooked = Hooked::new(&[("after_create", script)]);
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    let expected = "hook_failed: after_create: exit code 3: no network";
+    hooked.until_said(&[WHY, SHOW, &["workspace", "list"]], expected);
+    hooked.until_said(&[&["status"]], "hook_failed");
+    assert!(hooked.bed.daemon.ended("one").is_empty(), "no agent has started");
+    hooked.write("go");
+    let kept = hooked.bed.until_kept("tsk");
+    assert_eq!(kept["content"]["n_uncommitted"], 0, "{kept}");
+    assert!(!hooked.beside.join("not-anew").exists());
+}
+
+#[test]
+fn a_failed_hook_before_a_launch_defers_the_start_until_it_passes() {
+    let script = "echo ran >>BESIDE/runs; [ -e BESIDE/go ] || { echo no database; exit 1; }";
+    let hooked = Hooked::new(&[("before_run", script)]);
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    let expected = "hook_failed: before_run: exit code 1: no database";
+    hooked.until_said(&[WHY, SHOW], expected);
+    hooked.until_said(&[&["status"]], "hook_failed");
+    until("it is tried again", || hooked.read("runs").lines().count() > 1);
+    assert!(hooked.bed.daemon.ended("one").is_empty(), "no agent has started");
+    hooked.write("go");
+    hooked.bed.until_kept("tsk");
+    assert_eq!(hooked.shown()["reason"], Value::Null);
+    // The next launch has a run of its own.
+    let n_runs = hooked.read("runs").lines().count();
+    for status in ["todo", "in_progress"] {
+        hooked.bed.daemon.done(&["task", "set", "tsk", "--status", status]);
+    }
+    until("the agent works again", || hooked.bed.daemon.ended("one").len() == 2);
+    assert_eq!(hooked.read("runs").lines().count(), n_runs + 1);
+}
+
+#[test]
+fn a_hook_that_is_no_longer_configured_delays_nothing() {
+    let hooked = Hooked::new(&[("before_run", "exit 1")]);
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    hooked.until_said(&[WHY], "hook_failed");
+    hooked.bed.daemon.configure(&settings(&hooked.beside, "", &[]));
+    hooked.bed.daemon.done(&["reload"]);
+    hooked.bed.until_kept("tsk");
+}
+
+#[test]
+fn a_failed_hook_after_a_launch_is_recorded_and_the_work_is_kept() {
+    let script = "echo ran >>BESIDE/runs; echo left >left.txt; echo could not stop it; exit 4";
+    let hooked = Hooked::new(&[("after_run", script)]);
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    let kept = hooked.bed.until_kept("tsk");
+    hooked.until_said(&[SHOW], "hook_failed: after_run: exit code 4: could not stop it");
+    assert_eq!(hooked.bed.daemon.task_status("tsk"), "done");
+    assert_eq!(kept["content"]["n_uncommitted"], 1, "what it wrote is kept: {kept}");
+    assert_eq!(hooked.read("runs"), "ran\n");
+    hooked.bed.daemon.done(&["task", "discard", "tsk"]);
+    hooked.until_removed();
+}
+
+#[test]
+fn a_hook_that_hangs_forks_and_prints_without_end_is_ended_and_the_clone_stays() {
+    let script = "trap '' TERM; echo $$ >>BESIDE/pids; \
+        setsid sh -c 'trap \"\" TERM; echo $$ >>BESIDE/pids; while :; do sleep 1000; done' & \
+        yes";
+    let hooked = Hooked::with("", &[("before_remove", script)]);
+    let limited = |hooks: &[(&str, &str)]| {
+        let settings = settings(&hooked.beside, "", hooks);
+        hooked.bed.daemon.configure(&settings.replace("timeout: 1h", "timeout: 1s"));
+        hooked.bed.daemon.done(&["reload"]);
+    };
+    limited(&[("before_remove", script)]);
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    hooked.bed.until_kept("tsk");
+    let tree = hooked.bed.tree("tsk");
+    hooked.bed.daemon.done(&["task", "discard", "tsk"]);
+    hooked.until_said(&[SHOW], "hook_failed: before_remove: it did not end within 1 s");
+    assert!(tree.join("one.txt").exists());
+    limited(&[]);
+    hooked.until_removed();
+    let pids: Vec<i32> = hooked.read("pids").lines().map(|pid| pid.parse().unwrap()).collect();
+    assert!(pids.len() >= 2, "{pids:?}");
+    assert!(pids.into_iter().all(is_gone), "no process of it is left");
+    hooked.bed.daemon.until_nothing_is_left();
+    let folder = hooked.bed.daemon.state().join("hooks/ended");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "no output of it is left");
+}
+
+/// A hook that hangs in its first run.
+const HANGS_ONCE: &str = "[ ! -e BESIDE/first ] || exit 0; echo $$ >BESIDE/first; \
+    while :; do sleep 1000; done";
+
+#[test]
+fn a_daemon_that_follows_a_killed_one_ends_its_hook_and_runs_it_again() {
+    for hook in ["after_create", "before_run", "after_run"] {
+        let mut hooked = Hooked::new(&[(hook, HANGS_ONCE)]);
+        hooked.bed.daemon.task("tsk", "prj", "one");
+        let pid = hooked.pid("first");
+        hooked.bed.daemon.kill();
+        hooked.bed.daemon.start();
+        hooked.bed.until_kept("tsk");
+        assert!(is_gone(pid), "{hook}: the hook of the killed daemon was ended");
+        hooked.bed.daemon.until_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_daemon_that_is_stopped_ends_its_hook() {
+    let mut hooked = Hooked::new(&[("before_run", HANGS_ONCE)]);
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    let pid = hooked.pid("first");
+    hooked.bed.daemon.terminate();
+    assert!(is_gone(pid));
+}
+
+#[test]
+fn a_hook_whose_shim_is_killed_has_failed_and_is_run_again() {
+    let hooked = Hooked::new(&[("before_run", HANGS_ONCE)]);
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    let pid = hooked.pid("first");
+    kill(processes::read(pid).unwrap().parent, Signal::KILL);
+    hooked.bed.until_kept("tsk");
+    assert!(is_gone(pid));
+    let failed = hooked.bed.daemon.logged("hook failed");
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0]["reason"], "its end was not seen");
+}
+
+#[test]
+fn a_daemon_that_dies_after_a_hook_passed_lets_the_next_one_run_it_again() {
+    let script = "echo ran >>BESIDE/runs; [ ! -e mark ] || touch BESIDE/not-anew; echo x >mark";
+    for (hook, n_runs) in [("after_create", 2), ("before_run", 2), ("after_run", 2)] {
+        let mut hooked = Hooked::new(&[(hook, script)]);
+        hooked.bed.daemon.terminate();
+        let mut command = hooked.bed.daemon.command();
+        command.env(VARIABLE, "HookPassed");
+        hooked.bed.daemon.spawn_as(command);
+        hooked.bed.daemon.until_ready();
+        hooked.bed.daemon.cli(&[
+            "task",
+            "add",
+            "--id",
+            "tsk",
+            "--project",
+            "prj",
+            "--assignee",
+            "one",
+            "--status",
+            "in_progress",
+            "--title",
+            "work",
+        ]);
+        let ended = hooked.bed.daemon.wait();
+        assert_eq!(ended.signal(), Some(Signal::KILL.as_raw()), "{hook}");
+        hooked.bed.daemon.start();
+        hooked.bed.until_kept("tsk");
+        assert_eq!(hooked.read("runs").lines().count(), n_runs, "{hook}");
+        let is_anew = !hooked.beside.join("not-anew").exists();
+        assert_eq!(is_anew, hook == "after_create", "only a new clone is made anew");
+        hooked.bed.daemon.until_nothing_is_left();
+    }
+}
+
+#[test]
+fn hooks_that_are_not_valid_are_refused_with_their_key() {
+    for (hooks, expected) in [
+        ("after_create: make", "workspace.hooks.after_create"),
+        ("before_run: []", "`workspace.hooks.before_run` is not valid: it has no program"),
+        ("after_run: ['']", "workspace.hooks.after_run"),
+        ("timeout: 0s", "workspace.hooks.timeout"),
+        ("timeout: 2h", "workspace.hooks.timeout"),
+        ("before_removal: [make]", "before_remov"),
+    ] {
+        let mut daemon = Daemon::configured(&format!("workspace: {{ hooks: {{ {hooks} }} }}"));
+        let (code, told) = daemon.refused();
+        assert_eq!(code, Some(78), "{hooks}: {told}");
+        assert!(told.contains(expected), "{hooks}: {told}");
+    }
+}
