@@ -516,6 +516,11 @@ impl Values<'_> {
                 template,
             })
         };
+        // Without a clone, both folders are the directory, so that one wrapper fits all projects.
+        let of_clone = |folder: fn(&CloneFolders) -> &Path| {
+            let directory = request.working_directory.as_path();
+            text(request.clone.as_ref().map_or(directory, folder))
+        };
         fill(template, |template| match template {
             Template::McpUrl => needed(providers.mcp_url.clone(), "mcp_url"),
             Template::McpSocket => needed(providers.mcp_socket.as_deref().map(text), "mcp_socket"),
@@ -523,6 +528,8 @@ impl Values<'_> {
             Template::AgentId => Ok(request.key.agent.to_string()),
             Template::ProjectId => Ok(request.key.project.to_string()),
             Template::WorkingDirectory => Ok(text(&request.working_directory)),
+            Template::Workspace => Ok(of_clone(|clone| &clone.tree)),
+            Template::Keep => Ok(of_clone(|clone| &clone.keep)),
             Template::LaunchId => Ok(request.launch.to_string()),
             Template::Prompt => Ok((*prompt).to_owned()),
         })

@@ -7,7 +7,7 @@ use super::error::CliError;
 use super::output::print_line;
 use crate::app;
 use crate::config::{
-    CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, manifest,
+    CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, Template, manifest,
 };
 use crate::domain::{
     Attempt, CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret,
@@ -281,6 +281,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
             }
         });
     }
+    lines.extend(without_clones(&providers.find(name).1));
     lines.extend(
         command.run_as.as_ref().map(|user| format!("  user: {} ({})", user.name, user.uid)),
     );
@@ -318,6 +319,19 @@ fn hint(provider: &ProviderConfig) -> Option<String> {
     Some(format!(
         "  hint: `preset: {name}` would give it the coordinator's tools (docs/providers.md)"
     ))
+}
+
+/// Returns the advice for a sandbox in which agents cannot use clones.
+fn without_clones(provider: &ProviderConfig) -> Option<String> {
+    let wrapper = Path::new(provider.wrap.first()?).file_name()?;
+    let has_keep = provider.wrap.iter().any(|word| Template::Keep.is_in(word));
+    let has_all = provider.wrap.windows(2).any(|pair| pair.iter().all(|path| path == "/"));
+    (wrapper == "bwrap" && !has_keep && !has_all).then(|| {
+        "  clones: projects with `workspace: clone` need two folders in the sandbox: `--ro-bind, \
+         \"{keep}\", \"{keep}\"`, then `--bind, \"{workspace}\", \"{workspace}\"` \
+         (docs/isolation.md)"
+            .to_owned()
+    })
 }
 
 /// Quotes a word for a shell.

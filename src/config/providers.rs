@@ -159,9 +159,9 @@ keys! {
 
         /// The arguments of the program. The prompt follows them. With a preset, they follow the
         /// preset's arguments. They may contain {mcp_url} {mcp_socket} {bridge} {agent_id}
-        /// {project_id} {working_directory} {launch_id} {prompt}. {bridge} is this program, which
-        /// `mcp` makes a bridge from standard input and output to the server. An example:
-        /// `[--ask, "{prompt}"]`.
+        /// {project_id} {working_directory} {workspace} {keep} {launch_id} {prompt}. {bridge} is
+        /// this program, which `mcp` makes a bridge from standard input and output to the server.
+        /// An example: `[--ask, "{prompt}"]`.
         pub cli_args: Vec<String> = Vec::new(), list(template()).hidden(), ToNewStarts;
 
         /// Variables that are set for the agent. They override those that are passed on. The words
@@ -178,8 +178,9 @@ keys! {
         /// A program that starts the agent, with its arguments. The agent's own program (its full
         /// path) and arguments follow. The words in braces are replaced, except {prompt}. The
         /// program must end when the agent does, with its exit code. An example: `[bwrap,
-        /// --die-with-parent, --ro-bind, /, /, --bind, "{working_directory}",
-        /// "{working_directory}"]`.
+        /// --die-with-parent, --ro-bind, /, /, --bind, "{workspace}", "{workspace}"]`. {workspace}
+        /// is the clone of the task, and {keep} the repository that it borrows from. Without a
+        /// clone, both are the directory of the project.
         pub wrap: Vec<String> = Vec::new(), wrap(), ToNewStarts;
 
         /// The user of this machine that these agents run as, for a daemon of root. It needs

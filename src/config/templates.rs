@@ -20,19 +20,25 @@ pub enum Template {
     AgentId,
     ProjectId,
     WorkingDirectory,
+    /// The folder of the clone that the agent works in.
+    Workspace,
+    /// The repository of the daemon that the clone borrows from.
+    Keep,
     LaunchId,
     /// The text that tells the agent its work.
     Prompt,
 }
 
 impl Template {
-    const ALL: [(&'static str, Self); 8] = [
+    const ALL: [(&'static str, Self); 10] = [
         ("mcp_url", Self::McpUrl),
         ("mcp_socket", Self::McpSocket),
         ("bridge", Self::Bridge),
         ("agent_id", Self::AgentId),
         ("project_id", Self::ProjectId),
         ("working_directory", Self::WorkingDirectory),
+        ("workspace", Self::Workspace),
+        ("keep", Self::Keep),
         ("launch_id", Self::LaunchId),
         ("prompt", Self::Prompt),
     ];

@@ -321,3 +321,23 @@ fn hooks_that_are_not_valid_are_refused_with_their_key() {
         assert!(told.contains(expected), "{hooks}: {told}");
     }
 }
+
+#[test]
+fn a_wrapper_gets_the_clone_and_the_repository_that_it_borrows_from() {
+    let script = "echo \"$1|$2\" >>BESIDE/folders; shift 2; exec \"$@\"";
+    let folder = tempfile::tempdir().unwrap();
+    let script = script.replace("BESIDE", folder.path().to_str().unwrap());
+    let wrap = serde_json::json!(["sh", "-c", script, "sh", "{workspace}", "{keep}"]);
+    let providers = format!(
+        "ai_providers:\n  claude:\n    cli_command: {}\n    cli_args: [script]\n    wrap: {wrap}\n",
+        agent_fixture().display()
+    );
+    let hooked = Hooked::with(&providers, &[("before_run", "true")]);
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    hooked.bed.until_kept("tsk");
+    let tree = hooked.bed.tree("tsk");
+    let keep = hooked.bed.daemon.state().join("workspaces/prj/keep.git");
+    let line = format!("{}|{}\n", tree.display(), keep.display());
+    let written = fs::read_to_string(folder.path().join("folders")).unwrap();
+    assert_eq!(written, line.repeat(2), "the hook and the agent are started by it");
+}

@@ -362,3 +362,19 @@ fn a_state_directory_that_everybody_may_write_to_is_refused() {
         "{said:?}"
     );
 }
+
+#[test]
+fn a_sandbox_without_the_repository_of_clones_is_named() {
+    let advice = "clones: projects with `workspace: clone` need two folders in the sandbox";
+    for (wrap, is_named) in [
+        (r#"[bwrap, --bind, "{working_directory}", "{working_directory}"]"#, true),
+        (r#"[/usr/bin/bwrap, --ro-bind, /usr, /usr, --bind, "{workspace}", "{workspace}"]"#, true),
+        (r#"[bwrap, --ro-bind, "{keep}", "{keep}", --bind, "{workspace}", "{workspace}"]"#, false),
+        (r#"[bwrap, --ro-bind, /, /, --bind, "{workspace}", "{workspace}"]"#, false),
+        ("[nice]", false),
+    ] {
+        let said =
+            check(&format!("ai_providers: {{ tried: {{ cli_command: sh, wrap: {wrap} }} }}"), &[]);
+        assert_eq!(said.stdout.contains(advice), is_named, "{wrap}: {}", said.stdout);
+    }
+}
