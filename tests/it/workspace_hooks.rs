@@ -111,7 +111,7 @@ fn hooks_run_at_their_moments_in_the_clone_with_its_facts_and_without_a_way_to_t
     hooked.until_removed();
 
     let tree = tree.display();
-    let expected: String = names.iter().map(|name| format!("{name} {tree}\n")).collect();
+    let expected = names.map(|name| format!("{name} {tree}\n")).concat();
     assert_eq!(hooked.read("order"), expected);
     for name in names {
         let environment = hooked.read(&format!("env.{name}"));
