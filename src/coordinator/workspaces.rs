@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::control::ControlPlane;
 use super::hooks::HookRunner;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Hook, HookFacts, Job, Order, WorkspaceReport};
+use crate::domain::workspace::{Content, Hook, HookFacts, Job, KeepOrder, Order, WorkspaceReport};
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
 use crate::provider::CloneFolders;
@@ -276,8 +276,7 @@ async fn take<C: ControlPlane>(
         }
         Job::Keep(order) => {
             let failed = run_after(host, control, &order.id).await;
-            let mut taken =
-                Taken::report(WorkspaceReport::Kept(checkouts.keep(order, policy).await?));
+            let mut taken = Taken::report(kept(order, checkouts.keep(order, policy).await?));
             let failed = failed.map(|reason| WorkspaceReport::Failed { reason });
             taken.reports.extend(failed);
             Ok(taken)
@@ -300,7 +299,7 @@ async fn take<C: ControlPlane>(
                 return Ok(failed);
             }
             Ok(Taken::report(match checkouts.remove(order, policy).await? {
-                Removal::KeptAgain(content) => WorkspaceReport::Kept(content),
+                Removal::KeptAgain(content) => kept(keep, content),
                 Removal::Removed => {
                     if let Some(hooks) = &host.hooks {
                         hooks.forget(&keep.id);
@@ -310,6 +309,10 @@ async fn take<C: ControlPlane>(
             }))
         }
     }
+}
+
+fn kept(order: &KeepOrder, content: Content) -> WorkspaceReport {
+    WorkspaceReport::Kept { launch: order.launch.clone(), content }
 }
 
 fn not_published(error: &CheckoutError) -> String {

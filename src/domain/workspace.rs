@@ -194,6 +194,8 @@ pub struct KeepOrder {
     pub base_commit: Option<String>,
     /// The agent that the commits name.
     pub agent: AgentId,
+    /// The launch that used the workspace last.
+    pub launch: Option<LaunchId>,
 }
 
 /// The facts that a workspace is removed by.
@@ -275,7 +277,11 @@ pub enum WorkspaceReport {
     Failed {
         reason: String,
     },
-    Kept(Content),
+    /// The content is kept as it was after this launch.
+    Kept {
+        launch: Option<LaunchId>,
+        content: Content,
+    },
     /// A branch of the source has its result.
     Published(Published),
     Removed,
@@ -383,7 +389,8 @@ impl Workspace {
                 ..self
             },
             // A workspace that is ready was written to after it had been kept, and was kept again.
-            (InUse | Ready, WorkspaceReport::Kept(content)) => {
+            // A report that comes again after the next claim says nothing about that launch.
+            (InUse | Ready, WorkspaceReport::Kept { launch, content }) if launch == self.launch => {
                 let before = self.content.as_ref().map(|before| &before.head_commit);
                 let is_same = before == Some(&content.head_commit);
                 // An earlier merge says nothing about later commits.

@@ -540,6 +540,7 @@ fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {
         branch: workspace.branch.clone(),
         base_commit: workspace.base_commit.clone(),
         agent: agent.cloned().unwrap_or_else(nobody),
+        launch: workspace.launch.clone(),
     }
 }
 

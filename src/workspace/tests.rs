@@ -100,6 +100,7 @@ impl Bed {
             branch: prepared.branch.clone(),
             base_commit: prepared.base_commit.clone(),
             agent: "dev".parse().unwrap(),
+            launch: None,
         }
     }
 

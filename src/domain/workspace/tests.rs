@@ -47,8 +47,19 @@ fn prepared() -> WorkspaceReport {
     })
 }
 
-fn kept(proof: Option<&str>) -> WorkspaceReport {
-    WorkspaceReport::Kept(Content { proof: proof.map(str::to_owned), ..Content::default() })
+/// Returns the report that the content after the last launch of `workspace` is kept.
+fn kept(workspace: &Workspace, content: Content) -> WorkspaceReport {
+    WorkspaceReport::Kept { launch: workspace.launch.clone(), content }
+}
+
+fn proved(proof: Option<&str>) -> Content {
+    Content { proof: proof.map(str::to_owned), ..Content::default() }
+}
+
+/// Returns the workspace after its content was kept as a whole.
+fn after_kept(workspace: Workspace) -> Workspace {
+    let report = kept(&workspace, proved(Some("p")));
+    workspace.on(report, &id("crd"))
 }
 
 #[test]
@@ -72,9 +83,11 @@ fn late_reports_change_nothing() {
     let used = ready.claimed(id("lch"));
     assert_eq!(used.clone().on(prepared(), &by), used);
     assert_eq!(used.clone().on(WorkspaceReport::Removed, &by), used);
-    let removed = used.on(kept(Some("p")), &by).on(WorkspaceReport::Removed, &by);
+    let removed = after_kept(used.clone()).on(WorkspaceReport::Removed, &by);
     assert_eq!(removed.state, WorkspaceState::Removed);
-    assert_eq!(removed.clone().on(kept(None), &by), removed);
+    assert_eq!(removed.clone().on(kept(&removed, proved(None)), &by), removed);
+    let again = after_kept(used.clone()).claimed(id("lch_2"));
+    assert_eq!(again.clone().on(kept(&used, proved(Some("p"))), &by), again, "it is in use");
 }
 
 #[test]
@@ -91,7 +104,7 @@ fn a_person_decides_about_a_broken_workspace() {
 #[test]
 fn a_workspace_whose_folder_is_gone_is_made_again_from_what_was_kept() {
     let by: CoordinatorId = id("crd");
-    let used = workspace().on(prepared(), &by).claimed(id("lch")).on(kept(Some("p")), &by);
+    let used = after_kept(workspace().on(prepared(), &by).claimed(id("lch")));
     let gone = used.claimed(id("lch_2")).on(WorkspaceReport::Broken { reason: "gone".into() }, &by);
     let wanted = gone.retried(true);
     assert_eq!(wanted.state, WorkspaceState::Wanted);
@@ -105,7 +118,7 @@ fn a_workspace_whose_folder_is_gone_is_made_again_from_what_was_kept() {
 #[test]
 fn a_removed_workspace_comes_back_and_stays_for_its_whole_time() {
     let by: CoordinatorId = id("crd");
-    let used = workspace().on(prepared(), &by).claimed(id("lch")).on(kept(Some("p")), &by);
+    let used = after_kept(workspace().on(prepared(), &by).claimed(id("lch")));
     let removed = Workspace { discarded_at: Some(NOW), ..used }.on(WorkspaceReport::Removed, &by);
     let late = NOW + 10 * KEEP;
     let again = removed.clone().again(id("wsp_2"), late);
@@ -122,7 +135,7 @@ fn a_removed_workspace_comes_back_and_stays_for_its_whole_time() {
 #[test]
 fn a_clock_that_is_set_back_removes_nothing_early() {
     let by: CoordinatorId = id("crd");
-    let ready = workspace().on(prepared(), &by).claimed(id("lch")).on(kept(Some("p")), &by);
+    let ready = after_kept(workspace().on(prepared(), &by).claimed(id("lch")));
     let year = Duration::from_hours(365 * 24);
     let later = NOW + year;
     let done = Task { status_since: later, ..task("tsk", None, "one") };
@@ -135,7 +148,7 @@ fn a_clock_that_is_set_back_removes_nothing_early() {
 #[test]
 fn a_merge_without_the_files_in_no_commit_removes_no_clone() {
     let by: CoordinatorId = id("crd");
-    let kept = workspace().on(prepared(), &by).claimed(id("lch")).on(kept(Some("p")), &by);
+    let kept = after_kept(workspace().on(prepared(), &by).claimed(id("lch")));
     let content = kept.content.clone().map(|content| Content { n_uncommitted: 2, ..content });
     let ready = Workspace { content, ..kept };
     let done = task("tsk", None, "one");
@@ -152,10 +165,10 @@ fn a_kept_state_is_given_up_only_by_a_person_and_after_its_files() {
     let used = workspace().on(prepared(), &by).claimed(id("lch"));
     assert!(used.clone().given_up(&done, NOW).is_err(), "it is not kept yet");
     assert!(workspace().given_up(&done, NOW).is_err(), "it is being made");
-    let ready = used.on(kept(Some("p")), &by);
+    let ready = after_kept(used);
     assert!(ready.clone().given_up(&open, NOW).is_err());
     let left_out = vec!["pipe: not a file".to_owned()];
-    let in_part = WorkspaceReport::Kept(Content { left_out, ..Content::default() });
+    let in_part = kept(&ready, Content { left_out, ..Content::default() });
     let refused = ready.clone().on(in_part, &by).given_up(&done, NOW).expect_err("not all is kept");
     assert!(refused.contains("pipe"), "{refused}");
     let given_up = ready.given_up(&done, NOW).expect("it may be");
@@ -174,7 +187,7 @@ fn a_launch_takes_back_that_the_result_was_merged_or_discarded() {
     let ready = workspace().on(prepared(), &id("crd"));
     let merged_commit = Some("1234".to_owned());
     let over = Workspace { merged_commit, discarded_at: Some(NOW), ..ready };
-    let kept = over.claimed(id("lch")).on(kept(Some("p")), &id("crd"));
+    let kept = after_kept(over.claimed(id("lch")));
     assert_eq!((&kept.merged_commit, kept.discarded_at), (&None, None));
     assert!(!kept.may_be_removed(&task("tsk", None, "one"), Some(KEEP), NOW));
 }
@@ -240,7 +253,7 @@ proptest! {
                 }
                 Step::Kept | Step::KeptInPart => {
                     let is_whole = matches!(step, Step::Kept);
-                    let after = workspace.clone().on(kept(is_whole.then_some("p")), &by);
+                    let after = workspace.clone().on(kept(&workspace, proved(is_whole.then_some("p"))), &by);
                     if after.content != workspace.content {
                         is_kept = is_whole;
                     } else if matches!(workspace.state, WorkspaceState::InUse) && is_whole {
@@ -265,27 +278,30 @@ fn a_result_is_published_once_and_again_when_it_has_more() {
     let by: CoordinatorId = id("crd");
     let content = |head: &str| {
         let head_commit = Some(head.to_owned());
-        WorkspaceReport::Kept(Content { head_commit, n_commits: 1, ..Content::default() })
+        Content { head_commit, n_commits: 1, ..Content::default() }
     };
     let done = task("tsk", None, "one");
     let open = Task { status: TaskStatus::InProgress, ..done.clone() };
     let ready = workspace().on(prepared(), &by);
     assert!(!ready.is_to_be_published(&done), "there is no result");
     let used = ready.claimed(id("lch"));
-    let kept = used.clone().on(content("1234"), &by);
-    assert!(kept.is_to_be_published(&done) && !kept.is_to_be_published(&open));
+    let report = kept(&used, content("1234"));
+    let first = used.clone().on(report, &by);
+    assert!(first.is_to_be_published(&done) && !first.is_to_be_published(&open));
     let cancelled = Task { status: TaskStatus::Cancelled, ..done.clone() };
-    assert!(!kept.is_to_be_published(&cancelled));
-    let discarded = Workspace { discarded_at: Some(NOW), ..kept.clone() };
+    assert!(!first.is_to_be_published(&cancelled));
+    let discarded = Workspace { discarded_at: Some(NOW), ..first.clone() };
     assert!(!discarded.is_to_be_published(&done));
-    assert!(!kept.clone().merged("5678".to_owned(), false).is_to_be_published(&done));
+    assert!(!first.clone().merged("5678".to_owned(), false).is_to_be_published(&done));
     let published = Published { branch: "agents/x-1".to_owned(), commit: "1234".to_owned() };
     let report = WorkspaceReport::Published(published.clone());
     assert_eq!(used.clone().on(report.clone(), &by), used, "a late report changes nothing");
-    let kept = kept.on(report, &by);
-    assert_eq!(kept.published(), Some(published.clone()));
-    assert!(!kept.is_to_be_published(&done));
-    let more = kept.claimed(id("lch_2")).on(content("9abc"), &by);
+    let first = first.on(report, &by);
+    assert_eq!(first.published(), Some(published.clone()));
+    assert!(!first.is_to_be_published(&done));
+    let used = first.claimed(id("lch_2"));
+    let report = kept(&used, content("9abc"));
+    let more = used.on(report, &by);
     assert!(more.is_to_be_published(&done));
     // The clone that is made again knows the branch.
     assert_eq!(more.again(id("wsp_2"), NOW).published(), Some(published));

@@ -8,6 +8,7 @@ fn job(id: &str) -> Job {
         branch: "agents/prj-1".to_owned(),
         base_commit: None,
         agent: "agt".parse().expect("an id"),
+        launch: None,
     })
 }
 
