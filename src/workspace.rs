@@ -173,8 +173,7 @@ impl Place {
         if self.tree().symlink_metadata().is_ok() || !self.folder.is_dir() {
             return Ok(());
         }
-        let extra =
-            [sparse::ABSENT, sparse::ABSENT_LOCK, create::MADE, create::HOOK_FOLLOWS];
+        let extra = [sparse::ABSENT, sparse::ABSENT_LOCK, create::MADE, create::HOOK_FOLLOWS];
         for name in ["index", "index.lock", "index-ignored"].into_iter().chain(extra) {
             let _ = std::fs::remove_file(self.folder.join(name));
         }

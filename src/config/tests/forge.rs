@@ -27,8 +27,13 @@ fn labels(names: [&str; 7]) -> LabelNames {
 fn watched(name: &str, project: &str, agent: &str) -> WatchedRepository {
     let agents = agent.split(' ').map(|agent| agent.parse().expect("an id")).collect();
     let project = project.parse().expect("an id");
-    let (name, publish) = (name.to_owned(), Publish::Nothing);
-    WatchedRepository { name, project, agents, publish, push_to_pr: false }
+    WatchedRepository {
+        name: name.to_owned(),
+        project,
+        agents,
+        publish: Publish::Nothing,
+        push_to_pr: false,
+    }
 }
 
 /// Returns the settings in `EVERY_SETTING`.

@@ -111,8 +111,8 @@ impl ProjectEdit {
     ///
     /// # Errors
     /// `Invalid` if the working directory is missing or not absolute; `WorkspaceModeFixed` if the
-    /// workspace of a project that exists is to change; `BadWorkspaceSetting`; `KeyEdited` for a second change of the key;
-    /// the refusals of [`limits`].
+    /// workspace of a project that exists is to change; `BadWorkspaceSetting`; `KeyEdited` for a
+    /// second change of the key; the refusals of [`limits`].
     pub fn apply(&self, project: Project) -> Result<Project, Refusal> {
         let working_directory = self.working_directory.clone().unwrap_or(project.working_directory);
         if !working_directory.is_absolute() {

@@ -233,9 +233,10 @@ impl Texts {
         }
         let is_on_request = publication.is_on_request();
         if let Some(branch) = &publication.pushed {
-            let word = match is_on_request {
-                true => ("Pushed to this branch", "プッシュ先のブランチ"),
-                false => ("Branch", "ブランチ"),
+            let word = if is_on_request {
+                ("Pushed to this branch", "プッシュ先のブランチ")
+            } else {
+                ("Branch", "ブランチ")
             };
             lines.push(self.line(word, &format!("`{branch}`")));
         }
