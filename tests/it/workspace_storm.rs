@@ -456,7 +456,7 @@ fn contents_of(tree: &Path) -> BTreeSet<String> {
     }
     for name in names_in(&objects.join("pack")) {
         let path = objects.join("pack").join(&name);
-        if name.ends_with(".idx") {
+        if path.extension().is_some_and(|extension| extension == "idx") {
             let listed = git(tree, &["verify-pack", "-v", path.to_str().unwrap()]);
             let ids_in = listed.lines().filter_map(|line| line.split(' ').next());
             ids.extend(ids_in.filter(|word| word.len() == 40).map(str::to_owned));

@@ -40,7 +40,8 @@ fn the_workspaces_of_a_project_are_a_mode_or_a_mapping() {
     let short = WorkspaceEntry { mode, ..WorkspaceEntry::default() };
     assert_eq!(read("clone").as_ref(), Ok(&short));
     assert_eq!(read("{ mode: clone }"), Ok(short));
-    let (base, branch) = (Some("develop".to_owned()), Some("w/{task_id}".to_owned()));
+    let base = Some("develop".to_owned());
+    let branch = Some("w/{task_id}".to_owned());
     let long = WorkspaceEntry { mode, base, branch };
     assert_eq!(read("{ mode: clone, base: develop, branch: \"w/{task_id}\" }"), Ok(long));
     for (bad, problem) in [

@@ -189,7 +189,8 @@ async fn without_its_keep_repository_nothing_is_removed() {
     let kept = bed.keep("one", &one).await;
     let (project, id): (ProjectId, WorkspaceId) = ("shop".parse().unwrap(), "one".parse().unwrap());
     assert!(!bed.checkouts.is_removed(&project, &id));
-    let (keep, aside) = (bed.keep_repository(), bed.folder.path().join("aside"));
+    let keep = bed.keep_repository();
+    let aside = bed.folder.path().join("aside");
     std::fs::rename(&keep, &aside).unwrap();
     let order = Bed::keep_order("one", &one);
     let removal = RemoveOrder { keep: order.clone(), proof: kept.proof.unwrap() };
