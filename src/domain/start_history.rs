@@ -237,8 +237,12 @@ pub struct TaskToStart {
 
 impl TaskToStart {
     pub fn of(task: &Task) -> Self {
-        let (id, priority, since) = (task.id.clone(), task.priority, task.status_since);
-        Self { id, priority, since, is_untried: false }
+        Self {
+            id: task.id.clone(),
+            priority: task.priority,
+            since: task.status_since,
+            is_untried: false,
+        }
     }
 }
 
