@@ -226,17 +226,18 @@ fn by_no_door_is_a_parent_done_before_its_subtasks() {
         let said = daemon.cli(&arguments.split(' ').collect::<Vec<_>>());
         assert!(said.code != 0 && said.stderr.contains(expected), "{arguments}: {said:?}");
     };
-    let closed = "Parent task tsk_done is done: its subtasks can't be open";
+    let closed = "Parent task PROJECT-3 is done: its subtasks can't be open";
     check(
         "task set tsk_open --status done",
-        "Task tsk_open has subtasks that are not finished: tsk_part",
+        "Task PROJECT-1 has subtasks that are not finished: PROJECT-2",
     );
     check("task add --project prj --title t --parent tsk_done", closed);
     check("task set tsk_over --status todo", closed);
     check("task set tsk_part --parent tsk_done", closed);
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
     let draft = json!({ "title": "t", "parent_task_id": "tsk_done" });
-    check_refused(&ann.call("create_task", draft), "parent_closed", closed);
+    let to_agents = "Parent task tsk_done is done: its subtasks can't be open";
+    check_refused(&ann.call("create_task", draft), "parent_closed", to_agents);
     for task in [
         "tsk_new: { project: prj, parent: tsk_done, title: t }",
         "tsk_part: { project: prj, parent: tsk_done, title: t, assignee: agt_a }",
