@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Registry, reload};
@@ -30,7 +30,8 @@ const AUDIT: &str = "audit";
 /// logs an error for each agent that leaves without a word, and a warning with the contents of each
 /// malformed call. The client of PostgreSQL logs the parameters of statements, which are texts of
 /// people and agents.
-const LEVELS: [(&str, &str); 3] = [("rmcp", "off"), ("tokio_postgres", "info"), (AUDIT, "info")];
+const LEVELS: [(&str, &str); 3] = [("rmcp", "off"), (CLIENT_OF_POSTGRES, "info"), (AUDIT, "info")];
+const CLIENT_OF_POSTGRES: &str = "tokio_postgres";
 
 /// The reason why the log cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -133,13 +134,16 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
             .parse(text)
             .map_err(|source| TelemetryError::Filter { level: level.to_owned(), source })
     };
-    parse(level)?;
+    let is_quiet = parse(level)?.max_level_hint().is_some_and(|most| most < LevelFilter::INFO);
     // A directive that names one of these targets decides about it.
     let is_named =
         |target: &str| level.split(',').any(|directive| directive.trim().starts_with(target));
     let mut whole = level.to_owned();
     for (target, level) in LEVELS.iter().filter(|(target, _)| !is_named(target)) {
-        whole.extend([",", target, "=", level]);
+        // This is to show less, not more.
+        if *target != CLIENT_OF_POSTGRES || !is_quiet {
+            whole.extend([",", target, "=", level]);
+        }
     }
     parse(&whole)
 }
@@ -219,6 +223,7 @@ mod tests {
         assert!(show("error").contains("rmcp=off"));
         assert!(!show("info,rmcp=trace").contains("rmcp=off"));
         assert!(show("trace").contains("tokio_postgres=info"));
+        assert!(!show("error").contains("tokio_postgres"));
         assert!(!show("info,tokio_postgres=trace").contains("tokio_postgres=info"));
         assert!(filter("info,a=b=c").is_err());
         assert!(
