@@ -108,8 +108,9 @@ pub fn last_round(checks: &[Check]) -> Vec<&Check> {
         return Vec::new();
     };
     let mut found: Vec<&Check> = Vec::new();
-    // After a task was reopened, its rounds are counted anew.
-    for check in checks.iter().rev().take_while(|check| check.round == last.round) {
+    // After a task was reopened, its rounds are counted anew. A round is about one commit.
+    let is_of = |check: &&Check| check.round == last.round && check.commit == last.commit;
+    for check in checks.iter().rev().take_while(is_of) {
         if found.iter().all(|newer| newer.name != check.name) {
             found.push(check);
         }

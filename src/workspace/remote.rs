@@ -116,10 +116,14 @@ impl Checkouts {
             )));
         }
         for is_last in [false, true] {
-            let there = self.list_refs(remote, std::slice::from_ref(&name)).await?;
-            let there = there.id_of(&name);
+            let listed = self.list_refs(remote, std::slice::from_ref(&name)).await?;
+            let there = listed.id_of(&name);
             match (there, way) {
                 (Some(there), _) if there == commit => return Ok(Pushed::Done),
+                // It may have become the default branch since the work began.
+                (_, PushWay::Advance) if listed.default_branch() == Some(name.as_str()) => {
+                    return Ok(Pushed::Taken);
+                }
                 (Some(there), PushWay::Advance) => {
                     self.fetch_ref(&place, remote, &name).await?;
                     if self.contains(&place, there, commit).await? {

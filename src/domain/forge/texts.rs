@@ -87,7 +87,7 @@ impl Texts {
             format!("\n- `{}`: {result} ({})", check.name, facts.join(", "))
         });
         let lines: String = lines.collect();
-        let failed = last.iter().find(|check| check.result == CheckResult::Failed);
+        let failed = last.iter().rfind(|check| check.result == CheckResult::Failed);
         let output = failed.filter(|check| !check.output.trim().is_empty());
         let output = output.map(|check| self.quoted(("Output", "出力"), &check.output));
         let title = self.0.either("### Checks", "### チェック");
@@ -238,15 +238,15 @@ impl Texts {
             } else {
                 ("Branch", "ブランチ")
             };
-            lines.push(self.line(word, &format!("`{branch}`")));
+            lines.push(self.line(word, &code(branch)));
         }
         let pushed = publication.pushed.as_ref().filter(|_| !is_on_request);
         if let Some((branch, _)) = publication.push_to.as_ref().zip(pushed) {
             let left = self.0.either(
-                "is protected, or has newer commits, so it was left as it is.",
-                "は保護されているか、新しいコミットがあるため、変更していません。",
+                "is protected, has newer commits or refused the push, so it was left as it is.",
+                "は保護されているか、新しいコミットがあるか、プッシュを拒否したため、変更していません。",
             );
-            lines.push(format!("- `{branch}` {left}"));
+            lines.push(format!("- {} {left}", code(branch)));
         }
         let is_renamed = publication.result.as_ref().zip(pushed);
         if let Some((result, _)) = is_renamed.filter(|(result, pushed)| result.branch != **pushed) {
@@ -312,6 +312,11 @@ impl Texts {
         let kept = format!("{}{}", kept.trim(), if is_cut { " …" } else { "" });
         format!("\n\n### {}\n\n{}", self.0.either(word.0, word.1), harmless(&kept))
     }
+}
+
+/// Returns a name of people as code. A backtick would end it.
+fn code(name: &str) -> String {
+    format!("`{}`", name.replace('`', "'"))
 }
 
 fn duration(took: Duration) -> String {

@@ -60,6 +60,10 @@ impl OutboxWorker {
                     service.forge_items.note_publication(&item.id, note).await?;
                     return Ok(());
                 }
+                // A rule of the forge may keep the token from this branch alone.
+                Err(RemoteError::Refused(error)) if way == PushWay::Advance => {
+                    tracing::warn!(item = %item.key, branch, error, "a branch refused a push");
+                }
                 Err(error) => {
                     self.host_state.forget_remote(&item.key.repository);
                     return Err(error.into());

@@ -193,7 +193,7 @@ fn a_protected_branch_and_a_branch_that_moved_are_left_as_they_are() {
         bed.until("done");
         assert_eq!(bed.repository().branch("feature"), Some(before));
         assert_eq!(bed.file_at("agents/prj-1", "login.txt"), "fixed");
-        assert_eq!(n_comments(&request, "`feature` is protected, or has newer commits"), 1);
+        assert_eq!(n_comments(&request, "`feature` is protected, has newer commits"), 1);
     }
     let bed = bed(ForgeKind::GitHub, "push, push_to_pr: true", COMMITS);
     // The push waits for this answer.
@@ -205,7 +205,7 @@ fn a_protected_branch_and_a_branch_that_moved_are_left_as_they_are() {
     bed.until("done");
     assert_eq!(bed.repository().branch("feature"), Some(theirs), "no commit of people is lost");
     assert_eq!(bed.file_at("agents/prj-1", "login.txt"), "fixed");
-    assert_eq!(n_comments(&request, "`feature` is protected, or has newer commits"), 1);
+    assert_eq!(n_comments(&request, "`feature` is protected, has newer commits"), 1);
 }
 
 #[test]
