@@ -125,6 +125,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
         let planned = plan(&Snapshot {
             jobs: Vec::new(),
             busy_workspaces: std::collections::BTreeSet::new(),
+            removing_workspaces: std::collections::BTreeSet::new(),
             passed_hooks: None,
             shared: agent_coordinator::domain::plan::shared::SharedFacts::default(),
             now: view.at,

@@ -174,7 +174,8 @@ impl Place {
             return Ok(());
         }
         let extra = [sparse::ABSENT, sparse::ABSENT_LOCK, create::MADE, create::HOOK_FOLLOWS];
-        for name in ["index", "index.lock", "index-ignored"].into_iter().chain(extra) {
+        let locks = ["index.lock", "index-ignored.lock"];
+        for name in ["index", "index-ignored"].into_iter().chain(locks).chain(extra) {
             let _ = std::fs::remove_file(self.folder.join(name));
         }
         std::fs::remove_dir(&self.folder).map_err(|error| {

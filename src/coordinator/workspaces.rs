@@ -33,6 +33,8 @@ pub(super) struct WorkspaceJobs<C> {
     control: Arc<C>,
     host: Option<Host>,
     busy: Arc<Mutex<BTreeSet<WorkspaceId>>>,
+    /// The workspaces whose files are being removed.
+    removing: Arc<Mutex<BTreeSet<WorkspaceId>>>,
     ended: Arc<Notify>,
     places: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
@@ -64,6 +66,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
             control,
             host: None,
             busy: Arc::default(),
+            removing: Arc::default(),
             ended: Arc::default(),
             places: Arc::new(Semaphore::new(N_AT_ONCE)),
             tasks: Mutex::default(),
@@ -98,6 +101,11 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         lock(&self.busy).clone()
     }
 
+    /// Returns the workspaces whose files are being removed.
+    pub(super) fn removing(&self) -> BTreeSet<WorkspaceId> {
+        lock(&self.removing).clone()
+    }
+
     /// Returns when a step has ended. Cancel-safe.
     pub(super) async fn ended(&self) {
         self.ended.notified().await;
@@ -118,7 +126,9 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         if let Some(hooks) = self.hooks() {
             hooks.note_claim(&clone.id);
         }
-        checkouts.check(project, &clone.id).map_err(|error| error.to_string())?;
+        let found = checkouts.take_back(project, &clone.id);
+        let found = found.and_then(|()| checkouts.check(project, &clone.id));
+        found.map_err(|error| error.to_string())?;
         Ok(checkouts.directory(project, &clone.id, &clone.subdirectory))
     }
 
@@ -138,7 +148,12 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         }
         let control = Arc::clone(&self.control);
         let places = Arc::clone(&self.places);
-        let done = Done { id, busy: Arc::clone(&self.busy), ended: Arc::clone(&self.ended) };
+        let ended = || Arc::clone(&self.ended);
+        let removing = matches!(job, Job::Remove(_)).then(|| {
+            lock(&self.removing).insert(id.clone());
+            Done { id: id.clone(), among: Arc::clone(&self.removing), ended: ended() }
+        });
+        let done = Done { id, among: Arc::clone(&self.busy), ended: ended() };
         let mut tasks = lock(&self.tasks);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
@@ -162,22 +177,22 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
                 }
             }
             crash_point::reach(CrashPoint::WorkspaceReported);
-            drop(place);
+            drop((place, removing));
             tokio::time::sleep(taken.pause).await;
         });
     }
 }
 
-/// Removes the workspace from those that are busy when its step has ended, also if it panicked.
+/// Takes a workspace out of a set when its step has ended, also if it panicked.
 struct Done {
     id: WorkspaceId,
-    busy: Arc<Mutex<BTreeSet<WorkspaceId>>>,
+    among: Arc<Mutex<BTreeSet<WorkspaceId>>>,
     ended: Arc<Notify>,
 }
 
 impl Drop for Done {
     fn drop(&mut self) {
-        lock(&self.busy).remove(&self.id);
+        lock(&self.among).remove(&self.id);
         self.ended.notify_one();
     }
 }
@@ -298,15 +313,18 @@ async fn take<C: ControlPlane>(
             {
                 return Ok(failed);
             }
-            Ok(Taken::report(match checkouts.remove(order, policy).await? {
-                Removal::KeptAgain(content) => kept(keep, content),
+            Ok(match checkouts.remove(order, policy).await? {
+                // Perhaps something still writes there.
+                Removal::KeptAgain(content) => {
+                    Taken { reports: vec![kept(keep, content)], pause: PAUSE }
+                }
                 Removal::Removed => {
                     if let Some(hooks) = &host.hooks {
                         hooks.forget(&keep.id);
                     }
-                    WorkspaceReport::Removed
+                    Taken::report(WorkspaceReport::Removed)
                 }
-            }))
+            })
         }
     }
 }

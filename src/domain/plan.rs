@@ -67,6 +67,8 @@ pub struct Snapshot {
     pub jobs: Vec<Job>,
     /// The workspaces on which a step is under way, or waits after a failure.
     pub busy_workspaces: BTreeSet<WorkspaceId>,
+    /// The workspaces whose files are being removed.
+    pub removing_workspaces: BTreeSet<WorkspaceId>,
     /// The workspaces whose hook before the next launch has passed; `None` if there is no such
     /// hook.
     pub passed_hooks: Option<BTreeSet<WorkspaceId>>,
@@ -389,6 +391,11 @@ fn before_run(candidate: &Candidate, id: &WorkspaceId, snapshot: &Snapshot) -> O
     (!snapshot.busy_workspaces.contains(id)).then(|| Action::Workspace(job()))
 }
 
+fn is_being_removed(candidate: &Candidate, snapshot: &Snapshot) -> bool {
+    let workspace = candidate.workspace.as_ref();
+    workspace.is_some_and(|id| snapshot.removing_workspaces.contains(id))
+}
+
 /// Fills the free slots, those for chats first, in the order of [`queue`].
 fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     let mut live: BTreeSet<&InstanceKey> = BTreeSet::new();
@@ -403,6 +410,10 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         let reason = match candidate.reason {
             // A process of ours lives, so the key is not free, although the server says so.
             StartReason::Ready if live.contains(&candidate.key) => StartReason::Stopping,
+            // The task was opened again after its removal had begun.
+            StartReason::Ready if is_being_removed(candidate, snapshot) => {
+                StartReason::PreparingWorkspace
+            }
             reason => reason,
         };
         if reason != StartReason::Ready {

@@ -202,8 +202,11 @@ pub struct KeepOrder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoveOrder {
     pub keep: KeepOrder,
-    /// The mark of the files that were proved to be kept.
+    /// The mark of the files that were proved to be kept. An empty one is of no files, so that they
+    /// are kept once more.
     pub proof: String,
+    /// The commit that has them.
+    pub kept_commit: String,
 }
 
 /// The kept state that is not wanted any more.
@@ -397,8 +400,8 @@ impl Workspace {
                 let merged_commit = self.merged_commit.clone().filter(|_| is_same);
                 Self { state: Ready, reason: None, content: Some(content), merged_commit, ..self }
             }
-            (Ready | Removed, WorkspaceReport::Published(published)) => {
-                Self { reason: None, ..self.published_as(published) }
+            (Ready | Removed | InUse, WorkspaceReport::Published(published)) => {
+                self.published_as(published)
             }
             (Ready, WorkspaceReport::ReadyToRun) if self.waits_for_hook() => {
                 Self { reason: None, ..self }
@@ -493,6 +496,22 @@ impl Workspace {
             && !task.status.is_open()
             && is_proved
             && (is_old || self.discarded_at.is_some() || is_merged)
+    }
+
+    /// Returns whether its files may be removed once they were kept again: they were changed while
+    /// they were kept, so there is no proof.
+    pub fn may_be_kept_again(
+        &self,
+        task: &Task,
+        keep: Option<std::time::Duration>,
+        now: Timestamp,
+    ) -> bool {
+        let unproved = |content: &&Content| content.proof.is_none() && content.left_out.is_empty();
+        let Some(content) = self.content.as_ref().filter(unproved) else {
+            return false;
+        };
+        let content = Some(Content { proof: Some(String::new()), ..content.clone() });
+        Self { content, ..self.clone() }.may_be_removed(task, keep, now)
     }
 }
 

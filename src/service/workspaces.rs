@@ -399,20 +399,24 @@ pub(super) fn jobs(
             && remotes::base_of_task(tx, &task.id)?.is_none();
         let is_due = workspace.may_be_removed(&task, keep, now);
         // One whose publication has failed is not kept from its removal.
-        if publishes && !(is_due && workspace.reason.is_some()) {
+        if publishes && !((is_due || makes_room) && workspace.publication_failed()) {
             let project = projects::get(tx, &workspace.project)?;
             let order = project.and_then(|project| publish_order(&workspace, &project));
             jobs.extend(order.map(Job::Publish));
             continue;
         }
-        let Some(proof) = workspace.content.as_ref().and_then(|content| content.proof.clone())
-        else {
+        let Some(content) = &workspace.content else {
             continue;
         };
         let removal = || {
             let keep = keep_order(&workspace, task.assignee.as_ref());
-            Job::Remove(RemoveOrder { keep, proof })
+            let proof = content.proof.clone().unwrap_or_default();
+            Job::Remove(RemoveOrder { keep, proof, kept_commit: content.kept_commit.clone() })
         };
+        if workspace.may_be_kept_again(&task, keep, now) {
+            jobs.push(removal());
+            continue;
+        }
         if !is_due && !workspace.may_be_removed(&task, Some(Duration::ZERO), now) {
             continue;
         }

@@ -64,6 +64,7 @@ impl Checkouts {
     async fn make(&self, order: &Order, next: Next) -> Result<Prepared, CheckoutError> {
         self.git.check().await?;
         let place = self.place(&order.project, &order.id);
+        self.take_back(&order.project, &order.id)?;
         let new = place.project.join(format!(".new-{}", order.id));
         if self.awaits_hook(order) && !place.folder.is_symlink() {
             // The hook failed, or the daemon died. What it left may keep the next one from passing.

@@ -289,10 +289,7 @@ impl Call<'_> {
                 Err(GitError::Killed { command })
             }
             Ok(ended) => ended,
-            Err(_) => {
-                n_killed.fetch_add(1, Ordering::Relaxed);
-                Err(GitError::TimedOut { command, limit })
-            }
+            Err(_) => Err(GitError::TimedOut { command, limit }),
         }
     }
 
@@ -364,7 +361,7 @@ impl Call<'_> {
             io::ErrorKind::NotFound if folder.is_dir() => GitError::Missing,
             _ => GitError::Io(error),
         })?;
-        let group = Group::of(&child);
+        let group = Group::of(&child, &self.git.n_killed);
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let input = match &self.remote {
@@ -410,12 +407,13 @@ async fn read(
     Ok(bytes)
 }
 
-/// The processes of a call. They are killed together if the call is dropped before its end.
-struct Group(Option<Pid>);
+/// The processes of a call. They are killed together if the call is dropped before its end, and are
+/// counted then.
+struct Group<'a>(Option<Pid>, &'a AtomicU64);
 
-impl Group {
-    fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| Pid::from_raw(id.cast_signed())))
+impl<'a> Group<'a> {
+    fn of(child: &Child, n_killed: &'a AtomicU64) -> Self {
+        Self(child.id().and_then(|id| Pid::from_raw(id.cast_signed())), n_killed)
     }
 
     fn forget(mut self) {
@@ -423,9 +421,10 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for Group<'_> {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
+            self.1.fetch_add(1, Ordering::Relaxed);
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -44,6 +44,7 @@ impl Checkouts {
     ) -> Result<Content, CheckoutError> {
         self.git.check().await?;
         let place = self.place(&order.project, &order.id);
+        self.take_back(&order.project, &order.id)?;
         self.keep_at(&place, order, policy).await
     }
 
@@ -161,7 +162,9 @@ impl Checkouts {
         let tree = place.tree();
         let on_files = |arguments: &[&OsStr], index: &Path| self.on_files(place, arguments, index);
         // A call that was killed may have left the lock of the index.
-        let _ = std::fs::remove_file(place.folder.join("index.lock"));
+        for name in ["index.lock", "index-ignored.lock"] {
+            let _ = std::fs::remove_file(place.folder.join(name));
+        }
         let index = place.index();
         let is_ignored = |path: &Path| ignored.iter().any(|folder| path.starts_with(folder));
         // Git accepts no pattern for what it ignores anyway, and takes no `.git` at the top.

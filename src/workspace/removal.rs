@@ -3,8 +3,8 @@
 use super::walk::walk;
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, remove_folder, rename};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::WorkspaceId;
 use crate::domain::workspace::{Content, RemoveOrder};
+use crate::domain::{ProjectId, WorkspaceId};
 
 /// The result of an attempt to remove a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,17 +30,14 @@ impl Checkouts {
         let place = self.place(&order.keep.project, &order.keep.id);
         let folder = place.project.join(format!(".trash-{}", order.keep.id));
         let trash = Place { tree: folder.join("tree"), folder, project: place.project.clone() };
-        if !place.folder.exists() && trash.folder.is_dir() {
-            // An earlier attempt ended before it had looked at the files once more.
-            rename(&trash.folder, &place.folder)?;
-        }
+        self.take_back(&order.keep.project, &order.keep.id)?;
         let gone = place.project.join(format!(".gone-{}", order.keep.id));
         if place.folder.is_symlink() || place.folder.is_dir() {
             place.check_tree()?;
             if !is_unchanged(&place, &order.proof).await? {
                 return Ok(Removal::KeptAgain(self.keep(&order.keep, policy).await?));
             }
-            self.check_is_kept(&place, &order.keep.id).await?;
+            self.check_is_kept(&place, order).await?;
             // It has another name from here on, so that no late process finds it by its name.
             rename(&place.folder, &trash.folder)?;
             crash_point::reach(CrashPoint::WorkspaceInTrash);
@@ -52,6 +49,9 @@ impl Checkouts {
             }
             remove_folder(&gone)?;
             rename(&trash.folder, &gone)?;
+        } else {
+            // Perhaps the whole folder of the clones is away.
+            self.check_is_kept(&place, order).await?;
         }
         // Only files that are as they were kept get this name.
         blocking(move || remove_folder(&gone)).await?;
@@ -59,13 +59,26 @@ impl Checkouts {
         Ok(Removal::Removed)
     }
 
-    /// Checks that the keep repository is there, and still has a kept state of the workspace.
-    async fn check_is_kept(&self, place: &Place, id: &WorkspaceId) -> Result<(), CheckoutError> {
-        let pattern = format!("refs/agent-coordinator/kept/{id}/[1-9]*");
-        let newest = ["--count=1", "--sort=-creatordate", "--format=%(objectname)"];
-        let list = ["for-each-ref"].into_iter().chain(newest).chain([pattern.as_str()]);
-        let commit = self.git.on(&place.keep(), list).text().await?;
-        if !commit.is_empty() && self.resolve(place, &commit).await?.is_some() {
+    /// Gives a workspace its name back, if an earlier removal ended before it had looked at the
+    /// files once more. No removal of it may be under way.
+    ///
+    /// # Errors
+    /// The folder cannot be renamed.
+    pub fn take_back(&self, project: &ProjectId, id: &WorkspaceId) -> Result<(), CheckoutError> {
+        let place = self.place(project, id);
+        let trash = place.project.join(format!(".trash-{id}"));
+        if place.folder.symlink_metadata().is_err() && trash.is_dir() {
+            rename(&trash, &place.folder)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the keep repository is there, and still has the kept state that the proof is of.
+    async fn check_is_kept(&self, place: &Place, order: &RemoveOrder) -> Result<(), CheckoutError> {
+        let at = format!("--points-at={}", order.kept_commit);
+        let list = ["for-each-ref", "--count=1", &at, "refs/agent-coordinator/kept/"];
+        let found = self.git.on(&place.keep(), list).end().await?;
+        if found.code == Some(0) && !found.stdout.is_empty() {
             return Ok(());
         }
         Err(CheckoutError::Refused(format!(

@@ -28,14 +28,16 @@ impl Checkouts {
         place: &Place,
     ) -> Result<Cone, CheckoutError> {
         if let Some(kept) = kept {
+            let list = ["ls-tree", "--name-only", "--full-tree", kept, "--", KEPT];
+            if self.git.on(&place.keep(), list).text().await?.is_empty() {
+                return Ok(Cone::default());
+            }
             let blob = format!("{kept}:{KEPT}");
-            let found = self.git.on(&place.keep(), ["cat-file", "blob", &blob]).end().await?;
-            let is_there = found.code == Some(0);
-            let paths = is_there.then(|| serde_json::from_slice(&found.stdout)).transpose();
-            let paths: Option<Vec<String>> = paths.map_err(|error| {
+            let text = self.git.on(&place.keep(), ["cat-file", "blob", &blob]).run().await?;
+            let paths: Vec<String> = serde_json::from_slice(&text).map_err(|error| {
                 CheckoutError::Refused(format!("`{blob}` of the kept commit: {error}"))
             })?;
-            return Ok(Cone::new(&paths.unwrap_or_default()));
+            return Ok(Cone::new(&paths));
         }
         let cone = Cone::new(paths);
         let Some(start) = start.filter(|_| !cone.is_all()) else {

@@ -332,10 +332,13 @@ async fn files_are_removed_only_if_they_are_those_that_were_kept() {
     let (one, tree) = bed.prepare("one").await;
     std::fs::write(tree.join("new.txt"), "new").unwrap();
     let kept = bed.keep("one", &one).await;
-    let order = |proof: String| RemoveOrder { keep: Bed::keep_order("one", &one), proof };
+    let order = |kept: Content| RemoveOrder {
+        keep: Bed::keep_order("one", &one),
+        proof: kept.proof.unwrap_or_default(),
+        kept_commit: kept.kept_commit,
+    };
     std::fs::write(tree.join("late.txt"), "written after it was kept").unwrap();
-    let proof = kept.proof.unwrap();
-    let removal = bed.checkouts.remove(&order(proof), &bed.policy).await.unwrap();
+    let removal = bed.checkouts.remove(&order(kept), &bed.policy).await.unwrap();
     let Removal::KeptAgain(kept) = removal else { panic!("{removal:?}") };
     assert!(tree.join("late.txt").exists());
     let late = format!("{}:worktree/late.txt", kept.kept_commit);
@@ -343,10 +346,15 @@ async fn files_are_removed_only_if_they_are_those_that_were_kept() {
         bed.git(&bed.keep_repository(), &["cat-file", "-p", &late]),
         "written after it was kept"
     );
-    let proof = kept.proof.unwrap();
-    let removal = bed.checkouts.remove(&order(proof.clone()), &bed.policy).await.unwrap();
+    // A removal that was killed had renamed the folder. The work on the task goes on.
+    let trash = bed.keep_repository().with_file_name(".trash-one");
+    std::fs::rename(tree.parent().unwrap(), &trash).unwrap();
+    std::fs::write(trash.join("tree/late.txt"), "written later still").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert!(tree.join("late.txt").exists() && kept.proof.is_some());
+    let removal = bed.checkouts.remove(&order(kept.clone()), &bed.policy).await.unwrap();
     assert_eq!((removal, tree.exists()), (Removal::Removed, false));
-    let again = bed.checkouts.remove(&order(proof), &bed.policy).await.unwrap();
+    let again = bed.checkouts.remove(&order(kept), &bed.policy).await.unwrap();
     assert_eq!(again, Removal::Removed, "a repeated removal ends in the same state");
 }
 

@@ -83,6 +83,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
     Snapshot {
         jobs: Vec::new(),
         busy_workspaces: BTreeSet::new(),
+        removing_workspaces: BTreeSet::new(),
         passed_hooks: None,
         shared: SharedFacts::default(),
         now: NOW,

@@ -28,7 +28,7 @@ impl Hook {
     }
 
     /// Returns the hook that failed, if the reason of a workspace says so.
-    fn of_failure(reason: &str) -> Option<Self> {
+    pub(super) fn of_failure(reason: &str) -> Option<Self> {
         let (word, rest) = reason.split_once(": ")?;
         let (hook, _) = rest.split_once(": ")?;
         hook.parse().ok().filter(|_| word == FAILED)

@@ -6,7 +6,7 @@ use crate::domain::id::{ProjectId, WorkspaceId};
 use crate::domain::task::{Task, TaskStatus};
 use crate::domain::words::words;
 
-use super::{Workspace, WorkspaceState};
+use super::{Hook, Workspace, WorkspaceState};
 
 words! {
     /// The destination of the results of projects with clones.
@@ -49,7 +49,14 @@ impl Workspace {
     /// Returns the workspace after its result was published.
     #[must_use]
     pub fn published_as(self, Published { branch, commit }: Published) -> Self {
-        Self { published_branch: Some(branch), published_commit: Some(commit), ..self }
+        let reason = self.reason.clone().filter(|reason| Hook::of_failure(reason).is_some());
+        Self { published_branch: Some(branch), published_commit: Some(commit), reason, ..self }
+    }
+
+    /// Returns whether its last step failed, and was not a hook. Of a result that is to be
+    /// published, that step was the publication.
+    pub fn publication_failed(&self) -> bool {
+        self.reason.as_deref().is_some_and(|reason| Hook::of_failure(reason).is_none())
     }
 
     /// Returns whether its result may be published now: its task is done, its content is kept, and

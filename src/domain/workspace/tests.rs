@@ -295,7 +295,8 @@ fn a_result_is_published_once_and_again_when_it_has_more() {
     assert!(!first.clone().merged("5678".to_owned(), false).is_to_be_published(&done));
     let published = Published { branch: "agents/x-1".to_owned(), commit: "1234".to_owned() };
     let report = WorkspaceReport::Published(published.clone());
-    assert_eq!(used.clone().on(report.clone(), &by), used, "a late report changes nothing");
+    let late = used.clone().on(report.clone(), &by);
+    assert_eq!((late.state, late.published()), (used.state, Some(published.clone())));
     let first = first.on(report, &by);
     assert_eq!(first.published(), Some(published.clone()));
     assert!(!first.is_to_be_published(&done));

@@ -193,7 +193,8 @@ async fn without_its_keep_repository_nothing_is_removed() {
     let aside = bed.folder.path().join("aside");
     std::fs::rename(&keep, &aside).unwrap();
     let order = Bed::keep_order("one", &one);
-    let removal = RemoveOrder { keep: order.clone(), proof: kept.proof.unwrap() };
+    let proof = kept.proof.unwrap();
+    let removal = RemoveOrder { keep: order.clone(), proof, kept_commit: kept.kept_commit };
     bed.checkouts.remove(&removal, &bed.policy).await.unwrap_err();
     assert!(tree.join("work.txt").exists(), "its files are all that there is");
     // Nor with another repository in its place.

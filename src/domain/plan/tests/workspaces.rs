@@ -55,6 +55,20 @@ fn a_start_waits_for_the_hook_of_its_clone_and_has_its_slot_meanwhile() {
 }
 
 #[test]
+fn no_agent_starts_in_a_clone_that_is_being_removed() {
+    let id: WorkspaceId = "wsp_1".parse().expect("an id");
+    let opened_again = Candidate { workspace: Some(id.clone()), ..waiting(key(1, 1), 0) };
+    let of = |removing_workspaces: BTreeSet<WorkspaceId>| {
+        let startable = vec![opened_again.clone()];
+        plan(&Snapshot { startable, removing_workspaces, ..snapshot(9) })
+    };
+    let plan = of(BTreeSet::from([id]));
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.deferred[0].reason, StartReason::PreparingWorkspace);
+    assert_eq!(starts(&of(BTreeSet::new())), ["agt_1/prj_1"]);
+}
+
+#[test]
 fn a_failed_hook_is_tried_again_in_a_clone_that_is_made() {
     let id: WorkspaceId = "wsp_1".parse().expect("an id");
     let reason = StartReason::HookFailed;
