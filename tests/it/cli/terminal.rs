@@ -125,9 +125,11 @@ fn events_go_on_after_a_restart_of_the_daemon_without_a_loss_or_a_repetition() {
             seen.iter().any(|event| event["project_id"] == detail)
         });
     };
-    // The command may not follow yet, so that this repeats until it sees one.
+    // The command may not follow yet, so that this repeats until it sees one. The same name again
+    // would be no change.
+    let mut names = ["one", "another"].into_iter().cycle();
     until("it follows", || {
-        daemon.done(&["project", "set", "prj", "--name", "another"]);
+        daemon.done(&["project", "set", "prj", "--name", names.next().unwrap()]);
         lines.recv_timeout(std::time::Duration::from_millis(200)).is_ok()
     });
     for n in 0..3 {
