@@ -199,7 +199,7 @@ impl Drop for Done {
 
 /// The result of a step.
 struct Taken {
-    /// What the server is told, in this order.
+    /// The server gets these reports, in this order.
     reports: Vec<WorkspaceReport>,
     /// The pause after the step.
     pause: Duration,

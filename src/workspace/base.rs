@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use super::keep_repository::SOURCE;
-use super::keeping::excluding;
+use super::keeping::{excluding, uncommitted_ref};
 use super::snapshot::inside;
 use super::source::{Head, Source};
 use super::{CheckoutError, Checkouts, Place};
@@ -58,6 +58,9 @@ impl Checkouts {
         if let Some(commit) = &commit {
             self.git.on(&place.keep(), ["update-ref", &pin, commit]).run().await?;
         }
+        if order.restores.is_some() {
+            self.carry_over(&order.branch, &branch, place).await?;
+        }
         let earlier = order.restores.as_ref().filter(|kept| kept.base_commit.is_some());
         let (base_ref, base_commit) = match earlier {
             Some(kept) => (kept.base_ref.clone(), kept.base_commit.clone()),
@@ -65,6 +68,19 @@ impl Checkouts {
         };
         let subdirectory = source.map(|source| source.subdirectory.clone()).unwrap_or_default();
         Ok((Prepared { branch, base_ref, base_commit, subdirectory }, commit))
+    }
+
+    /// Gives the result of a task the name that its branch has now. People took the earlier one.
+    async fn carry_over(&self, from: &str, to: &str, place: &Place) -> Result<(), CheckoutError> {
+        let heads = |branch: &str| format!("refs/heads/{branch}");
+        for (old, new) in [(heads(from), heads(to)), (uncommitted_ref(from), uncommitted_ref(to))] {
+            if self.resolve(place, &new).await?.is_none()
+                && let Some(id) = self.resolve(place, &old).await?
+            {
+                self.git.on(&place.keep(), ["update-ref", &new, &id]).run().await?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the branch and the commit that the configuration names, or else those of HEAD.

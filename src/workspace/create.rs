@@ -21,7 +21,7 @@ pub(super) const MADE: &str = "made.json";
 /// The file that says that a hook is to run in a new workspace. No agent has used it.
 pub(super) const HOOK_FOLLOWS: &str = "hook-follows";
 
-/// What follows when a workspace was made.
+/// The use that is made of a new workspace first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Use,

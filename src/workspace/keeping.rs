@@ -369,9 +369,10 @@ impl Checkouts {
             let name = format!("refs/heads/{}", order.branch);
             self.git.on(&keep, ["update-ref", &name, result]).run().await?;
         }
+        let empty_tree = || self.git.on(&keep, ["mktree"]).text();
         let from = match result {
             Some(result) => format!("{result}^{{tree}}"),
-            None => self.git.on(&keep, ["mktree"]).text().await?,
+            None => empty_tree().await?,
         };
         let list = ["diff-tree", "-r", "--no-renames", "--name-only", "-z", &from, visible];
         let changed = self.git.on(&keep, list).long().run().await?;
@@ -386,14 +387,17 @@ impl Checkouts {
             // The agent committed or removed the files that an earlier launch had left.
             self.git.on(&keep, ["update-ref", "-d", &uncommitted]).run().await?;
         }
-        let base = order.base_commit.as_deref().filter(|base| result != Some(base));
-        if let (Some(result), Some(base)) = (result, base) {
-            let range = format!("{base}..{result}");
-            let n = self.git.on(&keep, ["rev-list", "--count", &range]).text().await?;
+        let base = order.base_commit.as_deref();
+        if let Some(result) = result.filter(|result| base != Some(result)) {
+            // Without a base, all commits are those of the work.
+            let (commits, changes) = match base {
+                Some(base) => (format!("{base}..{result}"), vec![format!("{base}...{result}")]),
+                None => (result.to_owned(), vec![empty_tree().await?, result.to_owned()]),
+            };
+            let n = self.git.on(&keep, ["rev-list", "--count", &commits]).text().await?;
             content.n_commits = n.parse().unwrap_or(0);
-            let range = format!("{base}...{result}");
-            let list =
-                ["diff", "--no-ext-diff", "--no-textconv", "--numstat", "--end-of-options", &range];
+            let list = ["diff", "--no-ext-diff", "--no-textconv", "--numstat", "--end-of-options"];
+            let list = list.into_iter().chain(changes.iter().map(String::as_str));
             let listed = self.git.on(&keep, list).long().text().await?;
             for line in listed.lines() {
                 let mut columns = line.split('\t').map(|column| column.parse().unwrap_or(0));

@@ -515,6 +515,7 @@ async fn sources_of_all_kinds_give_a_workspace() {
     let keep = KeepOrder { project, ..Bed::keep_order("unborn", &prepared) };
     let kept = bed.checkouts.keep(&keep, &bed.policy).await.unwrap();
     assert!(kept.head_commit.is_some() && kept.proof.is_some());
+    assert_eq!((kept.n_commits, kept.n_files), (1, 1), "all commits are those of the work");
     // No repository, and no folder.
     for (source, expected) in [
         (bed.folder.path().to_owned(), "is in no git repository"),

@@ -232,15 +232,22 @@ fn a_disk_that_is_full_when_a_clone_is_made_is_named_and_the_task_starts_later()
     assert_eq!(git(&project.join("keep.git"), &["fsck", "--no-dangling"]), "");
 }
 
-#[test]
-fn a_disk_that_is_full_at_a_merge_is_named_and_changes_nothing() {
+/// Returns a daemon with a clone whose work is kept, on a disk that can be filled; `None` if no disk
+/// can be mounted.
+fn kept_on_a_small_disk() -> Option<(Mount, PathBuf, Bed)> {
     let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
     let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
-    let Some((_mount, root)) = mount(bed.daemon.folder(), "32m") else { return };
+    let (mount, root) = mount(bed.daemon.folder(), "32m")?;
     let bed = bed.daemon_with_clones(agents);
-    let daemon = &bed.daemon;
-    daemon.task("tsk", "prj", "one");
+    bed.daemon.task("tsk", "prj", "one");
     bed.until_kept("tsk");
+    Some((mount, root, bed))
+}
+
+#[test]
+fn a_disk_that_is_full_at_a_merge_is_named_and_changes_nothing() {
+    let Some((_mount, root, bed)) = kept_on_a_small_disk() else { return };
+    let daemon = &bed.daemon;
     // The branch goes on, so that the merge makes a commit.
     add_random_file(&bed, "other", 1);
     let before = git(&daemon.work(), &["rev-parse", "main"]);
@@ -257,13 +264,8 @@ fn a_disk_that_is_full_at_a_merge_is_named_and_changes_nothing() {
 
 #[test]
 fn a_disk_that_is_full_at_a_removal_costs_no_late_change() {
-    let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
-    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
-    let Some((_mount, root)) = mount(bed.daemon.folder(), "32m") else { return };
-    let bed = bed.daemon_with_clones(agents);
+    let Some((_mount, root, bed)) = kept_on_a_small_disk() else { return };
     let daemon = &bed.daemon;
-    daemon.task("tsk", "prj", "one");
-    bed.until_kept("tsk");
     let late = bed.tree("tsk").join("late.txt");
     fs::write(&late, "late\n").unwrap();
     let filler = Filler::new(&root);

@@ -280,20 +280,7 @@ fn a_daemon_that_dies_after_a_hook_passed_lets_the_next_one_run_it_again() {
         command.env(VARIABLE, "HookPassed");
         hooked.bed.daemon.spawn_as(command);
         hooked.bed.daemon.until_ready();
-        hooked.bed.daemon.cli(&[
-            "task",
-            "add",
-            "--id",
-            "tsk",
-            "--project",
-            "prj",
-            "--assignee",
-            "one",
-            "--status",
-            "in_progress",
-            "--title",
-            "work",
-        ]);
+        hooked.bed.daemon.try_task("tsk", "prj", "one");
         let ended = hooked.bed.daemon.wait();
         assert_eq!(ended.signal(), Some(Signal::KILL.as_raw()), "{hook}");
         hooked.bed.daemon.start();

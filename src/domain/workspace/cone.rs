@@ -1,7 +1,7 @@
 //! The folders of a repository that a workspace has files of.
 //!
-//! As in a sparse checkout of git ("cone mode"), the files that lie directly in a folder above one
-//! of them are there, too, such as the files at the top of the repository.
+//! A workspace also has the files that lie directly in a folder above one of them, such as those at
+//! the top of the repository. This is the "cone mode" of git's sparse checkout.
 
 use std::collections::BTreeSet;
 

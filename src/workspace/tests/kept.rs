@@ -41,6 +41,25 @@ async fn a_clone_that_was_deleted_by_hand_comes_back_from_what_was_kept() {
 }
 
 #[tokio::test]
+async fn a_result_that_comes_back_under_another_name_is_there_at_once() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "new.txt", "new");
+    std::fs::write(tree.join("open.txt"), "in no commit").unwrap();
+    let kept = bed.keep("one", &one).await;
+    std::fs::remove_dir_all(&tree).unwrap();
+    // A person has a branch of this name meanwhile.
+    bed.git(&bed.source(), &["checkout", "--quiet", "-b", "agents/one"]);
+    bed.commit(&bed.source(), "theirs.txt", "theirs");
+    bed.git(&bed.source(), &["checkout", "--quiet", "main"]);
+    let again = bed.prepare_again("one", &one, &kept).await.unwrap();
+    assert_eq!(again.branch, "agents/one-2");
+    let at = |name: &str| bed.git(&bed.keep_repository(), &["rev-parse", name]);
+    assert_eq!(Some(at("refs/heads/agents/one-2")), kept.head_commit);
+    assert_eq!(at("refs/heads/agents/one-2-uncommitted"), at("refs/heads/agents/one-uncommitted"));
+}
+
+#[tokio::test]
 async fn a_kept_state_is_written_only_into_a_new_folder() {
     let bed = Bed::new();
     let (one, tree) = bed.prepare("one").await;
