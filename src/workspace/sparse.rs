@@ -105,8 +105,8 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Returns the tree `visible` of the files that are there, with the files of `result` that
-    /// are in none of the workspace's folders and lack.
+    /// Returns the tree `visible` of the files that are there, with those files of `result` that the
+    /// sparse checkout leaves out.
     pub(super) async fn with_absent(
         &self,
         cone: &Cone,
@@ -169,7 +169,7 @@ impl Checkouts {
     }
 }
 
-/// The index for the tree with the files that lack, in the folder of a workspace.
+/// The index for the tree with the files that are not there, in the folder of a workspace.
 pub(super) const ABSENT: &str = "index-absent";
 pub(super) const ABSENT_LOCK: &str = "index-absent.lock";
 
