@@ -59,7 +59,9 @@ texts! {
     messages: "Messages", "メッセージ";
     new_messages: "New messages", "新しいメッセージ";
     try_now: "Try now", "今すぐ再試行";
-    agent_exists: "This agent was made before. Make a new passkey on its page if it needs one.", "このエージェントは作成済みです。必要ならその画面で新しいパスキーを発行してください。";
+    agent_exists:
+        "This agent was made before. Make a new passkey on its page if it needs one.",
+        "このエージェントは作成済みです。必要ならその画面で新しいパスキーを発行してください。";
     theme_system: "System", "システム";
     theme_light: "Light", "ライト";
     theme_dark: "Dark", "ダーク";
@@ -98,11 +100,17 @@ texts! {
 
     new_project: "New project", "プロジェクトを作成";
     edit_project: "Edit project", "プロジェクトを編集";
-    no_projects: "There is no project yet. A project is a name for a folder that agents work in.", "プロジェクトがまだありません。プロジェクトは、エージェントが作業するフォルダーに名前を付けたものです。";
+    no_projects:
+        "There is no project yet. A project is a name for a folder that agents work in.",
+        "プロジェクトがまだありません。プロジェクトは、エージェントが作業するフォルダーに名前を付けたものです。";
     working_directory: "Working directory", "作業ディレクトリ";
-    working_directory_hint: "An absolute path on the machine of the coordinator. It is never created.", "コーディネーターのマシン上の絶対パス。自動では作成されません。";
+    working_directory_hint:
+        "An absolute path on the machine of the coordinator. It is never created.",
+        "コーディネーターのマシン上の絶対パス。自動では作成されません。";
     id: "Id", "ID";
-    id_hint: "Letters, digits, . _ - ; leave it empty to have one made.", "英数字と . _ - が使えます。空欄なら自動で付けます。";
+    id_hint:
+        "Letters, digits, . _ - ; leave it empty to have one made.",
+        "英数字と . _ - が使えます。空欄なら自動で付けます。";
     name: "Name", "名前";
     status: "Status", "状態";
     active: "Active", "有効";
@@ -122,7 +130,9 @@ texts! {
     all_assigned: "All agents are assigned.", "すべてのエージェントが割り当て済みです。";
 
     new_task: "New task", "タスクを作成";
-    no_tasks: "No tasks yet. Make one, assign it to an agent, and move it to “In progress”: the agent starts.", "タスクがまだありません。作成してエージェントに割り当て、「進行中」に移すとエージェントが起動します。";
+    no_tasks:
+        "No tasks yet. Make one, assign it to an agent, and move it to “In progress”: the agent starts.",
+        "タスクがまだありません。作成してエージェントに割り当て、「進行中」に移すとエージェントが起動します。";
     nothing_here: "Nothing here.", "ありません。";
     more: "Show more", "さらに表示";
     title: "Title", "タイトル";
@@ -133,15 +143,21 @@ texts! {
     subtasks: "Subtasks", "サブタスク";
     part_of: "part of", "親タスク:";
     dependencies: "Waits for", "依存タスク";
-    dependencies_hint: "Ids of tasks that must be done first, separated by spaces.", "先に完了すべきタスクのID（空白区切り）。";
+    dependencies_hint:
+        "Ids of tasks that must be done first, separated by spaces.",
+        "先に完了すべきタスクのID（空白区切り）。";
     checks: "Checks", "チェック";
-    being_checked: "Its agent reported success. The checks run since", "エージェントは成功を報告しました。チェック実行中、開始:";
+    being_checked:
+        "Its agent reported success. The checks run since",
+        "エージェントは成功を報告しました。チェック実行中、開始:";
     check_running: "running", "実行中";
     check_passed: "passed", "合格";
     check_failed: "failed", "不合格";
     check_not_run: "could not be run", "実行できず";
     starts_by_itself: "It starts when all of these are done.", "以下がすべて完了すると自動的に開始します。";
-    waits_for_cancelled: "A task that it waits for was cancelled. Reopen that task, or change the dependencies.", "依存タスクが取り消されました。そのタスクを再開するか、依存タスクを変更してください。";
+    waits_for_cancelled:
+        "A task that it waits for was cancelled. Reopen that task, or change the dependencies.",
+        "依存タスクが取り消されました。そのタスクを再開するか、依存タスクを変更してください。";
     reason: "Reason", "理由";
     no_work_yet: "No agent has worked on it yet.", "まだ誰も作業していません。";
     next_steps: "Next steps", "次のステップ";
@@ -158,7 +174,9 @@ texts! {
 
     changes: "Changes", "変更";
     workspace: "Where agents work", "エージェントの作業場所";
-    workspace_hint: "Clones need a git repository. The choice cannot be changed later.", "クローンには git リポジトリが必要です。後から変更できません。";
+    workspace_hint:
+        "Clones need a git repository. The choice cannot be changed later.",
+        "クローンには git リポジトリが必要です。後から変更できません。";
     clones_begin_at: "Clones begin at", "クローンの開始位置";
     clones_begin_at_hint:
         "A branch, a tag, a commit or working_tree. Empty: as the configuration says.",
@@ -173,13 +191,17 @@ texts! {
     merge_squash: "Merge all in one commit", "1つのコミットにまとめてマージ";
     merge_rebase: "Merge commit by commit (rebase)",
         "コミットごとにマージ（リベース）";
-    merge_open_sure: "The task is still open. Merge what it has until now?", "タスクは未完了です。現時点の結果をマージしますか？";
+    merge_open_sure:
+        "The task is still open. Merge what it has until now?",
+        "タスクは未完了です。現時点の結果をマージしますか？";
     with_uncommitted: "with what is not committed", "未コミットの変更も含める";
     publish_result: "Publish as a branch", "ブランチとして公開";
     published_as: "published as", "公開先:";
     not_published: "The result was not published.", "結果を公開していません。";
     discard_result: "Discard…", "破棄…";
-    discard_sure: "Discard this result? It is hidden, and its files are removed when the task is closed. The commits are kept.", "この結果を破棄しますか？ 非表示になり、タスクの終了後にファイルを削除します。コミットは保持されます。";
+    discard_sure:
+        "Discard this result? It is hidden, and its files are removed when the task is closed. The commits are kept.",
+        "この結果を破棄しますか？ 非表示になり、タスクの終了後にファイルを削除します。コミットは保持されます。";
     discard_forever: "Discard for ever…", "完全に破棄…";
     discard_forever_hint:
         "This gives up the files and the kept commits. The commits are removed after 14 days.",
@@ -196,22 +218,40 @@ texts! {
     no_changes: "Nothing has changed yet.", "まだ変更はありません。";
     no_diff: "The changes cannot be shown now:", "変更を表示できません:";
     diff_of: "Changes of", "変更内容:";
-    diff_cut: "The changes are too long to be shown completely. On the command line:", "変更が長すぎるため、一部のみ表示しています。コマンドライン:";
+    diff_cut:
+        "The changes are too long to be shown completely. On the command line:",
+        "変更が長すぎるため、一部のみ表示しています。コマンドライン:";
     no_newline: "No newline at the end of the file", "ファイル末尾に改行がありません";
     file_new: "new", "新規";
     file_deleted: "deleted", "削除";
     file_renamed: "renamed", "名前変更";
     file_copied: "copied", "コピー";
     file_binary: "binary", "バイナリー";
-    left_out: "These files could not be kept, so the workspace is not removed:", "次のファイルは保存できないため、作業場所は削除されません:";
-    workspace_in_use_hint: "An agent works here now. You can merge when it has ended.", "エージェントが作業中です。終了後にマージできます。";
-    merge_conflict_hint: "Nothing was changed. Ask the agent to resolve that, or merge by hand.", "何も変更していません。エージェントに解消を依頼するか、手動でマージしてください。";
+    left_out:
+        "These files could not be kept, so the workspace is not removed:",
+        "次のファイルは保存できないため、作業場所は削除されません:";
+    workspace_in_use_hint:
+        "An agent works here now. You can merge when it has ended.",
+        "エージェントが作業中です。終了後にマージできます。";
+    merge_conflict_hint:
+        "Nothing was changed. Ask the agent to resolve that, or merge by hand.",
+        "何も変更していません。エージェントに解消を依頼するか、手動でマージしてください。";
     ask_agent: "Ask the agent to resolve", "エージェントに解消を依頼";
-    agent_asked: "Nothing was changed. The agent was asked to resolve that in the same clone; merge again when the task is done.", "何も変更していません。同じクローンでの解消をエージェントに依頼しました。タスクの完了後に、もう一度マージしてください。";
-    merge_in_the_way_hint: "No file was changed. Commit or stash the files that git names, then merge again.", "ファイルは変更していません。git が示すファイルをコミットまたは退避してから、もう一度マージしてください。";
-    merge_stale: "The result has changed since you saw it. Look at the changes below, then merge again.", "表示後に結果が変わりました。下の変更を確認してから、もう一度マージしてください。";
-    nothing_to_merge: "There is nothing to merge: the task has no new commit.", "マージするものがありません: 新しいコミットがありません。";
-    nothing_to_merge_hint: "Choose to merge with what is not committed, or let the agent commit its work.", "未コミットの変更も含めるか、エージェントにコミットさせてください。";
+    agent_asked:
+        "Nothing was changed. The agent was asked to resolve that in the same clone; merge again when the task is done.",
+        "何も変更していません。同じクローンでの解消をエージェントに依頼しました。タスクの完了後に、もう一度マージしてください。";
+    merge_in_the_way_hint:
+        "No file was changed. Commit or stash the files that git names, then merge again.",
+        "ファイルは変更していません。git が示すファイルをコミットまたは退避してから、もう一度マージしてください。";
+    merge_stale:
+        "The result has changed since you saw it. Look at the changes below, then merge again.",
+        "表示後に結果が変わりました。下の変更を確認してから、もう一度マージしてください。";
+    nothing_to_merge:
+        "There is nothing to merge: the task has no new commit.",
+        "マージするものがありません: 新しいコミットがありません。";
+    nothing_to_merge_hint:
+        "Choose to merge with what is not committed, or let the agent commit its work.",
+        "未コミットの変更も含めるか、エージェントにコミットさせてください。";
 
     chat_with: "Chat with", "チャット:";
     preparing: "Preparing...", "準備中...";
@@ -220,17 +260,25 @@ texts! {
     message_hint: "Enter sends, Shift+Enter breaks the line.", "Enter で送信、Shift+Enter で改行。";
     discard: "Discard what you have written?", "入力内容を破棄しますか？";
     save_again: "Save once more to replace that.", "もう一度保存すると上書きします。";
-    no_messages: "Say something. The agent is started if it is not there.", "メッセージを書いてください。その間にエージェントを起動します。";
+    no_messages:
+        "Say something. The agent is started if it is not there.",
+        "メッセージを書いてください。その間にエージェントを起動します。";
     earlier: "Earlier messages", "以前のメッセージ";
-    agent_gone: "The agent is not there. Your next message starts it again.", "エージェントは停止しました。次のメッセージで再起動します。";
+    agent_gone:
+        "The agent is not there. Your next message starts it again.",
+        "エージェントは停止しました。次のメッセージで再起動します。";
     you: "You", "あなた";
     not_sent: "Not sent yet; it is tried again.", "未送信です。再試行します。";
 
     new_agent: "New agent", "エージェントを作成";
     edit_agent: "Edit agent", "エージェントを編集";
-    no_agents: "There is no agent yet. Make one, and assign it to a project.", "エージェントがまだありません。作成してプロジェクトに割り当ててください。";
+    no_agents:
+        "There is no agent yet. Make one, and assign it to a project.",
+        "エージェントがまだありません。作成してプロジェクトに割り当ててください。";
     kind: "Kind (ai_type)", "種別 (ai_type)";
-    kind_hint: "Names the provider that starts it: claude, codex, … or an entry of ai_providers.", "起動に使うプロバイダー名: claude、codex など、または ai_providers の項目。";
+    kind_hint:
+        "Names the provider that starts it: claude, codex, … or an entry of ai_providers.",
+        "起動に使うプロバイダー名: claude、codex など、または ai_providers の項目。";
     system_prompt: "System prompt", "システムプロンプト";
     passkey: "Passkey", "パスキー";
     make_passkey: "Make a new passkey", "新しいパスキーを発行";
@@ -259,7 +307,9 @@ texts! {
     output: "Output", "出力";
     output_follow: "Follow", "追従";
     no_output: "It has printed nothing yet.", "まだ出力がありません。";
-    output_cut: "Earlier lines are not shown here; the command line has them:", "以前の行は省略しました。コマンドラインで全体を表示できます:";
+    output_cut:
+        "Earlier lines are not shown here; the command line has them:",
+        "以前の行は省略しました。コマンドラインで全体を表示できます:";
     timeline: "Its life", "経過";
     claimed: "Decided to start", "起動を決定";
     started: "Process started", "プロセス開始";
@@ -291,17 +341,27 @@ texts! {
     drain: "Drain", "ドレイン";
     refresh: "Look again", "再確認";
     stop_all: "Stop everything", "すべて停止";
-    stop_all_sure: "Stop every agent and start nothing more until you resume?", "すべてのエージェントを停止し、再開するまで起動しません。よろしいですか？";
-    stop_sure: "Stop this agent? It is not started again until you resume it, or set a task of it in progress.", "このエージェントを停止しますか？ 再開するか、タスクを進行中にするまで起動しません。";
+    stop_all_sure:
+        "Stop every agent and start nothing more until you resume?",
+        "すべてのエージェントを停止し、再開するまで起動しません。よろしいですか？";
+    stop_sure:
+        "Stop this agent? It is not started again until you resume it, or set a task of it in progress.",
+        "このエージェントを停止しますか？ 再開するか、タスクを進行中にするまで起動しません。";
     pause_hint: "Starts nothing more; what runs goes on.", "新しい起動を止めます。実行中のものは続きます。";
     drain_hint: "A pause in which chats are told to end.", "一時停止に加え、チャットを終了させます。";
     paused_since: "Paused since", "一時停止中:";
-    no_coordinator: "No coordinator is there: nothing will be started. Run `agent-coordinator supervise` on the machine of the agents.", "コーディネーターが接続していないため、起動は行われません。エージェントのマシンで `agent-coordinator supervise` を実行してください。";
+    no_coordinator:
+        "No coordinator is there: nothing will be started. Run `agent-coordinator supervise` on the machine of the agents.",
+        "コーディネーターが接続していないため、起動は行われません。エージェントのマシンで `agent-coordinator supervise` を実行してください。";
     coordinators: "Coordinators", "コーディネーター一覧";
     store: "Store", "ストア";
     at_most: "at most", "最大";
-    pause_file: "The pause file is there: nothing is started, and work of forges is paused.", "一時停止ファイルがあるため、起動せず、フォージの作業を一時停止しています。";
-    crowd: "Several agents work in one directory at once, and can overwrite each other's files. `workspace: clone` of the project or `workspace.shared_at_once: 1` avoids that.", "複数のエージェントが同じディレクトリで同時に作業しており、互いのファイルを上書きするおそれがあります。プロジェクトの `workspace: clone` または `workspace.shared_at_once: 1` で防げます。";
+    pause_file:
+        "The pause file is there: nothing is started, and work of forges is paused.",
+        "一時停止ファイルがあるため、起動せず、フォージの作業を一時停止しています。";
+    crowd:
+        "Several agents work in one directory at once, and can overwrite each other's files. `workspace: clone` of the project or `workspace.shared_at_once: 1` avoids that.",
+        "複数のエージェントが同じディレクトリで同時に作業しており、互いのファイルを上書きするおそれがあります。プロジェクトの `workspace: clone` または `workspace.shared_at_once: 1` で防げます。";
     failed_snapshot: "The last snapshot of the directory failed:", "ディレクトリの直近のスナップショットに失敗しました:";
     forges: "Forges", "フォージ";
     forge_items: "Items of forges", "フォージの項目";
@@ -320,19 +380,27 @@ texts! {
     configuration: "Configuration", "設定ファイル";
     configuration_rejected: "The file on disk is not in use:", "ディスク上のファイルは使われていません:";
     configuration_waiting: "Waits for a restart:", "再起動待ち:";
-    configuration_none: "There is no file; all settings have their defaults.", "ファイルがないため、すべて既定値です。";
+    configuration_none:
+        "There is no file; all settings have their defaults.",
+        "ファイルがないため、すべて既定値です。";
     read_at: "read", "読み込み:";
-    settings_hint: "Settings are in a file, so that they are reviewed and versioned with the rest: edit it, and the daemon reads it by itself. Each is explained in the example that comes with the program, config/coordinator_config.yaml.", "設定はファイルにあり、他のファイルと同様に確認・管理できます。編集するとデーモンが自動で読み込みます。";
+    settings_hint:
+        "Settings are in a file, so that they are reviewed and versioned with the rest: edit it, and the daemon reads it by itself. Each is explained in the example that comes with the program, config/coordinator_config.yaml.",
+        "設定はファイルにあり、他のファイルと同様に確認・管理できます。編集するとデーモンが自動で読み込みます。";
     command_line: "On the command line", "コマンドライン";
 
     log_in: "Log in", "ログイン";
     log_in_as: "Log in as", "ログインするユーザー:";
-    how_to_log_in: "To log in, ask for a link on the machine where the daemon runs, and open it here within ten minutes:", "デーモンが動くマシンで次のコマンドを実行し、表示されたリンクを10分以内に開いてください:";
+    how_to_log_in:
+        "To log in, ask for a link on the machine where the daemon runs, and open it here within ten minutes:",
+        "デーモンが動くマシンで次のコマンドを実行し、表示されたリンクを10分以内に開いてください:";
 
     not_found: "This is not here", "見つかりません";
     went_wrong: "That did not work", "エラーが発生しました";
     back_to_projects: "To the projects", "プロジェクト一覧へ";
-    lost_contact: "The daemon did not answer. It is tried again when it is there.", "デーモンが応答しません。復帰後に再試行します。";
+    lost_contact:
+        "The daemon did not answer. It is tried again when it is there.",
+        "デーモンが応答しません。復帰後に再試行します。";
 }
 
 impl Words {
