@@ -22,6 +22,7 @@ mod forge;
 mod forge_items;
 mod history;
 mod http_bridge;
+mod inbox;
 mod init;
 mod login;
 mod logs;
@@ -183,6 +184,11 @@ enum Question {
         #[command(flatten)]
         form: output::Form,
     },
+    /// Show what needs a person: refused logins, failed and blocked work, trouble in operation
+    ///
+    /// An entry ends by itself when its cause ends. What you put off or mark as done is hidden from
+    /// you alone.
+    Inbox(inbox::InboxArguments),
     /// Show why an agent does not start in a project: the reason, and then each rule
     Why(why::WhyArguments),
     /// Let a stopped agent start again in a project and forget its failures; without arguments,
@@ -360,6 +366,7 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Drain(drain) => drain.drain(&client).await,
             Question::Refresh => drain::refresh(&client).await,
             Question::Reload { form } => reload::reload(&client, form).await,
+            Question::Inbox(inbox) => inbox.run(&client).await,
             Question::Why(why) => why.print(&client).await,
             Question::Login(login) => login.run(&client, environment).await,
             Question::Token(token) => token.run(&client, environment).await,

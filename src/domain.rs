@@ -7,6 +7,7 @@ pub mod activity;
 pub mod admission;
 pub mod agent;
 pub mod attempt;
+pub mod attention;
 pub mod authentication;
 pub mod chat;
 pub mod check;
@@ -55,6 +56,7 @@ pub use account::Account;
 pub use activity::{Activity, Failure, FailureClass, OutputFact, Usage};
 pub use agent::{Agent, Assignment, Project};
 pub use attempt::{Attempt, LastEnd};
+pub use attention::{Attention, AttentionKind};
 pub use chat::Message;
 pub use check::Check;
 pub use command::{CommandSpec, FileContent, LaunchFile, RunAs};
@@ -63,8 +65,8 @@ pub use file_owner::{FileOwner, FileOwners};
 pub use forge::{ForgeItem, ItemKey};
 pub use guidance::Guidance;
 pub use id::{
-    AgentId, CheckId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId,
-    NoticeId, ProjectId, SessionId, TaskId, WorkspaceId,
+    AgentId, AttentionId, CheckId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId,
+    MessageId, NoticeId, ProjectId, SessionId, TaskId, WorkspaceId,
 };
 pub use incarnation::{Incarnation, Incarnations};
 pub use instance::{Condition, Instance, Phase};

@@ -7,6 +7,7 @@
 pub mod accounts;
 pub mod agents;
 pub mod assignments;
+pub mod attention;
 pub mod audit;
 mod cells;
 pub mod checks;

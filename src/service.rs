@@ -4,6 +4,7 @@
 //! A use case is one transaction: it reads facts from the store, lets `domain` decide, and writes.
 //! Listeners (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
 
+mod attention;
 pub mod audit;
 mod catalog;
 mod chats;
@@ -36,6 +37,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use attention::MarkedAttention;
 pub use catalog::Catalog;
 pub use catalog::active_projects::ActiveProject;
 pub use catalog::manifest::{Applied, AppliedAs, ApplyError, EntryProblem, Wanted};

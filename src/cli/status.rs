@@ -13,12 +13,13 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, Zone, ago, plain, print_json};
 use super::screen::Screen;
+use crate::domain::attention::AttentionState;
 use crate::domain::instance::ExitHint;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
+use crate::rest::routes::attention::AttentionBody;
 use crate::rest::routes::launches::LaunchBody;
-use crate::rest::routes::status::{ParkedBody, StatusBody, StuckBody};
-use crate::rest::routes::tasks::TaskBody;
+use crate::rest::routes::status::{ParkedBody, StatusBody};
 use crate::service::world::{SystemWorld, World};
 
 /// The time between two updates of `--watch`.
@@ -122,13 +123,16 @@ async fn needs_of(
     status: &StatusBody,
     project: Option<&ProjectId>,
 ) -> Result<Vec<String>, CliError> {
-    let of_project = project.map(|project| format!("&project={project}")).unwrap_or_default();
-    let blocked: Vec<TaskBody> = if has_tasks(status) {
-        client.get(&format!("/tasks?status=blocked{of_project}")).await?
-    } else {
-        Vec::new()
-    };
-    Ok(needs::needs(status, &blocked))
+    if !has_tasks(status) {
+        return Ok(needs::without_store(status));
+    }
+    let path = format!("/attention?state={}", AttentionState::Open);
+    let mut entries: Vec<AttentionBody> = client.get(&path).await?;
+    // What is about no project concerns each of them.
+    entries.retain(|entry| {
+        project.is_none() || entry.project_id.is_none() || entry.project_id.as_ref() == project
+    });
+    Ok(needs::lines_of(&entries))
 }
 
 async fn overview(client: &Client, project: Option<&ProjectId>) -> Result<Overview, CliError> {
@@ -223,15 +227,6 @@ pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
         ),
     };
     format!("parked: {provider} ({reason}): {until}")
-}
-
-/// Returns the line about a task that waits for a cancelled one, and how to let it go on.
-fn stuck_line(stuck: &StuckBody) -> String {
-    let StuckBody { short_id, after_short_id, .. } = stuck;
-    format!(
-        "{short_id} is to start after {after_short_id}, which was cancelled: reopen \
-         {after_short_id}, or change the dependencies of {short_id} (`task set`)"
-    )
 }
 
 /// Returns the line that the pause file keeps agents from starting, and how to end that.

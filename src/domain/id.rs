@@ -131,6 +131,8 @@ ids! {
     CheckId, "check id", "chk_";
     /// The files that the agent of a task works in.
     WorkspaceId, "workspace id", "wsp_";
+    /// A condition that needs a person.
+    AttentionId, "attention id", "att_";
     /// The work on one item of a forge, and the name of its folder. It is a UUID.
     ItemId, "forge item id", "";
 }

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use super::credential::LinkFault;
 use super::id::{
-    AgentId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId, SessionId,
-    TaskId, WorkspaceId,
+    AgentId, AttentionId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId,
+    SessionId, TaskId, WorkspaceId,
 };
 use super::key::Purpose;
 use super::short_id::{ProjectKey, ShortId};
 use super::task::TaskStatus;
+use super::time::Timestamp;
 use super::workspace::WorkspaceMode;
 
 /// The reason for a refusal. `Display` is the text that people and agents read. Clients of the
@@ -74,6 +75,10 @@ pub enum Refusal {
     NeedsProject { agent: AgentId },
     #[error("no agent has the ai_type `{ai_type}`")]
     ProviderNotFound { ai_type: String },
+    #[error("no present condition has the id `{item}`: it may have ended")]
+    AttentionNotFound { item: AttentionId },
+    #[error("an entry is put off until a later time within a year, not until {until}")]
+    DelayOutOfRange { until: Timestamp },
     #[error("Execution not found")]
     ExecutionNotFound { execution: ExecutionId },
     #[error("Task {task} can't begin: this session works on {current}")]
@@ -195,6 +200,8 @@ impl Refusal {
             Self::AmbiguousLaunch { .. } => "ambiguous_launch",
             Self::NeedsProject { .. } => "needs_project",
             Self::ProviderNotFound { .. } => "provider_not_found",
+            Self::AttentionNotFound { .. } => "attention_not_found",
+            Self::DelayOutOfRange { .. } => "delay_out_of_range",
             Self::ExecutionNotFound { .. } => "execution_not_found",
             Self::OtherTaskBegun { .. } => "other_task_begun",
             Self::NotYourTask { .. } => "not_your_task",
@@ -304,6 +311,9 @@ impl Refusal {
             Self::TooManySessions { .. } => {
                 Some("use the session_token that you have, or wait 2 seconds and call again")
             }
+            Self::AttentionNotFound { .. } => {
+                Some("list the present ones with: agent-coordinator inbox --all")
+            }
             Self::CredentialNotFound { .. } => {
                 Some("list the valid ones with: agent-coordinator token list")
             }
@@ -318,6 +328,7 @@ impl Refusal {
             | Self::NoOpenLaunch { .. }
             | Self::ProviderNotFound { .. }
             | Self::ExecutionNotFound { .. }
+            | Self::DelayOutOfRange { .. }
             | Self::ProjectNotFound { .. }
             | Self::AgentNotFound { .. }
             | Self::TaskNotFound { .. }

@@ -2,6 +2,7 @@
 //! wait. The page, the command line and the REST API all show this sentence.
 
 use super::activity::FailureClass;
+use super::id::{AgentId, ProjectId};
 use super::language::Language;
 use super::short_id::ShortId;
 use super::start_history::StartReason;
@@ -281,6 +282,39 @@ pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'sta
         }
     };
     language.either(english, japanese)
+}
+
+/// Returns how a person ends the reason on the command line, if that is simple.
+pub fn remedy_of_start(
+    reason: StartReason,
+    agent: &AgentId,
+    project: &ProjectId,
+) -> Option<String> {
+    match reason {
+        StartReason::NotAssigned => {
+            Some(format!("`project set {project} --assign {agent}` assigns it"))
+        }
+        StartReason::Held => Some(format!("`resume {agent} {project}` lets it start")),
+        StartReason::Backoff => Some(format!("`resume {agent} {project}` starts it at once")),
+        StartReason::Suspended | StartReason::Misconfigured => {
+            Some(format!("mend the cause, then `resume {agent} {project}`"))
+        }
+        StartReason::WorkspaceBroken => {
+            Some("`workspace list` shows the clone; `workspace retry` after mending it".to_owned())
+        }
+        StartReason::WorkspaceDisk => Some(
+            "`task merge` or `task discard` lets a clone of a closed task be removed; \
+             `workspace.max_disk` is the limit"
+                .to_owned(),
+        ),
+        StartReason::HookFailed => {
+            Some("the log has its output; mend `workspace.hooks` or what it needs".to_owned())
+        }
+        StartReason::NoPasskey => {
+            Some("add its passkey to the configuration of the coordinator".to_owned())
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

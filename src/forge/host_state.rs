@@ -100,6 +100,7 @@ impl HostState {
             forge: config.kind,
             host: config.host().to_owned(),
             health: ForgeHealth::Unknown,
+            health_since: service.time(),
             last_error: None,
             is_dry_run,
             writes_held_until: None,
@@ -387,6 +388,9 @@ impl HostState {
             return;
         }
         status.health = health;
+        if before.as_str() != health.as_str() {
+            status.health_since = self.service.time();
+        }
         if error.is_some() {
             status.last_error = error.map(str::to_owned);
         }

@@ -40,6 +40,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::CredentialNotFound { .. }
         | Refusal::ProviderNotFound { .. }
         | Refusal::ExecutionNotFound { .. }
+        | Refusal::AttentionNotFound { .. }
         | Refusal::NoWorkspace { .. } => StatusCode::NOT_FOUND,
         Refusal::Invalid(_)
         | Refusal::NeedsProject { .. }
@@ -63,6 +64,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         Refusal::Changed { .. } => StatusCode::PRECONDITION_FAILED,
         Refusal::ServerStopping => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::NotAssigned { .. }
+        | Refusal::DelayOutOfRange { .. }
         | Refusal::StaysInProject { .. }
         | Refusal::PartOfItself { .. }
         | Refusal::DependsOnKin { .. }

@@ -4,6 +4,7 @@
 pub mod activity;
 pub mod agents;
 pub mod assignments;
+pub mod attention;
 pub mod chat;
 pub mod configuration;
 pub mod coordinator;
@@ -62,6 +63,7 @@ pub(super) fn api() -> Api {
         .merge(operate::routes())
         .merge(manifest::routes())
         .merge(why::routes())
+        .merge(attention::routes())
         .merge(lookup::routes())
         .merge(workspaces::routes())
         .merge(settings::routes())

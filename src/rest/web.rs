@@ -12,6 +12,7 @@ mod changes;
 mod chat;
 mod coordinator;
 mod errors;
+mod inbox;
 mod instances;
 mod launches;
 mod layout;
@@ -57,6 +58,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(agents::routes())
         .merge(launches::routes())
         .merge(coordinator::routes())
+        .merge(inbox::routes())
         .merge(settings::routes())
         .merge(side::routes())
         .merge(news::routes());

@@ -12,8 +12,9 @@ use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::session::SessionEndReason;
 use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
 use crate::domain::{
-    AgentId, CheckId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId, MessageId,
-    NoticeId, Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId, TaskStatus, WorkspaceId,
+    AgentId, AttentionId, CheckId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId,
+    MessageId, NoticeId, Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId, TaskStatus,
+    WorkspaceId,
 };
 use crate::store::{BoxError, Cell, FromCell, Value, word};
 
@@ -36,6 +37,7 @@ macro_rules! ids {
 
 ids!(
     AgentId,
+    AttentionId,
     CheckId,
     CoordinatorId,
     CredentialId,

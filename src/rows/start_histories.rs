@@ -87,6 +87,15 @@ pub fn list_held(tx: &mut Read<'_>) -> Result<Vec<StartHistory>, StoreError> {
     tx.list(rest, &[])
 }
 
+/// Returns the suspended keys that have work and that no person holds, by key.
+pub fn list_suspended(tx: &mut Read<'_>) -> Result<Vec<StartHistory>, StoreError> {
+    let rest = "WHERE suspended_since IS NOT NULL AND held_since IS NULL AND (wanted_since IS NOT NULL \
+        OR EXISTS (SELECT 1 FROM tasks WHERE tasks.assignee_id = pairs.agent_id \
+            AND tasks.project_id = pairs.project_id AND tasks.status = 'in_progress')) \
+        ORDER BY agent_id, project_id, purpose";
+    tx.list(rest, &[])
+}
+
 /// Changes the record of a key, and returns whether that made a difference.
 pub fn change(
     tx: &mut Transaction<'_>,

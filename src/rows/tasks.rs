@@ -1,6 +1,6 @@
 //! Tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
@@ -173,6 +173,14 @@ pub fn list_wanted(
     }
     filter.also("start_wanted_since IS NOT NULL");
     filter.list(tx, "ORDER BY created_at, id")
+}
+
+/// Returns the blocked tasks that the report of an agent blocked, because it had failed.
+pub fn list_failed(tx: &mut Read<'_>) -> Result<BTreeSet<TaskId>, StoreError> {
+    let sql = "SELECT id FROM tasks WHERE status = 'blocked' AND EXISTS (SELECT 1 FROM executions \
+        WHERE executions.task_id = tasks.id AND executions.result = 'failed' \
+            AND executions.ended_at >= tasks.status_since)";
+    Ok(tx.rows("task", sql, &[], cell)?.into_iter().collect())
 }
 
 /// Returns the number of tasks with each status.

@@ -136,6 +136,11 @@ pub fn list_to_keep(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list(rest, &[])
 }
 
+/// Returns the workspaces that wait for a person, the oldest first.
+pub fn list_broken(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
+    tx.list("WHERE state = 'broken' ORDER BY created_at, id", &[])
+}
+
 /// Returns all workspaces of a task, the oldest first.
 pub fn list_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Vec<Workspace>, StoreError> {
     tx.list("WHERE task_id = ?1 ORDER BY created_at, id", &[task.into()])

@@ -25,6 +25,8 @@ pub struct ForgeStatus {
     pub forge: ForgeKind,
     pub host: String,
     pub health: ForgeHealth,
+    /// The time since which the health is that.
+    pub health_since: Timestamp,
     /// The last error, also if it is over.
     pub last_error: Option<String>,
     /// The server writes nothing to this host, and takes no new items from it.

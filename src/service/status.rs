@@ -157,7 +157,7 @@ impl Service {
 }
 
 /// Returns the tasks that are to begin after a task that is cancelled, each with such a task.
-fn list_stuck(tx: &mut Read<'_>) -> Result<Vec<(Task, Task)>, StoreError> {
+pub(super) fn list_stuck(tx: &mut Read<'_>) -> Result<Vec<(Task, Task)>, StoreError> {
     let mut stuck = Vec::new();
     for task in tasks::list_wanted(tx, None)? {
         for id in &task.dependencies {

@@ -68,6 +68,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(16, "forever", include_str!("migrations/0016_forever.sql")),
     migration(17, "publication", include_str!("migrations/0017_publication.sql")),
     migration(18, "workspace settings", include_str!("migrations/0018_workspace_settings.sql")),
+    migration(19, "attention", include_str!("migrations/0019_attention.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

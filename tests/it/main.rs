@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests may wait and ask the time")]
 
 mod attempts;
+mod attention;
 mod backup;
 mod bad_input;
 mod bridge;

@@ -1,18 +1,51 @@
-//! The conditions that need a person, for `status` and its exit code. A pause and a hold are not among it, because
-//! a person wanted them.
+//! The conditions that need a person, for `status` and its exit code: the entries of `inbox`, or what
+//! is known without a store. A pause and a hold are not among them, because a person wanted them.
 
-use super::{abandoned_line, parked_line, stuck_line};
+use super::abandoned_line;
 use crate::cli::output::{ago, plain};
-use crate::cli::reasons::{needs_person, remedy, sentence};
-use crate::domain::FailureClass;
+use crate::cli::reasons::{remedy, sentence};
+use crate::domain::attention::{AttentionGroup, AttentionKind};
+use crate::domain::start_history::StartReason;
+use crate::rest::routes::attention::AttentionBody;
 use crate::rest::routes::status::StatusBody;
-use crate::rest::routes::tasks::TaskBody;
 
 /// The number of blocked tasks that are listed.
 const MAX_BLOCKED: usize = 5;
 
-/// Returns a line for each condition that only a person can end.
-pub(super) fn needs(status: &StatusBody, blocked: &[TaskBody]) -> Vec<String> {
+/// Returns a line for each entry of the inbox.
+pub(super) fn lines_of(entries: &[AttentionBody]) -> Vec<String> {
+    let blocked = entries.iter().filter(|entry| is_blocked(entry));
+    let n_left_out = blocked.count().saturating_sub(MAX_BLOCKED);
+    let shown_blocked = entries.iter().filter(|entry| is_blocked(entry)).take(MAX_BLOCKED);
+    let others = entries.iter().filter(|entry| !is_blocked(entry));
+    let (first, last): (Vec<_>, Vec<_>) =
+        others.partition(|entry| entry.group == AttentionGroup::Accounts);
+    let mut lines: Vec<String> =
+        first.into_iter().chain(last).chain(shown_blocked).map(line_of).collect();
+    if n_left_out > 0 {
+        lines.push(format!("{n_left_out} more blocked: `inbox`"));
+    }
+    lines
+}
+
+const fn is_blocked(entry: &AttentionBody) -> bool {
+    matches!(entry.kind, AttentionKind::Blocked | AttentionKind::Failed)
+}
+
+fn line_of(entry: &AttentionBody) -> String {
+    let text = plain(&entry.text);
+    if let Some(task) = entry.task_short_id.as_ref().filter(|_| is_blocked(entry)) {
+        return format!("{task} {}: {text}", plain(&entry.title));
+    }
+    let head =
+        entry.task_short_id.as_ref().map_or_else(|| plain(&entry.title), ToString::to_string);
+    let remedy = entry.remedy.as_ref().map(|remedy| format!("; {}", plain(remedy)));
+    format!("{head}: {text}{}", remedy.unwrap_or_default())
+}
+
+/// Returns a line for each condition that is known without a store: that of a coordinator alone,
+/// or of a server whose database is away.
+pub(super) fn without_store(status: &StatusBody) -> Vec<String> {
     let store = status.store.as_ref().filter(|store| !["ok", "slow"].contains(&&*store.health));
     let store = store.and_then(|store| store.problem.clone());
     let server = status.server.as_ref().and_then(|server| {
@@ -24,25 +57,7 @@ pub(super) fn needs(status: &StatusBody, blocked: &[TaskBody]) -> Vec<String> {
         let since = ago(rejected.since, status.at);
         format!("The configuration on disk has not been in use for {since}: {}", rejected.problem)
     });
-    let no_coordinator = status.server.is_none()
-        && status.coordinators.is_empty()
-        && status.unlisted_coordinator_at.is_none();
-    let no_coordinator = no_coordinator
-        .then(|| "No coordinator has come yet: nothing is started until one does.".to_owned());
-    let mut lines: Vec<String> =
-        [store, server, rejected, no_coordinator].into_iter().flatten().collect();
-    let silent = status.coordinators.iter().filter(|coordinator| !coordinator.is_there);
-    lines.extend(silent.map(|coordinator| {
-        format!(
-            "coordinator {} was last seen {} ago; it ran {} agents then",
-            coordinator.coordinator_id,
-            ago(coordinator.heard_at, status.at),
-            coordinator.running
-        )
-    }));
-    // A quota begins anew by itself.
-    let logins = status.parked.iter().filter(|parked| parked.reason == FailureClass::Auth);
-    lines.extend(logins.map(|parked| parked_line(parked, status.at)));
+    let mut lines: Vec<String> = [store, server, rejected].into_iter().flatten().collect();
     for instance in &status.instances {
         let launch = &instance.launch;
         if instance.is_abandoned {
@@ -62,19 +77,17 @@ pub(super) fn needs(status: &StatusBody, blocked: &[TaskBody]) -> Vec<String> {
         let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
         lines.push(format!("{pair}: {why} ({}){remedy}", waits.reason));
     }
-    lines.extend(status.stuck.iter().map(stuck_line));
-    for host in status.forges.iter().filter(|host| host.health == "unauthorized") {
-        let error = host.last_error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-        lines.push(format!("{} {} refuses the token{error}", host.forge, host.host));
-    }
-    lines.extend(blocked.iter().take(MAX_BLOCKED).map(|task| {
-        let reason = task.blocked_reason.as_deref().map(plain).filter(|reason| !reason.is_empty());
-        let why = reason.unwrap_or_else(|| plain(&task.title));
-        format!("{} is blocked: {why}", task.short_id)
-    }));
-    if blocked.len() > MAX_BLOCKED {
-        let n = blocked.len() - MAX_BLOCKED;
-        lines.push(format!("{n} more blocked: `task list --status blocked`"));
-    }
     lines
+}
+
+/// Returns whether only a person can end the reason.
+const fn needs_person(reason: StartReason) -> bool {
+    matches!(
+        reason,
+        StartReason::Suspended
+            | StartReason::Misconfigured
+            | StartReason::WorkspaceBroken
+            | StartReason::WorkspaceDisk
+            | StartReason::NoPasskey
+    )
 }

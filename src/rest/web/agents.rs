@@ -240,7 +240,7 @@ async fn rows(w: &'static Words, state: &RestState) -> Result<Vec<AgentRow>, Pro
             }
             let face = Face::of(&agent, here.iter().any(|row| row.pid.is_some()));
             let why = whys.remove(&key(&agent.id, &project.id));
-            let about = About { agent: Some(&agent.id), project: &project.id, task: None };
+            let about = About { agent: Some(&agent.id), project: Some(&project.id), task: None };
             let name = (project.id.clone(), project.name.clone());
             let row = |instance: Option<InstanceRow>, why: Option<WhyLine>| {
                 let tone = match (&instance, &why) {
@@ -461,7 +461,7 @@ async fn purposes_of(
     agent: &AgentId,
     project: &ProjectId,
 ) -> Result<Vec<ShownWhy>, Problem> {
-    let about = About { agent: Some(agent), project, task: None };
+    let about = About { agent: Some(agent), project: Some(project), task: None };
     let shown = |why: WhyBody| ShownWhy {
         line: why.waiting().map(|waiting| WhyLine::of(frame.w, &waiting, about)),
         purpose: why.purpose,

@@ -175,7 +175,7 @@ impl ChatState {
             }
             Some(reason) => {
                 let waiting = why.as_ref().and_then(WhyBody::waiting);
-                let about = About { agent: Some(agent), project, task: None };
+                let about = About { agent: Some(agent), project: Some(project), task: None };
                 Self {
                     is_ready,
                     is_gone: false,

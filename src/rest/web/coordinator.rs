@@ -61,7 +61,7 @@ impl WaitingStart {
         let all = state.service.launches.why_of(keys).await?.into_iter().filter_map(|why| {
             let key = why.key.clone();
             let waiting = WhyBody::from(why).waiting()?;
-            let about = About { agent: Some(&key.agent), project: &key.project, task: None };
+            let about = About { agent: Some(&key.agent), project: Some(&key.project), task: None };
             let why = WhyLine::of(frame.w, &waiting, about);
             let InstanceKey { agent, project, purpose } = key;
             Some(Self { agent_id: agent, project_id: project, purpose, why })

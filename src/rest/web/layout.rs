@@ -22,6 +22,7 @@ pub(super) const LANGUAGE_COOKIE: &str = "agent_coordinator_language";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum NavSection {
+    Inbox,
     Projects,
     Agents,
     Launches,
@@ -32,6 +33,7 @@ pub(super) enum NavSection {
 impl NavSection {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
+            Self::Inbox => "inbox",
             Self::Projects => "projects",
             Self::Agents => "agents",
             Self::Launches => "launches",
@@ -98,10 +100,10 @@ impl Frame {
     pub(super) async fn read(parts: &Parts, state: &RestState) -> Result<Self, Problem> {
         // This comes before the content of the page is read.
         let newest_event = state.service.events.newest().await?;
-        let operator = parts.extensions.get().cloned();
+        let operator: Option<Operator> = parts.extensions.get().cloned();
         let path = parts.uri.path();
         let is_part = path.starts_with("/ui/parts") || path.starts_with("/ui/do");
-        let side = if is_part { None } else { Some(Side::read(state).await?) };
+        let side = if is_part { None } else { Some(Side::read(state, operator.as_ref()).await?) };
         let project = path.strip_prefix("/ui/projects/").and_then(|rest| rest.split('/').next());
         let project = project.and_then(|project| project.parse().ok());
         Ok(Self { project, side, newest_event, operator, ..Self::of(&parts.headers) })

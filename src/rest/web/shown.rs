@@ -163,7 +163,7 @@ impl Now {
             Standing::Waits(waiting) => {
                 let about = About {
                     agent: task.assignee.as_ref(),
-                    project: &task.project,
+                    project: Some(&task.project),
                     task: Some(&task.id),
                 };
                 Self::Why { why: WhyLine::of(w, &waiting, about) }

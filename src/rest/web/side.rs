@@ -9,10 +9,12 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 
+use super::inbox::count_open;
 use super::layout::{Frame, NavSection, rendered};
 use super::shown::hue_of;
 use crate::domain::ProjectId;
 use crate::domain::agent::ProjectStatus;
+use crate::rest::auth::Operator;
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
 
@@ -22,6 +24,8 @@ pub(super) struct Side {
     /// The active projects.
     pub(super) projects: Vec<SideProject>,
     pub(super) n_agents: u64,
+    /// The number of entries of the inbox that are open for the reader.
+    pub(super) n_attention: usize,
     /// The number of agents with a process.
     pub(super) n_running: usize,
 }
@@ -63,7 +67,7 @@ async fn part(
     State(state): State<RestState>,
     InQuery(query): InQuery<SideQuery>,
 ) -> Result<Response, Problem> {
-    let side = Side::read(&state).await?;
+    let side = Side::read(&state, frame.operator.as_ref()).await?;
     let frame = frame.at(query.place);
     let frame = Frame { project: query.project.parse().ok(), ..frame };
     Ok(rendered(&SidePart { frame, side }))
@@ -71,7 +75,14 @@ async fn part(
 
 impl Side {
     /// Reads the numbers. The cost grows with the open tasks and launches.
-    pub(super) async fn read(state: &RestState) -> Result<Self, Problem> {
+    pub(super) async fn read(
+        state: &RestState,
+        reader: Option<&Operator>,
+    ) -> Result<Self, Problem> {
+        let n_attention = match reader {
+            Some(reader) => count_open(state, reader).await?,
+            None => 0,
+        };
         let projects = state.service.catalog.projects().await?;
         let n_open: BTreeMap<ProjectId, usize> = state.service.tasks.count_open().await?;
         let open = state.service.launches.open().await?;
@@ -90,6 +101,7 @@ impl Side {
         };
         Ok(Self {
             projects: active.map(shown).collect(),
+            n_attention,
             n_agents: state.service.health().await?.n_agents,
             n_running: agents.len(),
         })

@@ -18,6 +18,7 @@ pub(super) struct WhyLine {
 }
 
 /// The action that ends a wait: a link, or a form that is posted.
+#[derive(Clone)]
 pub(super) struct WhyAction {
     pub(super) text: &'static str,
     pub(super) href: Option<String>,
@@ -30,7 +31,7 @@ pub(super) struct WhyAction {
 #[derive(Clone, Copy)]
 pub(super) struct About<'a> {
     pub(super) agent: Option<&'a AgentId>,
-    pub(super) project: &'a ProjectId,
+    pub(super) project: Option<&'a ProjectId>,
     pub(super) task: Option<&'a TaskId>,
 }
 
@@ -74,10 +75,10 @@ impl WhyAction {
         let About { agent, project, task } = about;
         match action {
             WaitAction::Assign => link(format!("/ui/tasks/{}", task?)),
-            WaitAction::AssignToProject => link(format!("/ui/projects/{project}/edit")),
+            WaitAction::AssignToProject => link(format!("/ui/projects/{}/edit", project?)),
             WaitAction::Activate | WaitAction::EditAgent => link(format!("/ui/agents/{}", agent?)),
             WaitAction::Resume | WaitAction::TryNow => {
-                let values = serde_json::json!({ "agent": agent?, "project": project });
+                let values = serde_json::json!({ "agent": agent?, "project": project? });
                 form("/ui/do/resume", values)
             }
             WaitAction::ResumeAll => form("/ui/do/coordinator/resume", serde_json::json!({})),

@@ -1,5 +1,6 @@
 //! The texts of the pages in English and Japanese, side by side so that neither is forgotten.
 
+mod attention;
 mod launches;
 mod operations;
 mod problems;
@@ -24,6 +25,20 @@ macro_rules! texts {
 }
 
 texts! {
+    inbox: "Inbox", "要対応";
+    which_entries: "Which entries", "表示する項目";
+    since: "Since", "開始:";
+    until_at: "until", "期限:";
+    put_off_until: "Put off until", "次の時刻まで保留:";
+    on_command_line: "On the command line:", "コマンドライン:";
+    open_task: "Open the task", "タスクを開く";
+    open_launch: "Open the launch", "起動の詳細を開く";
+    later_hour: "Later: 1 hour", "1時間後に";
+    later_day: "1 day", "1日後に";
+    mark_done: "Done", "対応済みにする";
+    open_again: "Open again", "未対応に戻す";
+    entry_ended: "This entry has ended.", "この項目は終了しました。";
+    choose_entry: "Choose an entry.", "項目を選択してください。";
     projects: "Projects", "プロジェクト";
     agents: "Agents", "エージェント";
     launches: "Launches", "起動履歴";

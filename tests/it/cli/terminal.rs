@@ -79,7 +79,7 @@ fn status_shows_one_project_and_says_whether_it_needs_a_person() {
     daemon.done(&["task", "set", "tsk_2", "--status", "blocked", "--reason", "which\nbank?"]);
     let said = daemon.cli(&["status", "--exit-code"]);
     assert_eq!(said.code, 3, "{said:?}");
-    let need = "Needs a person:\n  PRJ2-1 is blocked: which bank?\n";
+    let need = "Needs a person:\n  PRJ2-1 a title: Blocked: which bank?\n";
     assert!(said.stdout.contains(need) && said.stderr.is_empty(), "{said:?}");
     assert_eq!(daemon.cli(&["status", "--exit-code", "--project", "prj"]).code, 0);
     let said = daemon.cli(&["status", "--exit-code", "--json"]);

@@ -71,6 +71,8 @@ fn filled(folder: &Path) -> PathBuf {
                  ('C', 'u', NULL, 2, 'uncommitted files', NULL, 'failed', NULL, NULL, '', 8, 1);
          UPDATE sqlite_sequence SET seq = 40 WHERE name = 'events';
          UPDATE sqlite_sequence SET seq = 9 WHERE name = 'messages';
+         INSERT INTO attention_marks (item, person, until) VALUES
+             ('att_1', 'ann', 5), ('att_1', 'é日本', NULL), ('att_B', 'ann', NULL);
          INSERT INTO output_tails (launch_id, tail) VALUES
              ('unusual', 'é日本 \u{1f980} '' \" \\ ? $1'), ('B', ''), ('a', 'x'), ('_', 'x')",
     );

@@ -72,6 +72,8 @@ fn answers(tx: &mut Read<'_>) -> Vec<String> {
     ask!(answers, assignments::list(tx));
     ask!(answers, sessions::list_open(tx));
     ask!(answers, start_histories::list_held(tx));
+    ask!(answers, start_histories::list_suspended(tx));
+    ask!(answers, tasks::list_failed(tx));
     ask!(answers, accounts::list_parked(tx));
     ask!(answers, pauses::since(tx));
     ask!(answers, events::list(tx, 2, 3));

@@ -10,20 +10,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
+use agent_coordinator::domain::attention::Mark;
 use agent_coordinator::domain::chat::Sender;
 use agent_coordinator::domain::creation::Creations;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::notice::WorkChange;
 use agent_coordinator::domain::{
-    Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchState, Notice, Project,
-    Purpose, Session, StartHistory, Task, TaskStatus,
+    Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
+    Project, Purpose, Session, StartHistory, Task, TaskStatus,
 };
 use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
-    Context, Transaction, accounts, agents, assignments, checks, credentials, events, executions,
-    forge_items, launch_retention, launches, messages, notices, output_tails, pauses, projects,
-    sessions, start_histories, startable, tasks, workspaces,
+    Context, Transaction, accounts, agents, assignments, attention, checks, credentials, events,
+    executions, forge_items, launch_retention, launches, messages, notices, output_tails, pauses,
+    projects, sessions, start_histories, startable, tasks, workspaces,
 };
 use agent_coordinator::store::{
     BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchFilter, MessageFilter, Read,
@@ -201,6 +202,14 @@ fn changes(bed: &Bed) {
     });
     bed.write("messages", |tx| messages::add(tx, &message("m", "a", "p")));
     bed.write("output_tails", |tx| output_tails::put(tx, &id("l1"), "tail"));
+    bed.write("attention", |tx| {
+        let item: AttentionId = id("att_1");
+        let mark = Mark { item: item.clone(), person: "ann".to_owned(), until: Some(at(9)) };
+        attention::put(tx, &mark)?;
+        attention::remove(tx, &item, "ann")?;
+        attention::put(tx, &mark)?;
+        attention::retain(tx, &BTreeSet::new())
+    });
     bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
     bed.write("project_keys", |tx| {
         let project = project("numbered");
@@ -276,8 +285,10 @@ fn questions(bed: &Bed) {
         notices::get(tx, &id("n"))?;
         Ok((notices::list_of_launch(tx, &id("l1"))?, notices::list_open(tx)?))
     });
+    bed.read("attention", |tx| attention::list_of(tx, "ann"));
     bed.read("output_tails", |tx| output_tails::get(tx, &id("l1")));
     bed.read("start_histories", |tx| {
+        start_histories::list_suspended(tx)?;
         Ok((start_histories::get(tx, &task_key("a", "p"))?, start_histories::list_held(tx)?))
     });
     bed.read("launch_retention", |tx| {
@@ -313,6 +324,7 @@ fn questions(bed: &Bed) {
         workspaces::list_to_keep(tx)?;
         workspaces::list_of_task(tx, &id("t"))?;
         workspaces::list_to_forget(tx)?;
+        workspaces::list_broken(tx)?;
         workspaces::list_finished(tx)
     });
     bed.read("tasks", |tx| {
@@ -321,6 +333,7 @@ fn questions(bed: &Bed) {
     bed.read("tasks", |tx| {
         tasks::get(tx, &id("t"))?;
         tasks::find_short(tx, &"SHOP-1".parse().unwrap())?;
+        tasks::list_failed(tx)?;
         tasks::count_by_status(tx)?;
         tasks::oldest_waiting(tx)?;
         tasks::count_open(tx)?;

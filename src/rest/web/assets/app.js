@@ -136,6 +136,14 @@ function writeTimes() {
 }
 setInterval(writeTimes, 1000);
 
+// ---- What needs a person: its number in the title of the window ------------------------------------------------------------
+
+document.addEventListener("htmx:after:swap", () => {
+  const n = Number(find("#side-inbox")?.dataset.attention ?? 0);
+  const title = document.title.replace(/^\(\d+\) /, "");
+  document.title = n > 0 ? `(${n}) ${title}` : title;
+});
+
 // ---- What happens -------------------------------------------------------------------------------------------------------------
 
 // One stream per page. A page that nobody sees gives it up, so that many tabs don't use up what a browser grants to one server;

@@ -1,0 +1,583 @@
+//! The conditions that need a person, as one list. The list is derived from the present state at
+//! each request. Only what people did with an entry is stored: they put it off, or marked it as done.
+//!
+//! An entry ends by itself when its cause ends. Its id is made of its kind, its object and the time
+//! since which it exists, so a mark of one blocked task does not hide the next time that the same
+//! task is blocked.
+
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use super::activity::FailureClass;
+use super::forge::ForgeKind;
+use super::id::{AgentId, AttentionId, CoordinatorId, LaunchId, ProjectId, TaskId};
+use super::key::InstanceKey;
+use super::language::Language;
+use super::short_id::ShortId;
+use super::start_history::StartReason;
+use super::task::Task;
+use super::time::Timestamp;
+use super::waiting::{WaitReason, Waiting, remedy_of_start};
+use super::words::words;
+
+words! {
+    /// The kind of a condition, in the order in which people see them.
+    pub enum AttentionKind as "kind of attention" {
+        /// The login of a provider failed, or its quota has been used up for a while.
+        Account = "account",
+        /// An agent failed too often, and is not started.
+        Suspended = "suspended",
+        /// An agent cannot work as it is configured.
+        Misconfigured = "misconfigured",
+        /// The agent of a task reported a failure.
+        Failed = "failed",
+        /// A task is blocked.
+        Blocked = "blocked",
+        /// A task is to begin after a task that was cancelled.
+        Chain = "chain",
+        /// The clone of a task cannot be used or made.
+        Workspace = "workspace",
+        /// A process survives SIGKILL.
+        Unkillable = "unkillable",
+        /// A coordinator does not answer.
+        Coordinator = "coordinator",
+        /// The configuration on disk is not in use.
+        Configuration = "configuration",
+        /// A forge refuses the token, or does not answer.
+        Forge = "forge",
+    }
+}
+
+words! {
+    /// The kinds that are shown together.
+    pub enum AttentionGroup as "group of attention" {
+        Accounts = "accounts",
+        Failed = "failed",
+        Blocked = "blocked",
+        Operation = "operation",
+    }
+}
+
+words! {
+    /// What a person did with an entry.
+    pub enum AttentionState as "state of attention" {
+        Open = "open",
+        /// It is put off until a time.
+        Later = "later",
+        /// The person has seen to it.
+        Done = "done",
+    }
+}
+
+/// The time after which an account whose quota is used up needs a person. Before that, it goes on
+/// by itself.
+pub const QUOTA_AFTER: Duration = Duration::from_hours(1);
+
+/// The time after which a forge that does not answer needs a person.
+pub const FORGE_AWAY_AFTER: Duration = Duration::from_mins(10);
+
+/// One condition that needs a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attention {
+    pub cause: Cause,
+    /// The time since which it exists; `None` if that is not known.
+    pub since: Option<Timestamp>,
+}
+
+/// The cause of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    Account {
+        provider: String,
+        class: FailureClass,
+        until: Timestamp,
+    },
+    /// An agent does not start, and only a person ends that.
+    Start {
+        key: InstanceKey,
+        waiting: Waiting,
+    },
+    Blocked {
+        task: TaskInNeed,
+        has_failed: bool,
+        reason: Option<String>,
+    },
+    Chain {
+        task: TaskInNeed,
+        /// The cancelled task.
+        after: ShortId,
+    },
+    Workspace {
+        task: TaskInNeed,
+        reason: Option<String>,
+    },
+    Unkillable {
+        launch: LaunchId,
+        key: InstanceKey,
+    },
+    /// The coordinator of a launch is not there.
+    Abandoned {
+        launch: LaunchId,
+        key: InstanceKey,
+    },
+    SilentCoordinator {
+        coordinator: CoordinatorId,
+        /// The agents that it ran when it was heard from last.
+        n_running: usize,
+    },
+    /// No coordinator has come yet.
+    NoCoordinator,
+    Configuration {
+        problem: String,
+    },
+    Forge {
+        forge: ForgeKind,
+        host: String,
+        is_refused: bool,
+        error: Option<String>,
+    },
+}
+
+/// The task of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskInNeed {
+    pub id: TaskId,
+    pub short_id: ShortId,
+    pub title: String,
+    pub project: ProjectId,
+    pub agent: Option<AgentId>,
+}
+
+/// What a person did with an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    pub item: AttentionId,
+    /// The name of the person. Each has marks of their own.
+    pub person: String,
+    /// The time until which it is put off; `None` if it is done.
+    pub until: Option<Timestamp>,
+}
+
+impl Mark {
+    /// Returns the state of the entry for the person. It is open again after the time until which
+    /// it was put off.
+    pub fn state_at(&self, now: Timestamp) -> AttentionState {
+        match self.until {
+            None => AttentionState::Done,
+            Some(until) if now < until => AttentionState::Later,
+            Some(_) => AttentionState::Open,
+        }
+    }
+}
+
+impl From<Task> for TaskInNeed {
+    fn from(task: Task) -> Self {
+        Self {
+            id: task.id,
+            short_id: task.short_id,
+            title: task.title,
+            project: task.project,
+            agent: task.assignee,
+        }
+    }
+}
+
+impl AttentionKind {
+    pub const fn group(self) -> AttentionGroup {
+        match self {
+            Self::Account => AttentionGroup::Accounts,
+            Self::Suspended | Self::Misconfigured | Self::Failed => AttentionGroup::Failed,
+            Self::Blocked | Self::Chain | Self::Workspace => AttentionGroup::Blocked,
+            Self::Unkillable | Self::Coordinator | Self::Configuration | Self::Forge => {
+                AttentionGroup::Operation
+            }
+        }
+    }
+}
+
+/// Sorts entries as people see them: by group, and the newest first within each.
+pub fn sort(entries: &mut [Attention]) {
+    entries.sort_by_cached_key(|entry| {
+        let since = entry.since.map(Timestamp::as_millis);
+        (entry.kind().group(), std::cmp::Reverse(since), entry.kind(), entry.subject())
+    });
+}
+
+impl Attention {
+    pub fn kind(&self) -> AttentionKind {
+        match &self.cause {
+            Cause::Account { .. } => AttentionKind::Account,
+            Cause::Start { waiting, .. } => match waiting.reason {
+                WaitReason::Start(StartReason::Suspended) => AttentionKind::Suspended,
+                WaitReason::Start(StartReason::WorkspaceDisk) => AttentionKind::Workspace,
+                _ => AttentionKind::Misconfigured,
+            },
+            Cause::Blocked { has_failed: true, .. } => AttentionKind::Failed,
+            Cause::Blocked { .. } => AttentionKind::Blocked,
+            Cause::Chain { .. } => AttentionKind::Chain,
+            Cause::Workspace { .. } => AttentionKind::Workspace,
+            Cause::Unkillable { .. } => AttentionKind::Unkillable,
+            Cause::Abandoned { .. } | Cause::SilentCoordinator { .. } | Cause::NoCoordinator => {
+                AttentionKind::Coordinator
+            }
+            Cause::Configuration { .. } => AttentionKind::Configuration,
+            Cause::Forge { .. } => AttentionKind::Forge,
+        }
+    }
+
+    /// Returns the id. It stays the same as long as the condition lasts.
+    pub fn id(&self) -> AttentionId {
+        let since = self.since.map_or(0, Timestamp::as_millis);
+        let text = format!("{}\0{}\0{since}", self.kind(), self.subject());
+        let digest = Sha256::digest(text.as_bytes());
+        let start = digest.iter().take(8);
+        let hex = start.fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        format!("{}{hex}", AttentionId::PREFIX).parse().expect("a prefix and digits are an id")
+    }
+
+    /// Returns the name of the object, which differs from that of all others of this kind.
+    fn subject(&self) -> String {
+        match &self.cause {
+            Cause::Account { provider, .. } => provider.clone(),
+            Cause::Start { key, waiting } => format!("{key} {}", waiting.word()),
+            Cause::Blocked { task, .. }
+            | Cause::Chain { task, .. }
+            | Cause::Workspace { task, .. } => task.id.to_string(),
+            Cause::Unkillable { launch, .. } | Cause::Abandoned { launch, .. } => {
+                launch.to_string()
+            }
+            Cause::SilentCoordinator { coordinator, .. } => coordinator.to_string(),
+            Cause::NoCoordinator | Cause::Configuration { .. } => String::new(),
+            Cause::Forge { forge, host, .. } => format!("{forge} {host}"),
+        }
+    }
+
+    pub const fn task(&self) -> Option<&TaskInNeed> {
+        match &self.cause {
+            Cause::Blocked { task, .. }
+            | Cause::Chain { task, .. }
+            | Cause::Workspace { task, .. } => Some(task),
+            _ => None,
+        }
+    }
+
+    /// Returns the key of the launches that it is about.
+    pub const fn key(&self) -> Option<&InstanceKey> {
+        match &self.cause {
+            Cause::Start { key, .. }
+            | Cause::Unkillable { key, .. }
+            | Cause::Abandoned { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
+    pub fn project(&self) -> Option<&ProjectId> {
+        let of_task = self.task().map(|task| &task.project);
+        of_task.or_else(|| self.key().map(|key| &key.project))
+    }
+
+    pub fn agent(&self) -> Option<&AgentId> {
+        let of_task = self.task().and_then(|task| task.agent.as_ref());
+        of_task.or_else(|| self.key().map(|key| &key.agent))
+    }
+
+    /// Returns the launch that it is about.
+    pub const fn launch(&self) -> Option<&LaunchId> {
+        match &self.cause {
+            Cause::Unkillable { launch, .. } | Cause::Abandoned { launch, .. } => Some(launch),
+            _ => None,
+        }
+    }
+
+    /// Returns the time when it ends by itself, if that is known.
+    pub const fn until(&self) -> Option<Timestamp> {
+        match &self.cause {
+            Cause::Account { until, .. } => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// Returns the wait behind it, with the action that ends the wait.
+    pub fn waiting(&self) -> Option<Waiting> {
+        match &self.cause {
+            Cause::Account { provider, class, until } => Some(Waiting {
+                until: Some(*until),
+                account: Some((provider.clone(), *class)),
+                ..Waiting::of(WaitReason::Start(StartReason::Parked))
+            }),
+            Cause::Start { waiting, .. } => Some(waiting.clone()),
+            Cause::Workspace { reason, .. } => Some(Waiting {
+                detail: reason.clone(),
+                ..Waiting::of(WaitReason::Start(StartReason::WorkspaceBroken))
+            }),
+            _ => None,
+        }
+    }
+
+    /// Returns the heading: the title of the task, or the object in a few words.
+    pub fn title(&self, language: Language) -> String {
+        let both = |english: String, japanese: String| match language {
+            Language::English => english,
+            Language::Japanese => japanese,
+        };
+        match &self.cause {
+            Cause::Blocked { task, .. }
+            | Cause::Chain { task, .. }
+            | Cause::Workspace { task, .. } => task.title.clone(),
+            Cause::Start { key, .. }
+            | Cause::Unkillable { key, .. }
+            | Cause::Abandoned { key, .. } => both(
+                format!("{} in {}", key.agent, key.project),
+                format!("{}（{}）", key.agent, key.project),
+            ),
+            Cause::Account { provider, class: FailureClass::Auth, .. } => {
+                both(format!("{provider} is not logged in"), format!("{provider} が未ログインです"))
+            }
+            Cause::Account { provider, .. } => both(
+                format!("Usage limit of {provider}"),
+                format!("{provider} の利用上限に達しています"),
+            ),
+            Cause::SilentCoordinator { coordinator, .. } => both(
+                format!("Coordinator {coordinator} does not answer"),
+                format!("コーディネーター {coordinator} が応答しません"),
+            ),
+            Cause::NoCoordinator => both(
+                "No coordinator has come yet".to_owned(),
+                "コーディネーターがまだ接続していません".to_owned(),
+            ),
+            Cause::Configuration { .. } => both(
+                "The configuration on disk is not in use".to_owned(),
+                "ディスク上の設定ファイルは使われていません".to_owned(),
+            ),
+            Cause::Forge { forge, host, is_refused: true, .. } => both(
+                format!("{forge} {host} refuses the token"),
+                format!("{forge} {host} がトークンを拒否しています"),
+            ),
+            Cause::Forge { forge, host, .. } => both(
+                format!("{forge} {host} does not answer"),
+                format!("{forge} {host} が応答しません"),
+            ),
+        }
+    }
+
+    /// Returns the sentence that says what is wrong.
+    pub fn text(&self, language: Language) -> String {
+        let both = |english: String, japanese: String| match language {
+            Language::English => english,
+            Language::Japanese => japanese,
+        };
+        match &self.cause {
+            Cause::Account { .. } => both(
+                "None of its agents is started".to_owned(),
+                "このプロバイダーのエージェントは起動しません".to_owned(),
+            ),
+            Cause::Start { waiting, .. } => waiting.sentence(language),
+            Cause::Workspace { .. } => {
+                self.waiting().map(|waiting| waiting.sentence(language)).unwrap_or_default()
+            }
+            Cause::Blocked { has_failed, reason, .. } => {
+                let head = if *has_failed {
+                    language.either("Its agent reported a failure", "エージェントが失敗を報告")
+                } else {
+                    language.either("Blocked", "ブロック中")
+                };
+                match reason.as_deref().filter(|reason| !reason.is_empty()) {
+                    Some(reason) => format!("{head}: {reason}"),
+                    None => head.to_owned(),
+                }
+            }
+            Cause::Chain { after, .. } => both(
+                format!("It is to start after {after}, which was cancelled"),
+                format!("{after} の後に開始する予定ですが、{after} は取り消されました"),
+            ),
+            Cause::Unkillable { .. } => both(
+                "A process of it survives SIGKILL; it may need a restart of the machine".to_owned(),
+                "SIGKILL でも終了しないプロセスがあります。マシンの再起動が必要な可能性があります"
+                    .to_owned(),
+            ),
+            Cause::Abandoned { launch, .. } => both(
+                format!("The coordinator of {launch} is not there"),
+                format!("{launch} のコーディネーターが接続していません"),
+            ),
+            Cause::SilentCoordinator { n_running, .. } => both(
+                format!("It ran {n_running} agents when it was heard from last"),
+                format!("最後の応答時に {n_running} 件のエージェントを実行していました"),
+            ),
+            Cause::NoCoordinator => both(
+                "Nothing is started until one does".to_owned(),
+                "接続するまで何も起動しません".to_owned(),
+            ),
+            Cause::Configuration { problem } => problem.clone(),
+            Cause::Forge { error, .. } => error.clone().unwrap_or_else(|| {
+                both(
+                    "Its items are not worked on".to_owned(),
+                    "このフォージの項目は処理されません".to_owned(),
+                )
+            }),
+        }
+    }
+
+    /// Returns how a person ends it on the command line, if that can be said in a few words.
+    pub fn remedy(&self) -> Option<String> {
+        match &self.cause {
+            Cause::Account { provider, class: FailureClass::Auth, .. } => Some(format!(
+                "log in to its CLI as the user of its agents, then `resume --provider {provider}`"
+            )),
+            Cause::Account { provider, .. } => {
+                Some(format!("`resume --provider {provider}` tries it at once"))
+            }
+            Cause::Start { key, waiting } => match waiting.reason {
+                WaitReason::Start(reason) => remedy_of_start(reason, &key.agent, &key.project),
+                _ => None,
+            },
+            Cause::Blocked { task, .. } => Some(format!(
+                "`task show {0}`; then `task set {0} --status in_progress`",
+                task.short_id
+            )),
+            Cause::Chain { task, after } => Some(format!(
+                "reopen {after}, or change the dependencies of {} (`task set`)",
+                task.short_id
+            )),
+            Cause::Workspace { task, .. } => {
+                Some(format!("`workspace retry {}` after mending it", task.short_id))
+            }
+            Cause::Unkillable { .. } => None,
+            Cause::Abandoned { key, .. } => Some(format!(
+                "if it does not come back, only `stop {} {} --force` ends that launch; make sure first that its processes are gone",
+                key.agent, key.project
+            )),
+            Cause::SilentCoordinator { .. } => {
+                Some("start it again, or look at its log on its machine".to_owned())
+            }
+            Cause::NoCoordinator => {
+                Some("start one with `supervise` on the machine of the agents".to_owned())
+            }
+            Cause::Configuration { .. } => Some("mend the file, then `reload`".to_owned()),
+            Cause::Forge { .. } => Some("`forge check` names the reason".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Purpose;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn task(id: &str) -> TaskInNeed {
+        TaskInNeed {
+            id: id.parse().unwrap(),
+            short_id: "SHOP-7".parse().unwrap(),
+            title: "Sell tea".to_owned(),
+            project: "shop".parse().unwrap(),
+            agent: None,
+        }
+    }
+
+    fn blocked(id: &str, since: i64) -> Attention {
+        let cause = Cause::Blocked { task: task(id), has_failed: false, reason: None };
+        Attention { cause, since: Some(at(since)) }
+    }
+
+    fn key() -> InstanceKey {
+        InstanceKey::new("ann".parse().unwrap(), "shop".parse().unwrap(), Purpose::Task)
+    }
+
+    fn all() -> Vec<Attention> {
+        let start =
+            |reason| Cause::Start { key: key(), waiting: Waiting::of(WaitReason::Start(reason)) };
+        let account = |class| Cause::Account { provider: "codex".to_owned(), class, until: at(60) };
+        let forge = |is_refused| Cause::Forge {
+            forge: ForgeKind::GitHub,
+            host: "github.com".to_owned(),
+            is_refused,
+            error: None,
+        };
+        let launch: LaunchId = "lnc_1".parse().unwrap();
+        let causes = [
+            account(FailureClass::Auth),
+            account(FailureClass::Quota),
+            start(StartReason::Suspended),
+            start(StartReason::Misconfigured),
+            start(StartReason::NoPasskey),
+            start(StartReason::WorkspaceDisk),
+            Cause::Blocked { task: task("a"), has_failed: true, reason: Some("no key".to_owned()) },
+            Cause::Blocked { task: task("a"), has_failed: false, reason: None },
+            Cause::Chain { task: task("a"), after: "SHOP-3".parse().unwrap() },
+            Cause::Workspace { task: task("a"), reason: Some("no such branch".to_owned()) },
+            Cause::Unkillable { launch: launch.clone(), key: key() },
+            Cause::Abandoned { launch, key: key() },
+            Cause::SilentCoordinator { coordinator: "crd_1".parse().unwrap(), n_running: 2 },
+            Cause::NoCoordinator,
+            Cause::Configuration { problem: "line 3: what is this?".to_owned() },
+            forge(true),
+            forge(false),
+        ];
+        causes.into_iter().map(|cause| Attention { cause, since: Some(at(1)) }).collect()
+    }
+
+    #[test]
+    fn each_kind_has_entries_with_words_in_both_languages() {
+        for kind in AttentionKind::ALL {
+            assert!(all().iter().any(|entry| entry.kind() == *kind), "{kind}");
+        }
+        for entry in all() {
+            let (english, japanese) = (Language::English, Language::Japanese);
+            assert!(!entry.text(english).is_empty() && !entry.title(japanese).is_empty());
+            if entry.task().is_none() && entry.key().is_none() {
+                assert_ne!(entry.title(english), entry.title(japanese), "{entry:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_id_stays_until_the_condition_comes_again() {
+        let first = blocked("a", 10);
+        let reworded = Attention {
+            cause: Cause::Blocked {
+                task: TaskInNeed { title: "Sell coffee".to_owned(), ..task("a") },
+                has_failed: false,
+                reason: Some("no key".to_owned()),
+            },
+            ..first.clone()
+        };
+        assert_eq!(first.id(), reworded.id());
+        assert_ne!(first.id(), blocked("a", 11).id());
+        assert_ne!(first.id(), blocked("b", 10).id());
+        let mut ids: Vec<_> = all().iter().map(Attention::id).collect();
+        ids.sort();
+        let n = ids.len();
+        ids.dedup();
+        // The two ends of one account, and of one forge, never exist at the same time.
+        assert_eq!(ids.len(), n - 2);
+    }
+
+    #[test]
+    fn accounts_come_first_and_the_newest_of_each_group() {
+        let mut entries = all();
+        entries.extend([blocked("old", 0), blocked("new", 50)]);
+        sort(&mut entries);
+        let kinds: Vec<_> = entries.iter().map(Attention::kind).collect();
+        assert_eq!(kinds[..2], [AttentionKind::Account; 2]);
+        let groups: Vec<_> = kinds.iter().map(|kind| kind.group()).collect();
+        assert!(groups.is_sorted());
+        let blocked: Vec<_> = entries
+            .iter()
+            .filter(|entry| entry.kind().group() == AttentionGroup::Blocked)
+            .filter_map(|entry| entry.since)
+            .collect();
+        assert_eq!((blocked[0], blocked.last()), (at(50), Some(&at(0))));
+    }
+
+    #[test]
+    fn what_is_put_off_comes_again_and_what_is_done_does_not() {
+        let mark = |until| Mark { item: blocked("a", 1).id(), person: "ann".to_owned(), until };
+        assert_eq!(mark(Some(at(20))).state_at(at(19)), AttentionState::Later);
+        assert_eq!(mark(Some(at(20))).state_at(at(20)), AttentionState::Open);
+        assert_eq!(mark(None).state_at(at(20)), AttentionState::Done);
+    }
+}

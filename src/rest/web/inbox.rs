@@ -1,0 +1,278 @@
+//! The inbox: what needs a person, the entry that is read, and what the reader does with it.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Deserialize;
+
+use super::layout::{Frame, NavSection, rendered};
+use super::names::Names;
+use super::shown::When;
+use super::waits::{About, WhyAction, WhyLine};
+use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState};
+use crate::domain::{AgentId, AttentionId, LaunchId, ProjectId, ShortId};
+use crate::rest::auth::Operator;
+use crate::rest::extract::{InForm, InQuery};
+use crate::rest::routes::attention::{entries, put_mark};
+use crate::rest::{Problem, RestState};
+use crate::service::MarkedAttention;
+
+#[derive(Template)]
+#[template(path = "inbox.html")]
+struct InboxPage {
+    frame: Frame,
+    names: Names,
+    inbox: Inbox,
+}
+
+#[derive(Template)]
+#[template(path = "parts/inbox.html")]
+struct InboxPart {
+    frame: Frame,
+    names: Names,
+    inbox: Inbox,
+}
+
+/// The entries with one state, and the one that is read.
+struct Inbox {
+    show: AttentionState,
+    n_shown: usize,
+    groups: Vec<Group>,
+    /// The entry that is read; `None` if none was chosen, or if it has ended.
+    reading: Option<Entry>,
+    has_ended: bool,
+    /// The entry that the address names.
+    item: Option<AttentionId>,
+    /// The agents that work now.
+    n_running: usize,
+}
+
+/// The entries that are shown together.
+struct Group {
+    group: AttentionGroup,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    id: AttentionId,
+    kind: AttentionKind,
+    state: AttentionState,
+    title: String,
+    text: String,
+    since: Option<When>,
+    until: Option<When>,
+    later_until: Option<When>,
+    short_id: Option<ShortId>,
+    agent: Option<AgentId>,
+    project: Option<ProjectId>,
+    launch: Option<LaunchId>,
+    remedy: Vec<Piece>,
+    /// The action that ends it, unless that is to look at the task.
+    action: Option<WhyAction>,
+}
+
+/// A piece of a remedy.
+#[derive(Clone)]
+struct Piece {
+    text: String,
+    is_command: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InboxQuery {
+    show: Option<AttentionState>,
+    item: Option<AttentionId>,
+}
+
+/// The answers of the reader to an entry.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Done,
+    /// For an hour.
+    Hour,
+    /// For a day.
+    Day,
+    Open,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MarkFields {
+    item: AttentionId,
+    answer: Answer,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/ui/inbox", get(page))
+        .route("/ui/parts/inbox", get(part))
+        .route("/ui/do/inbox/mark", post(mark))
+}
+
+async fn page(
+    frame: Frame,
+    State(state): State<RestState>,
+    operator: Operator,
+    InQuery(query): InQuery<InboxQuery>,
+) -> Result<Response, Problem> {
+    let inbox = Inbox::read(&frame, &state, &operator, query).await?;
+    let names = Names::read(&state).await?;
+    Ok(rendered(&InboxPage { frame: frame.at(NavSection::Inbox), names, inbox }))
+}
+
+async fn part(
+    frame: Frame,
+    State(state): State<RestState>,
+    operator: Operator,
+    InQuery(query): InQuery<InboxQuery>,
+) -> Result<Response, Problem> {
+    let inbox = Inbox::read(&frame, &state, &operator, query).await?;
+    let names = Names::read(&state).await?;
+    Ok(rendered(&InboxPart { frame, names, inbox }))
+}
+
+async fn mark(
+    State(state): State<RestState>,
+    operator: Operator,
+    InForm(fields): InForm<MarkFields>,
+) -> Result<StatusCode, Problem> {
+    const HOUR: Duration = Duration::from_hours(1);
+    let now = state.service.time();
+    let until = match fields.answer {
+        Answer::Open => {
+            state.service.unmark_attention(&operator.name, &fields.item).await?;
+            return Ok(StatusCode::NO_CONTENT);
+        }
+        Answer::Done => None,
+        Answer::Hour => Some(now + HOUR),
+        Answer::Day => Some(now + 24 * HOUR),
+    };
+    put_mark(&state, &operator.name, &fields.item, until).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Returns the number of entries that are open for a person.
+pub(super) async fn count_open(state: &RestState, operator: &Operator) -> Result<usize, Problem> {
+    let entries = entries(state, &operator.name).await?;
+    Ok(entries.iter().filter(|marked| marked.state == AttentionState::Open).count())
+}
+
+impl Inbox {
+    async fn read(
+        frame: &Frame,
+        state: &RestState,
+        operator: &Operator,
+        query: InboxQuery,
+    ) -> Result<Self, Problem> {
+        let show = query.show.unwrap_or(AttentionState::Open);
+        let all = entries(state, &operator.name).await?.into_iter();
+        let all: Vec<Entry> = all.map(|marked| Entry::of(frame, marked)).collect();
+        let reading = all.iter().find(|entry| Some(&entry.id) == query.item.as_ref()).cloned();
+        let shown: Vec<Entry> = all.into_iter().filter(|entry| entry.state == show).collect();
+        let groups = AttentionGroup::ALL.iter().map(|group| {
+            let entries = shown.iter().filter(|entry| entry.kind.group() == *group);
+            Group { group: *group, entries: entries.cloned().collect() }
+        });
+        let n_shown = shown.len();
+        let groups = groups.filter(|group| !group.entries.is_empty()).collect();
+        let open = state.service.launches.open().await?;
+        Ok(Self {
+            show,
+            n_shown,
+            groups,
+            has_ended: reading.is_none() && query.item.is_some(),
+            reading,
+            item: query.item,
+            n_running: open.iter().filter(|launch| launch.pid.is_some()).count(),
+        })
+    }
+
+    /// Returns whether the entries with this state are shown.
+    fn shows(&self, state: AttentionState) -> bool {
+        self.show == state
+    }
+
+    /// Returns whether the reader chose this entry.
+    fn is_read(&self, entry: &Entry) -> bool {
+        self.item.as_ref() == Some(&entry.id)
+    }
+}
+
+impl Entry {
+    fn of(frame: &Frame, marked: MarkedAttention) -> Self {
+        let MarkedAttention { entry, mark, state } = marked;
+        let language = frame.w.language;
+        let task = entry.task();
+        let about = About {
+            agent: entry.agent(),
+            project: entry.project(),
+            task: task.map(|task| &task.id),
+        };
+        let action =
+            entry.waiting().and_then(|waiting| WhyLine::of(frame.w, &waiting, about).action);
+        let later_until = mark.and_then(|mark| mark.until);
+        Self {
+            id: entry.id(),
+            kind: entry.kind(),
+            state,
+            title: entry.title(language),
+            text: entry.text(language),
+            since: entry.since.map(When),
+            until: entry.until().map(When),
+            later_until: later_until.filter(|_| state == AttentionState::Later).map(When),
+            short_id: task.map(|task| task.short_id.clone()),
+            agent: entry.agent().cloned(),
+            project: entry.project().cloned(),
+            launch: entry.launch().cloned(),
+            remedy: entry.remedy().map(|remedy| pieces(&remedy)).unwrap_or_default(),
+            action: action.filter(|action| !action.leads_to_task()),
+        }
+    }
+
+    /// Returns the name of its symbol in the sprite.
+    const fn icon(&self) -> &'static str {
+        match self.kind {
+            AttentionKind::Account => "i-key",
+            AttentionKind::Blocked | AttentionKind::Chain | AttentionKind::Workspace => "i-warn",
+            _ => "i-bad",
+        }
+    }
+
+    /// Returns the colour of its symbol.
+    const fn tone(&self) -> &'static str {
+        match self.kind.group() {
+            AttentionGroup::Blocked => "wait",
+            _ => "bad",
+        }
+    }
+}
+
+/// Divides a remedy at its backquotes, between which there are commands.
+fn pieces(remedy: &str) -> Vec<Piece> {
+    let pieces = remedy.split('`').enumerate();
+    let pieces =
+        pieces.map(|(place, text)| Piece { text: text.to_owned(), is_command: place % 2 == 1 });
+    pieces.filter(|piece| !piece.text.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_of_a_remedy_are_between_backquotes() {
+        let pieces = pieces("mend the cause, then `resume ann shop`; or `stop ann shop`");
+        let commands: Vec<_> =
+            pieces.iter().filter(|piece| piece.is_command).map(|piece| &*piece.text).collect();
+        assert_eq!(commands, ["resume ann shop", "stop ann shop"]);
+        assert_eq!(pieces.len(), 4);
+    }
+}

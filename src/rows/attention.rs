@@ -1,0 +1,64 @@
+//! What people did with the conditions that need a person.
+
+use std::collections::BTreeSet;
+
+use crate::domain::AttentionId;
+use crate::domain::attention::Mark;
+use crate::domain::event::NewEvent;
+use crate::store::{Read, StoreError, cell};
+
+use super::Transaction;
+use super::audit::{Entry, Fields, plain};
+
+/// Returns the marks of a person.
+pub fn list_of(tx: &mut Read<'_>, person: &str) -> Result<Vec<Mark>, StoreError> {
+    let sql = "SELECT item, until FROM attention_marks WHERE person = ?1 ORDER BY item";
+    tx.rows("mark", sql, &[person.into()], |cells| {
+        Ok(Mark { item: cells.get()?, person: person.to_owned(), until: cells.get()? })
+    })
+}
+
+/// Writes the mark of a person in place of the one before.
+pub fn put(tx: &mut Transaction<'_>, mark: &Mark) -> Result<(), StoreError> {
+    tx.audit(|tx| {
+        let before = list_of(tx, &mark.person)?.into_iter().find(|known| known.item == mark.item);
+        let before = before.as_ref().map(shown);
+        Ok(Entry::between("attention", &mark.item, before, shown(mark)))
+    })?;
+    let sql = "INSERT INTO attention_marks (item, person, until) VALUES (?1, ?2, ?3) \
+        ON CONFLICT (item, person) DO UPDATE SET until = excluded.until";
+    tx.execute(sql, &[(&mark.item).into(), (&mark.person).into(), mark.until.into()])?;
+    tx.event(NewEvent::new("attention.marked", tx.now()));
+    Ok(())
+}
+
+/// Removes the mark of a person, if there is one. The entry is open again.
+pub fn remove(
+    tx: &mut Transaction<'_>,
+    item: &AttentionId,
+    person: &str,
+) -> Result<(), StoreError> {
+    let sql = "DELETE FROM attention_marks WHERE item = ?1 AND person = ?2";
+    if tx.execute(sql, &[item.into(), person.into()])? > 0 {
+        tx.audit(|_| Ok(Some(Entry::bare("remove", "attention", item.to_string()))))?;
+        tx.event(NewEvent::new("attention.marked", tx.now()));
+    }
+    Ok(())
+}
+
+/// Removes the marks of all people of other entries than these, which do not exist any more.
+pub fn retain(tx: &mut Transaction<'_>, items: &BTreeSet<AttentionId>) -> Result<(), StoreError> {
+    let sql = "SELECT DISTINCT item FROM attention_marks ORDER BY item";
+    let known: Vec<AttentionId> = tx.rows("mark", sql, &[], cell)?;
+    for gone in known.iter().filter(|item| !items.contains(*item)) {
+        tx.execute("DELETE FROM attention_marks WHERE item = ?1", &[gone.into()])?;
+    }
+    Ok(())
+}
+
+fn shown(mark: &Mark) -> Fields {
+    Fields::from([
+        ("state", plain(Some(if mark.until.is_some() { "later" } else { "done" }))),
+        ("until", plain(mark.until)),
+    ])
+}
