@@ -6,6 +6,7 @@ mod browser;
 mod changes;
 mod chat;
 mod frame;
+mod inbox;
 mod looks;
 mod panel;
 mod pictures;

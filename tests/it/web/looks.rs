@@ -11,7 +11,8 @@ use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
 use crate::support::skip;
 
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
+    "/ui/inbox",
     "/ui/tasks/tsk",
     "/ui/projects",
     "/ui/projects/prj",
@@ -41,6 +42,8 @@ fn busy() -> Daemon {
         "a title that goes on and on until it wraps",
     ]);
     daemon.done(&["task", "add", "--project", "prj", "--parent", "tsk", "--title", "a part of it"]);
+    daemon.task("stuck", "prj", "idle");
+    daemon.done(&["task", "set", "stuck", "--status", "blocked", "--reason", "which bank?"]);
     daemon.written_pid("ready");
     daemon
 }

@@ -74,7 +74,7 @@ fn what_the_readme_shows_is_there() {
 }
 
 /// Stores the picture if pictures are wanted.
-fn keep(browser: &Browser, name: &str) {
+pub(super) fn keep(browser: &Browser, name: &str) {
     let picture = browser.picture();
     assert!(picture.starts_with(b"\x89PNG"));
     if let Some(folder) = std::env::var_os("AGENT_COORDINATOR_PICTURES") {

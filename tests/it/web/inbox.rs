@@ -1,0 +1,86 @@
+//! The inbox: its number is everywhere, an entry is read, put off and done, and ends by itself.
+
+use super::browser::Browser;
+use super::pictures::keep;
+use super::{assert_quiet, daemon};
+use crate::daemon::Daemon;
+
+/// Blocks a task with a reason.
+fn block(daemon: &Daemon, task: &str, reason: &str) {
+    daemon.task(task, "prj", "idle");
+    daemon.done(&["task", "set", task, "--status", "blocked", "--reason", reason]);
+}
+
+#[test]
+fn what_needs_a_person_is_counted_read_put_off_and_done() {
+    let daemon = daemon(&[]);
+    daemon.agent("idle", "prj", &["authenticate", "get-my-task", "sleep:600"]);
+    block(&daemon, "first", "which bank?");
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.resize(1400, 800);
+    browser.go_to("/ui/inbox");
+    let title = || browser.run("return document.title").as_str().unwrap().to_owned();
+    assert_eq!(title(), "(1) Inbox · agent-coordinator");
+    assert_eq!(browser.texts("#side-inbox .is-new"), ["1"]);
+    assert!(browser.texts(".item p")[0].ends_with("Blocked: which bank?"));
+
+    // What happens while the page is open comes into it.
+    block(&daemon, "second", "<b>who</b> pays?");
+    browser.until("the number changes", || title().starts_with("(2) "));
+    browser.until("the entry comes", || browser.texts(".item").len() == 2);
+    assert!(browser.texts(".item p")[0].ends_with("<b>who</b> pays?"), "text is text");
+    browser.find(".item:first-of-type a").click();
+    browser.until("it is read", || browser.texts(".reading h2") == ["a title"]);
+    assert!(browser.texts(".reading code")[0].starts_with("agent-coordinator task show PRJ-2"));
+    keep(&browser, "inbox");
+
+    browser.find(".reading button[hx-vals*=hour]").click();
+    browser.until("it is put off", || browser.texts(".item").len() == 1);
+    browser.until("the number goes with it", || title().starts_with("(1) "));
+    browser.until("the entry says so", || {
+        browser.texts(".reading .hint").concat().starts_with("Put off until")
+    });
+    browser.go_to("/ui/inbox?show=later");
+    browser.find(".item a").click();
+    browser.until("it is read", || browser.has(".reading button[hx-vals*=open]"));
+    browser.find(".reading button[hx-vals*=open]").click();
+    browser.until("nothing is put off", || !browser.has(".item"));
+    browser.go_to("/ui/inbox");
+    assert_eq!(browser.texts(".item").len(), 2);
+
+    // Its cause ends, and so does the entry that is read.
+    browser.find(".item:first-of-type a").click();
+    browser.until("it is read", || browser.has(".reading h2"));
+    daemon.done(&["task", "set", "second", "--status", "cancelled"]);
+    browser.until("it has ended", || {
+        browser.texts(".reading .empty").concat() == "This entry has ended."
+    });
+    daemon.done(&["task", "set", "first", "--status", "cancelled"]);
+    browser.go_to("/ui/inbox");
+    assert!(browser.texts(".empty")[0].starts_with("Nothing needs you. "));
+    assert_eq!(title(), "Inbox · agent-coordinator");
+    assert_quiet(&browser);
+}
+
+#[test]
+fn on_a_phone_the_list_gives_way_to_the_entry_and_a_viewer_changes_nothing() {
+    let daemon = daemon(&[]);
+    daemon.agent("idle", "prj", &["authenticate", "get-my-task", "sleep:600"]);
+    block(&daemon, "first", "which bank?");
+    let Some(browser) = Browser::at(&daemon, "viewer", "ja") else {
+        return;
+    };
+    browser.resize(390, 800);
+    browser.go_to("/ui/inbox");
+    assert!(!browser.find(".reading").is_shown());
+    browser.find(".item a").click();
+    browser.until("the entry is shown", || browser.has(".reading h2"));
+    assert!(browser.find(".reading h2").is_shown() && !browser.find(".items").is_shown());
+    assert!(!browser.has(".reading button"));
+    keep(&browser, "inbox-phone");
+    browser.find(".reading .only-s a").click();
+    browser.until("the list is back", || browser.find(".items").is_shown());
+    assert_quiet(&browser);
+}
