@@ -156,7 +156,7 @@ fn describe(entries: &[AttentionBody], zone: Zone) -> String {
 
 /// Returns an entry in two or three lines: its object, what is wrong, and how to end that.
 fn lines_of(entry: &AttentionBody, zone: Zone) -> String {
-    let task = entry.task_short_id.as_ref().map(|task| format!("{task}  "));
+    let task = entry.task_short_id.as_ref().map(|task| format!("{task}  ")).unwrap_or_default();
     let since = entry.since.map(|since| format!("  {} ago", ago(since, now())));
     let state = match (entry.state, entry.later_until) {
         (AttentionState::Later, Some(until)) => format!("  (later: {})", zone.time(until)),
@@ -164,7 +164,7 @@ fn lines_of(entry: &AttentionBody, zone: Zone) -> String {
         (state, _) => format!("  ({state})"),
     };
     let title = plain(&entry.title);
-    let (task, since) = (task.unwrap_or_default(), since.unwrap_or_default());
+    let since = since.unwrap_or_default();
     let until = entry.until.map(|until| format!(" until {}", zone.time(until)));
     let mut lines = vec![
         format!("  {task}{title}{since}{state}"),
