@@ -41,6 +41,8 @@ struct Line<'a> {
     content: &'a str,
     created_at: Timestamp,
     visible: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<&'a str>,
 }
 
 /// The part of a line that is read: its id.
@@ -373,6 +375,7 @@ fn line_of(message: &Message) -> Vec<u8> {
         content: &message.content,
         created_at: message.created_at,
         visible: message.is_visible,
+        author: message.author.as_deref(),
     };
     let mut bytes = serde_json::to_vec(&line).expect("texts and a time are JSON");
     bytes.push(b'\n');

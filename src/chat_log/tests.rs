@@ -87,6 +87,7 @@ fn message(n: i64) -> Message {
         project: "prj".parse().unwrap(),
         agent: agent(),
         sender: Sender::User,
+        author: None,
         content: format!("message {n}"),
         is_visible: true,
         created_at: Timestamp::from_millis(n),

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use super::client::Client;
 use super::error::CliError;
 use super::named::Named;
-use super::output::{Form, print_json, print_json_line, print_line};
+use super::output::{Form, plain, print_json, print_json_line, print_line};
 use crate::domain::printable::is_unprintable;
 use crate::domain::{AgentId, MessageId, ProjectId};
 use crate::rest::routes::chat::{ChatBody, MessageBody, MessageRequest, MessagesBody};
@@ -270,7 +270,7 @@ fn print_message(message: &MessageBody) -> Result<(), CliError> {
     print_line(&format!(
         "{} {}: {}",
         message.created_at,
-        message.sender_id,
+        message.author.as_deref().map_or_else(|| message.sender_id.clone(), plain),
         content.trim_end().replace('\n', "\n    ")
     ))?;
     Ok(io::stdout().flush()?)

@@ -129,6 +129,7 @@ pub(super) fn line_of(event: &EventBody, zone: Zone) -> String {
         task,
         event.launch_id.as_ref().map(ToString::to_string),
         event.detail.as_deref().map(super::output::plain),
+        event.author.as_deref().map(|author| format!("by {}", super::output::plain(author))),
     ];
     let named = named.into_iter().flatten().collect::<Vec<_>>().join(" ");
     format!("{}  {:<19} {named}", zone.time(event.at), event.kind).trim_end().to_owned()

@@ -37,6 +37,8 @@ pub struct Message {
     pub agent: AgentId,
     pub project: ProjectId,
     pub sender: Sender,
+    /// The name of the person who wrote it; `None` if no person did, or if it is not known.
+    pub author: Option<String>,
     pub content: String,
     pub created_at: Timestamp,
     /// True if the message is shown.
@@ -262,6 +264,7 @@ mod tests {
             agent: "agt".parse().unwrap(),
             project: "prj".parse().unwrap(),
             sender: Sender::Agent,
+            author: None,
             content: content.to_owned(),
             created_at: at,
             is_visible: true,

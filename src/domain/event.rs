@@ -47,6 +47,8 @@ pub struct Event {
     pub task: Option<TaskId>,
     /// The short id of the task as it is now.
     pub task_short_id: Option<ShortId>,
+    /// The name of the person whose change it describes.
+    pub author: Option<String>,
     pub detail: Option<String>,
 }
 

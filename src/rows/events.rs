@@ -9,7 +9,7 @@ use super::Transaction;
 
 /// The columns and the tables. The store may not have a task that an event names.
 const SELECT: &str = "SELECT e.seq, e.at, e.kind, e.agent_id, e.project_id, e.launch_id, \
-    e.task_id, e.detail, t.project_key, t.number \
+    e.task_id, e.author, e.detail, t.project_key, t.number \
     FROM events AS e LEFT JOIN tasks AS t ON t.id = e.task_id";
 
 fn read(cells: &mut Cells<'_>) -> Result<Event, BoxError> {
@@ -22,6 +22,7 @@ fn read(cells: &mut Cells<'_>) -> Result<Event, BoxError> {
         launch: cells.get()?,
         task: cells.get()?,
         task_short_id: None,
+        author: cells.get()?,
         detail: cells.get()?,
     };
     let key = cells.get::<Option<_>>()?;
@@ -47,6 +48,20 @@ pub fn list_of_task(
     tx.rows("event", &sql, &[task.into(), after.into(), limit.into()], read)
 }
 
+/// Returns the events with which people changed the status of a task, the newest first, at most
+/// `limit`.
+pub fn list_by_people(
+    tx: &mut Read<'_>,
+    task: &TaskId,
+    limit: usize,
+) -> Result<Vec<Event>, StoreError> {
+    let sql = format!(
+        "{SELECT} WHERE e.task_id = ?1 AND e.author IS NOT NULL AND e.kind = 'task.status' \
+        ORDER BY e.seq DESC LIMIT ?2"
+    );
+    tx.rows("event", &sql, &[task.into(), limit.into()], read)
+}
+
 /// Returns the numbers of the oldest and the newest event, or 0.
 pub fn span(tx: &mut Read<'_>) -> Result<EventSpan, StoreError> {
     // Two queries, because each is answered from one end of the index.
@@ -60,10 +75,11 @@ pub fn last_before(tx: &mut Read<'_>, at: Timestamp) -> Result<i64, StoreError> 
     tx.number("SELECT COALESCE(MAX(seq), 0) FROM events WHERE at < ?1", &[at.into()])
 }
 
-/// Adds an event with the next number.
+/// Adds an event with the next number. Its author is the person who acts.
 pub fn add(tx: &mut Transaction<'_>, event: &NewEvent) -> Result<(), StoreError> {
-    let sql = "INSERT INTO events (at, kind, agent_id, project_id, launch_id, task_id, detail) \
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let sql = "INSERT INTO events (at, kind, agent_id, project_id, launch_id, task_id, author, detail) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let author = tx.author();
     tx.execute(
         sql,
         &[
@@ -73,6 +89,7 @@ pub fn add(tx: &mut Transaction<'_>, event: &NewEvent) -> Result<(), StoreError>
             (&event.project).into(),
             (&event.launch).into(),
             (&event.task).into(),
+            (&author).into(),
             (&event.detail).into(),
         ],
     )

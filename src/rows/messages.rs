@@ -12,7 +12,8 @@ use super::{Transaction, Wake};
 use super::assignments;
 use super::filter::Filter;
 
-const COLUMNS: &str = "seq, id, agent_id, project_id, sender, content, created_at, is_visible";
+const COLUMNS: &str = "seq, id, agent_id, project_id, sender, author, content, created_at, \
+    is_visible";
 
 fn read(cells: &mut Cells<'_>) -> Result<Message, BoxError> {
     Ok(Message {
@@ -21,6 +22,7 @@ fn read(cells: &mut Cells<'_>) -> Result<Message, BoxError> {
         agent: cells.get()?,
         project: cells.get()?,
         sender: cells.get()?,
+        author: cells.get()?,
         content: cells.get()?,
         created_at: cells.get()?,
         is_visible: cells.get()?,
@@ -97,8 +99,8 @@ pub fn last_before(tx: &mut Read<'_>, chat: &Assignment, at: Timestamp) -> Resul
 /// # Errors
 /// [`StoreError::Outdated`] if there is one with its id.
 pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError> {
-    let sql = "INSERT INTO messages (id, agent_id, project_id, sender, content, created_at, is_visible) \
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
+    let sql = "INSERT INTO messages (id, agent_id, project_id, sender, author, content, created_at, \
+        is_visible) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING";
     let n_added = tx.execute(
         sql,
         &[
@@ -106,6 +108,7 @@ pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError
             (&message.agent).into(),
             (&message.project).into(),
             message.sender.into(),
+            (&message.author).into(),
             (&message.content).into(),
             message.created_at.into(),
             message.is_visible.into(),

@@ -92,6 +92,11 @@ impl Transaction<'_> {
         self.context.now
     }
 
+    /// Returns the name of the person who acts; `None` if no person does.
+    pub fn author(&self) -> Option<String> {
+        self.context.actor.as_ref().map(|actor| actor.name.clone())
+    }
+
     /// Makes an id. The first of each kind is the text of the transaction; the next ones have a
     /// number, too.
     pub fn new_id<T: FromStr>(&mut self, prefix: &'static str) -> T {

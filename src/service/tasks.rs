@@ -202,6 +202,17 @@ impl Tasks {
             })
             .await
     }
+
+    /// Returns the events with which people changed the status of the task, the newest first, at
+    /// most `limit`.
+    pub async fn changes_by_people(
+        &self,
+        id: &TaskId,
+        limit: usize,
+    ) -> Result<Vec<Event>, ServiceError> {
+        let id = id.clone();
+        self.core.read(move |tx| Ok(events::list_by_people(tx, &id, limit)?)).await
+    }
 }
 
 /// # Errors

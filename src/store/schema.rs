@@ -69,6 +69,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(17, "publication", include_str!("migrations/0017_publication.sql")),
     migration(18, "workspace settings", include_str!("migrations/0018_workspace_settings.sql")),
     migration(19, "attention", include_str!("migrations/0019_attention.sql")),
+    migration(20, "authors", include_str!("migrations/0020_authors.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

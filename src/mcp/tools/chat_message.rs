@@ -8,6 +8,9 @@ use crate::domain::{Message, MessageId, Timestamp};
 pub(super) struct ChatMessage {
     id: MessageId,
     sender_id: String,
+    /// The name of the person who wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<String>,
     content: String,
     created_at: Timestamp,
 }
@@ -17,6 +20,7 @@ impl From<Message> for ChatMessage {
         Self {
             sender_id: message.sender_id().to_owned(),
             id: message.id,
+            author: message.author,
             content: message.content,
             created_at: message.created_at,
         }

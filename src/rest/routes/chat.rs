@@ -66,6 +66,9 @@ pub struct MessageBody {
     pub id: MessageId,
     /// `user`, or the agent's id.
     pub sender_id: String,
+    /// The name of the person who wrote it; absent if no person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
     pub content: String,
     pub created_at: Timestamp,
 }
@@ -104,6 +107,7 @@ impl From<Message> for MessageBody {
         Self {
             sender_id: message.sender_id().to_owned(),
             id: message.id,
+            author: message.author,
             content: message.content,
             created_at: message.created_at,
         }

@@ -47,6 +47,9 @@ pub struct EventBody {
     pub task_id: Option<TaskId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_short_id: Option<ShortId>,
+    /// The name of the person whose change it describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
     /// A status, an outcome, a purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -101,6 +104,7 @@ impl From<Event> for EventBody {
             launch_id: event.launch,
             task_id: event.task,
             task_short_id: event.task_short_id,
+            author: event.author,
             detail: event.detail,
         }
     }

@@ -56,14 +56,19 @@ struct ChatStatePart {
 struct ShownMessage {
     id: MessageId,
     is_ours: bool,
+    /// The name of another person who wrote it.
+    author: Option<String>,
     content: String,
     at: When,
 }
 
-impl From<Message> for ShownMessage {
-    fn from(message: Message) -> Self {
+impl ShownMessage {
+    fn of(message: Message, frame: &Frame) -> Self {
+        let reader = frame.operator.as_ref().map(|operator| operator.name.as_str());
+        let is_ours = message.sender != Sender::Agent;
         Self {
-            is_ours: message.sender != Sender::Agent,
+            is_ours,
+            author: message.author.filter(|author| is_ours && Some(author.as_str()) != reader),
             id: message.id,
             content: message.content,
             at: When(message.created_at),
@@ -116,7 +121,8 @@ async fn panel(
     let is_coming = standing.is_gone && frame.may_change();
     let standing =
         if is_coming { ChatState { is_gone: false, may_say: false, ..standing } } else { standing };
-    let messages = found.messages.into_iter().map(ShownMessage::from).collect();
+    let messages =
+        found.messages.into_iter().map(|message| ShownMessage::of(message, &frame)).collect();
     Ok(rendered(&ChatPart {
         frame,
         project,
@@ -146,7 +152,8 @@ async fn messages(
     let page = ChatPage { after: query.after, before: query.before, limit: PAGE };
     let found = state.service.chats.conversation(&agent, &project, &page, Duration::ZERO).await?;
     let has_more = found.next.is_some();
-    let messages = found.messages.into_iter().map(ShownMessage::from).collect();
+    let messages =
+        found.messages.into_iter().map(|message| ShownMessage::of(message, &frame)).collect();
     let agent_name = state.service.catalog.agent(&agent).await?.name;
     let mut response = rendered(&MessagesPart { frame, agent_name, messages });
     if has_more {

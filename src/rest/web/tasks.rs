@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::changes::workspace_owner;
 use super::layout::{Frame, NavSection, rendered};
 use super::shown::{Face, Faces, Now, Took, When, cost_of, is_bad, leads_to};
+use crate::domain::event::Event;
 use crate::domain::{
     AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task,
     TaskId, TaskStatus, Usage,
@@ -72,6 +73,8 @@ struct ShownTask {
     subtasks: Vec<Task>,
     n_parts_done: usize,
     executions: Vec<Work>,
+    /// The last changes of its status by people, the newest first.
+    changes: Vec<PersonChange>,
     checking_since: Option<When>,
     checks: Vec<Check>,
     leads_to: Vec<TaskStatus>,
@@ -98,6 +101,9 @@ impl ShownTask {
     }
 }
 
+/// The number of changes by people that are shown.
+const MAX_CHANGES: usize = 10;
+
 /// The launch that works on a task now.
 struct LiveLaunch {
     id: LaunchId,
@@ -105,6 +111,20 @@ struct LiveLaunch {
     purpose: Purpose,
     tokens: u64,
     cost: Option<String>,
+}
+
+/// A change of the status of a task by a person.
+struct PersonChange {
+    author: String,
+    status: TaskStatus,
+    at: When,
+}
+
+impl PersonChange {
+    fn of(event: Event) -> Option<Self> {
+        let status = event.detail?.parse().ok()?;
+        Some(Self { author: event.author?, status, at: When(event.at) })
+    }
 }
 
 /// The work of one launch on a task.
@@ -228,6 +248,7 @@ async fn read(
         }),
         Standing::Waits(_) | Standing::Rests => None,
     };
+    let changes = state.service.tasks.changes_by_people(id, MAX_CHANGES).await?;
     let usage = view.executions.iter().fold(Usage::default(), |sum, work| sum.plus(work.usage));
     let task = ShownTask {
         workspace_of,
@@ -245,6 +266,7 @@ async fn read(
         n_parts_done: view.subtasks.iter().filter(|task| !task.status.is_open()).count(),
         subtasks: view.subtasks,
         executions: view.executions.into_iter().map(|work| Work::of(work, &faces)).collect(),
+        changes: changes.into_iter().filter_map(PersonChange::of).collect(),
         checking_since: task.checking_since.map(When),
         checks: view.checks,
         leads_to: leads_to(task.status),

@@ -80,6 +80,7 @@ impl Chats {
                     agent: key.agent.clone(),
                     project: key.project.clone(),
                     sender: Sender::Agent,
+                    author: None,
                     content: content.clone(),
                     created_at: tx.now(),
                     is_visible: true,

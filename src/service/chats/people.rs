@@ -65,6 +65,7 @@ impl Chats {
                 if !is_open(&facts) && facts.record.wanted_since.is_none() {
                     let opening = Message {
                         sender: Sender::System,
+                        author: None,
                         is_visible: false,
                         ..new_message(tx, None, &key, opening.to_owned())
                     };
@@ -309,6 +310,7 @@ fn new_message(
         agent: key.agent.clone(),
         project: key.project.clone(),
         sender: Sender::User,
+        author: tx.author(),
         content,
         created_at: tx.now(),
         is_visible: true,

@@ -8,6 +8,11 @@ use serde_json::Value;
 use super::{is_wanted, lively, quiet, said, say, sessions, until_listening};
 use crate::support::until;
 
+/// Returns the name of a person at the control socket.
+fn me() -> String {
+    format!("local:{}", nix::unistd::Uid::effective())
+}
+
 #[test]
 fn a_chat_is_opened_used_and_closed() {
     let daemon = lively("", &["authenticate", "chat"]);
@@ -18,13 +23,15 @@ fn a_chat_is_opened_used_and_closed() {
     until_listening(&daemon);
     let sent = daemon.json(&["chat", "send", "agt_a", "prj", "-1 is a number"]);
     assert_eq!((&sent["sender_id"], &sent["content"]), (&"user".into(), &"-1 is a number".into()));
+    assert_eq!(sent["author"], me());
     until("it is answered", || said(&daemon).len() == 2);
     let first = sent["id"].as_str().unwrap();
     let shown = daemon.json(&["chat", "show", "agt_a", "prj", "--after", first]);
     assert_eq!(shown["messages"][0]["content"], format!("read {first} "));
     let said = daemon.cli_with_input(&["chat", "send", "agt_a", "prj", "-"], "two\nlines\n");
     assert_eq!(said.code, 0, "{said:?}");
-    assert!(daemon.done(&["chat", "show", "agt_a", "prj"]).contains(" user: two\n    lines\n"));
+    let shown = daemon.done(&["chat", "show", "agt_a", "prj"]);
+    assert!(shown.contains(&format!(" {}: two\n    lines\n", me())));
     assert_eq!(daemon.json(&["chat", "end", "agt_a", "prj"])["purpose"], "chat");
     until("it has gone", || sessions(&daemon) == (0, 0));
     let refused = daemon.cli(&["chat", "start", "agt_nobody", "prj"]);
@@ -65,5 +72,5 @@ fn who_follows_hears_what_is_said() {
     following.kill().unwrap();
     following.wait().unwrap();
     let shown = daemon.done(&["chat", "show", "agt_a", "prj"]);
-    assert!(shown.ends_with(" user: two\n    lines [31m\n"), "{shown:?}");
+    assert!(shown.ends_with(&format!(" {}: two\n    lines [31m\n", me())), "{shown:?}");
 }

@@ -38,8 +38,10 @@ fn an_open_chat_answers_within_five_seconds() {
         let found: Value = serde_json::from_str(line).unwrap();
         let (id, at) = (found["id"].as_str().unwrap(), found["createdAt"].as_str().unwrap());
         let content = Value::from(content).to_string();
+        let me = format!(r#","author":"local:{}""#, nix::unistd::Uid::effective());
+        let author = if sender == "user" { me.as_str() } else { "" };
         let same = format!(
-            r#"{{"id":"{id}","senderId":"{sender}","content":{content},"createdAt":"{at}","visible":{is_visible}}}"#
+            r#"{{"id":"{id}","senderId":"{sender}","content":{content},"createdAt":"{at}","visible":{is_visible}{author}}}"#
         );
         assert_eq!(line, same);
         assert!(id.starts_with("msg_") && at.len() == 24 && at.ends_with('Z'), "{line}");

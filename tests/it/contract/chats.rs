@@ -22,7 +22,12 @@ fn say(bed: &Bed, content: &str) -> Value {
 }
 
 fn message(id: &Value, sender: &str, content: &str) -> Value {
-    json!({ "id": id, "sender_id": sender, "content": content, "created_at": "[created_at]" })
+    let mut message =
+        json!({ "id": id, "sender_id": sender, "content": content, "created_at": "[created_at]" });
+    if sender == "user" {
+        message["author"] = format!("local:{}", nix::unistd::Uid::effective()).into();
+    }
+    message
 }
 
 pub fn an_agent_in_a_chat_answers_what_was_said(bed: &Bed) {

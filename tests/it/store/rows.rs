@@ -165,6 +165,7 @@ pub(super) fn message(name: &str, agent: &str, project: &str) -> Message {
         agent: id(agent),
         project: id(project),
         sender: Sender::User,
+        author: None,
         content: "タスクの進捗を教えてください".to_owned(),
         created_at: at(160),
         is_visible: true,

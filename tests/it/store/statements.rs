@@ -250,6 +250,7 @@ fn questions(bed: &Bed) {
     bed.read("events", |tx| {
         events::list(tx, 0, 9)?;
         events::list_of_task(tx, &id("t"), 0, 9)?;
+        events::list_by_people(tx, &id("t"), 9)?;
         Ok((events::span(tx)?, events::last_before(tx, at(9))?))
     });
     bed.read("executions", |tx| {

@@ -239,6 +239,7 @@ fn fill(daemon: &Daemon, n_messages: usize) {
                 agent: agent.clone(),
                 project: project.clone(),
                 sender: Sender::User,
+                author: None,
                 content: format!("message {n}"),
                 created_at: Timestamp::from_millis(1_700_000_000_000),
                 is_visible: true,

@@ -99,6 +99,10 @@ fn stable(text: &str, work: &str) -> String {
     if text.len() == TIME.len() && text.ends_with('Z') && text.as_bytes()[10] == b'T' {
         return TIME.to_owned();
     }
+    // The user of the test.
+    if text.starts_with("local:") {
+        return "Ann".to_owned();
+    }
     let is_of_id = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let mut text = text.replace(work, WORK);
     for prefix in PREFIXES {

@@ -86,6 +86,7 @@ pub async fn say(
             agent: key.agent.clone(),
             project: key.project.clone(),
             sender: Sender::User,
+            author: None,
             content: "a message".to_owned(),
             created_at: tx.now(),
             is_visible: true,
