@@ -17,6 +17,7 @@ mod instances;
 mod launches;
 mod layout;
 mod login;
+mod markdown;
 mod names;
 mod new_task;
 mod news;

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 use super::layout::{Frame, rendered};
+use super::markdown::Markdown;
 use super::shown::{Face, Faces, When};
 use super::waits::{About, WhyLine};
 use crate::domain::chat::Sender;

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::changes::workspace_owner;
 use super::layout::{Frame, NavSection, rendered};
+use super::markdown::Markdown;
 use super::shown::{Face, Faces, Now, Took, When, cost_of, is_bad, leads_to};
 use crate::domain::event::Event;
 use crate::domain::{
