@@ -39,6 +39,7 @@ pub mod redact;
 pub mod refusal;
 pub mod retention;
 pub mod secret;
+pub mod series;
 pub mod server_address;
 pub mod session;
 pub mod short_id;

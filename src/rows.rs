@@ -26,6 +26,7 @@ pub mod project_keys;
 pub mod projects;
 #[cfg(test)]
 mod query_plan;
+pub mod samples;
 pub mod sessions;
 pub mod start_histories;
 pub mod startable;

@@ -25,6 +25,7 @@ mod projects;
 mod settings;
 mod shown;
 mod side;
+mod spark;
 mod tasks;
 mod unified_diff;
 mod waits;

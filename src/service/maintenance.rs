@@ -4,6 +4,7 @@
 mod cleanup;
 mod deadlines;
 mod retention;
+mod samples;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -55,6 +56,7 @@ impl Maintenance {
     pub async fn look_after(&self) -> Infallible {
         let mut settings = self.core.settings();
         let mut ticks = ticks_of(settings.session.cleanup_interval);
+        let mut minutes = ticks_of(Duration::from_mins(1));
         let mut deadlines = self.waiting.deadlines.listen();
         let mut departures = self.attendances.departures.listen();
         let mut next_at: Option<Instant> = None;
@@ -66,6 +68,12 @@ impl Maintenance {
                     if let Err(error) = self.cleanup().await {
                         tracing::warn!(error = %ErrorChain(&error), "the periodic cleanup failed; will try again");
                     }
+                }
+                _ = minutes.tick() => {
+                    if let Err(error) = self.take_sample().await {
+                        tracing::warn!(error = %ErrorChain(&error), "could not write down the load of this minute");
+                    }
+                    continue;
                 }
                 () = deadlines.woken() => {
                     let newest = self.core.settings();

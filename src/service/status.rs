@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::domain::id::LaunchId;
+use crate::domain::series::Series;
 use crate::domain::store_state::{Access, StoreFailure, StoreState};
 use crate::domain::totals::Totals;
 use crate::domain::{
     Account, ForgeItem, Launch, ShortId, StartHistory, Task, TaskId, TaskStatus, Timestamp,
 };
 use crate::rows::{
-    accounts, agents, forge_items, launches, pauses, projects, start_histories, tasks,
+    accounts, agents, forge_items, launches, pauses, projects, samples, start_histories, tasks,
 };
 use crate::store::{LaunchFilter, Read, StoreError};
 
@@ -153,6 +154,14 @@ impl Service {
             forge_items,
             stuck,
         })
+    }
+}
+
+impl Service {
+    /// Returns the load of the last day.
+    pub async fn series(&self) -> Result<Series, ServiceError> {
+        let samples = self.core.read(|tx| Ok(samples::list(tx)?)).await?;
+        Ok(Series::of(&samples, self.core.now()))
     }
 }
 

@@ -70,6 +70,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(18, "workspace settings", include_str!("migrations/0018_workspace_settings.sql")),
     migration(19, "attention", include_str!("migrations/0019_attention.sql")),
     migration(20, "authors", include_str!("migrations/0020_authors.sql")),
+    migration(21, "samples", include_str!("migrations/0021_samples.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

@@ -12,8 +12,11 @@ use super::instances::{InstanceRow, instance_rows};
 use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
 use super::shown::{LaunchRow, When};
+use super::spark::Spark;
 use super::waits::{About, WhyLine};
+use super::words::Words;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
+use crate::domain::series::Series;
 use crate::domain::{AgentId, InstanceKey, ProjectId, Purpose};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::status::{
@@ -70,8 +73,35 @@ impl WaitingStart {
     }
 }
 
+/// The charts of the last day.
+struct Charts {
+    running: Spark,
+    waiting: Spark,
+    tokens: Spark,
+    cost: Spark,
+    n_tokens: String,
+    spent: String,
+}
+
+impl Charts {
+    fn of(w: &'static Words, series: &Series, n_slots: usize) -> Self {
+        let number = |number: u64| number.to_string();
+        let dollars = |micros: u64| format!("${}.{:02}", micros / 1_000_000, micros / 10_000 % 100);
+        let limit = u64::try_from(n_slots).ok();
+        Self {
+            running: Spark::of(w, &series.running, limit, number),
+            waiting: Spark::of(w, &series.waiting, None, number),
+            tokens: Spark::of(w, &series.tokens, None, number),
+            cost: Spark::of(w, &series.cost_usd_micros, None, dollars),
+            n_tokens: number(series.tokens.iter().sum()),
+            spent: dollars(series.cost_usd_micros.iter().sum()),
+        }
+    }
+}
+
 /// The content of the overview.
 struct Overview {
+    charts: Charts,
     paused_since: Option<When>,
     is_somebody_there: bool,
     limits: LimitsBody,
@@ -117,7 +147,9 @@ impl Overview {
         let view = state.service.status().await?;
         let ended = view.ended.iter().map(LaunchRow::from).collect();
         let status = StatusBody::from(view);
+        let series = state.service.series().await?;
         Ok(Self {
+            charts: Charts::of(frame.w, &series, status.limits.max_concurrent),
             paused_since: status.paused_since.map(When),
             is_somebody_there: status.coordinators.iter().any(|each| each.is_there),
             limits: status.limits,

@@ -26,6 +26,10 @@ macro_rules! texts {
 
 texts! {
     inbox: "Inbox", "要対応";
+    last_day_most: "Most in 24 hours:", "24時間の最大:";
+    last_value: "now:", "現在:";
+    spent_today: "Spent in 24 hours", "24時間の費用";
+    tokens_today: "Tokens in 24 hours", "24時間のトークン数";
     which_entries: "Which entries", "表示する項目";
     since: "Since", "開始:";
     until_at: "until", "期限:";

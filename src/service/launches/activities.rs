@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::domain::{Activity, Execution, Launch, LaunchId};
+use crate::domain::{Activity, Execution, Launch, LaunchId, Usage};
 use crate::rows::launches;
 
 use super::Launches;
@@ -19,6 +19,12 @@ pub(in crate::service) struct Activities(Mutex<BTreeMap<LaunchId, Activity>>);
 impl Activities {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<LaunchId, Activity>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the usage of all these launches.
+    pub(in crate::service) fn usage(&self) -> Usage {
+        let all = self.lock();
+        all.values().fold(Usage::default(), |sum, activity| sum.plus(activity.usage))
     }
 
     pub(in crate::service) fn keep_only(&self, is_open: impl Fn(&LaunchId) -> bool) {

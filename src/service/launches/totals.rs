@@ -4,8 +4,8 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::domain::Launch;
 use crate::domain::totals::{Totals, of_ended};
+use crate::domain::{Launch, Usage};
 use crate::locks::lock;
 use crate::rows::launches;
 
@@ -18,6 +18,12 @@ pub(in crate::service) struct TotalsBoard(Mutex<Totals>);
 impl TotalsBoard {
     fn lock(&self) -> MutexGuard<'_, Totals> {
         lock(&self.0)
+    }
+
+    /// Returns the usage of all these launches.
+    pub(in crate::service) fn usage(&self) -> Usage {
+        let all = self.lock();
+        all.iter().fold(Usage::default(), |sum, (_, total)| sum.plus(total.usage))
     }
 
     /// Adds a launch that has ended.

@@ -16,6 +16,7 @@ use agent_coordinator::domain::creation::Creations;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::notice::WorkChange;
+use agent_coordinator::domain::series::Sample;
 use agent_coordinator::domain::{
     Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
     Project, Purpose, Session, StartHistory, Task, TaskStatus,
@@ -24,7 +25,7 @@ use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
     Context, Transaction, accounts, agents, assignments, attention, checks, credentials, events,
     executions, forge_items, launch_retention, launches, messages, notices, output_tails, pauses,
-    projects, sessions, start_histories, startable, tasks, workspaces,
+    projects, samples, sessions, start_histories, startable, tasks, workspaces,
 };
 use agent_coordinator::store::{
     BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchFilter, MessageFilter, Read,
@@ -210,6 +211,10 @@ fn changes(bed: &Bed) {
         attention::put(tx, &mark)?;
         attention::retain(tx, &BTreeSet::new())
     });
+    bed.write("samples", |tx| {
+        let sample = Sample { minute: 1, running: 2, waiting: 3, tokens: 4, cost_usd_micros: 5 };
+        samples::add(tx, &sample)
+    });
     bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
     bed.write("project_keys", |tx| {
         let project = project("numbered");
@@ -286,6 +291,7 @@ fn questions(bed: &Bed) {
         notices::get(tx, &id("n"))?;
         Ok((notices::list_of_launch(tx, &id("l1"))?, notices::list_open(tx)?))
     });
+    bed.read("samples", samples::list);
     bed.read("attention", |tx| attention::list_of(tx, "ann"));
     bed.read("output_tails", |tx| output_tails::get(tx, &id("l1")));
     bed.read("start_histories", |tx| {
@@ -335,6 +341,7 @@ fn questions(bed: &Bed) {
         tasks::get(tx, &id("t"))?;
         tasks::find_short(tx, &"SHOP-1".parse().unwrap())?;
         tasks::list_failed(tx)?;
+        tasks::count_waiting(tx)?;
         tasks::count_by_status(tx)?;
         tasks::oldest_waiting(tx)?;
         tasks::count_open(tx)?;
