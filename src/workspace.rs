@@ -119,6 +119,9 @@ pub enum CheckoutError {
         #[source]
         source: Box<CheckoutError>,
     },
+    /// The step needs disk space that is used up.
+    #[error("{0}")]
+    NoRoom(String),
     /// The step cannot succeed before a person changes something.
     #[error("{0}")]
     Refused(String),

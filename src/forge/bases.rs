@@ -48,7 +48,8 @@ pub(super) async fn fetch(
     });
     let refs = refs.collect();
     let upstream = remote.url.clone();
-    let order = FetchOrder { project: watched.project.clone(), remote, refs };
+    let max_disk = service.settings().workspace.max_disk;
+    let order = FetchOrder { project: watched.project.clone(), remote, refs, max_disk };
     let fetched = service.workspaces.fetch(&order).await.map_err(|error: RemoteError| {
         host_state.forget_remote(&watched.name);
         failed(&error)

@@ -183,12 +183,13 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Removes the locks that killed calls of this process have left in the keep repository. The
-    /// caller has the lock of the project, so that no other call has them.
+    /// Removes the locks and the parts of objects that killed calls of this process have left in the
+    /// keep repository. The caller has the lock of the project, so that no other call has them.
     fn remove_left_locks(&self, state: &mut KeepState, place: &Place) {
         let n_killed = self.git.n_killed();
         if std::mem::replace(&mut state.n_killed, n_killed) != n_killed {
             remove_locks(&place.keep());
+            remove_temporary(&place.keep().join("objects"));
         }
     }
 
@@ -264,7 +265,7 @@ fn remove_locks(folder: &Path) {
 }
 
 /// Removes the files that a call wrote to when it was killed.
-fn remove_temporary(objects: &Path) {
+pub(super) fn remove_temporary(objects: &Path) {
     for folder in super::objects::names_in(objects) {
         let folder = objects.join(folder);
         for name in super::objects::names_in(&folder) {

@@ -7,7 +7,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::git::{Ended, GitError};
-use super::keep_repository::FETCH;
+use super::keep_repository::{FETCH, remove_temporary};
 use super::source::Head;
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
@@ -47,7 +47,7 @@ impl Checkouts {
 
     async fn fetch_all(&self, order: &FetchOrder) -> Result<Fetched, CheckoutError> {
         self.git.check().await?;
-        let FetchOrder { project, remote, refs } = order;
+        let FetchOrder { project, remote, refs, max_disk } = order;
         let listed = self.list_refs(remote, refs).await?;
         let place = self.place_of_project(project);
         let default = listed.default_branch().filter(|branch| listed.id_of(branch).is_some());
@@ -56,11 +56,9 @@ impl Checkouts {
         let Some(id) = wanted.iter().find_map(|name| listed.id_of(name)) else {
             return Ok(Fetched { default: None, commits: vec![None; refs.len()] });
         };
-        {
-            let _locked = self.lock_keep(project, &place).await?;
-            let format = if id.len() == 64 { "sha256" } else { "sha1" };
-            self.make_keep_for_snapshots(format, &place).await?;
-        }
+        let locked = self.lock_keep(project, &place).await?;
+        let format = if id.len() == 64 { "sha256" } else { "sha1" };
+        self.make_keep_for_snapshots(format, &place).await?;
         let mut specs = Vec::new();
         for name in &wanted {
             if let Some(id) = listed.id_of(name)
@@ -70,10 +68,20 @@ impl Checkouts {
             }
         }
         if !specs.is_empty() {
+            if !self.has_room(*max_disk).await? {
+                let message = "`workspace.max_disk` is used up, so nothing is fetched".to_owned();
+                return Err(CheckoutError::NoRoom(message));
+            }
             let arguments = FETCH.into_iter().chain(["--end-of-options", &remote.url]);
             let arguments = arguments.chain(specs.iter().map(String::as_str));
-            self.git.on(&place.keep(), arguments).with_remote(remote).long().run().await?;
+            let fetched = self.git.on(&place.keep(), arguments).with_remote(remote).long();
+            if let Err(error) = fetched.run().await {
+                // No other call writes into the repository meanwhile.
+                remove_temporary(&place.keep().join("objects"));
+                return Err(error.into());
+            }
         }
+        drop(locked);
         crash_point::reach(CrashPoint::RemoteFetched);
         let mut fetched = Fetched::default();
         if let Some(branch) = default {
@@ -125,6 +133,7 @@ impl Checkouts {
                     return Ok(Pushed::Taken);
                 }
                 (Some(there), PushWay::Advance) => {
+                    let _locked = self.lock_keep(project, &place).await?;
                     self.fetch_ref(&place, remote, &name).await?;
                     if self.contains(&place, there, commit).await? {
                         return Ok(Pushed::Done);

@@ -20,6 +20,8 @@ pub struct FetchOrder {
     pub remote: Remote,
     /// Full names of refs at the remote, beside its HEAD.
     pub refs: Vec<String>,
+    /// New commits are fetched while all workspaces and keep repositories use fewer bytes.
+    pub max_disk: u64,
 }
 
 /// The commits that the keep repository has after a fetch.
