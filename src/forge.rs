@@ -137,6 +137,8 @@ pub struct FoundRequest {
     pub request: PullRequest,
     pub is_open: bool,
     pub body: String,
+    /// `None` for a deleted account.
+    pub author: Option<ForgeUser>,
 }
 
 /// A pull or merge request to open.

@@ -80,6 +80,7 @@ struct RawPull {
     html_url: Option<String>,
     state: String,
     body: Option<String>,
+    user: Option<Value>,
     head: RawSide,
     base: RawSide,
 }
@@ -534,6 +535,7 @@ impl From<RawPull> for FoundRequest {
             request: PullRequest { number: raw.number, url: raw.html_url.unwrap_or_default() },
             is_open: raw.state == "open",
             body: raw.body.unwrap_or_default(),
+            author: author(raw.user),
         }
     }
 }

@@ -78,6 +78,7 @@ struct RawRequest {
     web_url: Option<String>,
     state: String,
     description: Option<String>,
+    author: Option<Value>,
     source_branch: String,
     target_branch: String,
     source_project_id: Option<u64>,
@@ -526,6 +527,7 @@ impl From<RawRequest> for FoundRequest {
             request: PullRequest { number: raw.iid, url: raw.web_url.unwrap_or_default() },
             is_open: matches!(raw.state.as_str(), "opened" | "locked"),
             body: raw.description.unwrap_or_default(),
+            author: author(raw.author),
         }
     }
 }

@@ -62,10 +62,7 @@ fn checked(clone_url: &str, base_url: &str) -> Result<String, String> {
     let Ok((url, base)) = parsed else {
         return Err(format!("`{clone_url}` is not an address that git clones from"));
     };
-    let host = match base.host_str() {
-        Some("api.github.com") => Some("github.com"),
-        host => host,
-    };
+    let host = base.host_str().map(host_of_clones);
     let is_same =
         url.host_str() == host && url.port_or_known_default() == base.port_or_known_default();
     let has_scheme = url.scheme() == "https" || (url.scheme() == "http" && base.scheme() == "http");
@@ -80,6 +77,15 @@ fn checked(clone_url: &str, base_url: &str) -> Result<String, String> {
     }
 }
 
+/// Returns the host from which repositories are cloned whose API is at `host`. GitHub's own hosts
+/// have the API beside it: `api.github.com`, `api.NAME.ghe.com`.
+fn host_of_clones(host: &str) -> &str {
+    match host.strip_prefix("api.") {
+        Some(site) if site == "github.com" || site.ends_with(".ghe.com") => site,
+        _ => host,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +97,13 @@ mod tests {
         assert!(is_good("https://ghe.example/acme/shop.git", "https://ghe.example/api/v3"));
         assert!(is_good("https://ghe.example:443/a/b.git", "https://ghe.example/gitlab"));
         assert!(is_good("http://127.0.0.1:80/a/b.git", "http://127.0.0.1"));
+        assert!(is_good("https://acme.ghe.com/acme/shop.git", "https://api.acme.ghe.com"));
+        assert!(is_good("https://api.example/a/b.git", "https://api.example/v3"));
+        for clone_url in ["https://api.acme.ghe.com/a/b.git", "https://other.ghe.com/a/b.git"] {
+            assert!(!is_good(clone_url, "https://api.acme.ghe.com"), "{clone_url}");
+        }
+        assert!(!is_good("https://ghe.com/a/b.git", "https://api.ghe.com"));
+        assert!(!is_good("https://example/a/b.git", "https://api.example"));
         for clone_url in [
             "https://api.github.com/acme/shop.git",
             "https://github.com.evil.example/acme/shop.git",

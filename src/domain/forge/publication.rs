@@ -45,6 +45,9 @@ pub struct Publication {
     /// The pull or merge request for the branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<PullRequest>,
+    /// The open request of another account for the branch, because of which none was opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign_request: Option<PullRequest>,
     /// The reason why the result was not published, if that was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -106,6 +109,7 @@ impl Publication {
             result: None,
             pushed: None,
             request: None,
+            foreign_request: None,
             problem: None,
         }
     }

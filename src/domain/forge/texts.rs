@@ -231,6 +231,13 @@ impl Texts {
             };
             lines.push(self.line(word, &request.url));
         }
+        if let Some(request) = &publication.foreign_request {
+            let word = (
+                "No draft was opened, because another account has opened a request for the branch",
+                "他のアカウントがこのブランチのリクエストを作成済みのため、ドラフトは作成していません",
+            );
+            lines.push(self.line(word, &request.url));
+        }
         let is_on_request = publication.is_on_request();
         if let Some(branch) = &publication.pushed {
             let word = if is_on_request {

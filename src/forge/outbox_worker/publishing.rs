@@ -3,7 +3,7 @@
 //! Each step first finds out what an earlier attempt did. So neither a crash nor a lost answer
 //! leads to a second branch or a second request.
 
-use super::super::{Forge, ForgeError, NewRequest};
+use super::super::{Forge, ForgeError, FoundRequest, NewRequest};
 use super::{OutboxWorker, Unanswered, WriteError};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::check::CheckResult;
@@ -11,7 +11,7 @@ use crate::domain::forge::marker::Marker;
 use crate::domain::forge::publication::nth_branch;
 use crate::domain::forge::{
     Comment, ForgeItem, ItemEnd, ItemKind, ItemState, Publication, Publish, PullRequest,
-    TakenResult, WorkState, task_text,
+    TakenResult, WorkState, is_bot, task_text,
 };
 use crate::domain::workspace::{PushOrder, PushWay, Pushed, RemoteError};
 
@@ -105,25 +105,37 @@ impl OutboxWorker {
         let Some(publication) = &item.publication else {
             return Ok(());
         };
-        let is_there = publication.request.is_some() || publication.is_on_request();
+        let is_there = publication.request.is_some()
+            || publication.foreign_request.is_some()
+            || publication.is_on_request();
         let Some(branch) = publication.pushed.as_deref().filter(|_| !is_there) else {
             return Ok(());
         };
-        let request = match self.find_request(forge, item, branch, Which::Ours).await? {
-            Some(found) => found,
+        let (request, is_foreign) = match self.find_request(forge, item, branch).await?.ours {
+            Some(found) => (found, false),
             None => match self.open(forge, item, publication, branch).await {
-                // Another author opened one for this branch meanwhile.
+                // Another author has opened one for this branch.
                 Err(error @ Unanswered::Failed(ForgeError::Refused { .. })) => {
-                    match self.find_request(forge, item, branch, Which::Open).await? {
-                        Some(found) => found,
-                        None => return Err(error.into()),
+                    match self.find_request(forge, item, branch).await? {
+                        Requests { ours: Some(found), .. } => (found, false),
+                        Requests { foreign: Some(found), .. } => (found, true),
+                        _ => return Err(error.into()),
                     }
                 }
-                opened => opened?,
+                opened => (opened?, false),
             },
         };
         crash_point::reach(CrashPoint::ItemRequestOpened);
-        let note = move |to: &mut Publication| to.request = Some(request.clone());
+        if is_foreign {
+            tracing::warn!(
+                item = %item.key, branch, request = request.url,
+                "no draft was opened: another account has a request for the branch"
+            );
+        }
+        let note = move |to: &mut Publication| {
+            let place = if is_foreign { &mut to.foreign_request } else { &mut to.request };
+            *place = Some(request.clone());
+        };
         self.host_state.service.forge_items.note_publication(&item.id, note).await?;
         Ok(())
     }
@@ -186,15 +198,24 @@ impl OutboxWorker {
         forge: &dyn Forge,
         item: &ForgeItem,
         branch: &str,
-        which: Which,
-    ) -> Result<Option<PullRequest>, Unanswered> {
+    ) -> Result<Requests, Unanswered> {
         let list = |name: String| async move { forge.requests_from(&name, branch).await };
-        let mut found = self.host_state.ask_in(forge, &item.key.repository, list).await?;
-        found.retain(|found| match which {
-            Which::Ours => Marker::find(&found.body).is_some_and(|marker| marker.item == item.id),
-            Which::Open => found.is_open,
-        });
-        Ok(found.into_iter().next().map(|found| found.request))
+        let found = self.host_state.ask_in(forge, &item.key.repository, list).await?;
+        if found.is_empty() {
+            return Ok(Requests::default());
+        }
+        let own = self.host_state.own().await?;
+        // Any account can copy the marker.
+        let is_ours = |found: &FoundRequest| {
+            Marker::find(&found.body).is_some_and(|marker| marker.item == item.id)
+                && own.as_ref().is_none_or(|own| {
+                    found.author.as_ref().is_some_and(|author| is_bot(author, own))
+                })
+        };
+        let (ours, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_ours);
+        let foreign = others.into_iter().find(|found| found.is_open);
+        let of = |found: FoundRequest| found.request;
+        Ok(Requests { ours: ours.into_iter().next().map(of), foreign: foreign.map(of) })
     }
 
     async fn open(
@@ -237,10 +258,12 @@ impl OutboxWorker {
     }
 }
 
-/// The requests from a branch that are meant.
-#[derive(Debug, Clone, Copy)]
-enum Which {
-    /// The requests with our marker, also closed ones.
-    Ours,
-    Open,
+/// The requests from a branch.
+#[derive(Debug, Default)]
+struct Requests {
+    /// The one that this item opened, also if it is closed: it has our marker, and our account is
+    /// its author.
+    ours: Option<PullRequest>,
+    /// An open one of another account.
+    foreign: Option<PullRequest>,
 }

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
 use agent_coordinator::domain::forge::ForgeKind;
+use agent_coordinator::domain::forge::marker::Marker;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -131,23 +132,54 @@ fn a_branch_of_another_author_stays_and_the_next_name_is_used() {
     assert_eq!(n_comments(&issue, "`agents/prj-1` has the commits of another author"), 1);
 }
 
+/// Lets the work end and its branch be pushed while no request can be opened, calls `meanwhile`
+/// with the item, and lets requests be opened again.
+fn with_request_of_another(
+    forge: ForgeKind,
+    meanwhile: impl FnOnce(&Bed, &Value),
+) -> (Bed, crate::forge::fake::Item, Value) {
+    let bed = bed(forge, "pull_request", COMMITS);
+    let post = match forge {
+        ForgeKind::GitHub => "POST /repos/{owner}/{repo}/pulls",
+        ForgeKind::GitLab => "POST /api/v4/projects/{id}/merge_requests",
+    };
+    bed.fake.fail(post, Times::Always, Fault::status(503));
+    let issue = bed.issue("Login fails");
+    until("the branch is there", || bed.repository().branch("agents/prj-1").is_some());
+    meanwhile(&bed, &bed.items()[0]);
+    bed.fake.mend();
+    let item = bed.until("done");
+    (bed, issue, item)
+}
+
 #[test]
-fn a_request_that_a_person_opened_for_the_branch_is_used() {
+fn a_request_that_a_person_opened_for_the_branch_is_left_and_named() {
     for forge in BOTH {
-        let bed = bed(forge, "pull_request", COMMITS);
-        let post = match forge {
-            ForgeKind::GitHub => "POST /repos/{owner}/{repo}/pulls",
-            ForgeKind::GitLab => "POST /api/v4/projects/{id}/merge_requests",
-        };
-        bed.fake.fail(post, Times::Always, Fault::status(503));
-        let issue = bed.issue("Login fails");
-        until("the branch is there", || bed.repository().branch("agents/prj-1").is_some());
-        let theirs = bed.repository().open_request("By hand", "agents/prj-1", "main", None);
-        bed.fake.mend();
-        let item = bed.until("done");
+        let (bed, issue, item) = with_request_of_another(forge, |bed, _| {
+            bed.repository().open_request("By hand", "agents/prj-1", "main", None);
+        });
         let (request, _) = bed.only_request();
-        assert_eq!((request.number, request.title()), (theirs.number, "By hand".to_owned()));
-        assert_eq!(n_comments(&issue, item["request_url"].as_str().unwrap()), 1);
+        assert_eq!((request.title(), request.body()), ("By hand".to_owned(), String::new()));
+        assert!(item["request_url"].is_null(), "it is not ours: {item}");
+        assert_eq!(issue.labels(), ["coding agent done"]);
+        assert_eq!(n_comments(&issue, "No draft was opened, because another account"), 1);
+    }
+}
+
+#[test]
+fn a_request_of_another_account_with_a_copied_marker_is_not_ours() {
+    for forge in BOTH {
+        let (bed, issue, item) = with_request_of_another(forge, |bed, item| {
+            let request = bed.repository().open_request("Copied", "agents/prj-1", "main", None);
+            let marker = Marker {
+                item: item["id"].as_str().unwrap().parse().unwrap(),
+                number: Marker::REQUEST,
+            };
+            request.set_body(&marker.mark("as if it was ours"));
+        });
+        assert_eq!(bed.only_request().0.title(), "Copied");
+        assert!(item["request_url"].is_null(), "{item}");
+        assert_eq!(n_comments(&issue, "No draft was opened, because another account"), 1);
     }
 }
 

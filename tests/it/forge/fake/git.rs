@@ -228,7 +228,10 @@ pub fn open(
     {
         return Err("invalid branch".to_owned());
     }
+    let author = world.asking;
     let number = world.add_request(repository, title, body, branches);
+    let items = &mut world.state(repository).items;
+    items.last_mut().unwrap().author = Some(author);
     Ok(number)
 }
 
