@@ -14,6 +14,7 @@
 
 mod agenda;
 mod bases;
+mod blockers;
 pub mod check;
 mod connect;
 mod context_retention;
@@ -32,6 +33,7 @@ mod remotes;
 mod renames;
 mod signal;
 mod tokens;
+mod turns;
 mod wire;
 
 use std::convert::Infallible;
@@ -244,6 +246,12 @@ pub trait Forge: Send + Sync + 'static {
         page: u32,
         etag: Option<&'a str>,
     ) -> Answer<'a, Conditional<Page>>;
+
+    /// Returns whether the lists leave out how many open issues block an issue.
+    fn hides_blockers(&self) -> bool;
+
+    /// Returns the number of open issues that block an issue.
+    fn n_blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, u64>;
 
     fn item<'a>(
         &'a self,

@@ -5,6 +5,7 @@
 
 use super::RequestBranches;
 use super::host_state::HostState;
+use super::list_cursor::Within;
 use super::remotes::NoRemote;
 use crate::config::WatchedRepository;
 use crate::domain::forge::{Base, DiffBase, ItemKind, Publish};
@@ -12,8 +13,13 @@ use crate::domain::workspace::{FetchOrder, RemoteError};
 use crate::service::RepositoryKey;
 use crate::telemetry::ErrorChain;
 
+/// The number of pull or merge requests whose branches one fetch asks for. The next fetches ask for
+/// the others.
+pub(super) const MAX_REQUESTS: usize = 20;
+
 /// Fetches the base commits of the waiting items of a repository, and notes them. Without waiting
-/// items, it fetches the default branch, so that the first item need not wait long.
+/// items, it fetches the default branch, so that the first item need not wait long. `asked` are the
+/// pull or merge requests whose branches the forge is asked for.
 ///
 /// # Errors
 /// The reason for people why the items have to wait.
@@ -21,6 +27,7 @@ pub(super) async fn fetch(
     host_state: &HostState,
     repository: &RepositoryKey,
     watched: &WatchedRepository,
+    asked: &[Within],
 ) -> Result<(), String> {
     let forge = host_state.forge().map_err(|error| error.to_string())?;
     let forge = &forge;
@@ -33,7 +40,7 @@ pub(super) async fn fetch(
     let items = service.forges.waiting_in(repository);
     let mut requests = Vec::new();
     let mut problem = None;
-    for (kind, number) in items.iter().copied().filter(|(kind, _)| *kind != ItemKind::Issue) {
+    for (kind, number) in asked.iter().copied() {
         let ask = |name: String| async move { forge.branches_of(&name, number).await };
         let branches = host_state.ask_in(&**forge, &watched.name, ask).await;
         match branches {

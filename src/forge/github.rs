@@ -283,6 +283,19 @@ impl Forge for GitHub {
         Box::pin(self.list_page(repository, listing, page, etag))
     }
 
+    fn hides_blockers(&self) -> bool {
+        false
+    }
+
+    fn n_blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, u64> {
+        Box::pin(async move {
+            match self.find_item(repository, number, None).await? {
+                Conditional::Fresh((FoundItem::Here(facts), _)) => Ok(facts.n_blockers),
+                _ => Ok(0),
+            }
+        })
+    }
+
     fn item<'a>(
         &'a self,
         repository: &'a str,

@@ -85,6 +85,13 @@ struct RawRequest {
     target_project_id: Option<u64>,
 }
 
+/// Another issue, with its relation to the one that was asked about.
+#[derive(Deserialize)]
+struct RawIssueLink {
+    link_type: Option<String>,
+    state: Option<String>,
+}
+
 #[derive(Deserialize)]
 struct RawAccess {
     access_level: u64,
@@ -287,6 +294,22 @@ impl Forge for GitLab {
         let kind =
             if feed == Feed::MergeRequests { ItemKind::MergeRequest } else { ItemKind::Issue };
         Box::pin(self.list_page(repository, kind, listing, page, etag))
+    }
+
+    fn hides_blockers(&self) -> bool {
+        true
+    }
+
+    fn n_blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, u64> {
+        Box::pin(async move {
+            let ask = Ask::get(&["projects", repository, "issues", &number.to_string(), "links"])?;
+            let links = self.host.send(ask).await?.json::<Vec<RawIssueLink>>()?;
+            let blocks = |link: &&RawIssueLink| {
+                link.link_type.as_deref() == Some("is_blocked_by")
+                    && link.state.as_deref() == Some("opened")
+            };
+            Ok(links.iter().filter(blocks).count() as u64)
+        })
     }
 
     fn item<'a>(
@@ -552,7 +575,7 @@ impl RawItem {
             assignees: self.assignees.into_iter().map(ForgeUser::from).collect(),
             is_open,
             is_locked: self.discussion_locked == Some(true),
-            // A list does not tell them.
+            // Neither a list nor the issue tells them.
             n_blockers: 0,
             updated_at: self.updated_at,
         })

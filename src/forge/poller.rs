@@ -6,17 +6,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::bases;
+use super::blockers::Blockers;
 use super::host_state::{HostState, Unanswered};
 use super::list_cursor::{ListCursor, Within};
 use super::reconciler::{PollSettings, Reconciled, Reconciler, is_watched, said};
-use super::{Conditional, Feed, Forge, ForgeError, Listing};
+use super::turns::Turns;
+use super::{Conditional, Feed, Forge, ForgeError, FoundItem, Listing};
 use crate::clock;
 use crate::config::WatchedRepository;
 use crate::domain::forge::{
@@ -61,6 +65,10 @@ pub(super) struct Poller {
     fetching: JoinSet<Result<(), String>>,
     /// The reason why the last fetch failed.
     fetch_problem: Option<String>,
+    /// Whose turn it is among the waiting pull or merge requests.
+    requests: Turns,
+    /// The free issues of a forge whose lists do not show what blocks them.
+    blockers: Blockers,
 }
 
 impl Poller {
@@ -102,6 +110,8 @@ impl Poller {
             said,
             fetching: JoinSet::new(),
             fetch_problem: None,
+            requests: Turns::default(),
+            blockers: Blockers::default(),
         }
     }
 
@@ -199,6 +209,9 @@ impl Poller {
                 Err(error) => unanswered = Some(error.to_string()),
             }
         }
+        if let Err(error) = self.ask_about_blockers(&*forge).await {
+            unanswered = unanswered.or(Some(error.to_string()));
+        }
         self.fetch_bases();
         self.suspect().await?;
         if let Some(unanswered) = unanswered {
@@ -218,17 +231,74 @@ impl Poller {
         Ok(())
     }
 
+    /// Asks which free issues have to wait for other open issues, if the lists do not show it.
+    async fn ask_about_blockers(&mut self, forge: &dyn Forge) -> Result<(), Unanswered> {
+        let repository = self.watched.name.clone();
+        let host_state = Arc::clone(&self.reconciler.host_state);
+        let ask = |issue: Within| {
+            let host_state = &host_state;
+            let repository = &repository;
+            async move {
+                let ask = |name: String| async move { forge.n_blockers(&name, issue.1).await };
+                (issue, host_state.ask_in(forge, repository, ask).await)
+            }
+        };
+        let asked = self.blockers.to_ask();
+        let mut answers = pin!(stream::iter(asked).map(ask).buffer_unordered(N_QUESTIONS));
+        while let Some((issue, answer)) = answers.next().await {
+            match answer {
+                Ok(n_blockers) => match self.blockers.take(issue, n_blockers) {
+                    Some(facts) => self.let_wait(&facts),
+                    // It may have waited before it was blocked.
+                    None => host_state
+                        .service
+                        .forges
+                        .keep_waiting(&self.repository, |kind, number| (kind, number) != issue),
+                },
+                Err(Unanswered::Failed(
+                    ForgeError::NotFound { .. } | ForgeError::Forbidden { .. },
+                )) => {
+                    let (kind, number) = issue;
+                    let find =
+                        |name: String| async move { forge.item(&name, kind, number, None).await };
+                    let found = host_state.ask_in(forge, &repository, find).await?;
+                    if !matches!(found, Conditional::Fresh((FoundItem::Here(_), _))) {
+                        // The next look does not show it any more.
+                        continue;
+                    }
+                    tracing::info!(
+                        host = self.repository.host,
+                        repository,
+                        "the forge does not tell which issues block others; issues do not wait for \
+                         each other"
+                    );
+                    for facts in self.blockers.give_up() {
+                        self.let_wait(&facts);
+                    }
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        host_state.service.forges.serve_waiting();
+        Ok(())
+    }
+
     /// Begins to fetch the commits at which waiting items begin, if results go to the forge.
     fn fetch_bases(&mut self) {
         let service = &self.reconciler.host_state.service;
-        let is_due = self.n_looks == 1 || !service.forges.waiting_in(&self.repository).is_empty();
+        let waiting = service.forges.waiting_in(&self.repository);
+        let is_due = self.n_looks == 1 || !waiting.is_empty();
         if !bases::are_needed(&self.watched) || !is_due || !self.fetching.is_empty() {
             return;
         }
         let host_state = Arc::clone(&self.reconciler.host_state);
         let repository = self.repository.clone();
         let watched = self.watched.clone();
-        self.fetching.spawn(async move { bases::fetch(&host_state, &repository, &watched).await });
+        let requests = waiting.into_iter().filter(|(kind, _)| *kind != ItemKind::Issue);
+        let asked = self.requests.take(requests, bases::MAX_REQUESTS);
+        let fetch = async move { bases::fetch(&host_state, &repository, &watched, &asked).await };
+        self.fetching.spawn(fetch);
     }
 
     fn note_fetched(&mut self, fetched: Result<Result<(), String>, JoinError>) {
@@ -296,7 +366,7 @@ impl Poller {
             let answer = self.reconciler.host_state.ask_in(forge, &repository, list).await?;
             let is_first = look.goes_on();
             let read = look.take(answer);
-            self.take_in(&read.items, rules, problem).await;
+            self.take_in(&read.items, rules, forge.hides_blockers(), problem).await;
             if let Some(whole) = &read.whole {
                 let kinds = kinds_of(feed);
                 self.keep_waiting(|kind, number| {
@@ -324,7 +394,7 @@ impl Poller {
                 let Conditional::Fresh(changed) = answer else {
                     break;
                 };
-                self.take_in(&changed.items, rules, problem).await;
+                self.take_in(&changed.items, rules, forge.hides_blockers(), problem).await;
                 look.note_changes(&changed.items);
                 if !changed.has_more {
                     // If nothing more has changed, the next question is the same.
@@ -337,7 +407,13 @@ impl Poller {
     }
 
     /// Processes items of a list: free items wait, and unexpected states are checked.
-    async fn take_in(&mut self, items: &[ItemFacts], rules: &Rules, problem: &mut Option<String>) {
+    async fn take_in(
+        &mut self,
+        items: &[ItemFacts],
+        rules: &Rules,
+        hides_blockers: bool,
+        problem: &mut Option<String>,
+    ) {
         let ours = match self.ours().await {
             Ok(ours) => ours,
             Err(error) => {
@@ -350,7 +426,9 @@ impl Poller {
             let here = (item.kind, item.number);
             let our = ours.iter().find(|our| within(our) == here);
             if our.is_none() && rules.is_free(item) {
-                self.let_wait(item);
+                if !hides_blockers || self.blockers.note(item) {
+                    self.let_wait(item);
+                }
                 continue;
             }
             not_free.insert(here);
@@ -377,7 +455,8 @@ impl Poller {
         service.forges.add_waiting(&self.repository, FreeItem { key, title, url });
     }
 
-    fn keep_waiting(&self, is_meant: impl Fn(ItemKind, u64) -> bool) {
+    fn keep_waiting(&mut self, is_meant: impl Fn(ItemKind, u64) -> bool) {
+        self.blockers.keep(&is_meant);
         self.reconciler.host_state.service.forges.keep_waiting(&self.repository, is_meant);
     }
 

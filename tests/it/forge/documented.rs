@@ -49,6 +49,7 @@ async fn all_requests(forge: ForgeKind) -> Vec<Request> {
             bed.client.list(NAME, *feed, listing, 2, None).await.unwrap();
         }
     }
+    bed.client.n_blockers(NAME, 1).await.unwrap();
     bed.client.identity().await.unwrap();
     bed.client.user("ann").await.unwrap();
     bed.client.repository(NAME).await.unwrap();
@@ -142,6 +143,7 @@ const GITLAB: &[Endpoint] = &[
         &["body"],
     ),
     write("DELETE", "/projects/{id}/issues/{issue_iid}/notes/{note_id}", &[], &[]),
+    get("/projects/{id}/issues/{issue_iid}/links", &[]),
     get("/projects/{id}/repository/branches/{branch}", &[]),
     get("/projects/{id}/merge_requests", ITEMS),
     get("/projects/{id}/merge_requests/{merge_request_iid}", &["render_html"]),

@@ -159,6 +159,36 @@ fn a_pull_or_merge_request_begins_at_its_head_and_its_result_is_proposed_for_its
     }
 }
 
+#[test]
+fn of_many_waiting_requests_some_are_asked_for_at_each_poll_in_turn() {
+    let bed = bed(ForgeKind::GitHub, "pull_request", COMMITS);
+    // Nothing is claimed meanwhile.
+    std::fs::create_dir_all(bed.daemon.state().join("contexts")).unwrap();
+    std::fs::write(bed.daemon.state().join("contexts/pause_signal"), "").unwrap();
+    let commit = bed.repository().commit("feature", "feature.txt", "feature");
+    let numbers: Vec<String> = (0..45)
+        .map(|n| {
+            let request = bed.repository().open_request(&format!("{n}"), "feature", "main", None);
+            let name = format!("refs/pull/{}/head", request.number);
+            git(&bed.repository().git(), &["update-ref", &name, &commit]);
+            request.label("coding agent").assign(BOT);
+            format!("/{}", request.number)
+        })
+        .collect();
+    let one = "/repos/{owner}/{repo}/pulls/{pull_number}";
+    until("each was asked for", || {
+        let requests = bed.fake.requests();
+        numbers.iter().all(|number| {
+            requests.iter().any(|it| it.route == one && it.path.ends_with(number.as_str()))
+        })
+    });
+    let requests = bed.fake.requests();
+    // Each fetch ends with a request of git.
+    let fetches = requests.split(|request| request.path.starts_with("/git/"));
+    let most = fetches.map(|of| of.iter().filter(|it| it.route == one).count()).max();
+    assert_eq!(most, Some(20));
+}
+
 /// Adds a request from `feature`, lets `change` prepare it, and gives it to the bot. Returns the
 /// commit that `feature` had.
 fn with_request(bed: &Bed, change: impl FnOnce()) -> (Item, String) {
@@ -246,6 +276,40 @@ fn an_issue_waits_for_open_issues_that_block_it() {
     assert_eq!(blocked.labels(), ["coding agent"], "it is not claimed");
     blocked.say("issue_dependencies_summary", summary(0));
     bed.until_labelled(&blocked, "coding agent done");
+}
+
+#[test]
+fn an_issue_of_gitlab_waits_for_open_issues_that_block_it() {
+    let bed = Bed::new(ForgeKind::GitLab, &["authenticate", "get-my-task", "report:success"]);
+    let repository = bed.repository();
+    let blocked = repository.issue("Second");
+    let (closed, related) = (repository.issue("Before"), repository.issue("Beside"));
+    let blocker = repository.issue("First");
+    closed.close();
+    blocked.link("is_blocked_by", &closed).link("relates_to", &related);
+    blocked.link("is_blocked_by", &blocker);
+    blocked.label("coding agent").assign(BOT);
+    bed.issue("Other");
+    bed.until("done");
+    assert_eq!(blocked.labels(), ["coding agent"], "it is not claimed");
+    blocker.close();
+    bed.until_labelled(&blocked, "coding agent done");
+}
+
+#[test]
+fn issues_of_a_gitlab_without_links_do_not_wait_and_it_is_asked_once() {
+    let links = "GET /api/v4/projects/{id}/issues/{issue_iid}/links";
+    for status in [403, 404] {
+        let bed = Bed::new(ForgeKind::GitLab, &["authenticate", "get-my-task", "report:success"]);
+        bed.fake.fail(links, Times::Always, Fault::status(status));
+        let issue = bed.issue("First");
+        bed.until_labelled(&issue, "coding agent done");
+        let second = bed.issue("Second");
+        bed.until_labelled(&second, "coding agent done");
+        assert_eq!(bed.fake.n_requests(links), 1);
+        let said = "the forge does not tell which issues block others";
+        assert_eq!(bed.daemon.log().matches(said).count(), 1);
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub const ROUTES: &[&str] = &[
     "GET /api/v4/projects/{id}/issues/{issue_iid}/notes",
     "POST /api/v4/projects/{id}/issues/{issue_iid}/notes",
     "DELETE /api/v4/projects/{id}/issues/{issue_iid}/notes/{note_id}",
+    "GET /api/v4/projects/{id}/issues/{issue_iid}/links",
     "GET /api/v4/projects/{id}/repository/branches/{branch}",
     "GET /api/v4/projects/{id}/merge_requests",
     "POST /api/v4/projects/{id}/merge_requests",
@@ -172,6 +173,15 @@ fn in_item(
     match (request.method.as_str(), below) {
         ("GET", "") => Reply::ok(find(world, at).as_said(item(world, at.project, find(world, at)))),
         ("PUT", "") => update(world, request, at),
+        ("GET", "/links") => {
+            let state = |number: u64| find(world, At { number, ..at });
+            let linked = |(relation, number): &(&'static str, u64)| {
+                let mut json = item(world, at.project, state(*number));
+                json["link_type"] = json!(relation);
+                json
+            };
+            Reply::ok(find(world, at).links.iter().map(linked).collect())
+        }
         ("GET", "/notes") => {
             let mut notes: Vec<&CommentState> = find(world, at).comments.iter().collect();
             if request.query("sort") != Some("asc") {

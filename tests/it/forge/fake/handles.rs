@@ -235,6 +235,12 @@ impl Item {
         moved
     }
 
+    /// Links it with another issue at GitLab: it `is_blocked_by` it, or `relates_to` it.
+    pub fn link(&self, relation: &'static str, other: &Self) -> &Self {
+        let number = other.number;
+        self.change(|item| item.links.push((relation, number)))
+    }
+
     /// Makes the API return this value of a field from now on.
     pub fn say(&self, field: &str, value: Value) -> &Self {
         self.change(|item| {

@@ -1,0 +1,116 @@
+//! Finds out which free issues of GitLab have to wait for other open issues. The lists of GitHub
+//! show that, and those of GitLab do not.
+//!
+//! Each issue is asked about when it becomes free, or has changed. A blocked one is asked about
+//! again, because the end of the work on another issue does not change it. A look asks about some
+//! of them, in turn, so that a long list does not make a look long.
+
+use std::collections::BTreeMap;
+
+use super::list_cursor::Within;
+use super::turns::Turns;
+use crate::domain::forge::{ItemFacts, ItemKind};
+
+/// The number of issues that a look asks about.
+const MAX_QUESTIONS: usize = 40;
+
+/// The free issues of a repository.
+#[derive(Debug, Default)]
+pub(super) struct Blockers {
+    free: BTreeMap<Within, Free>,
+    turns: Turns,
+    /// The forge does not tell it.
+    is_untold: bool,
+}
+
+#[derive(Debug)]
+struct Free {
+    facts: ItemFacts,
+    is_unblocked: bool,
+}
+
+impl Blockers {
+    /// Notes a free item of a list. Returns whether it may be worked on, as far as other issues are
+    /// concerned. If not, the next look asks.
+    pub(super) fn note(&mut self, item: &ItemFacts) -> bool {
+        if self.is_untold || item.kind != ItemKind::Issue {
+            return true;
+        }
+        let known = self.free.get(&(item.kind, item.number));
+        if known.is_some_and(|it| it.is_unblocked && it.facts.updated_at == item.updated_at) {
+            return true;
+        }
+        let free = Free { facts: item.clone(), is_unblocked: false };
+        self.free.insert((item.kind, item.number), free);
+        false
+    }
+
+    /// Forgets the issues that are not free any more.
+    pub(super) fn keep(&mut self, is_meant: impl Fn(ItemKind, u64) -> bool) {
+        self.free.retain(|(kind, number), _| is_meant(*kind, *number));
+    }
+
+    /// Returns the issues to ask about now.
+    pub(super) fn to_ask(&mut self) -> Vec<Within> {
+        let blocked = self.free.iter().filter(|(_, free)| !free.is_unblocked);
+        self.turns.take(blocked.map(|(within, _)| *within), MAX_QUESTIONS)
+    }
+
+    /// Takes the answer about an issue. Returns the issue if nothing blocks it.
+    pub(super) fn take(&mut self, issue: Within, n_blockers: u64) -> Option<ItemFacts> {
+        let free = self.free.get_mut(&issue).filter(|_| n_blockers == 0)?;
+        free.is_unblocked = true;
+        Some(free.facts.clone())
+    }
+
+    /// Notes that the forge does not tell it. Returns the issues that wait for an answer.
+    pub(super) fn give_up(&mut self) -> Vec<ItemFacts> {
+        self.is_untold = true;
+        let free = std::mem::take(&mut self.free).into_values();
+        free.filter(|free| !free.is_unblocked).map(|free| free.facts).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn issue(number: u64, updated_at: &str) -> ItemFacts {
+        let updated_at = updated_at.to_owned();
+        ItemFacts { number, kind: ItemKind::Issue, updated_at, ..ItemFacts::example() }
+    }
+
+    #[test]
+    fn an_issue_is_asked_about_until_nothing_blocks_it_and_again_when_it_has_changed() {
+        let one = (ItemKind::Issue, 1);
+        let mut blockers = Blockers::default();
+        assert!(!blockers.note(&issue(1, "a")));
+        assert_eq!(blockers.to_ask(), [one]);
+        assert_eq!(blockers.take(one, 2), None);
+        assert!(!blockers.note(&issue(1, "a")));
+        assert_eq!(blockers.to_ask(), [one]);
+        assert_eq!(blockers.take(one, 0), Some(issue(1, "a")));
+        assert!(blockers.note(&issue(1, "a")));
+        assert_eq!(blockers.to_ask(), []);
+        assert!(!blockers.note(&issue(1, "b")), "it may be blocked now");
+        blockers.keep(|_, number| number != 1);
+        assert_eq!(blockers.to_ask(), []);
+        let request = ItemFacts { kind: ItemKind::MergeRequest, ..issue(2, "a") };
+        assert!(blockers.note(&request), "only issues are blocked");
+    }
+
+    #[test]
+    fn each_look_asks_about_some_of_many_and_about_none_if_the_forge_does_not_tell() {
+        let mut blockers = Blockers::default();
+        for number in 1..=100 {
+            assert!(!blockers.note(&issue(number, "a")));
+        }
+        let asked: Vec<u64> =
+            (0..3).flat_map(|_| blockers.to_ask()).map(|(_, number)| number).collect();
+        assert_eq!(asked[..100], (1..=100).collect::<Vec<_>>());
+        blockers.take((ItemKind::Issue, 1), 0);
+        assert_eq!(blockers.give_up().len(), 99);
+        assert!(blockers.note(&issue(1, "b")));
+        assert_eq!(blockers.to_ask(), []);
+    }
+}
