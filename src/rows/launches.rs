@@ -250,12 +250,12 @@ const ENDED: &str = "\
         output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns \
     FROM launches WHERE state = 'ended'";
 
-/// Forgets an ended launch with its sessions, notices, executions and kept output. An open one
+/// Forgets an ended launch with its sessions, notices, executions, checks and kept output. An open one
 /// stays as it is.
 pub fn forget(tx: &mut Transaction<'_>, id: &LaunchId) -> Result<(), StoreError> {
     const IT: &str = "FROM launches WHERE id = ?1 AND state = 'ended'";
     // Its rows in other tables go first; the condition keeps those of an open launch.
-    for table in ["sessions", "notices", "executions", "output_tails"] {
+    for table in ["sessions", "notices", "executions", "checks", "output_tails"] {
         let sql = format!("DELETE FROM {table} WHERE launch_id = ?1 AND EXISTS (SELECT 1 {IT})");
         tx.execute(&sql, &[id.into()])?;
     }

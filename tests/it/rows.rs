@@ -5,8 +5,8 @@ use std::sync::Arc;
 use agent_coordinator::domain::agent::Assignment;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::{
-    Account, Agent, Credential, Execution, ForgeItem, Launch, LaunchId, Message, Notice, Project,
-    Session, StartHistory, Task, Timestamp,
+    Account, Agent, Check, Credential, Execution, ForgeItem, Launch, LaunchId, Message, Notice,
+    Project, Session, StartHistory, Task, Timestamp,
 };
 use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
@@ -20,6 +20,7 @@ use agent_coordinator::store::{Entity, StoreError};
 pub enum Row {
     Account(Account),
     Agent(Agent),
+    Check(Check),
     Assign(Assignment),
     Credential(Credential),
     Event(NewEvent),
@@ -51,6 +52,7 @@ impl Row {
         match self {
             Self::Account(row) => put(tx, row, &row.ai_type),
             Self::Agent(row) => put(tx, row, &row.id),
+            Self::Check(row) => put(tx, row, &row.id),
             Self::Assign(row) => assignments::add(tx, row),
             Self::Credential(row) => put(tx, row, &row.id),
             Self::Event(event) => events::add(tx, event),

@@ -7,15 +7,15 @@ use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::{
-    InstanceKey, LaunchState, Purpose, StartHistory, Task, TaskStatus,
+    Check, InstanceKey, LaunchState, Purpose, StartHistory, Task, TaskStatus,
 };
 use agent_coordinator::nudge::Nudge;
-use agent_coordinator::rows::Store;
+use agent_coordinator::rows::{Store, checks};
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{EventUpdate, HistoryFilter, Service, Settings};
 use agent_coordinator::store::MessageFilter;
 
-use super::rows::{at, execution, id, launch, message, notice, session, task};
+use super::rows::{at, check, execution, id, launch, message, notice, session, task};
 use crate::questions::Questions;
 use crate::rows::{Row, write};
 use crate::service::settings;
@@ -59,11 +59,19 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
     changes.push(Row::Session(session("s_open", "l_session", "a", "p")));
     changes.push(Row::OutputTail(id("l_done"), "a tail".to_owned()));
     changes.push(Row::Launch(launch("l_open", "a", "p")));
+    changes.push(ended("l_check"));
+    for (name, launch) in [("c_old", "l_check"), ("c_open", "l_open")] {
+        let (launch, task) = (Some(id(launch)), id("done"));
+        changes.push(Row::Check(Check { launch, task, ..check(name) }));
+    }
     make(&store, changes).await;
 
     let service = service(&store, Retention::default());
     for _ in 0..2 {
         service.maintenance.cleanup().await.unwrap();
+        let done = id("done");
+        let checks = store.read(move |tx| checks::list_of_task(tx, &done)).await.unwrap();
+        assert_eq!(checks.iter().map(|check| check.id.as_str()).collect::<Vec<_>>(), ["c_open"]);
         for (launch, is_kept) in [
             ("l_done", false),
             ("l_older", false),
