@@ -15,6 +15,7 @@
 //! <root>/<project>/<workspace>/tree     what the agent gets
 //! <root>/<project>/<workspace>/index    git's index of the tree, which the agent cannot change
 //! <root>/<project>/<workspace>/made.json   what is known since it was made
+//! <root>/<project>/.check-<workspace>/tree  a fresh clone for a check
 //! <root>/<project>/shared/index         git's index of the project's directory, for snapshots
 //! ```
 //!
@@ -22,6 +23,7 @@
 
 mod author;
 mod base;
+mod clean;
 mod create;
 mod disk;
 mod forget;

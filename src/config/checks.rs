@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::domain::ProjectId;
+use crate::domain::check::check_pattern;
 
 use super::declaration::{Keys, keys};
-use super::kinds::{DAY, Kind, MINUTE, SECOND, durations, id, list, text};
+use super::kinds::{DAY, Kind, MINUTE, SECOND, durations, id, list, text, truth};
 use super::reader::Section;
 
 keys! {
@@ -19,6 +20,16 @@ keys! {
 
         /// The time after which the command is ended. That is no verdict: the check is tried again.
         pub timeout: Duration = 20 * MINUTE, durations(SECOND..=DAY), Now;
+
+        /// Runs it in a fresh clone of the reported commit, which is removed afterwards, in place
+        /// of the clone of the task. Ignored files, such as packages that were installed, are not
+        /// there.
+        pub clean: bool = false, truth(), Now;
+
+        /// Patterns of paths that an agent must not influence, such as `ci/**`. A check with any
+        /// runs in a fresh clone, too, in which these paths are as in the commit that the work
+        /// began at. `*` matches within one folder, and `**` also below it.
+        pub protected: Vec<String> = Vec::new(), patterns(), Now;
 
         /// The projects whose tasks must pass it. An empty list means all projects.
         pub projects: Vec<ProjectId> = Vec::new(), list(id()), Now;
@@ -35,6 +46,15 @@ fn command() -> Kind<Vec<String>> {
     )
 }
 
+fn patterns() -> Kind<Vec<String>> {
+    list(text()).for_example("['ci/**']").checked(|patterns: &Vec<String>| {
+        patterns.iter().try_for_each(|pattern| {
+            check_pattern(pattern)
+                .map_err(|problem| format!("`{}` {problem}", pattern.escape_debug()))
+        })
+    })
+}
+
 /// A check with its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedCheck {
@@ -43,6 +63,11 @@ pub struct NamedCheck {
 }
 
 impl NamedCheck {
+    /// Returns whether it runs in a fresh clone.
+    pub const fn is_clean(&self) -> bool {
+        self.keys.clean || !self.keys.protected.is_empty()
+    }
+
     /// Returns whether the tasks of a project must pass it.
     pub fn is_for(&self, project: &ProjectId) -> bool {
         self.keys.projects.is_empty() || self.keys.projects.contains(project)

@@ -165,7 +165,7 @@ ai_providers:
   fast: { preset: claude, cli_command: ~/bin/claude, model: "${MODEL:-haiku}", permissions: bypass, telemetry: on, cli_args: [--bare] }
   codex: { preset: codex }
 agents: { agt_a: { passkey: 0123 } }
-checks: { tests: { command: [make, check], timeout: 5m, projects: [prj_a] } }
+checks: { tests: { command: [make, check], timeout: 5m, clean: true, protected: ['ci/**'], projects: [prj_a] } }
 checks_rounds: 3
 session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
 start: { timeout: 1.5, aging: 2h, limit: 3, interval: 1h }
@@ -283,6 +283,8 @@ fn every_setting_arrives() {
             keys: CheckKeys {
                 command: vec!["make".to_owned(), "check".to_owned()],
                 timeout: seconds(300),
+                clean: true,
+                protected: vec!["ci/**".to_owned()],
                 projects: vec!["prj_a".parse().expect("an id")],
             },
         }],

@@ -203,10 +203,12 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         crash_point::reach(CrashPoint::Claimed);
         self.shared.snapshots.claimed(&key, &launch);
-        let folders = clone.as_ref().and_then(|clone| self.workspaces.folders(&key.project, clone));
+        let clean = check.as_ref().and_then(|check| check.clean.as_ref());
+        let folders =
+            clone.as_ref().and_then(|clone| self.workspaces.folders(&key.project, clone, clean));
         let working_directory = match clone {
             None => Ok(working_directory),
-            Some(clone) => self.workspaces.directory(&key.project, &clone),
+            Some(clone) => self.workspaces.directory(&key.project, &clone, clean),
         };
         if self.processes.instances().iter().any(|instance| instance.launch == launch) {
             // The process runs here. A server that grants its launch once more does not end it.

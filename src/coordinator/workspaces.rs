@@ -11,7 +11,9 @@ use tokio::task::JoinSet;
 use super::control::ControlPlane;
 use super::hooks::HookRunner;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Content, Hook, HookFacts, Job, KeepOrder, Order, WorkspaceReport};
+use crate::domain::workspace::{
+    CleanOrder, Content, Hook, HookFacts, Job, KeepOrder, Order, WorkspaceReport,
+};
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
 use crate::provider::CloneFolders;
@@ -119,6 +121,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         &self,
         project: &ProjectId,
         clone: &ClonePlace,
+        clean: Option<&CleanOrder>,
     ) -> Result<PathBuf, String> {
         let Some(Host { checkouts, .. }) = &self.host else {
             return Err("this coordinator keeps no workspaces".to_owned());
@@ -129,12 +132,30 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         let found = checkouts.take_back(project, &clone.id);
         let found = found.and_then(|()| checkouts.check(project, &clone.id));
         found.map_err(|error| error.to_string())?;
-        Ok(checkouts.directory(project, &clone.id, &clone.subdirectory))
+        match clean {
+            None => Ok(checkouts.directory(project, &clone.id, &clone.subdirectory)),
+            Some(order) if checkouts.is_clean_ready(order) => {
+                Ok(checkouts.clean_directory(order, &clone.subdirectory))
+            }
+            Some(_) => Err("the fresh clone of the check is not there".to_owned()),
+        }
     }
 
     /// Returns the folders of the clone of a launch.
-    pub(super) fn folders(&self, project: &ProjectId, clone: &ClonePlace) -> Option<CloneFolders> {
-        Some(self.host.as_ref()?.folders(project, &clone.id))
+    pub(super) fn folders(
+        &self,
+        project: &ProjectId,
+        clone: &ClonePlace,
+        clean: Option<&CleanOrder>,
+    ) -> Option<CloneFolders> {
+        let host = self.host.as_ref()?;
+        let folders = host.folders(project, &clone.id);
+        Some(match clean {
+            None => folders,
+            Some(order) => {
+                CloneFolders { tree: host.checkouts.clean_directory(order, ""), ..folders }
+            }
+        })
     }
 
     /// Begins a step, unless one of the same workspace is under way.
@@ -221,6 +242,7 @@ async fn carry_out<C: ControlPlane>(host: &Host, control: &C, job: &Job) -> Take
     let step = match job {
         Job::Prepare { .. } => "prepare",
         Job::BeforeRun { .. } => "before_run",
+        Job::PrepareClean { .. } => "prepare_clean",
         Job::Keep(_) => "keep",
         Job::Publish(_) => "publish",
         Job::Forget(_) => "forget",
@@ -289,7 +311,22 @@ async fn take<C: ControlPlane>(
                 Err(failed) => failed,
             })
         }
+        Job::PrepareClean { order, max_disk } => {
+            if !checkouts.has_room(*max_disk).await? {
+                let reason = "`workspace.max_disk` is used up".to_owned();
+                return Ok(Taken::failed(reason, NO_ROOM_PAUSE));
+            }
+            match checkouts.prepare_clean(order).await {
+                // The clone of the task can be used, and only the check waits.
+                Err(error @ CheckoutError::Refused(_)) => {
+                    let reason = format!("no fresh clone for its check: {}", ErrorChain(&error));
+                    Ok(Taken::failed(reason, PAUSE))
+                }
+                made => made.map(|()| Taken { reports: Vec::new(), pause: Duration::ZERO }),
+            }
+        }
         Job::Keep(order) => {
+            remove_clean(checkouts, &order.project, &order.id).await;
             let failed = run_after(host, control, &order.id).await;
             let mut taken = Taken::report(kept(order, checkouts.keep(order, policy).await?));
             let failed = failed.map(|reason| WorkspaceReport::Failed { reason });
@@ -307,6 +344,7 @@ async fn take<C: ControlPlane>(
         }
         Job::Remove(order) => {
             let keep = &order.keep;
+            remove_clean(checkouts, &keep.project, &keep.id).await;
             if checkouts.check(&keep.project, &keep.id).is_ok()
                 && let Err(failed) =
                     run_hook(host, control, Hook::BeforeRemove, &keep.id, None).await
@@ -326,6 +364,17 @@ async fn take<C: ControlPlane>(
                 }
             })
         }
+    }
+}
+
+/// Removes the fresh clone of a check that has ended. If that fails, the work is kept nevertheless,
+/// and the next check or the removal of the workspace tries again.
+async fn remove_clean(checkouts: &Checkouts, project: &ProjectId, id: &WorkspaceId) {
+    if let Err(error) = checkouts.remove_clean(project, id).await {
+        tracing::warn!(
+            workspace_id = %id, error = %ErrorChain(&error),
+            "could not remove the fresh clone of a check"
+        );
     }
 }
 

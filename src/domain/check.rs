@@ -9,8 +9,11 @@
 //! ```
 //!
 //! A check runs after the end of the agent's launch, as a launch of its own in the same clone. The
-//! exit status of its command is the verdict. A check that could not be run to its end costs no
-//! round, and is tried again.
+//! exit status of its command is the verdict, unless the command changed the files of the commit,
+//! which fails. A check that could not be run to its end costs no round, and is tried again.
+//!
+//! A clean check runs in a fresh clone of the commit, which is removed afterwards. It never sees
+//! other files of the agent, and protected paths are there as the work found them.
 
 use std::time::Duration;
 
@@ -18,6 +21,7 @@ use super::id::{CheckId, LaunchId, TaskId};
 use super::launch::{ExitStatus, Outcome};
 use super::time::Timestamp;
 use super::words::words;
+use super::workspace::{CleanOrder, Content};
 
 words! {
     /// The result of a check.
@@ -75,6 +79,41 @@ impl Check {
         Self { result, exit_code: exit.exit_code, duration, output, ..self }
     }
 
+    /// Returns the reason why a check that passed has failed nevertheless, if its files are not as
+    /// the agent reported them any more. `content` is what was kept after it.
+    pub fn spoiled_by(&self, content: &Content) -> Option<String> {
+        let short = |commit: Option<&String>| {
+            commit.map_or("no commit", |id| id.get(..12).unwrap_or(id)).to_owned()
+        };
+        let before = self.commit.as_ref();
+        let after = content.head_commit.as_ref();
+        if before != after {
+            return Some(format!(
+                "The check moved the branch from {} to {}. A check must leave the commit as it is.",
+                short(before),
+                short(after)
+            ));
+        }
+        (content.n_changed > 0).then(|| {
+            format!(
+                "The check changed {} files of the commit. A check must leave them as they are, or \
+                 run with `clean: true`.",
+                content.n_changed
+            )
+        })
+    }
+
+    /// Returns the check with a failed result, for this reason, which is the end of its output.
+    #[must_use]
+    pub fn spoiled(self, why: &str) -> Self {
+        let room = usize::try_from(MAX_OUTPUT).unwrap_or(usize::MAX).saturating_sub(why.len() + 1);
+        let from = self.output.ceil_char_boundary(self.output.len().saturating_sub(room));
+        let printed = self.output[from..].trim_end_matches('\n');
+        let output = [printed, why].into_iter().filter(|part| !part.is_empty());
+        let output = output.collect::<Vec<_>>().join("\n");
+        Self { result: CheckResult::Failed, output, ..self }
+    }
+
     /// Returns whether it belongs to this round of a task that is being checked since
     /// `checking_since`. After a task was reopened, its rounds are counted anew.
     pub fn is_of(&self, round: u32, checking_since: Timestamp) -> bool {
@@ -83,7 +122,11 @@ impl Check {
 
     /// Returns the reason for people why the task is blocked by this check.
     pub fn as_reason(&self) -> String {
-        let exit = self.exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
+        let exit = match self.exit_code {
+            Some(0) => " (it changed the files of the commit)".to_owned(),
+            Some(code) => format!(" (exit {code})"),
+            None => String::new(),
+        };
         format!("checks_failed: {}{exit}", self.name)
     }
 }
@@ -126,6 +169,31 @@ pub struct CheckOrder {
     pub command: Vec<String>,
     /// The provider of the agent. The check runs in its wrapper.
     pub provider: String,
+    /// The fresh clone that it runs in; `None` for the clone of the task.
+    pub clean: Option<CleanOrder>,
+}
+
+/// The longest pattern of protected paths, in bytes.
+const MAX_PATTERN: usize = 1000;
+
+/// Checks a pattern of protected paths.
+///
+/// # Errors
+/// The problem, as the end of a sentence.
+pub fn check_pattern(pattern: &str) -> Result<(), &'static str> {
+    if pattern.is_empty() || pattern.trim() != pattern || pattern.contains(char::is_control) {
+        return Err("is empty, has a control character, or a space at an end");
+    }
+    if pattern.starts_with('/') {
+        return Err("is absolute; begin at the top of the repository");
+    }
+    if pattern.len() > MAX_PATTERN {
+        return Err("is too long");
+    }
+    if pattern.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err("matches no file of a repository; for a folder, write `folder/**`");
+    }
+    Ok(())
 }
 
 /// Returns whether the agent works again after so many rounds with a failed check.
@@ -189,6 +257,42 @@ mod tests {
         assert_eq!(result(Outcome::Failed), CheckResult::Failed);
         assert_eq!(result(Outcome::Lost), CheckResult::NotRun);
         assert_eq!(result(Outcome::ExitedWithoutReport), CheckResult::NotRun);
+    }
+
+    #[test]
+    fn a_check_that_passed_has_failed_if_the_files_are_others_afterwards() {
+        let passed = Check {
+            commit: Some("1234".to_owned()),
+            exit_code: Some(0),
+            output: "all good\n".to_owned(),
+            ..check("tests", 1, CheckResult::Passed)
+        };
+        let head_commit = Some("1234".to_owned());
+        let same = Content { head_commit, n_uncommitted: 3, ..Content::default() };
+        assert_eq!(passed.spoiled_by(&same), None, "new files are fine");
+        let changed = Content { n_changed: 2, ..same.clone() };
+        let why = passed.spoiled_by(&changed).expect("a reason");
+        assert!(why.starts_with("The check changed 2 files"), "{why}");
+        let moved = Content { head_commit: Some("5678".to_owned()), ..same };
+        let why = passed.spoiled_by(&moved).expect("a reason");
+        assert!(why.contains("from 1234 to 5678"), "{why}");
+        let failed = passed.spoiled(&why);
+        assert_eq!(failed.result, CheckResult::Failed);
+        assert_eq!(failed.output, format!("all good\n{why}"));
+        let reason = "checks_failed: tests (it changed the files of the commit)";
+        assert_eq!(failed.as_reason(), reason);
+        let long = Check { output: "ä".repeat(5000), ..failed };
+        assert!(long.spoiled(&why).output.len() as u64 <= MAX_OUTPUT);
+    }
+
+    #[test]
+    fn a_pattern_of_protected_paths_begins_at_the_top_of_the_repository() {
+        for good in ["ci/**", "*.toml", "a b/c", ":odd", "ci/[ab].sh"] {
+            assert_eq!(check_pattern(good), Ok(()), "{good}");
+        }
+        for bad in ["", " ci", "/ci", "ci/", "../ci", "./ci", "ci//a", "a\nb"] {
+            assert!(check_pattern(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -396,6 +396,16 @@ fn is_being_removed(candidate: &Candidate, snapshot: &Snapshot) -> bool {
     workspace.is_some_and(|id| snapshot.removing_workspaces.contains(id))
 }
 
+/// Returns whether the check of a candidate runs in a fresh clone that is not there yet.
+fn awaits_clean_clone(candidate: &Candidate, snapshot: &Snapshot) -> bool {
+    let is_wanted = |id: &WorkspaceId| {
+        let mut jobs = snapshot.jobs.iter();
+        jobs.any(|job| matches!(job, Job::PrepareClean { .. }) && job.workspace() == id)
+    };
+    let workspace = candidate.workspace.as_ref();
+    candidate.key.purpose == Purpose::Check && workspace.is_some_and(is_wanted)
+}
+
 /// Fills the free slots, those for chats first, in the order of [`queue`].
 fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
     let mut live: BTreeSet<&InstanceKey> = BTreeSet::new();
@@ -412,6 +422,9 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             StartReason::Ready if live.contains(&candidate.key) => StartReason::Stopping,
             // The task was opened again after its removal had begun.
             StartReason::Ready if is_being_removed(candidate, snapshot) => {
+                StartReason::PreparingWorkspace
+            }
+            StartReason::Ready if awaits_clean_clone(candidate, snapshot) => {
                 StartReason::PreparingWorkspace
             }
             reason => reason,

@@ -117,6 +117,9 @@ pub struct Content {
     pub n_commits: u32,
     /// The number of files with changes that are in no commit.
     pub n_uncommitted: u32,
+    /// The number of those of them that are in the last commit: files that were changed or removed.
+    #[serde(default)]
+    pub n_changed: u32,
     /// The number of files that the commits change.
     pub n_files: u32,
     pub n_additions: u32,
@@ -198,6 +201,22 @@ pub struct KeepOrder {
     pub launch: Option<LaunchId>,
 }
 
+/// The facts that a fresh clone for a check is made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CleanOrder {
+    /// The workspace whose result is checked.
+    pub id: WorkspaceId,
+    pub project: ProjectId,
+    /// The result; `None` if there is no commit.
+    pub commit: Option<String>,
+    /// The commit that the work began at.
+    pub base_commit: Option<String>,
+    /// The agent that further commits would name.
+    pub agent: AgentId,
+    /// Patterns of the paths that are as in `base_commit`.
+    pub protected: Vec<String>,
+}
+
 /// The facts that a workspace is removed by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoveOrder {
@@ -231,6 +250,11 @@ pub enum Job {
         project: ProjectId,
         id: WorkspaceId,
     },
+    /// Makes a fresh clone for a check, if there is room as for a workspace.
+    PrepareClean {
+        order: Box<CleanOrder>,
+        max_disk: u64,
+    },
     Keep(KeepOrder),
     Publish(PublishOrder),
     Remove(RemoveOrder),
@@ -242,6 +266,7 @@ impl Job {
         match self {
             Self::Prepare { order, .. } => &order.project,
             Self::BeforeRun { project, .. } => project,
+            Self::PrepareClean { order, .. } => &order.project,
             Self::Keep(order) => &order.project,
             Self::Publish(order) => &order.project,
             Self::Remove(order) => &order.keep.project,
@@ -253,6 +278,7 @@ impl Job {
         match self {
             Self::Prepare { order, .. } => &order.id,
             Self::BeforeRun { id, .. } => id,
+            Self::PrepareClean { order, .. } => &order.id,
             Self::Keep(order) => &order.id,
             Self::Publish(order) => &order.id,
             Self::Remove(order) => &order.keep.id,

@@ -9,13 +9,14 @@ use crate::domain::check::{
     CONFLICT, Check, CheckOrder, CheckResult, UNCOMMITTED, has_rounds_left, next_check,
 };
 use crate::domain::event::NewEvent;
-use crate::domain::id::{CheckId, CoordinatorId, LaunchId};
+use crate::domain::id::{AgentId, CheckId, CoordinatorId, LaunchId};
 use crate::domain::launch::ReportResult;
 use crate::domain::start_history::StartReason;
 use crate::domain::task::{Actor, change};
-use crate::domain::workspace::Content;
+use crate::domain::workspace::{CleanOrder, Content, WorkspaceState};
 use crate::domain::{
-    Attempt, Execution, Launch, Outcome, ProjectId, StartFacts, Task, TaskId, TaskStatus, Timestamp,
+    Attempt, Execution, Launch, Outcome, ProjectId, Purpose, StartFacts, Task, TaskId, TaskStatus,
+    Timestamp, Workspace,
 };
 use crate::rows::{Transaction, checks, executions, launches, output_tails, tasks};
 use crate::store::{Read, StoreError};
@@ -78,6 +79,12 @@ fn next_of<'a>(
     Ok(next_check(configured, &of_round))
 }
 
+/// Returns whether the agent left files that are in no commit. After the first check of the round,
+/// a check may have made them.
+fn lacks_commit(content: &Content, of_round: &[Check]) -> bool {
+    content.n_uncommitted > 0 && of_round.iter().all(|check| check.launch.is_none())
+}
+
 /// Returns the number of the round in which a task is checked now.
 fn round_of(task: &Task) -> u32 {
     task.n_failed_rounds.saturating_add(1)
@@ -117,7 +124,7 @@ pub(super) fn claim(
     let Some(checking_since) = task.checking_since else {
         return Ok(no);
     };
-    let content = workspace.content.unwrap_or_default();
+    let content = workspace.content.clone().unwrap_or_default();
     let check = |name: &str, launch: Option<LaunchId>, result| Check {
         id: "chk_0".parse::<CheckId>().expect("a literal in the grammar of ids"),
         task: task.id.clone(),
@@ -133,9 +140,7 @@ pub(super) fn claim(
         started_at: now.max(checking_since),
         revision: 0,
     };
-    // Later, a check may have made the files.
-    let has_run = of_round(tx, &task, checking_since)?.iter().any(|check| check.launch.is_some());
-    if content.n_uncommitted > 0 && !has_run {
+    if lacks_commit(&content, &of_round(tx, &task, checking_since)?) {
         let n = content.n_uncommitted;
         let output = format!("{n} files have changes that are in no commit. Commit them.");
         let id = tx.new_id(CheckId::PREFIX);
@@ -149,6 +154,7 @@ pub(super) fn claim(
         return Ok(no);
     };
     let provider = facts.agent.map(|(_, ai_type)| ai_type).unwrap_or_default();
+    let clean = clean_order(&next, &workspace, &facts.key.agent);
     let id: LaunchId = tx.new_id(LaunchId::PREFIX);
     let deadline = now + next.keys.timeout;
     let mut launch =
@@ -166,7 +172,7 @@ pub(super) fn claim(
         ticket: None,
         clone,
         attempt: Attempt::FIRST,
-        check: Some(CheckOrder { command: next.keys.command, provider }),
+        check: Some(CheckOrder { command: next.keys.command, provider, clean }),
     };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }
@@ -185,10 +191,59 @@ pub(super) fn find_order(
     let configured = check.and_then(|check| {
         of_project(settings, &launch.key.project).find(|other| other.name == check.name)
     });
-    Ok(configured.zip(agent).map(|(check, agent)| CheckOrder {
+    let workspace = match &launch.workspace {
+        Some(id) => crate::rows::workspaces::get(tx, id)?,
+        None => None,
+    };
+    let found = configured.zip(agent).zip(workspace);
+    Ok(found.map(|((check, agent), workspace)| CheckOrder {
         command: check.keys.command.clone(),
         provider: agent.ai_type,
+        clean: clean_order(check, &workspace, &launch.key.agent),
     }))
+}
+
+/// Returns the fresh clone in which a check runs, if it does not run in that of the task.
+fn clean_order(check: &NamedCheck, workspace: &Workspace, agent: &AgentId) -> Option<CleanOrder> {
+    let content = workspace.content.as_ref();
+    check.is_clean().then(|| CleanOrder {
+        id: workspace.id.clone(),
+        project: workspace.project.clone(),
+        commit: content.and_then(|content| content.head_commit.clone()),
+        base_commit: workspace.base_commit.clone(),
+        agent: agent.clone(),
+        protected: check.keys.protected.clone(),
+    })
+}
+
+/// Returns the fresh clone that the next check of a key needs.
+pub(super) fn next_clean(
+    tx: &mut Read<'_>,
+    settings: &Settings,
+    facts: &StartFacts,
+) -> Result<Option<CleanOrder>, StoreError> {
+    let needed = facts.clone.as_ref().filter(|_| facts.key.purpose == Purpose::Check);
+    let Some((needed, workspace)) = needed.and_then(|it| Some((it, it.workspace.as_ref()?))) else {
+        return Ok(None);
+    };
+    if workspace.state != WorkspaceState::Ready || !settings.checks.iter().any(NamedCheck::is_clean)
+    {
+        return Ok(None);
+    }
+    let task = tasks::get(tx, &needed.task)?;
+    let checking = task.and_then(|task| Some((task.checking_since?, task)));
+    let Some((checking_since, task)) = checking else {
+        return Ok(None);
+    };
+    let is_over = match &workspace.content {
+        Some(content) => lacks_commit(content, &of_round(tx, &task, checking_since)?),
+        None => true,
+    };
+    if is_over {
+        return Ok(None);
+    }
+    let next = next_of(tx, settings, &task, checking_since)?;
+    Ok(next.and_then(|check| clean_order(check, workspace, &facts.key.agent)))
 }
 
 /// Notes the end of the launch of a check, and decides what comes next for its task. A task that a
@@ -212,18 +267,45 @@ pub(super) fn note_end(
     let Some(task) = tasks::get(tx, &check.task)? else {
         return Ok(());
     };
-    let Some(checking_since) = task.checking_since.filter(|since| check.started_at >= *since)
-    else {
+    if !task.checking_since.is_some_and(|since| check.started_at >= since) {
         return Ok(());
-    };
+    }
     tx.event(event(&task, &format!("{} {}", check.name, check.result), tx.now()));
     match check.result {
         CheckResult::Failed => fail(tx, inputs, &task, &check),
-        CheckResult::Passed if next_of(tx, &inputs.settings, &task, checking_since)?.is_none() => {
-            finish(tx, inputs, &task)
-        }
+        // The files decide, when they have been kept.
         CheckResult::Passed | CheckResult::Running | CheckResult::NotRun => Ok(()),
     }
+}
+
+/// Decides what comes next for the task of a check that passed, when the files after it are kept. A
+/// check that changed the files of the commit has failed.
+pub(super) fn note_kept(
+    tx: &mut Transaction<'_>,
+    inputs: &Inputs,
+    launch: &LaunchId,
+    content: &Content,
+) -> Result<(), StoreError> {
+    let passed = checks::find_of_launch(tx, launch)?;
+    let Some(check) = passed.filter(|check| check.result == CheckResult::Passed) else {
+        return Ok(());
+    };
+    let task = tasks::get(tx, &check.task)?;
+    let is_of = |since: &Timestamp| check.started_at >= *since;
+    let checking = task.and_then(|task| Some((task.checking_since.filter(is_of)?, task)));
+    let Some((checking_since, task)) = checking else {
+        return Ok(());
+    };
+    if let Some(why) = check.spoiled_by(content) {
+        let failed = check.spoiled(&why);
+        checks::put(tx, &failed)?;
+        tx.event(event(&task, &format!("{} {}", failed.name, failed.result), tx.now()));
+        return fail(tx, inputs, &task, &failed);
+    }
+    if next_of(tx, &inputs.settings, &task, checking_since)?.is_none() {
+        finish(tx, inputs, &task)?;
+    }
+    Ok(())
 }
 
 /// Lets the agent work again after a failed check, or blocks the task after the last round.

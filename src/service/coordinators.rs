@@ -140,7 +140,8 @@ impl Coordinators {
         let at = self.core.now();
         let backoff = self.core.settings().backoff;
         let aging = self.core.settings().start.aging;
-        let settings = self.core.settings().workspace.clone();
+        let all = self.core.settings();
+        let settings = all.workspace.clone();
         let checkouts = Arc::clone(&self.checkouts);
         let read = self.core.read(move |tx| {
             let mut startable = startable::list(tx)?;
@@ -150,7 +151,8 @@ impl Coordinators {
             }
             let open = launches::list_open(tx)?;
             let shared = workspaces::shared_directories(tx, &open)?;
-            let jobs = workspaces::jobs(tx, &settings, &checkouts, no_room.is_none(), at)?;
+            let mut jobs = workspaces::jobs(tx, &settings, &checkouts, no_room.is_none(), at)?;
+            jobs.extend(workspaces::clean_jobs(tx, &all, &checkouts, &startable)?);
             Ok((startable, open, shared, jobs))
         });
         let (startable, launches, shared_directories, jobs) = read.await?;

@@ -33,7 +33,7 @@ use crate::workspace::{CheckoutError, Checkouts};
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};
 use super::tasks::rules::graph_above;
-use super::{Heard, ServiceError, Shared};
+use super::{Heard, ServiceError, Settings, Shared, checks};
 
 pub use results::{MergeWish, PublishedResult};
 pub use snapshots::SnapshotView;
@@ -129,6 +129,7 @@ impl Workspaces {
     ) -> Result<(), ServiceError> {
         let id = id.clone();
         let by = by.clone();
+        let inputs = self.heard.inputs(&self.core);
         self.core
             .write(move |tx| {
                 let Some(before) = workspaces::get(tx, &id)? else {
@@ -137,6 +138,11 @@ impl Workspaces {
                 let after = before.clone().on(report.clone(), &by);
                 if after != before {
                     workspaces::put(tx, &after)?;
+                }
+                if let WorkspaceReport::Kept { launch: Some(launch), content } = &report
+                    && (before.state, after.state) == (WorkspaceState::InUse, WorkspaceState::Ready)
+                {
+                    checks::note_kept(tx, &inputs, launch, content)?;
                 }
                 Ok(())
             })
@@ -445,6 +451,26 @@ pub(super) fn jobs(
                 decided_at,
             })
         }));
+    }
+    Ok(jobs)
+}
+
+/// Returns the steps that make the fresh clones of checks that are ready to run.
+pub(super) fn clean_jobs(
+    tx: &mut Read<'_>,
+    settings: &Settings,
+    checkouts: &OwnCheckouts,
+    startable: &[StartFacts],
+) -> Result<Vec<Job>, StoreError> {
+    let mut jobs = Vec::new();
+    for facts in startable {
+        if let (Some(order), Some(checkouts)) =
+            (checks::next_clean(tx, settings, facts)?, checkouts.get())
+            && !checkouts.is_clean_ready(&order)
+        {
+            let max_disk = settings.workspace.max_disk;
+            jobs.push(Job::PrepareClean { order: Box::new(order), max_disk });
+        }
     }
     Ok(jobs)
 }

@@ -186,7 +186,7 @@ impl Checkouts {
 
     /// Makes the repository and the files in `new`. No agent has used it yet, so its `.git` is the
     /// daemon's.
-    async fn check_out(
+    pub(super) async fn check_out(
         &self,
         order: &Order,
         prepared: &Prepared,

@@ -374,9 +374,12 @@ impl Checkouts {
             Some(result) => format!("{result}^{{tree}}"),
             None => empty_tree().await?,
         };
-        let list = ["diff-tree", "-r", "--no-renames", "--name-only", "-z", &from, visible];
+        let list = ["diff-tree", "-r", "--no-renames", "--name-status", "-z", &from, visible];
         let changed = self.git.on(&keep, list).long().run().await?;
-        content.n_uncommitted = count(entries(&changed).count());
+        // Each path follows a letter, which is A for a file that the commit does not have.
+        let letters: Vec<&Path> = entries(&changed).step_by(2).collect();
+        content.n_uncommitted = count(letters.len());
+        content.n_changed = count(letters.iter().filter(|kind| **kind != Path::new("A")).count());
         let uncommitted = uncommitted_ref(&order.branch);
         if content.n_uncommitted > 0 {
             let message = format!("left uncommitted by {}\n", order.agent);

@@ -2,10 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 
+use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{until, until_some};
+use crate::support::{git, until, until_some};
 use crate::workspaces::Bed;
 
 /// The steps of an agent that commits one line more and reports success.
@@ -24,6 +27,29 @@ fn bed(checks: &str, steps: &[&str]) -> Bed {
     let bed = Bed::configured(&settings, agents).daemon_with_clones(agents);
     bed.daemon.task("tsk", "prj", "one");
     bed
+}
+
+/// Returns such a daemon whose project has a script of its own, `ci/test.sh`.
+fn bed_with_script(checks: &str, steps: &[&str]) -> Bed {
+    let settings = format!("backoff: {{ initial: 10ms, max: 10ms }}\n{checks}");
+    let agents: &[(&str, &[&str])] = &[("one", steps)];
+    let bed = Bed::configured(&settings, agents);
+    let work = bed.daemon.work();
+    fs::create_dir(work.join("ci")).unwrap();
+    let script = "echo the operator\u{2019}s script; grep -q good common.txt\n";
+    fs::write(work.join("ci/test.sh"), script).unwrap();
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-qm", "a script"]);
+    let bed = bed.daemon_with_clones(agents);
+    bed.daemon.task("tsk", "prj", "one");
+    bed
+}
+
+/// Returns the names of the fresh clones of checks that are there.
+fn fresh_clones(bed: &Bed) -> Vec<String> {
+    let entries = fs::read_dir(bed.daemon.state().join("workspaces/prj")).unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+    names.filter(|name| name.contains("check")).collect()
 }
 
 fn shown(bed: &Bed) -> Value {
@@ -188,4 +214,161 @@ checks:
     let task = until_status(&bed, "done");
     let passed = || (1, "passed".to_owned(), Some(0));
     assert_eq!(results(&task), [passed(), passed()], "{task}");
+}
+
+#[test]
+fn a_clean_check_sees_the_commit_and_nothing_else() {
+    let checks = r#"
+checks:
+  tests:
+    clean: true
+    command:
+      - sh
+      - -c
+      - "pwd; git log -1 --format=%H; ls -A; mkdir -m 0500 closed; echo new >>tries.txt"
+"#;
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:echo ignored.txt >.gitignore; echo stale >ignored.txt; echo try >>tries.txt",
+        "run:git add . && git commit -qm try",
+        "report:success",
+    ];
+    let bed = bed(checks, steps);
+    let task = until_status(&bed, "done");
+    assert_eq!(results(&task), [(1, "passed".to_owned(), Some(0))], "{task}");
+    let check = &task["checks"][0];
+    let commit = git(&bed.tree("tsk"), &["rev-parse", "HEAD"]);
+    assert_eq!(check["commit"].as_str(), Some(commit.trim()));
+    let output = check["output"].as_str().unwrap_or_default();
+    assert!(output.contains(commit.trim()), "{output}");
+    assert!(output.contains("tries.txt") && !output.contains("ignored.txt"), "{output}");
+    assert!(!output.contains(bed.tree("tsk").to_str().unwrap()), "{output}");
+    assert_eq!(fs::read_to_string(bed.tree("tsk").join("tries.txt")).unwrap(), "try\n");
+    until("the fresh clone is gone", || fresh_clones(&bed).is_empty());
+}
+
+#[test]
+fn protected_paths_have_the_version_of_the_base_and_the_agent_keeps_its_own() {
+    let checks = r#"
+checks_rounds: 0
+checks:
+  tests: { protected: ['ci/**'], command: [sh, ci/test.sh] }"#;
+    let edits: &[&str] = &[
+        "run:echo exit 0 >ci/test.sh",
+        "run:rm -r ci",
+        "run:rm -r ci; mkdir mine; echo exit 0 >mine/test.sh; ln -s mine ci",
+    ];
+    for edit in edits {
+        let last = ["run:git add -A && git commit -qm cheat", "report:success"];
+        let steps: Vec<&str> =
+            ["authenticate", "get-my-task", edit].into_iter().chain(last).collect();
+        let bed = bed_with_script(checks, &steps);
+        let task = until_status(&bed, "blocked");
+        assert_eq!(results(&task), [(1, "failed".to_owned(), Some(1))], "{edit}: {task}");
+        let told = bed.daemon.done(&["task", "show", "tsk"]);
+        assert!(told.contains("the operator\u{2019}s script"), "{edit}: {told}");
+        let script = fs::read_to_string(bed.tree("tsk").join("ci/test.sh")).unwrap_or_default();
+        assert!(!script.contains("operator"), "the agent keeps its version: {script}");
+        until("the fresh clone is gone", || fresh_clones(&bed).is_empty());
+    }
+}
+
+#[test]
+fn work_beside_the_protected_paths_passes() {
+    let checks = r#"
+checks:
+  tests: { protected: ['ci/**'], command: [sh, -c, "sh ci/test.sh && [ ! -e ci/more.sh ]"] }"#;
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:echo good >>common.txt; echo more >ci/more.sh",
+        "run:git add -A && git commit -qm good",
+        "report:success",
+    ];
+    let bed = bed_with_script(checks, steps);
+    let task = until_status(&bed, "done");
+    assert_eq!(results(&task), [(1, "passed".to_owned(), Some(0))], "{task}");
+    assert!(bed.tree("tsk").join("ci/more.sh").exists());
+}
+
+#[test]
+fn a_check_that_changes_the_files_of_the_commit_fails() {
+    let cases = [
+        ("echo more >>tries.txt", "The check changed 1 files of the commit."),
+        ("rm tries.txt", "The check changed 1 files of the commit."),
+        ("git commit -q --allow-empty -m mine", "The check moved the branch from "),
+        ("git reset -q --hard HEAD~1", "The check moved the branch from "),
+    ];
+    for (command, why) in cases {
+        let tests = format!("{{ command: [sh, -c, \"echo ran; {command}\"] }}");
+        let checks = format!("checks_rounds: 0\nchecks: {{ tests: {tests} }}");
+        let bed = bed(&checks, TRIES);
+        let task = until_status(&bed, "blocked");
+        let reason = "checks_failed: tests (it changed the files of the commit)";
+        assert_eq!(task["blocked_reason"], reason, "{command}");
+        assert_eq!(results(&task), [(1, "failed".to_owned(), Some(0))], "{command}");
+        let told = bed.daemon.done(&["task", "show", "tsk"]);
+        assert!(told.contains("ran\n") && told.contains(why), "{command}: {told}");
+    }
+}
+
+#[test]
+fn a_clean_check_outlives_the_daemon_and_its_clone_goes_afterwards() {
+    let checks = r#"
+checks:
+  tests:
+    clean: true
+    command:
+      - sh
+      - -c
+      - "echo ran >>../../runs; until [ -e ../../go ]; do sleep 0.1; done; ls tries.txt"
+"#;
+    let mut bed = bed(checks, TRIES);
+    let project = until_some("the check runs", || {
+        let tree = bed.daemon.cli(&["workspace", "path", "tsk"]).stdout;
+        let project = std::path::Path::new(tree.trim()).parent()?.parent()?.to_owned();
+        project.join("runs").exists().then_some(project)
+    });
+    bed.daemon.kill();
+    assert_eq!(fresh_clones(&bed).len(), 1);
+    bed.daemon.start();
+    fs::write(project.join("go"), "").unwrap();
+    let task = until_status(&bed, "done");
+    assert_eq!(results(&task), [(1, "passed".to_owned(), Some(0))]);
+    assert_eq!(fs::read_to_string(project.join("runs")).unwrap(), "ran\n");
+    until("the fresh clone is gone", || fresh_clones(&bed).is_empty());
+    bed.daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_daemon_that_dies_while_it_makes_a_fresh_clone_makes_it_anew() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "wait-for:../go",
+        "run:echo try >>tries.txt; git add tries.txt && git commit -qm try",
+        "report:success",
+    ];
+    let checks = "checks: { tests: { clean: true, command: [sh, -c, 'echo ran >>../../runs'] } }";
+    for point in
+        [CrashPoint::WorkspaceBegun, CrashPoint::WorkspaceCheckedOut, CrashPoint::WorkspaceMade]
+    {
+        let mut bed = bed(checks, steps);
+        bed.daemon.until_in_state("one", "running");
+        let beside = bed.tree("tsk").parent().unwrap().to_owned();
+        bed.daemon.kill();
+        let mut command = bed.daemon.command();
+        command.env(VARIABLE, format!("{point:?}"));
+        bed.daemon.spawn_as(command);
+        bed.daemon.until_ready();
+        fs::write(beside.join("go"), "").unwrap();
+        assert_eq!(bed.daemon.wait().signal(), Some(Signal::KILL.as_raw()), "{point:?}");
+        bed.daemon.start();
+        let task = until_status(&bed, "done");
+        assert_eq!(results(&task), [(1, "passed".to_owned(), Some(0))], "{point:?}");
+        let runs = beside.parent().unwrap().join("runs");
+        assert_eq!(fs::read_to_string(runs).unwrap(), "ran\n", "{point:?}");
+        until("the fresh clone is gone", || fresh_clones(&bed).is_empty());
+    }
 }

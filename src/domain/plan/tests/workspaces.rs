@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::workspace::KeepOrder;
+use crate::domain::workspace::{CleanOrder, KeepOrder};
 
 fn job(id: &str) -> Job {
     Job::Keep(KeepOrder {
@@ -66,6 +66,31 @@ fn no_agent_starts_in_a_clone_that_is_being_removed() {
     assert_eq!(plan.actions, []);
     assert_eq!(plan.deferred[0].reason, StartReason::PreparingWorkspace);
     assert_eq!(starts(&of(BTreeSet::new())), ["agt_1/prj_1"]);
+}
+
+#[test]
+fn a_check_waits_for_its_fresh_clone() {
+    let id: WorkspaceId = "wsp_1".parse().expect("an id");
+    let check = InstanceKey { purpose: Purpose::Check, ..key(1, 1) };
+    let next = Candidate { workspace: Some(id.clone()), ..waiting(check, 0) };
+    let order = CleanOrder {
+        id: id.clone(),
+        project: key(1, 1).project,
+        commit: Some("1234".to_owned()),
+        base_commit: None,
+        agent: key(1, 1).agent,
+        protected: Vec::new(),
+    };
+    let job = Job::PrepareClean { order: Box::new(order), max_disk: 1 };
+    let of = |jobs: Vec<Job>, busy_workspaces: BTreeSet<WorkspaceId>| {
+        let startable = vec![next.clone()];
+        plan(&Snapshot { startable, jobs, busy_workspaces, ..snapshot(9) })
+    };
+    let first = of(vec![job.clone()], BTreeSet::new());
+    assert_eq!(first.actions, [Action::Workspace(job.clone())]);
+    assert_eq!(first.deferred[0].reason, StartReason::PreparingWorkspace);
+    assert_eq!(of(vec![job], BTreeSet::from([id])).actions, [], "it is being made");
+    assert_eq!(starts(&of(Vec::new(), BTreeSet::new())).len(), 1, "it is there");
 }
 
 #[test]

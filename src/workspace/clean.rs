@@ -1,0 +1,188 @@
+//! Makes a fresh clone for a check, beside the clone of its task.
+//!
+//! It has the commit that the agent reported and nothing else. Protected paths are as in the commit
+//! that the work began at: the clone is then at a commit of the daemon, after the reported one. The
+//! clone of the task is left alone, so there is nothing to bring back after a crash. The folder is
+//! removed before the clone of the task is kept, which follows each launch.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::create::{MADE, read_made};
+use super::sparse::cone_at;
+use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename, write};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::workspace::{CleanOrder, Order, Prepared};
+use crate::domain::{ProjectId, WorkspaceId};
+
+/// The author of the commit that brings protected paths back.
+const AUTHOR: &str = "agent-coordinator";
+
+impl Checkouts {
+    /// Makes the fresh clone of a check. One that was made for the same order is left as it is.
+    ///
+    /// # Errors
+    /// Each error is perhaps over by the next attempt.
+    pub async fn prepare_clean(&self, order: &CleanOrder) -> Result<(), CheckoutError> {
+        self.git.check().await?;
+        if self.is_clean_ready(order) {
+            return Ok(());
+        }
+        let place = self.place(&order.project, &order.id);
+        place.check_tree()?;
+        let made = read_made(&place)?.prepared;
+        let cone = cone_at(&place)?;
+        self.remove_clean(&order.project, &order.id).await?;
+        let new = place.project.join(format!(".new-check-{}", order.id));
+        remove_folder(&new)?;
+        let commit = {
+            let _locked = self.lock_keep(&order.project, &place).await?;
+            self.with_protected(order, &place).await?
+        };
+        let all = Order {
+            id: order.id.clone(),
+            project: order.project.clone(),
+            branch: made.branch.clone(),
+            source: PathBuf::new(),
+            agent: order.agent.clone(),
+            base: None,
+            paths: Vec::new(),
+            dependencies: Vec::new(),
+            begins_at: None,
+            restores: None,
+            forge: None,
+        };
+        let prepared = Prepared { base_commit: order.base_commit.clone(), ..made };
+        make_folder(&new)?;
+        let cone = (&cone, None);
+        let made = self.check_out(&all, &prepared, commit.as_deref(), cone, &place, &new).await;
+        let made = made.map_err(|error| self.name_full_disk(error));
+        if made.is_err() {
+            remove_folder(&new)?;
+        }
+        made?;
+        write(&new.join(MADE), serde_json::to_vec(order).unwrap_or_default())?;
+        crash_point::reach(CrashPoint::WorkspaceMade);
+        rename(&new, &folder(&place))
+    }
+
+    /// Returns whether the fresh clone of a check is there.
+    pub fn is_clean_ready(&self, order: &CleanOrder) -> bool {
+        let place = self.place(&order.project, &order.id);
+        let text = std::fs::read(folder(&place).join(MADE)).unwrap_or_default();
+        serde_json::from_slice::<CleanOrder>(&text).is_ok_and(|made| made == *order)
+    }
+
+    /// Returns the folder that a check gets as its working directory.
+    pub fn clean_directory(&self, order: &CleanOrder, subdirectory: &str) -> PathBuf {
+        let tree = folder(&self.place(&order.project, &order.id)).join("tree");
+        if subdirectory.is_empty() { tree } else { tree.join(subdirectory) }
+    }
+
+    /// Removes the fresh clone of a check, if there is one. No check may be running in it.
+    ///
+    /// # Errors
+    /// Something that cannot be removed.
+    pub async fn remove_clean(
+        &self,
+        project: &ProjectId,
+        id: &WorkspaceId,
+    ) -> Result<(), CheckoutError> {
+        let folder = folder(&self.place(project, id));
+        if folder.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        blocking(move || {
+            remove_folder(&folder).or_else(|_| {
+                // Caches of packages are often read only.
+                make_writable(&folder);
+                remove_folder(&folder)
+            })
+        })
+        .await
+    }
+
+    /// Returns the commit that the clone begins at: that of the agent, or one after it with the
+    /// protected paths of the base.
+    async fn with_protected(
+        &self,
+        order: &CleanOrder,
+        place: &Place,
+    ) -> Result<Option<String>, CheckoutError> {
+        let CleanOrder { id, commit, base_commit, protected, .. } = order;
+        let Some(commit) = commit.as_ref().filter(|_| !protected.is_empty()) else {
+            return Ok(commit.clone());
+        };
+        let keep = place.keep();
+        let base = match base_commit {
+            Some(base) => base.clone(),
+            None => self.git.on(&keep, ["mktree"]).text().await?,
+        };
+        let options = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev"];
+        let options = options.into_iter().chain([commit.as_str(), base.as_str(), "--"]);
+        let arguments = options.map(str::to_owned);
+        let arguments = arguments.chain(protected.iter().map(|path| format!(":(glob){path}")));
+        let listed = self.git.on(&keep, arguments).long().run().await?;
+        let entries = index_entries(&listed);
+        if entries.is_empty() {
+            return Ok(Some(commit.clone()));
+        }
+        let index = place.project.join(format!(".new-index-check-{id}"));
+        let _ = std::fs::remove_file(&index);
+        let on_index = |arguments: &[&str]| {
+            let call = self.git.on(&keep, arguments.iter().copied());
+            call.variable("GIT_INDEX_FILE", &index).long()
+        };
+        on_index(&["read-tree", commit]).run().await?;
+        on_index(&["update-index", "-z", "--index-info"]).input(entries).run().await?;
+        let tree = on_index(&["write-tree"]).text().await?;
+        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
+        let message = "the protected files as they were before the work\n";
+        let made = self.commit(place, &tree, std::iter::once(commit), message, AUTHOR).await?;
+        Ok(Some(made))
+    }
+}
+
+/// The fresh clone of the task whose place this is.
+fn folder(place: &Place) -> PathBuf {
+    let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
+    place.project.join(format!(".check-{name}"))
+}
+
+/// Returns what `update-index --index-info` reads, from what `diff-tree --raw -z` printed: the
+/// entries of the second tree.
+fn index_entries(listed: &[u8]) -> Vec<u8> {
+    let mut entries = Vec::new();
+    let mut parts = listed.split(|byte| *byte == 0);
+    while let (Some(facts), Some(path)) = (parts.next(), parts.next()) {
+        // `:OLD_MODE NEW_MODE OLD_ID NEW_ID LETTER`
+        let facts: Vec<&[u8]> = facts.split(|byte| *byte == b' ').collect();
+        if let [_, mode, _, id, _] = facts[..] {
+            entries.extend_from_slice(&[mode, b" ", id, b"\t", path, b"\0"].concat());
+        }
+    }
+    entries
+}
+
+/// Lets the owner change the folders in `folder`. Follows no link.
+fn make_writable(folder: &Path) {
+    let _ = std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700));
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            make_writable(&entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_entries_of_the_second_tree_are_read_also_with_odd_names() {
+        let listed = b":100644 000000 aa 00 D\0ci/a b\0:000000 100755 00 bb A\0ci/x\ny\0";
+        let entries = index_entries(listed);
+        assert_eq!(entries, b"000000 00\tci/a b\0100755 bb\tci/x\ny\0");
+        assert_eq!(index_entries(b""), b"");
+    }
+}
