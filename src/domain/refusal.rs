@@ -95,6 +95,8 @@ pub enum Refusal {
     DependenciesOpen { task: String, open: Vec<String> },
     #[error("Task {task} has subtasks that are not finished: {}", open.join(", "))]
     SubtasksOpen { task: String, open: Vec<String> },
+    #[error("Task {task} has checks to pass: only the launch that works on it reports it done")]
+    ChecksPending { task: String },
     #[error("Parent task {parent} is {status}: its subtasks can't be open")]
     ParentClosed { parent: String, status: TaskStatus },
     #[error("There is no task {task} in project {project}")]
@@ -210,6 +212,7 @@ impl Refusal {
             Self::NeedsAssignee { .. } => "needs_assignee",
             Self::DependenciesOpen { .. } => "dependencies_open",
             Self::SubtasksOpen { .. } => "subtasks_open",
+            Self::ChecksPending { .. } => "checks_pending",
             Self::ParentClosed { .. } => "parent_closed",
             Self::NoSuchTask { .. } => "task_not_found",
             Self::StaysInProject { .. } => "stays_in_project",
@@ -279,6 +282,9 @@ impl Refusal {
             Self::ServerStopping => Some("wait a little and call again"),
             Self::SubtasksOpen { .. } => Some("finish or cancel the subtasks first"),
             Self::DependenciesOpen { .. } => Some("finish the dependencies first"),
+            Self::ChecksPending { .. } => {
+                Some("leave it as it is; it is worked on and checked by itself")
+            }
             Self::NeedsAssignee { .. } => Some("assign an agent first"),
             Self::AmbiguousLaunch { .. } => {
                 Some("give launch_id, or the pid that was reported as started")

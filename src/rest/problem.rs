@@ -76,6 +76,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::NeedsAssignee { .. }
         | Refusal::DependenciesOpen { .. }
         | Refusal::SubtasksOpen { .. }
+        | Refusal::ChecksPending { .. }
         | Refusal::ParentClosed { .. }
         | Refusal::NoTaskToSave
         | Refusal::TooManyTasks { .. }

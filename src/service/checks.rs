@@ -13,16 +13,16 @@ use crate::domain::id::{AgentId, CheckId, CoordinatorId, LaunchId};
 use crate::domain::launch::ReportResult;
 use crate::domain::start_history::StartReason;
 use crate::domain::task::{Actor, change};
-use crate::domain::workspace::{CleanOrder, Content, WorkspaceState};
+use crate::domain::workspace::{CleanOrder, Content, WorkspaceMode, WorkspaceState, owner};
 use crate::domain::{
     Attempt, Execution, Launch, Outcome, ProjectId, Purpose, StartFacts, Task, TaskId, TaskStatus,
     Timestamp, Workspace,
 };
-use crate::rows::{Transaction, checks, executions, launches, output_tails, tasks};
+use crate::rows::{Transaction, checks, executions, launches, output_tails, projects, tasks};
 use crate::store::{Read, StoreError};
 
 use super::launches::start::{Claim, ShouldStart};
-use super::tasks::rules::{graph_around, move_task};
+use super::tasks::rules::{graph_above, graph_around, move_task};
 use super::{Inputs, ServiceError, Settings, workspaces};
 
 /// Begins the checks of a task whose agent reported success. Returns false if there are none.
@@ -47,6 +47,30 @@ pub(super) fn begin(
     tasks::put(tx, &Task { checking_since: Some(now), ..task.clone() })?;
     tx.event(event(task, "reported success", now));
     Ok(true)
+}
+
+/// Returns whether a task of `agent` that another launch works on must pass checks. A part of a
+/// larger task is checked with it.
+///
+/// # Errors
+/// A failed query.
+pub(super) fn are_needed(
+    tx: &mut Read<'_>,
+    settings: &Settings,
+    task: &Task,
+    agent: &AgentId,
+) -> Result<bool, StoreError> {
+    let is_checked = of_project(settings, &task.project).next().is_some();
+    if !is_checked || !task.status.is_open() || task.assignee.as_ref() != Some(agent) {
+        return Ok(false);
+    }
+    let graph = graph_above(tx, std::slice::from_ref(task))?;
+    if owner(task, &graph).id != task.id {
+        return Ok(false);
+    }
+    let project = projects::get(tx, &task.project)?;
+    let has_clones = project.is_some_and(|it| it.workspace == WorkspaceMode::Clone);
+    Ok(has_clones || crate::rows::workspaces::newest_of_task(tx, &task.id)?.is_some())
 }
 
 fn event(task: &Task, detail: &str, at: Timestamp) -> NewEvent {

@@ -342,6 +342,31 @@ checks:
 }
 
 #[test]
+fn an_agent_does_not_set_another_task_done_that_has_checks() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "wait-for:../go",
+        r#"run:call update_task_status '{"task_id": "other", "status": "done"}' >../answer || true"#,
+        "run:echo try >>tries.txt; git add tries.txt && git commit -qm try",
+        "report:success",
+    ];
+    let bed = bed("checks: { tests: { command: ['true'] } }", steps);
+    let beside = until_some("the agent works", || {
+        let tree = bed.daemon.cli(&["workspace", "path", "tsk"]).stdout;
+        let beside = std::path::Path::new(tree.trim()).parent()?.to_owned();
+        beside.is_dir().then_some(beside)
+    });
+    let other = ["--id", "other", "--project", "prj", "--assignee", "one", "--title", "Other"];
+    bed.daemon.done(&[&["task", "add"], &other[..]].concat());
+    fs::write(beside.join("go"), "").unwrap();
+    until_status(&bed, "done");
+    let answer = fs::read_to_string(beside.join("answer")).unwrap();
+    assert!(answer.contains("checks_pending"), "{answer}");
+    assert_ne!(bed.daemon.task_status("other"), "done");
+}
+
+#[test]
 fn a_daemon_that_dies_while_it_makes_a_fresh_clone_makes_it_anew() {
     let steps: &[&str] = &[
         "authenticate",

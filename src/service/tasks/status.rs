@@ -30,7 +30,8 @@ impl Tasks {
     ///
     /// # Errors
     /// The refusals of [`change`](crate::domain::task::change) and of [`limits`]; `TaskNotFound`
-    /// also for tasks of other projects.
+    /// also for tasks of other projects; `ChecksPending` for done, if the task has a clone of its
+    /// own in which another launch works on it.
     pub async fn update_status(
         &self,
         caller: &Caller,
@@ -57,6 +58,13 @@ impl Tasks {
                     && checks::begin(tx, &inputs.settings, &launch, &task)?
                 {
                     return Ok(StatusChange { previous: task.status, task, instruction: None });
+                }
+                if to == TaskStatus::Done
+                    && launch.task.as_ref() != Some(&id)
+                    && checks::are_needed(tx, &inputs.settings, &task, &key.agent)?
+                {
+                    let task = task.short_id.to_string();
+                    return Err(Refusal::ChecksPending { task }.into());
                 }
                 let actor = Actor::Agent(&key.agent);
                 let moved = move_task(tx, &task, to, reason.as_deref(), actor)?;

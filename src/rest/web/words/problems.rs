@@ -38,6 +38,7 @@ fn japanese_problem(code: &str) -> Option<&'static str> {
         "needs_assignee" => "先に担当エージェントを割り当ててください",
         "dependencies_open" => "先に完了すべきタスクが残っています",
         "subtasks_open" => "未完了のサブタスクがあります",
+        "checks_pending" => "チェックに合格する必要があります",
         "parent_closed" => "親タスクが終了しています",
         "stays_in_project" => "タスクは他のプロジェクトに移動できません",
         "part_of_itself" => "タスクを自分自身のサブタスクにはできません",
