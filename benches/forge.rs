@@ -36,6 +36,8 @@ const NAMES: [&str; 3] = ["ann/a", "ann/b", "ann/c"];
 const N_EACH: usize = 100;
 /// The time that an agent works on one of these items.
 const WORK: Duration = Duration::from_secs(1);
+/// The number of items whose result is published.
+const N_PUBLISHED: usize = 15;
 /// The number of looks at the watched items.
 const N_LOOKS: usize = 20;
 /// The ticks in a second of the clock by which the kernel counts the time of a process.
@@ -75,6 +77,7 @@ fn main() -> Result<()> {
     figures.push(beside_a_hanging_host()?);
     figures.push(until_stopped()?);
     figures.extend(more_items_than_slots()?);
+    figures.extend(published()?);
     print(&figures);
     Ok(())
 }
@@ -299,6 +302,57 @@ fn more_items_than_slots() -> Result<Vec<Figure>> {
         ),
         at_most(2.0, Figure::new("the same: items one repository is ahead", "", most_ahead)),
         at_least(30.0, Figure::new("the same: what a second daemon takes of the rest", "%", share)),
+    ])
+}
+
+/// Measures the way from the report of an agent to its draft pull request: the writes to the forge
+/// beside the push, and the time that a check adds to the run of its command.
+fn published() -> Result<Vec<Figure>> {
+    let fake = Fake::start();
+    fake.repository(ForgeKind::GitHub, NAME).init_git();
+    let host = host(&fake, ForgeKind::GitHub, 1);
+    let settings = format!(
+        "forge: {{ poll_interval: 100ms, write_interval: 0s, writes_per_hour: off }}\n\
+         checks: {{ tests: {{ command: ['true'] }} }}\n{}",
+        host.replace("project_id: prj", "project_id: prj, publish: pull_request")
+    );
+    let mut bed = Bed::start(&Wanted { settings: &settings, role: Role::Commit, n_agents: 1 })?;
+    let mut control = bed.control()?;
+    let (mut most_writes, mut checks, mut bare) = (0, Times::default(), Times::default());
+    for n in 0..N_PUBLISHED {
+        fake.forget_requests();
+        assigned(&fake, ForgeKind::GitHub, &format!("Issue {n}"));
+        bed.wait_until("the item is taken", |_| Ok(!items(&mut control)?.is_empty()))?;
+        bed.wait_until("the item has ended", |_| Ok(items(&mut control)?.is_empty()))?;
+        let requests = fake.requests();
+        let is_push = |path: &str| path.starts_with("/git/") && path.ends_with("git-receive-pack");
+        let after = requests.iter().skip_while(|it| !(it.method == "POST" && is_push(&it.path)));
+        let is_write = |path: &str, method: &str| method != "GET" && !path.starts_with("/git/");
+        most_writes = most_writes.max(after.filter(|it| is_write(&it.path, &it.method)).count());
+        let ended = control.get("/forge/items?ended=true&limit=1")?;
+        ensure!(ended[0]["requestUrl"].is_string(), "no draft: {ended}\n{}", bed.log());
+        let task = ended[0]["taskId"].as_str().context("a task")?;
+        let task = control.get(&format!("/tasks/{task}"))?;
+        let took = task["checks"][0]["durationMs"].as_u64().context("a check")?;
+        checks.add(Duration::from_millis(took));
+        let began = Instant::now();
+        std::process::Command::new("true").status()?;
+        bare.add(began.elapsed());
+    }
+    #[allow(clippy::cast_precision_loss, reason = "a small count")]
+    let most_writes = most_writes as f64;
+    let added = (checks.median() - bare.median()).max(0.0);
+    let name = "a check adds to the run of its command (floor: a bare spawn of it)";
+    Ok(vec![
+        Figure {
+            target: Some(Target::AtMost(4.0)),
+            ..Figure::new("report -> draft pull request: writes to the API", "", most_writes)
+        },
+        Figure {
+            target: Some(Target::AtMost(20.0)),
+            floor: Some(bare.median()),
+            ..Figure::new(name, "ms", added)
+        },
     ])
 }
 

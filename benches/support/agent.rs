@@ -38,6 +38,8 @@ pub enum Role {
     Work(PathBuf),
     /// Takes its task, works on it for this time, and reports.
     WorkFor(Duration),
+    /// Takes its task, commits a file, and reports.
+    Commit,
     /// `agt_0` opens connections to the MCP socket, `agt_1` measures its own calls.
     Attack {
         /// Connections that send one request and keep silent.
@@ -60,6 +62,7 @@ impl Role {
             Self::Print(n_bytes) => ("print", vec![n_bytes.to_string()]),
             Self::Work(beginnings) => ("work", vec![beginnings.display().to_string()]),
             Self::WorkFor(time) => ("work-for", vec![time.as_millis().to_string()]),
+            Self::Commit => ("commit", Vec::new()),
             Self::Attack { n_idle, n_unfinished, flooded, times } => {
                 let paths = [flooded, times].map(|path| path.display().to_string());
                 (
@@ -101,12 +104,18 @@ pub fn is_agent() -> bool {
         Some("work") => {
             let told = arguments.next().map(|path| tell(Path::new(&path), began));
             if let Some(Ok(())) = told {
-                let _ = work(Duration::ZERO);
+                let _ = work(|| Ok(()));
             }
+        }
+        Some("commit") => {
+            let _ = work(commit);
         }
         Some("work-for") => {
             let millis = arguments.next().and_then(|number| number.parse().ok()).unwrap_or(0);
-            let _ = work(Duration::from_millis(millis));
+            let _ = work(|| {
+                std::thread::sleep(Duration::from_millis(millis));
+                Ok(())
+            });
         }
         Some("attack") => {
             if let Err(error) = attack(&arguments.collect::<Vec<_>>()) {
@@ -206,7 +215,18 @@ impl Server {
     }
 }
 
-fn work(time: Duration) -> Result<()> {
+/// Commits a new file in the working directory.
+fn commit() -> Result<()> {
+    std::fs::write("made.txt", format!("{:?}\n", monotonic()))?;
+    for arguments in [&["add", "made.txt"][..], &["commit", "-q", "-m", "Make a file"]] {
+        let status = Command::new("git").args(arguments).stdout(Stdio::null()).status()?;
+        ensure!(status.success(), "git {arguments:?} failed");
+    }
+    Ok(())
+}
+
+/// Takes a task, does `the_work`, and reports success.
+fn work(the_work: impl FnOnce() -> Result<()>) -> Result<()> {
     let variable = |name| env::var(name).context("a variable of every agent");
     let mut server = match env::var_os("COORDINATOR_MCP_SOCKET") {
         Some(socket) => Server::Socket(Mcp::connect(Path::new(&socket))?),
@@ -217,7 +237,7 @@ fn work(time: Duration) -> Result<()> {
     });
     let session = server.call("authenticate", &who)?["session_token"].take();
     server.call("get_my_task", &json!({ "session_token": session }))?;
-    std::thread::sleep(time);
+    the_work()?;
     server.call(
         "report_completed",
         &json!({ "session_token": session, "result": "success", "summary": "done" }),
