@@ -10,6 +10,7 @@ mod cgroups;
 mod chains;
 mod chaos;
 mod chat;
+mod check_faults;
 mod checks;
 mod cli;
 mod configured_secrets;

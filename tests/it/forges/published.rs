@@ -335,7 +335,16 @@ fn the_token_is_in_no_command_line_environment_log_or_file() {
         "run:env >../env.txt; cat .git/config >>../env.txt; echo x >x; git add x; git commit -qm x",
         "report:success",
     ];
-    let bed = bed(ForgeKind::GitHub, "pull_request", steps);
+    // A check finds as little of it as an agent does.
+    let checks = "checks:\n  \
+        plain: { command: [sh, -c, 'env >../check.txt'] }\n  \
+        clean: { clean: true, command: [sh, -c, 'cd ..; env >../clean.txt'] }";
+    for forge in BOTH {
+        token_is_nowhere(&bed_with(forge, "pull_request", steps, checks));
+    }
+}
+
+fn token_is_nowhere(bed: &Bed) {
     bed.fake.fail("POST /git/*", Times::N(1), Fault::status(500));
     let stop = std::sync::atomic::AtomicBool::new(false);
     let found = std::thread::scope(|scope| {
@@ -355,7 +364,11 @@ fn the_token_is_in_no_command_line_environment_log_or_file() {
     assert_eq!(found, [""; 0]);
     assert_eq!(bed.only_request().1.branch, "agents/prj-1");
     assert!(!bed.daemon.log().contains(TOKEN));
-    for file in files_below(&bed.daemon.state()) {
+    let files = files_below(&bed.daemon.state());
+    for name in ["env.txt", "check.txt", "clean.txt"] {
+        assert!(files.iter().any(|file| file.ends_with(name)), "{name}: {files:?}");
+    }
+    for file in files {
         let content = std::fs::read(&file).unwrap_or_default();
         let has_it = content.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes());
         assert!(!has_it, "{} has the token", file.display());

@@ -226,6 +226,29 @@ fn a_token_without_the_right_to_push_is_named_and_a_better_one_is_used() {
 }
 
 #[test]
+fn a_forge_that_is_away_for_long_delays_the_push_and_no_agent_works_again() {
+    for forge in BOTH {
+        let mut bed = bed(forge, "pull_request", WAITS);
+        let issue = bed.issue("Login fails");
+        bed.until("processing");
+        bed.fake.fail("*", Times::Always, Fault::status(503));
+        std::fs::write(bed.daemon.work().join("go"), "").unwrap();
+        until("the work is done", || {
+            bed.items().first().is_some_and(|item| item["state"] == "done")
+        });
+        let item = until_error(&bed, "503");
+        assert_eq!(item["owed"][0], "push", "{item}");
+        bed.daemon.kill();
+        bed.daemon.start();
+        assert_eq!(bed.items()[0]["owed"][0], "push", "it outlives the daemon");
+        bed.fake.mend();
+        bed.daemon.done(&["refresh"]);
+        check_published(&bed, &issue);
+        assert_eq!(n_agents(&bed), 1);
+    }
+}
+
+#[test]
 fn a_token_that_expires_before_the_push_delays_it() {
     let bed = bed(ForgeKind::GitLab, "pull_request", WAITS);
     let issue = bed.issue("Login fails");
