@@ -14,6 +14,7 @@ mod lineage;
 mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
+pub mod ownership;
 mod process;
 #[cfg(any(target_os = "macos", test))]
 mod process_arguments;

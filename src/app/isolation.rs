@@ -65,8 +65,11 @@ pub fn check_users(config: &Config) -> Result<(), UserProblem> {
         if config.paths.mcp_socket_path.starts_with(&config.paths.state_dir) {
             return Err(UserProblem::SocketInStateDir { provider: provider.to_owned() });
         }
-        if let Some(folder) =
-            config.paths.mcp_socket_path.parent().filter(|folder| is_changed_by_others(folder))
+        if let Some(folder) = config
+            .paths
+            .mcp_socket_path
+            .parent()
+            .filter(|folder| sys::ownership::is_changed_by_others(folder))
         {
             return Err(UserProblem::OpenFolder {
                 provider: provider.to_owned(),
@@ -129,21 +132,6 @@ fn look_up(name: &str) -> Result<Option<AgentUser>, nix::Error> {
     let run_as =
         RunAs { name: name.to_owned(), uid: user.uid.as_raw(), gid: user.gid.as_raw(), groups };
     Ok(Some(AgentUser { run_as, home: user.dir, shell: user.shell }))
-}
-
-/// Returns whether another user can create entries in an existing folder, or replace it by way of a
-/// folder above it.
-fn is_changed_by_others(folder: &Path) -> bool {
-    const OTHERS_WRITE: u32 = 0o022;
-    const STICKY: u32 = 0o1000;
-    let is_open = |folder: &Path, allowed: u32| {
-        let found = std::fs::metadata(folder).ok();
-        found.is_some_and(|found| {
-            found.uid() != 0 || (found.mode() & OTHERS_WRITE != 0 && found.mode() & allowed == 0)
-        })
-    };
-    // Only its owner can move an entry of a sticky folder.
-    is_open(folder, 0) || folder.ancestors().skip(1).any(|above| is_open(above, STICKY))
 }
 
 /// Returns the uppermost existing folder above `path` that `user` may not enter, according to its
