@@ -83,6 +83,7 @@ impl Workspaces {
             begins_at: None,
             restores: None,
             forge: None,
+            run_as: None,
         })
     }
 

@@ -67,7 +67,8 @@ pub struct LaunchRequest {
 pub struct CloneFolders {
     /// The files and the repository, which the agent changes.
     pub tree: PathBuf,
-    /// The repository of the daemon that the clone borrows from, which the agent only reads.
+    /// The folder that the clone borrows from, which the agent only reads: the repository of the
+    /// daemon, or what it lends to the user of the agent.
     pub keep: PathBuf,
 }
 
@@ -145,11 +146,6 @@ pub enum CommandError {
         "provider `{provider}` is for another user (`run_as`) than before, which takes a restart of the daemon"
     )]
     WaitsForRestart { provider: String },
-    /// The daemon makes clones with its own user.
-    #[error(
-        "provider `{provider}` runs as `{user}`, who cannot use a clone of the daemon's; use a project with `workspace: shared`"
-    )]
-    CloneOfDaemon { provider: String, user: String },
 }
 
 impl Providers {
@@ -216,11 +212,6 @@ impl Providers {
             wrap.push(values.fill(argument)?);
         }
         let user = self.user_of(name, &provider)?;
-        if let Some(user) = user.filter(|_| request.clone.is_some()) {
-            let provider = name.to_owned();
-            let user = user.run_as.name.clone();
-            return Err(CommandError::CloneOfDaemon { provider, user });
-        }
         let files_in = user.map(|_| self.users_files.join(request.launch.as_str()));
         let mut environment = self.passed_to(&provider);
         // Each launch gets a folder of its own, unless the entry's `environment` names one.
@@ -345,11 +336,7 @@ impl Providers {
         passed: &PassEnvironment,
     ) -> Result<CommandSpec, CommandError> {
         let (name, provider) = self.find(provider);
-        if let Some(user) = self.user_of(name, &provider)? {
-            let provider = name.to_owned();
-            let user = user.run_as.name.clone();
-            return Err(CommandError::CloneOfDaemon { provider, user });
-        }
+        let user = self.user_of(name, &provider)?;
         let values = Values { providers: self, provider: name, request, prompt: "" };
         let mut wrap = Vec::with_capacity(provider.wrap.len());
         for argument in &provider.wrap {
@@ -366,6 +353,9 @@ impl Providers {
         };
         let mut environment = self.passed_to(&plain);
         environment.remove("TMPDIR");
+        if let Some(user) = user {
+            become_of(user, &mut environment);
+        }
         let own = [
             ("PROJECT_ID", request.key.project.to_string()),
             ("WORKING_DIRECTORY", text(&request.working_directory)),
@@ -383,8 +373,17 @@ impl Providers {
             redact: self.redacted.clone(),
             files: Vec::new(),
             files_in: None,
-            run_as: None,
+            run_as: user.map(|user| user.run_as.clone()),
         })
+    }
+
+    /// Returns the user that the agents of a provider run as; `None` for the daemon's own user.
+    ///
+    /// # Errors
+    /// `NoUser`.
+    pub fn run_as(&self, ai_type: &str) -> Result<Option<&RunAs>, CommandError> {
+        let (name, provider) = self.find(ai_type);
+        Ok(self.user_of(name, &provider)?.map(|user| &user.run_as))
     }
 
     fn user_of(

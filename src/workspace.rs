@@ -17,6 +17,7 @@
 //! <root>/<project>/<workspace>/made.json   what is known since it was made
 //! <root>/<project>/.check-<workspace>/tree  a fresh clone for a check
 //! <root>/<project>/shared/index         git's index of the project's directory, for snapshots
+//! <root>/<project>/lent-<uid>           what the workspaces of another user borrow from
 //! ```
 //!
 //! A project without clones has snapshots of its directory in its keep repository instead.
@@ -30,6 +31,7 @@ mod forget;
 mod git;
 mod keep_repository;
 mod keeping;
+mod lending;
 mod objects;
 mod publish;
 mod rebase;
@@ -38,6 +40,7 @@ mod remote;
 mod removal;
 mod repository;
 mod results;
+mod rights;
 mod snapshot;
 mod source;
 mod sparse;
@@ -63,6 +66,7 @@ pub use snapshot::{Snapped, SnapshotEntry};
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
 use git::Git;
+use rights::Owner;
 
 /// The rules for the ignored files of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,6 +133,12 @@ pub enum CheckoutError {
     Refused(String),
     #[error("the files of the workspace are gone: there is no `{}`", .0.display())]
     Gone(PathBuf),
+    #[error("could not use the files of the user with id {uid} with the rights of that user")]
+    OtherUser {
+        uid: u32,
+        #[source]
+        source: io::Error,
+    },
 }
 
 impl CheckoutError {
@@ -143,6 +153,11 @@ impl CheckoutError {
     }
 }
 
+/// The folder for git's files of a workspace of another user.
+const SCRATCH: &str = "scratch";
+/// The beginning of the names of the folders that the workspaces of other users borrow from.
+const LENT: &str = "lent-";
+
 /// The places of one workspace.
 #[derive(Debug, Clone)]
 struct Place {
@@ -150,6 +165,8 @@ struct Place {
     folder: PathBuf,
     /// The files: the folder `tree` of a workspace, or the git work tree of a person.
     tree: PathBuf,
+    /// The owner of the tree, if that is another user than the daemon's.
+    owner: Option<Owner>,
 }
 
 impl Place {
@@ -183,6 +200,7 @@ impl Place {
         for name in ["index", "index-ignored"].into_iter().chain(locks).chain(extra) {
             let _ = std::fs::remove_file(self.folder.join(name));
         }
+        remove_folder(&self.scratch())?;
         std::fs::remove_dir(&self.folder).map_err(|error| {
             CheckoutError::Refused(format!(
                 "`{}` has other files, and no folder `tree`: {error}; move them away",
@@ -196,7 +214,20 @@ impl Place {
     }
 
     fn index(&self) -> PathBuf {
-        self.folder.join("index")
+        match self.owner {
+            None => self.folder.join("index"),
+            Some(_) => self.scratch().join("index"),
+        }
+    }
+
+    /// Returns the folder in which git writes as the owner of the tree.
+    fn scratch(&self) -> PathBuf {
+        self.folder.join(SCRATCH)
+    }
+
+    /// Returns the folder that the workspaces of a user borrow from.
+    fn lent(&self, owner: Owner) -> PathBuf {
+        self.project.join(format!("{LENT}{}", owner.uid))
     }
 
     fn keep(&self) -> PathBuf {
@@ -227,9 +258,24 @@ impl Checkouts {
         if subdirectory.is_empty() { tree } else { tree.join(subdirectory) }
     }
 
-    /// Returns the repository that the clones of a project borrow from.
-    pub fn keep_folder(&self, project: &ProjectId) -> PathBuf {
-        self.root.join(project.as_str()).join("keep.git")
+    /// Returns the folder that a workspace borrows from: the keep repository, or a folder for the
+    /// user who owns the workspace.
+    pub fn lending_folder(&self, project: &ProjectId, workspace: &WorkspaceId) -> PathBuf {
+        let place = self.place(project, workspace);
+        place.owner.map_or_else(|| place.keep(), |owner| place.lent(owner))
+    }
+
+    /// Returns the id of the user who owns the files of a workspace; `None` for the daemon's own
+    /// user.
+    pub fn owner(&self, project: &ProjectId, workspace: &WorkspaceId) -> Option<u32> {
+        self.place(project, workspace).owner.map(|owner| owner.uid)
+    }
+
+    /// Returns whether the files of a workspace were removed but for what a crash left of them.
+    pub fn is_half_removed(&self, project: &ProjectId, workspace: &WorkspaceId) -> bool {
+        let place = self.place(project, workspace);
+        let gone = place.project.join(format!(".gone-{workspace}"));
+        self.is_removed(project, workspace) && gone.symlink_metadata().is_ok()
     }
 
     /// Checks that git is there and new enough. It makes no file.
@@ -277,7 +323,8 @@ impl Checkouts {
     fn place(&self, project: &ProjectId, workspace: &WorkspaceId) -> Place {
         let project = self.root.join(project.as_str());
         let folder = project.join(workspace.as_str());
-        Place { tree: folder.join("tree"), folder, project }
+        let tree = folder.join("tree");
+        Place { owner: Owner::of(&tree), tree, folder, project }
     }
 
     /// Waits until no other step changes the keep repository of a project.

@@ -206,9 +206,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let clean = check.as_ref().and_then(|check| check.clean.as_ref());
         let folders =
             clone.as_ref().and_then(|clone| self.workspaces.folders(&key.project, clone, clean));
-        let working_directory = match clone {
+        let working_directory = match &clone {
             None => Ok(working_directory),
-            Some(clone) => self.workspaces.directory(&key.project, &clone, clean),
+            Some(clone) => self.workspaces.directory(&key.project, clone, clean),
         };
         if self.processes.instances().iter().any(|instance| instance.launch == launch) {
             // The process runs here. A server that grants its launch once more does not end it.
@@ -229,7 +229,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 Some(check) => self.config.providers.check_command(&request, check),
                 None => self.config.providers.command(&request),
             };
-            command.map_err(|error| error.to_string())
+            let command = command.map_err(|error| error.to_string())?;
+            if let Some(clone) = &clone {
+                self.workspaces.check_owner(&key.project, clone, command.run_as.as_ref())?;
+            }
+            Ok(command)
         }) {
             Err(error) => Err(error),
             // A server elsewhere cannot name a folder of this machine relative to the directory

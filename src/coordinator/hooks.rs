@@ -18,7 +18,7 @@ use crate::domain::launch::{ExitStatus, ProcessEnd};
 use crate::domain::start_history::Backoff;
 use crate::domain::workspace::{Hook, HookFacts};
 use crate::domain::{
-    AgentId, Attempt, Instance, InstanceKey, LaunchId, Phase, Purpose, Secret, StopReason,
+    AgentId, Attempt, Instance, InstanceKey, LaunchId, Phase, Purpose, RunAs, Secret, StopReason,
     WorkspaceId,
 };
 use crate::instance_dir;
@@ -68,6 +68,8 @@ struct Memory {
     before_remove: BTreeSet<WorkspaceId>,
     /// The number of failures in a row.
     n_failures: BTreeMap<WorkspaceId, u32>,
+    /// A launch found a workspace of another user than its agent's, although no provider names one.
+    has_other_owners: bool,
 }
 
 impl HookRunner {
@@ -108,10 +110,37 @@ impl HookRunner {
         }
     }
 
-    /// Returns the workspaces whose hook before the next launch has passed; `None` if there is no
-    /// such hook.
+    /// Returns the workspaces that are ready for the next launch; `None` if that takes no step.
     pub(super) fn passed(&self) -> Option<BTreeSet<WorkspaceId>> {
-        self.has(Hook::BeforeRun).then(|| lock(&self.memory).before_run.clone())
+        let takes_step = self.has(Hook::BeforeRun) || self.has_users();
+        let memory = lock(&self.memory);
+        (takes_step || memory.has_other_owners).then(|| memory.before_run.clone())
+    }
+
+    /// Returns whether agents run as other users than the daemon.
+    pub(super) fn has_users(&self) -> bool {
+        self.settings().providers.entries.values().any(|provider| provider.run_as.is_some())
+    }
+
+    /// Returns the user of the agent that a workspace is for; `None` for the daemon's own user.
+    ///
+    /// # Errors
+    /// The machine has no such user.
+    pub(super) fn user_of(&self, facts: &HookFacts) -> Result<Option<RunAs>, String> {
+        let provider = facts.ai_type.as_deref().unwrap_or(DEFAULT_AI_TYPE);
+        let settings = self.settings();
+        let user = settings.providers.run_as(provider).map_err(|error| error.to_string())?;
+        Ok(user.filter(|user| user.uid != rustix::process::geteuid().as_raw()).cloned())
+    }
+
+    /// Notes that a workspace is ready for the next launch.
+    pub(super) fn note_ready(&self, id: &WorkspaceId) {
+        lock(&self.memory).before_run.insert(id.clone());
+    }
+
+    /// Notes that a workspace belongs to another user than the agent's that was to use it.
+    pub(super) fn note_other_owner(&self) {
+        lock(&self.memory).has_other_owners = true;
     }
 
     /// Notes that a launch uses a workspace. Its hooks run anew for the next launch.

@@ -1,5 +1,6 @@
 //! Carries out the steps on workspaces beside the loop, which never waits for git.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -12,9 +13,9 @@ use super::control::ControlPlane;
 use super::hooks::HookRunner;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{
-    CleanOrder, Content, Hook, HookFacts, Job, KeepOrder, Order, WorkspaceReport,
+    CleanOrder, Content, Hook, HookFacts, Job, KeepOrder, Order, RemoveOrder, WorkspaceReport,
 };
-use crate::domain::{ProjectId, WorkspaceId};
+use crate::domain::{ProjectId, RunAs, WorkspaceId};
 use crate::locks::lock;
 use crate::provider::CloneFolders;
 use crate::service::ClonePlace;
@@ -58,7 +59,7 @@ impl Host {
 
     fn folders(&self, project: &ProjectId, id: &WorkspaceId) -> CloneFolders {
         let tree = self.checkouts.directory(project, id, "");
-        CloneFolders { tree, keep: self.checkouts.keep_folder(project) }
+        CloneFolders { tree, keep: self.checkouts.lending_folder(project, id) }
     }
 }
 
@@ -139,6 +140,37 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
             }
             Some(_) => Err("the fresh clone of the check is not there".to_owned()),
         }
+    }
+
+    /// Checks that the agent of a launch, which runs as `user` or as the daemon's own user, owns its
+    /// clone.
+    ///
+    /// # Errors
+    /// The clone is another user's. The next attempt makes it anew.
+    pub(super) fn check_owner(
+        &self,
+        project: &ProjectId,
+        clone: &ClonePlace,
+        user: Option<&RunAs>,
+    ) -> Result<(), String> {
+        let Some(Host { checkouts, .. }) = &self.host else {
+            return Ok(());
+        };
+        let wanted = user.map(|user| user.uid).filter(|uid| *uid != own_uid());
+        let found = checkouts.owner(project, &clone.id);
+        if found == wanted {
+            return Ok(());
+        }
+        if let Some(hooks) = self.hooks() {
+            hooks.note_other_owner();
+        }
+        let name = |uid: Option<u32>| uid.unwrap_or_else(own_uid);
+        Err(format!(
+            "its clone belongs to the user with id {}, and the agent runs as the one with id {}; \
+             the clone is made anew",
+            name(found),
+            name(wanted)
+        ))
     }
 
     /// Returns the folders of the clone of a launch.
@@ -305,12 +337,7 @@ async fn take<C: ControlPlane>(
             }
             prepare(host, control, order).await
         }
-        Job::BeforeRun { id, .. } => {
-            Ok(match run_hook(host, control, Hook::BeforeRun, id, None).await {
-                Ok(()) => Taken::report(WorkspaceReport::ReadyToRun),
-                Err(failed) => failed,
-            })
-        }
+        Job::BeforeRun { project, id } => before_run(host, control, project, id).await,
         Job::PrepareClean { order, max_disk } => {
             if !checkouts.has_room(*max_disk).await? {
                 let reason = "`workspace.max_disk` is used up".to_owned();
@@ -342,29 +369,90 @@ async fn take<C: ControlPlane>(
             checkouts.forget(order).await?;
             Ok(Taken::report(WorkspaceReport::Forgotten))
         }
-        Job::Remove(order) => {
-            let keep = &order.keep;
-            remove_clean(checkouts, &keep.project, &keep.id).await;
-            if checkouts.check(&keep.project, &keep.id).is_ok()
-                && let Err(failed) =
-                    run_hook(host, control, Hook::BeforeRemove, &keep.id, None).await
-            {
-                return Ok(failed);
-            }
-            Ok(match checkouts.remove(order, policy).await? {
-                // Perhaps something still writes there.
-                Removal::KeptAgain(content) => {
-                    Taken { reports: vec![kept(keep, content)], pause: PAUSE }
-                }
-                Removal::Removed => {
-                    if let Some(hooks) = &host.hooks {
-                        hooks.forget(&keep.id);
-                    }
-                    Taken::report(WorkspaceReport::Removed)
-                }
-            })
-        }
+        Job::Remove(order) => remove(host, control, order).await,
     }
+}
+
+/// Removes the files of a workspace, unless they have changed since they were kept.
+async fn remove<C: ControlPlane>(
+    host: &Host,
+    control: &C,
+    order: &RemoveOrder,
+) -> Result<Taken, CheckoutError> {
+    let Host { checkouts, policy, .. } = host;
+    let keep = &order.keep;
+    remove_clean(checkouts, &keep.project, &keep.id).await;
+    if checkouts.check(&keep.project, &keep.id).is_ok()
+        && let Err(failed) = run_hook(host, control, Hook::BeforeRemove, &keep.id, None).await
+    {
+        return Ok(failed);
+    }
+    Ok(match checkouts.remove(order, policy).await? {
+        // Perhaps something still writes there.
+        Removal::KeptAgain(content) => Taken { reports: vec![kept(keep, content)], pause: PAUSE },
+        Removal::Removed => {
+            if let Some(hooks) = &host.hooks {
+                hooks.forget(&keep.id);
+            }
+            Taken::report(WorkspaceReport::Removed)
+        }
+    })
+}
+
+/// Makes a workspace ready for the next launch: for the user of its agent, and by the hook.
+async fn before_run<C: ControlPlane>(
+    host: &Host,
+    control: &C,
+    project: &ProjectId,
+    id: &WorkspaceId,
+) -> Result<Taken, CheckoutError> {
+    let Host { checkouts, hooks, .. } = host;
+    if let Some(hooks) = hooks {
+        let known = look_up(control, id).await;
+        let known = known.and_then(|facts| Ok((hooks.user_of(&facts)?, facts)));
+        let (user, facts) = match known {
+            Ok(known) => known,
+            Err(reason) => return Ok(Taken::failed(reason, PAUSE)),
+        };
+        let is_another = checkouts.owner(project, id) != user.map(|user| user.uid);
+        if (is_another && !checkouts.is_gone(project, id)) || checkouts.is_half_removed(project, id)
+        {
+            return give_up(host, control, &facts).await;
+        }
+        checkouts.lend_results(project, id).await?;
+    }
+    if let Err(failed) = run_hook(host, control, Hook::BeforeRun, id, None).await {
+        return Ok(failed);
+    }
+    if let Some(hooks) = hooks {
+        hooks.note_ready(id);
+    }
+    Ok(Taken::report(WorkspaceReport::ReadyToRun))
+}
+
+/// Removes a workspace that the user of its next agent cannot use. It is then made again from what
+/// was kept: settings and hooks that an agent left in its repository are not for another user.
+async fn give_up<C: ControlPlane>(
+    host: &Host,
+    control: &C,
+    facts: &HookFacts,
+) -> Result<Taken, CheckoutError> {
+    if facts.left_out.is_empty() {
+        return remove(host, control, &facts.removal).await;
+    }
+    let tree = host.checkouts.directory(&facts.project, &facts.id, "");
+    let folder = tree.parent().unwrap_or(&tree).display();
+    let reason = format!(
+        "the next agent runs as another user and needs a clone of its own, but not all of this one \
+         could be kept ({}); remove what is in the way, or move `{folder}` away to go on with what \
+         was kept",
+        facts.left_out.join("; ")
+    );
+    Ok(Taken::report(WorkspaceReport::Broken { reason }))
+}
+
+fn kept(order: &KeepOrder, content: Content) -> WorkspaceReport {
+    WorkspaceReport::Kept { launch: order.launch.clone(), content }
 }
 
 /// Removes the fresh clone of a check that has ended. If that fails, the work is kept nevertheless,
@@ -378,10 +466,6 @@ async fn remove_clean(checkouts: &Checkouts, project: &ProjectId, id: &Workspace
     }
 }
 
-fn kept(order: &KeepOrder, content: Content) -> WorkspaceReport {
-    WorkspaceReport::Kept { launch: order.launch.clone(), content }
-}
-
 fn not_published(error: &CheckoutError) -> String {
     format!("its result is in no branch of the project's repository yet: {}", ErrorChain(error))
 }
@@ -393,6 +477,11 @@ async fn prepare<C: ControlPlane>(
     order: &Order,
 ) -> Result<Taken, CheckoutError> {
     let Host { checkouts, hooks, .. } = host;
+    let order = match for_user(host, control, order).await {
+        Ok(order) => order,
+        Err(reason) => return Ok(Taken::failed(reason, PAUSE)),
+    };
+    let order = order.as_ref();
     if !hooks.as_ref().is_some_and(|hooks| hooks.has(Hook::AfterCreate)) {
         return Ok(Taken::report(WorkspaceReport::Prepared(checkouts.prepare(order).await?)));
     }
@@ -405,6 +494,23 @@ async fn prepare<C: ControlPlane>(
         checkouts.note_hook_passed(order)?;
     }
     Ok(Taken::report(WorkspaceReport::Prepared(prepared)))
+}
+
+/// Returns the order with the user that the agent runs as.
+async fn for_user<'a, C: ControlPlane>(
+    host: &Host,
+    control: &C,
+    order: &'a Order,
+) -> Result<Cow<'a, Order>, String> {
+    let Some(hooks) = host.hooks.as_ref().filter(|hooks| hooks.has_users()) else {
+        return Ok(Cow::Borrowed(order));
+    };
+    let facts = look_up(control, &order.id).await?;
+    Ok(Cow::Owned(Order { run_as: hooks.user_of(&facts)?, ..order.clone() }))
+}
+
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// Runs a hook, unless it has passed already. `base` is the commit that new work begins at.

@@ -28,6 +28,7 @@ pub use overrides::{WorkspaceOverrides, check_base};
 pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
 
+use super::command::RunAs;
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
 use super::task::{Task, TaskGraph};
 use super::time::Timestamp;
@@ -163,6 +164,8 @@ pub struct Order {
     /// The commit of a repository at a forge that it begins at, in place of the project's
     /// directory.
     pub forge: Option<ForgeBase>,
+    /// The user that owns it, if that is not the daemon's own. The coordinator of the host knows.
+    pub run_as: Option<RunAs>,
 }
 
 /// A commit of a repository at a forge. The keep repository has it.

@@ -386,6 +386,7 @@ pub(super) fn jobs(
             begins_at,
             restores,
             forge,
+            run_as: None,
         };
         jobs.push(Job::Prepare { order: Box::new(order), max_disk });
     }

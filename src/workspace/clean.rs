@@ -9,11 +9,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::create::{MADE, read_made};
+use super::lending::give_workspace;
 use super::sparse::cone_at;
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{CleanOrder, Order, Prepared};
-use crate::domain::{ProjectId, WorkspaceId};
+use crate::domain::{ProjectId, RunAs, WorkspaceId};
 
 /// The author of the commit that brings protected paths back.
 const AUTHOR: &str = "agent-coordinator";
@@ -51,7 +52,16 @@ impl Checkouts {
             begins_at: None,
             restores: None,
             forge: None,
+            run_as: place.owner.map(|owner| RunAs {
+                name: String::new(),
+                uid: owner.uid,
+                gid: owner.gid,
+                groups: vec![owner.gid],
+            }),
         };
+        if let Some((owner, commit)) = place.owner.zip(commit.as_ref()) {
+            self.lend_commit(&order.project, &place, owner, commit).await?;
+        }
         let prepared = Prepared { base_commit: order.base_commit.clone(), ..made };
         make_folder(&new)?;
         let cone = (&cone, None);
@@ -62,6 +72,10 @@ impl Checkouts {
         }
         made?;
         write(&new.join(MADE), serde_json::to_vec(order).unwrap_or_default())?;
+        if let Some(owner) = place.owner {
+            let new = new.clone();
+            blocking(move || give_workspace(&new, owner)).await?;
+        }
         crash_point::reach(CrashPoint::WorkspaceMade);
         rename(&new, &folder(&place))
     }

@@ -1,13 +1,16 @@
 //! Makes a workspace: a clone that borrows the objects of the keep repository.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
 use super::keep_repository::SOURCE;
+use super::lending::give_workspace;
 use super::refs::Refs;
+use super::rights::Owner;
 use super::source::Source;
 use super::sparse::Made;
-use super::{CheckoutError, Checkouts, Place, make_folder, remove_folder, rename, write};
+use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Order, Prepared, Restored};
 
@@ -94,6 +97,9 @@ impl Checkouts {
         };
         crash_point::reach(CrashPoint::BasePinned);
         place.clear_gone()?;
+        if let Some(user) = &order.run_as {
+            self.open_for(user, order, start.as_deref(), &place).await?;
+        }
         remove_folder(&new)?;
         let upstream = match (&source, &order.forge) {
             (Some(source), _) => source.upstream(&self.git).await,
@@ -131,6 +137,10 @@ impl Checkouts {
         }
         let made = serde_json::to_vec(&Made::new(prepared, &cone)).unwrap_or_default();
         write(&new.join(MADE), made)?;
+        if let Some(owner) = order.run_as.as_ref().map(Owner::from_user) {
+            let new = new.to_owned();
+            blocking(move || give_workspace(&new, owner)).await?;
+        }
         crash_point::reach(CrashPoint::WorkspaceMade);
         rename(new, &place.folder)
     }
@@ -201,7 +211,9 @@ impl Checkouts {
         self.git.call(init.into_iter().chain([tree.as_os_str()])).run().await?;
         let own = tree.join(".git");
         make_folder(&own.join("objects/info"))?;
-        write(&own.join("objects/info/alternates"), ALTERNATES)?;
+        let owner = order.run_as.as_ref().map(Owner::from_user);
+        let alternates = owner.map_or_else(|| ALTERNATES.to_owned(), Owner::alternates);
+        write(&own.join("objects/info/alternates"), alternates)?;
         make_folder(&own.join("info"))?;
         crash_point::reach(CrashPoint::WorkspaceBegun);
         let email = format!("{}@agent-coordinator.invalid", order.agent);
@@ -257,10 +269,7 @@ impl Checkouts {
         place: &Place,
         own: &Path,
     ) -> Result<(), CheckoutError> {
-        let about = format!("{}:git/refs", kept.kept_commit);
-        let text = self.git.on(&place.keep(), ["cat-file", "blob", &about]).long().run().await?;
-        let refs = Refs::from_kept(&String::from_utf8_lossy(&text));
-        let kinds = self.kinds(place, refs.named.iter()).await?;
+        let (refs, kinds) = self.kept_refs(kept, place).await?;
         let is_wanted = |name: &str| {
             let branch = name.strip_prefix("refs/heads/");
             let is_other =
@@ -287,6 +296,20 @@ impl Checkouts {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Returns the refs of a kept state, and the kinds of the objects that they name and that
+    /// exist.
+    pub(super) async fn kept_refs(
+        &self,
+        kept: &Restored,
+        place: &Place,
+    ) -> Result<(Refs, BTreeMap<String, String>), CheckoutError> {
+        let about = format!("{}:git/refs", kept.kept_commit);
+        let text = self.git.on(&place.keep(), ["cat-file", "blob", &about]).long().run().await?;
+        let refs = Refs::from_kept(&String::from_utf8_lossy(&text));
+        let kinds = self.kinds(place, refs.named.iter()).await?;
+        Ok((refs, kinds))
     }
 
     /// Writes the files of a kept commit over those of a new workspace, as they were.

@@ -125,7 +125,8 @@ impl Checkouts {
                     || n_free(&self.root).is_some_and(|n_free| n_free < ALMOST_NOTHING)
             }
             CheckoutError::DiskFull { .. } => true,
-            CheckoutError::Git(_)
+            CheckoutError::OtherUser { .. }
+            | CheckoutError::Git(_)
             | CheckoutError::Refused(_)
             | CheckoutError::NoRoom(_)
             | CheckoutError::Gone(_) => false,

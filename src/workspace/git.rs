@@ -6,8 +6,9 @@
 //! `--end-of-options`.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 
+use super::rights::Owner;
 use crate::domain::workspace::Remote;
 
 /// The oldest version that has all commands that this module uses (`merge-tree --write-tree`).
@@ -128,6 +130,12 @@ impl Git {
             super::strays::end(&self.config).await?;
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.home)?;
             std::fs::write(&self.config, CONFIG)?;
+            if rustix::process::geteuid().is_root() {
+                // Calls as another user need both.
+                for (path, mode) in [(&self.home, 0o711), (&self.config, 0o644)] {
+                    std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+                }
+            }
             self.check_version().await
         };
         self.version.get_or_try_init(check).await.copied()
@@ -160,6 +168,7 @@ impl Git {
             limit: SHORT,
             cut_at: None,
             remote: None,
+            run_as: None,
         }
     }
 
@@ -213,6 +222,8 @@ pub struct Call<'a> {
     cut_at: Option<u64>,
     /// The remote that it may talk to, with the token for it.
     remote: Option<Remote>,
+    /// The user that it runs as, if that is not the daemon's own.
+    run_as: Option<Owner>,
 }
 
 impl Call<'_> {
@@ -230,6 +241,13 @@ impl Call<'_> {
     /// Lets the call talk to a remote. It reads nothing from its standard input then.
     pub fn with_remote(mut self, remote: &Remote) -> Self {
         self.remote = Some(remote.clone());
+        self
+    }
+
+    /// Runs the call as another user, who has only its own group. That user controls the process
+    /// then, so that its answer is not to be trusted.
+    pub(super) const fn run_as(mut self, user: Owner) -> Self {
+        self.run_as = Some(user);
         self
     }
 
@@ -357,6 +375,10 @@ impl Call<'_> {
         command.current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
+        if let Some(Owner { uid, gid }) = self.run_as {
+            // That also takes away the other groups of root.
+            command.uid(uid).gid(gid);
+        }
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound if folder.is_dir() => GitError::Missing,
             _ => GitError::Io(error),

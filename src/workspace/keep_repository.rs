@@ -83,6 +83,8 @@ impl Checkouts {
         new: &Path,
     ) -> Result<(), CheckoutError> {
         remove_folder(new)?;
+        // Other users may enter the folder above.
+        make_folder(new)?;
         // Objects are linked where that is possible. A source that borrows objects itself is
         // fetched, because what it borrows from could go away.
         let clone = [
@@ -157,6 +159,7 @@ impl Checkouts {
 
     /// Makes a bare repository, with git's usual format of ids unless one is named.
     async fn init(&self, folder: &Path, format: Option<&str>) -> Result<(), CheckoutError> {
+        make_folder(folder)?;
         let format = format.map(|format| OsString::from(format!("--object-format={format}")));
         let arguments = ["init", "--quiet", "--bare", "--template="].map(OsString::from);
         let arguments = arguments.into_iter().chain(format).chain([folder.into()]);

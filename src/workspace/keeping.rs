@@ -22,11 +22,12 @@ use std::path::{Path, PathBuf};
 use super::author::address_of;
 use super::git::{Call, GitError};
 use super::objects::lines;
-use super::refs::{Refs, read_refs};
+use super::refs::{Refs, is_id, read_refs};
+use super::rights::{Owner, blocking_as};
 use super::source::entries;
 use super::sparse::cone_at;
 use super::walk::{Walk, walk};
-use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking};
+use super::{CheckoutError, Checkouts, KeepPolicy, Place, remove_folder};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Content, KeepOrder};
 use crate::domain::{ProjectId, WorkspaceId};
@@ -43,8 +44,8 @@ impl Checkouts {
         policy: &KeepPolicy,
     ) -> Result<Content, CheckoutError> {
         self.git.check().await?;
-        let place = self.place(&order.project, &order.id);
         self.take_back(&order.project, &order.id)?;
+        let place = self.place(&order.project, &order.id);
         self.keep_at(&place, order, policy).await
     }
 
@@ -54,10 +55,9 @@ impl Checkouts {
         order: &KeepOrder,
         policy: &KeepPolicy,
     ) -> Result<Content, CheckoutError> {
-        let tree = place.tree();
         place.check_tree()?;
         let cone = cone_at(place)?;
-        let before = walked(&tree).await?;
+        let before = walked(place).await?;
         let mut left_out = Vec::new();
         let _locked = self.lock_keep(&order.project, place).await?;
         let objects = match self.take_objects(place, &order.id).await {
@@ -71,13 +71,14 @@ impl Checkouts {
             Err(error) => return Err(error),
         };
         crash_point::reach(CrashPoint::ObjectsTaken);
-        let refs = read_refs(&tree).await?;
+        let refs = read_refs(place).await?;
         let mut result = self.existing(place, refs.result(&order.branch)).await?;
         if result.is_none() {
             // An agent that removed its repository does not take back what it had committed.
             result = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
         }
         let result = result.or_else(|| order.base_commit.clone());
+        self.prepare_reading(place).await?;
         let ignored = self.list_ignored(place).await?;
         let found = before.left_out.clone();
         let files = self.take_files(place, found, ignored, policy, &mut left_out).await?;
@@ -86,7 +87,7 @@ impl Checkouts {
         crash_point::reach(CrashPoint::FilesTaken);
         // All that is kept was read, so a later change shows in this walk.
         let kept = self.write_commit(place, order, &refs, (&files, &cone), &objects);
-        let (kept, after) = tokio::try_join!(kept, walked(&tree))?;
+        let (kept, after) = tokio::try_join!(kept, walked(place))?;
         crash_point::reach(CrashPoint::ContentKept);
         let missing = self.unreached(place, &kept, order, &objects).await?;
         left_out.extend(missing.iter().map(|id| format!(".git/objects: {id}")));
@@ -100,6 +101,7 @@ impl Checkouts {
             ..Content::default()
         };
         self.publish(place, order, result.as_deref(), &files.visible, &mut content).await?;
+        self.lend_to_all(place).await?;
         crash_point::reach(CrashPoint::ResultNamed);
         Ok(content)
     }
@@ -117,7 +119,7 @@ impl Checkouts {
         }
         let _locked = self.lock_keep(project, &place).await?;
         self.take_objects(&place, workspace).await?;
-        let refs = read_refs(&place.tree()).await?;
+        let refs = read_refs(&place).await?;
         self.existing(&place, refs.head_commit()).await
     }
 
@@ -135,11 +137,19 @@ impl Checkouts {
 
     /// Begins a call on the files of a workspace, with an index of the daemon's own.
     fn on_files(&self, place: &Place, arguments: &[&OsStr], index: &Path) -> Call<'_> {
-        self.git
+        let call = self
+            .git
             .on_tree(&place.files(), &place.tree(), arguments.iter().copied())
-            .variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects"))
             .variable("GIT_INDEX_FILE", index)
-            .long()
+            .long();
+        match place.owner {
+            None => call.variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects")),
+            // Git opens the files by their names, which lead where the owner wants.
+            Some(owner) => call
+                .variable("GIT_OBJECT_DIRECTORY", place.scratch().join("objects"))
+                .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.lent(owner).join("objects"))
+                .run_as(owner),
+        }
     }
 
     /// Returns the ignored files and folders of a workspace, relative to it.
@@ -162,10 +172,10 @@ impl Checkouts {
         let tree = place.tree();
         let on_files = |arguments: &[&OsStr], index: &Path| self.on_files(place, arguments, index);
         // A call that was killed may have left the lock of the index.
-        for name in ["index.lock", "index-ignored.lock"] {
-            let _ = std::fs::remove_file(place.folder.join(name));
-        }
         let index = place.index();
+        for name in ["index.lock", "index-ignored.lock"] {
+            let _ = std::fs::remove_file(index.with_file_name(name));
+        }
         let is_ignored = |path: &Path| ignored.iter().any(|folder| path.starts_with(folder));
         // Git accepts no pattern for what it ignores anyway, and takes no `.git` at the top.
         let is_in_the_way = |path: &Path| path != ".git" && !is_ignored(path);
@@ -174,29 +184,61 @@ impl Checkouts {
         let mut add = ["add", "--all", "--", "."].map(OsStr::new).to_vec();
         add.extend(excluded.iter().map(OsString::as_os_str));
         on_files(&add, &index).run().await?;
-        let visible = on_files(&[OsStr::new("write-tree")], &index).text().await?;
+        // Another owner cannot read all files that the index names.
+        let missing_ok = place.owner.map(|_| OsStr::new("--missing-ok"));
+        let write: Vec<&OsStr> = [OsStr::new("write-tree")].into_iter().chain(missing_ok).collect();
+        let visible = on_files(&write, &index).text().await?;
         let chosen = {
             let tree = tree.clone();
             let policy = policy.clone();
-            blocking(move || Ok(choose(&tree, &ignored, found, &policy))).await?
+            blocking_as(place.owner, move || Ok(choose(&tree, &ignored, found, &policy))).await?
         };
         let Chosen { wanted, left_out: not_kept } = chosen;
         left_out.extend(not_kept);
         if wanted.is_empty() {
-            return Ok(Files { all: visible.clone(), visible });
+            let files = Files { all: visible.clone(), visible };
+            return self.take_written(place, files).await;
         }
         // The index of the workspace has no ignored files, so that they never look like a change.
-        let with_ignored = place.folder.join("index-ignored");
-        std::fs::copy(&index, &with_ignored).map_err(CheckoutError::io("write", &with_ignored))?;
+        let with_ignored = index.with_file_name("index-ignored");
+        copy_as(place.owner, &index, &with_ignored).await?;
         let add = ["add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul"];
         on_files(&add.map(OsStr::new), &with_ignored)
             .variable("GIT_LITERAL_PATHSPECS", "1")
             .input(wanted)
             .run()
             .await?;
-        let all = on_files(&[OsStr::new("write-tree")], &with_ignored).text().await?;
+        let all = on_files(&write, &with_ignored).text().await?;
         std::fs::remove_file(&with_ignored).map_err(CheckoutError::io("remove", &with_ignored))?;
-        Ok(Files { all, visible })
+        self.take_written(place, Files { all, visible }).await
+    }
+
+    /// Takes the files that git wrote as another owner into the keep repository. The owner controls
+    /// what is there, so it is checked like the objects of the agent's own repository.
+    async fn take_written(&self, place: &Place, files: Files) -> Result<Files, CheckoutError> {
+        if place.owner.is_none() {
+            return Ok(files);
+        }
+        for tree in [&files.visible, &files.all] {
+            if !is_id(tree) {
+                return Err(CheckoutError::Refused(format!(
+                    "git wrote the files of `{}` as `{tree}`, which is no id of a tree",
+                    place.tree().display()
+                )));
+            }
+        }
+        let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
+        let quarantine = place.project.join(format!(".q-{name}-files"));
+        self.take_from(place, &place.scratch().join("objects"), &quarantine).await?;
+        // They are complete in the keep repository, or this fails.
+        let trees = [&files.visible, &files.all];
+        if let Err(error) = self.reached(place, trees.into_iter(), None).await {
+            // The next attempt reads all files anew.
+            let _ = std::fs::remove_file(place.index());
+            return Err(error);
+        }
+        remove_folder(&place.scratch().join("objects"))?;
+        Ok(files)
     }
 
     /// Writes the commit that reaches everything, with a ref, and returns it.
@@ -427,9 +469,17 @@ pub(super) struct Files {
     visible: String,
 }
 
-async fn walked(tree: &Path) -> Result<Walk, CheckoutError> {
-    let tree = tree.to_owned();
-    blocking(move || walk(&tree)).await
+async fn walked(place: &Place) -> Result<Walk, CheckoutError> {
+    let tree = place.tree();
+    blocking_as(place.owner, move || walk(&tree)).await
+}
+
+/// Copies the index of a workspace.
+async fn copy_as(owner: Option<Owner>, from: &Path, to: &Path) -> Result<(), CheckoutError> {
+    let from = from.to_owned();
+    let to = to.to_owned();
+    let copy = move || std::fs::copy(&from, &to).map_err(CheckoutError::io("write", &to));
+    blocking_as(owner, copy).await.map(drop)
 }
 
 fn shown((path, reason): &(PathBuf, &'static str)) -> String {

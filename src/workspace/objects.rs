@@ -8,9 +8,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::git::Call;
+use super::rights::{Owner, hand_over};
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::WorkspaceId;
+use crate::sys::regular_file;
 
 impl Checkouts {
     /// Copies the objects of the workspace's own repository into the keep repository, and returns
@@ -21,14 +23,26 @@ impl Checkouts {
         workspace: &WorkspaceId,
     ) -> Result<BTreeSet<String>, CheckoutError> {
         let quarantine = place.project.join(format!(".q-{workspace}"));
-        remove_folder(&quarantine)?;
-        let from = place.tree().join(".git/objects");
+        self.take_from(place, &place.tree().join(".git/objects"), &quarantine).await
+    }
+
+    /// Copies the objects in a folder of the owner of a workspace into the keep repository, by way
+    /// of the folder `quarantine`, and returns their ids.
+    pub(super) async fn take_from(
+        &self,
+        place: &Place,
+        from: &Path,
+        quarantine: &Path,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        remove_folder(quarantine)?;
+        let from = from.to_owned();
+        let owner = place.owner;
         let to = quarantine.join("objects");
         let copied = blocking({
             let to = to.clone();
-            move || copy_objects(&from, &to)
+            move || copy_objects(owner, &from, &to)
         });
-        let Copied { loose, packs } = copied.await?;
+        let Copied { loose, packs, unread } = copied.await?;
         crash_point::reach(CrashPoint::ObjectsCopied);
         let mut ids: BTreeSet<String> = loose.into_iter().collect();
         let on_copies = |arguments: &[&OsStr]| -> Call<'_> {
@@ -46,8 +60,10 @@ impl Checkouts {
             let listed = show.input(index).text().await?;
             ids.extend(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned));
         }
-        self.pack_missing(place, &ids, &quarantine, on_copies).await?;
-        remove_folder(&quarantine)?;
+        self.pack_missing(place, &ids, quarantine, on_copies).await?;
+        remove_folder(quarantine)?;
+        // No commit reaches these, so they are named as left out.
+        ids.extend(unread);
         Ok(ids)
     }
 
@@ -103,44 +119,84 @@ struct Copied {
     loose: Vec<String>,
     /// The copies of packs.
     packs: Vec<PathBuf>,
+    /// The names of what cannot be read, such as a link.
+    unread: Vec<String>,
 }
 
-/// Copies the objects of a repository. Follows no link, and takes no index of a pack.
-fn copy_objects(from: &Path, to: &Path) -> Result<Copied, CheckoutError> {
-    let mut copied = Copied { loose: Vec::new(), packs: Vec::new() };
-    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+/// A file with an object or a pack.
+struct Found {
+    /// The folder in the folder of the objects: `pack`, or the beginning of an id.
+    folder: String,
+    name: String,
+    /// `None` if it cannot be read.
+    file: Option<File>,
+}
+
+/// Copies the objects of a repository. Opens them with the rights of their owner.
+fn copy_objects(owner: Option<Owner>, from: &Path, to: &Path) -> Result<Copied, CheckoutError> {
+    let mut copied = Copied { loose: Vec::new(), packs: Vec::new(), unread: Vec::new() };
     make_folder(&to.join("pack"))?;
-    if !from.parent().is_some_and(is_folder) || !is_folder(from) {
-        return Ok(copied);
-    }
-    for folder in names_in(from) {
-        let source = from.join(&folder);
-        let target = to.join(&folder);
-        if source.is_symlink() {
-            continue;
+    let take = |Found { folder, name, file }: Found| {
+        let is_pack = folder == "pack";
+        let id = if is_pack { plain(&name) } else { format!("{folder}{name}") };
+        let Some(mut file) = file else {
+            copied.unread.push(id);
+            return Ok(());
+        };
+        let target = to.join(&folder).join(&name);
+        make_folder(&to.join(&folder))?;
+        copy_into(&mut file, &target)?;
+        if is_pack {
+            copied.packs.push(target);
+        } else {
+            copied.loose.push(id);
         }
-        if folder.len() == 2 && is_hex(&folder) {
-            make_folder(&target)?;
-            for name in names_in(&source).into_iter().filter(|name| is_hex(name)) {
-                copy_file(&source.join(&name), &target.join(&name))?;
-                copied.loose.push(format!("{folder}{name}"));
-            }
-        } else if folder == "pack" {
-            for name in names_in(&source) {
-                if Path::new(&name).extension() == Some(OsStr::new("pack")) {
-                    copy_file(&source.join(&name), &target.join(&name))?;
-                    copied.packs.push(target.join(&name));
-                }
-            }
-        }
-    }
+        Ok(())
+    };
+    hand_over(owner, |found| find_objects(from, found), take)?;
     Ok(copied)
 }
 
-fn copy_file(from: &Path, to: &Path) -> Result<(), CheckoutError> {
-    let mut source = open(from).map_err(CheckoutError::io("read", from))?;
+/// Opens the objects of a repository. Follows no link, and takes no index of a pack.
+fn find_objects(
+    from: &Path,
+    take: &mut dyn FnMut(Found) -> Result<(), CheckoutError>,
+) -> Result<(), CheckoutError> {
+    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if !from.parent().is_some_and(is_folder) || !is_folder(from) {
+        return Ok(());
+    }
+    for folder in names_in(from) {
+        let source = from.join(&folder);
+        if source.is_symlink() {
+            continue;
+        }
+        let is_pack = |name: &str| Path::new(name).extension() == Some(OsStr::new("pack"));
+        let is_loose = folder.len() == 2 && is_hex(&folder);
+        let is_wanted =
+            |name: &String| if is_loose { is_hex(name) } else { folder == "pack" && is_pack(name) };
+        for name in names_in(&source).into_iter().filter(is_wanted) {
+            let path = source.join(&name);
+            let file = match open(&path) {
+                Ok(file) => Some(file),
+                Err(error) if regular_file::is_lasting(&error) => None,
+                Err(error) => return Err(CheckoutError::io("read", &path)(error)),
+            };
+            take(Found { folder: folder.clone(), name, file })?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the name of a file without characters by which git could take it for another name.
+fn plain(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    name.chars().map(|c| if is_plain(c) { c } else { '?' }).collect()
+}
+
+fn copy_into(source: &mut File, to: &Path) -> Result<(), CheckoutError> {
     let mut target = File::create(to).map_err(CheckoutError::io("write", to))?;
-    io::copy(&mut source, &mut target).map_err(CheckoutError::io("write", to))?;
+    io::copy(source, &mut target).map_err(CheckoutError::io("write", to))?;
     Ok(())
 }
 

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::objects::{is_folder, names_in, open};
-use super::{CheckoutError, blocking};
+use super::rights::blocking_as;
+use super::{CheckoutError, Place};
 
 /// The largest file of refs or logs that is read, in bytes.
 const MAX_TEXT: u64 = 16 * 1024 * 1024;
@@ -73,11 +74,11 @@ impl Refs {
     }
 }
 
-/// Reads HEAD, refs and logs of the repository in `tree` as text. Without a repository there are
+/// Reads HEAD, refs and logs of the repository of a workspace as text. Without a repository there are
 /// none.
-pub(super) async fn read_refs(tree: &Path) -> Result<Refs, CheckoutError> {
-    let own = tree.join(".git");
-    blocking(move || Ok(refs_in(&own, &own))).await
+pub(super) async fn read_refs(place: &Place) -> Result<Refs, CheckoutError> {
+    let own = place.tree().join(".git");
+    blocking_as(place.owner, move || Ok(refs_in(&own, &own))).await
 }
 
 /// Reads HEAD, refs and logs as text. `own` has those of one work tree, and `common` those that all
@@ -159,7 +160,7 @@ impl Refs {
 }
 
 /// Returns whether a word is the id of an object, by SHA-1 or SHA-256.
-fn is_id(word: &str) -> bool {
+pub(super) fn is_id(word: &str) -> bool {
     matches!(word.len(), 40 | 64)
         && word.bytes().all(|b| b.is_ascii_hexdigit())
         && word.bytes().any(|b| b != b'0')

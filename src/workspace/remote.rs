@@ -18,7 +18,7 @@ use crate::domain::workspace::{
 use crate::telemetry::ErrorChain;
 
 /// The refs that follow repositories at forges.
-const FORGE: &str = "refs/agent-coordinator/forge";
+pub(super) const FORGE: &str = "refs/agent-coordinator/forge";
 /// The beginning of each branch that is made.
 const OURS: &str = "agents/";
 /// Parts of git's messages that say that the remote refused something.
@@ -218,7 +218,7 @@ impl Checkouts {
     fn place_of_project(&self, project: &ProjectId) -> Place {
         let project = self.root.join(project.as_str());
         let folder = project.join("forge");
-        Place { tree: folder.join("tree"), folder, project }
+        Place { tree: folder.join("tree"), folder, project, owner: None }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Removes the files of a workspace whose content is kept.
 
+use super::rights::blocking_as;
 use super::walk::walk;
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, remove_folder, rename};
 use crate::crash_point::{self, CrashPoint};
@@ -27,10 +28,10 @@ impl Checkouts {
         policy: &KeepPolicy,
     ) -> Result<Removal, CheckoutError> {
         self.git.check().await?;
+        self.take_back(&order.keep.project, &order.keep.id)?;
         let place = self.place(&order.keep.project, &order.keep.id);
         let folder = place.project.join(format!(".trash-{}", order.keep.id));
-        let trash = Place { tree: folder.join("tree"), folder, project: place.project.clone() };
-        self.take_back(&order.keep.project, &order.keep.id)?;
+        let trash = Place { tree: folder.join("tree"), folder, ..place.clone() };
         let gone = place.project.join(format!(".gone-{}", order.keep.id));
         if place.folder.is_symlink() || place.folder.is_dir() {
             place.check_tree()?;
@@ -91,6 +92,6 @@ impl Checkouts {
 
 async fn is_unchanged(place: &Place, proof: &str) -> Result<bool, CheckoutError> {
     let tree = place.tree();
-    let now = blocking(move || Ok(walk(&tree)?.digest)).await?;
+    let now = blocking_as(place.owner, move || Ok(walk(&tree)?.digest)).await?;
     Ok(now == proof)
 }

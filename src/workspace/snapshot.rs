@@ -215,7 +215,8 @@ impl Checkouts {
 
     fn place_of_snapshots(&self, project: &ProjectId, work_tree: &Path) -> Place {
         let project = self.root.join(project.as_str());
-        Place { folder: project.join("shared"), project, tree: work_tree.to_owned() }
+        let tree = work_tree.to_owned();
+        Place { folder: project.join("shared"), project, tree, owner: None }
     }
 
     /// Takes the files. Other agents may be working, so a file can vanish while git reads it. Git

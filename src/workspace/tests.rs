@@ -80,6 +80,7 @@ impl Bed {
             begins_at: None,
             restores: None,
             forge: None,
+            run_as: None,
         }
     }
 

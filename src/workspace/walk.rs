@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rustix::fs::{Access, access};
 use sha2::{Digest as _, Sha256};
 
 use super::CheckoutError;
+use super::rights::may_read;
 
 /// The longest path that git and the system accept, in bytes.
 const MAX_PATH: usize = 4_095;
@@ -94,7 +94,7 @@ fn refusal(tree: &Path, path: &Path, kind: FileType) -> Option<&'static str> {
         Some("it is a socket")
     } else if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
         Some("it is a special file")
-    } else if kind.is_file() && access(tree.join(path), Access::READ_OK).is_err() {
+    } else if kind.is_file() && !may_read(&tree.join(path)) {
         Some("it cannot be read")
     } else {
         None

@@ -17,11 +17,11 @@ use crate::daemon::{Daemon, PROGRAM};
 use crate::support::{Bed, agent_fixture, exited, is_gone, kill, skip, tree_of, until};
 
 /// The id of `nobody` on almost every system.
-const USER: u32 = 65534;
+pub const USER: u32 = 65534;
 
 /// Returns its name if the tests may become this user and it may run the programs that were built
 /// here. Otherwise prints the reason.
-fn other_user() -> Option<String> {
+pub fn other_user() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         skip("only root can run agents as another user");
         return None;

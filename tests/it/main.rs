@@ -72,3 +72,4 @@ mod workspaces;
 mod workspaces_begin;
 mod workspaces_publish;
 mod workspaces_results;
+mod workspaces_run_as;

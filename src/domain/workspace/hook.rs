@@ -1,6 +1,6 @@
 //! Hooks: commands of the operator that run in the clone of a task at certain moments of its life.
 
-use super::{Workspace, WorkspaceState};
+use super::{RemoveOrder, Workspace, WorkspaceState};
 use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId, WorkspaceId};
 use crate::domain::words::words;
 
@@ -51,6 +51,10 @@ pub struct HookFacts {
     pub base_commit: Option<String>,
     /// The launch that used the workspace last, and whose content is to be kept.
     pub ended_launch: Option<LaunchId>,
+    /// The step that would remove the workspace. Without content, nothing of it is kept.
+    pub removal: RemoveOrder,
+    /// The entries that could not be kept.
+    pub left_out: Vec<String>,
 }
 
 impl Workspace {

@@ -1,8 +1,8 @@
 //! The facts about a workspace that its hooks get.
 
-use super::Workspaces;
+use super::{Workspaces, keep_order};
 use crate::domain::WorkspaceId;
-use crate::domain::workspace::{HookFacts, WorkspaceState};
+use crate::domain::workspace::{HookFacts, RemoveOrder, WorkspaceState};
 use crate::rows::{agents, tasks, workspaces};
 use crate::service::ServiceError;
 
@@ -21,6 +21,12 @@ impl Workspaces {
                     None => None,
                 };
                 let was_used = workspace.state == WorkspaceState::InUse;
+                let content = workspace.content.clone().unwrap_or_default();
+                let removal = RemoveOrder {
+                    keep: keep_order(&workspace, agent.as_ref()),
+                    proof: content.proof.unwrap_or_default(),
+                    kept_commit: content.kept_commit,
+                };
                 Ok(Some(HookFacts {
                     id: workspace.id,
                     project: workspace.project,
@@ -29,6 +35,8 @@ impl Workspaces {
                     ai_type: known.map(|agent| agent.ai_type),
                     base_commit: workspace.base_commit,
                     ended_launch: workspace.launch.filter(|_| was_used),
+                    removal,
+                    left_out: content.left_out,
                 }))
             })
             .await

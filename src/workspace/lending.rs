@@ -1,0 +1,346 @@
+//! Makes workspaces usable for agents that run as another user (`run_as`).
+//!
+//! Such a user owns the tree, and git's files for reading it (`scratch`). Everything above belongs
+//! to root, and can be entered but not read. The user cannot enter the keep repository, which has
+//! the uncommitted and ignored files of all agents. Its workspaces borrow from a folder that has
+//! only commits: the branches of the source, and the results of the tasks of the project.
+//!
+//! ```text
+//! <root>/<project>/lent-<uid>           only root and the group of the user can enter it
+//! <root>/<project>/lent-<uid>/objects   packs. Nothing is removed from them, either
+//! <root>/<project>/lent-<uid>/tips      commits that are in these packs, with all they reach
+//! ```
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fchown, open, openat, statat,
+};
+use rustix::io::Errno;
+
+use super::create::MADE;
+use super::keep_repository::SOURCE;
+use super::keeping::uncommitted_ref;
+use super::objects::{lines, names_in};
+use super::remote::FORGE;
+use super::rights::{Owner, run_as};
+use super::{
+    CheckoutError, Checkouts, LENT, Place, SCRATCH, blocking, make_folder, remove_folder, rename,
+    write,
+};
+use crate::domain::workspace::Order;
+use crate::domain::{ProjectId, RunAs, WorkspaceId};
+use crate::sys;
+
+/// The list of lent commits.
+const TIPS: &str = "tips";
+/// Others may enter such a folder but not list it.
+const PASSAGE: u32 = 0o711;
+
+impl Owner {
+    /// Returns the owner of new files of a user.
+    pub(super) const fn from_user(user: &RunAs) -> Self {
+        Self { uid: user.uid, gid: user.gid }
+    }
+
+    /// Returns the line by which a workspace borrows, seen from its folder `objects`. It is
+    /// relative, so that the root can be moved.
+    pub(super) fn alternates(self) -> String {
+        format!("../../../../{LENT}{}/objects\n", self.uid)
+    }
+}
+
+impl Checkouts {
+    /// Opens the way to the workspaces of a project for a user, and lends what a new one needs.
+    /// `start` is the commit that it begins at.
+    ///
+    /// # Errors
+    /// `Refused` if the user cannot get there.
+    pub(super) async fn open_for(
+        &self,
+        user: &RunAs,
+        order: &Order,
+        start: Option<&str>,
+        place: &Place,
+    ) -> Result<(), CheckoutError> {
+        let owner = Owner::from_user(user);
+        let _locked = self.lock_keep(&order.project, place).await?;
+        blocking({
+            let root = self.root.clone();
+            let project = place.project.clone();
+            let keep = place.keep();
+            let lent = place.lent(owner);
+            let user = user.clone();
+            move || {
+                set_mode(&keep, 0o700)?;
+                open_way(&root, &project, &user)?;
+                make_lent(&lent, owner, &project)
+            }
+        })
+        .await?;
+        let mut also: BTreeSet<String> = start.map(str::to_owned).into_iter().collect();
+        if let Some(kept) = &order.restores {
+            let (refs, kinds) = self.kept_refs(kept, place).await?;
+            let named = refs.iter().map(|(_, id)| id).chain(refs.head_commit());
+            also.extend(named.filter(|id| kinds.contains_key(*id)).cloned());
+        }
+        self.lend(place, &place.lent(owner), also).await
+    }
+
+    /// Lends the newest results of the project to the user who owns a workspace. Does nothing if
+    /// that is the daemon's own user.
+    ///
+    /// # Errors
+    /// Each error of git.
+    pub async fn lend_results(
+        &self,
+        project: &ProjectId,
+        workspace: &WorkspaceId,
+    ) -> Result<(), CheckoutError> {
+        let place = self.place(project, workspace);
+        let Some(owner) = place.owner else {
+            return Ok(());
+        };
+        self.git.check().await?;
+        let _locked = self.lock_keep(project, &place).await?;
+        self.lend(&place, &place.lent(owner), BTreeSet::new()).await
+    }
+
+    /// Lends a commit to the user who owns a workspace.
+    ///
+    /// # Errors
+    /// Each error of git.
+    pub(super) async fn lend_commit(
+        &self,
+        project: &ProjectId,
+        place: &Place,
+        owner: Owner,
+        commit: &str,
+    ) -> Result<(), CheckoutError> {
+        let _locked = self.lock_keep(project, place).await?;
+        self.lend(place, &place.lent(owner), BTreeSet::from([commit.to_owned()])).await
+    }
+
+    /// Lends the newest results to all users who have workspaces of the project. The caller has the
+    /// lock of the project.
+    pub(super) async fn lend_to_all(&self, place: &Place) -> Result<(), CheckoutError> {
+        for name in names_in(&place.project).into_iter().filter(|name| name.starts_with(LENT)) {
+            self.lend(place, &place.project.join(name), BTreeSet::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds the commits that the folder `lent` lacks: those of the source, the results, and `also`.
+    async fn lend(
+        &self,
+        place: &Place,
+        lent: &Path,
+        also: BTreeSet<String>,
+    ) -> Result<(), CheckoutError> {
+        let base = "refs/agent-coordinator/base/";
+        let format = "--format=%(objectname) %(refname)";
+        let list = ["for-each-ref", format, "refs/heads/", SOURCE, FORGE, base];
+        let listed = self.git.on(&place.keep(), list).text().await?;
+        let uncommitted = uncommitted_ref("");
+        let uncommitted = uncommitted.trim_start_matches("refs/heads/");
+        let named = listed.lines().filter_map(|line| line.split_once(' '));
+        let named = named.filter(|(_, name)| !name.ends_with(uncommitted));
+        let mut wanted = also;
+        wanted.extend(named.map(|(id, _)| id.to_owned()));
+        let tips = std::fs::read_to_string(lent.join(TIPS)).unwrap_or_default();
+        let tips: BTreeSet<String> = tips.lines().map(str::to_owned).collect();
+        if wanted.is_subset(&tips) {
+            return Ok(());
+        }
+        // A person may have removed content that was given up.
+        let known = self.kinds(place, tips.iter()).await?;
+        let mut input = lines(wanted.difference(&tips));
+        input.extend(known.keys().flat_map(|id| ["^", id, "\n"]));
+        let name = lent.file_name().unwrap_or_default().to_string_lossy();
+        let quarantine = place.project.join(format!(".q-{name}"));
+        remove_folder(&quarantine)?;
+        make_folder(&quarantine)?;
+        let new = quarantine.join("pack");
+        let pack = ["pack-objects", "--quiet", "--revs", "--non-empty", "--delta-base-offset"];
+        let pack = pack.map(OsStr::new).into_iter().chain([new.as_os_str()]);
+        let made = self.git.on(&place.keep(), pack).input(input).long().text().await?;
+        if !made.is_empty() {
+            // Git looks for the index, so the pack comes first.
+            for ending in ["pack", "idx"] {
+                let file = quarantine.join(format!("pack-{made}.{ending}"));
+                set_mode(&file, 0o444)?;
+                rename(&file, &lent.join(format!("objects/pack/pack-{made}.{ending}")))?;
+            }
+        }
+        let list = quarantine.join(TIPS);
+        write(&list, lines(wanted.iter().chain(known.keys())))?;
+        set_mode(&list, 0o600)?;
+        rename(&list, &lent.join(TIPS))?;
+        remove_folder(&quarantine)
+    }
+
+    /// Makes the settings readable with which another owner's files are read, and the folder in
+    /// which git writes then. Objects of an attempt that was given up stay there.
+    pub(super) async fn prepare_reading(&self, place: &Place) -> Result<(), CheckoutError> {
+        let Some(owner) = place.owner else {
+            return Ok(());
+        };
+        let files = place.files();
+        let scratch = place.scratch();
+        blocking(move || {
+            make_readable(&files)?;
+            make_folder(&scratch)?;
+            give(&scratch, owner)?;
+            run_as(Some(owner), || make_folder(&scratch.join("objects")))
+        })
+        .await
+    }
+}
+
+/// Gives a new workspace to its owner, with the index that the daemon has of it. No process of
+/// another user can enter it yet.
+///
+/// # Errors
+/// A file has several names, so that it may be another one's, too.
+pub(super) fn give_workspace(new: &Path, owner: Owner) -> Result<(), CheckoutError> {
+    let tree = new.join("tree");
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let failed = |error: Errno| CheckoutError::io("give to its user", &tree)(error.into());
+    let opened = open(&tree, flags, Mode::empty()).map_err(failed)?;
+    give_below(opened.as_fd(), &tree, owner)?;
+    let scratch = new.join(SCRATCH);
+    make_folder(&scratch)?;
+    let index = new.join("index");
+    if index.exists() {
+        let moved = scratch.join("index");
+        rename(&index, &moved)?;
+        give(&moved, owner)?;
+    }
+    give(&scratch, owner)?;
+    set_mode(&new.join(MADE), 0o600)?;
+    set_mode(&tree, 0o700)?;
+    give(&tree, owner)?;
+    set_mode(new, PASSAGE)
+}
+
+fn give_below(folder: BorrowedFd<'_>, path: &Path, owner: Owner) -> Result<(), CheckoutError> {
+    let failed = |path: PathBuf| {
+        move |error: Errno| CheckoutError::io("give to its user", &path)(error.into())
+    };
+    let here = || failed(path.to_owned());
+    let uid = Uid::from_raw(owner.uid);
+    let gid = Gid::from_raw(owner.gid);
+    for entry in Dir::read_from(folder).map_err(here())? {
+        let entry = entry.map_err(here())?;
+        let name = entry.file_name();
+        if [c".", c".."].contains(&name) {
+            continue;
+        }
+        let below = path.join(OsStr::from_bytes(name.to_bytes()));
+        let there = || failed(below.clone());
+        let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(there())?;
+        if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = openat(folder, name, flags, Mode::empty()).map_err(there())?;
+            give_below(opened.as_fd(), &below, owner)?;
+            fchown(&opened, Some(uid), Some(gid)).map_err(there())?;
+        } else if found.st_nlink > 1 {
+            return Err(CheckoutError::Refused(format!(
+                "`{}` has several names, so it is not given to the user of the agent",
+                below.display()
+            )));
+        } else {
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            chownat(folder, name, Some(uid), Some(gid), flags).map_err(there())?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives one entry to a user. Follows no link.
+fn give(path: &Path, owner: Owner) -> Result<(), CheckoutError> {
+    lchown(path, Some(owner.uid), Some(owner.gid))
+        .map_err(CheckoutError::io("give to its user", path))
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), CheckoutError> {
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
+        .map_err(CheckoutError::io("set the mode of", path))
+}
+
+/// Lets other users enter the folders of the daemon on the way to a workspace, and checks that
+/// `user` can, and that others cannot put something in the way.
+fn open_way(root: &Path, project: &Path, user: &RunAs) -> Result<(), CheckoutError> {
+    make_folder(project)?;
+    for folder in [root, project] {
+        let found = folder.metadata().map_err(CheckoutError::io("read", folder))?;
+        if found.mode() & 0o001 == 0 {
+            set_mode(folder, (found.mode() & 0o7777) | 0o011)?;
+        }
+    }
+    let advice = "set `workspace.root` to a folder of root that the users of agents may enter, such \
+                  as /srv/agent-coordinator";
+    let root = root.canonicalize().map_err(CheckoutError::io("read", root))?;
+    if sys::ownership::is_changed_by_others(&root) {
+        return Err(CheckoutError::Refused(format!(
+            "the clones in `{}` are not safe for agents that run as another user: others than root \
+             can change that folder or one above it; {advice}",
+            root.display()
+        )));
+    }
+    let mut folders: Vec<PathBuf> = root.ancestors().map(Path::to_owned).collect();
+    folders.reverse();
+    let owner = Owner::from_user(user);
+    run_as(Some(owner), || {
+        for folder in folders {
+            // The last component needs the right to enter the folder.
+            let entered = folder.join(".").symlink_metadata();
+            let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+            if entered.as_ref().is_err_and(is_closed) {
+                return Err(CheckoutError::Refused(format!(
+                    "user `{}` may not enter `{}` on the way to its clone; {advice}",
+                    user.name,
+                    folder.display()
+                )));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Makes the folder that the workspaces of a user borrow from.
+fn make_lent(lent: &Path, owner: Owner, project: &Path) -> Result<(), CheckoutError> {
+    if !lent.join("objects/pack").is_dir() {
+        let new = project.join(format!(".new-{LENT}{}", owner.uid));
+        remove_folder(&new)?;
+        remove_folder(lent)?;
+        make_folder(&new.join("objects/pack"))?;
+        make_folder(&new.join("objects/info"))?;
+        for folder in ["objects", "objects/pack", "objects/info"] {
+            set_mode(&new.join(folder), 0o755)?;
+        }
+        set_mode(&new, 0o710)?;
+        rename(&new, lent)?;
+    }
+    // The user may have another group than before.
+    lchown(lent, Some(0), Some(owner.gid)).map_err(CheckoutError::io("give to a group", lent))
+}
+
+/// Makes the settings for reading files readable for others, but not the list of ignored files,
+/// which may be a person's.
+fn make_readable(path: &Path) -> Result<(), CheckoutError> {
+    let found = path.symlink_metadata().map_err(CheckoutError::io("read", path))?;
+    if !found.is_dir() {
+        let is_list = path.file_name() == Some(OsStr::new("exclude"));
+        return set_mode(path, if is_list { 0o600 } else { 0o644 });
+    }
+    set_mode(path, 0o755)?;
+    names_in(path).into_iter().try_for_each(|name| make_readable(&path.join(name)))
+}
