@@ -427,6 +427,7 @@ fn another_users_agent_goes_on_in_a_clone_of_its_own() {
 #[test]
 fn hooks_and_checks_run_as_the_user_of_the_agent() {
     let more = "checks:\n  tests: { command: [sh, -c, \"id -u >BESIDE/check; cat one.txt\"] }\n\
+          \x20 fresh: { clean: true, command: [sh, -c, \"id -u >BESIDE/fresh; git log -1; cat one.txt\"] }\n\
         workspace:\n  keep: off\n  root: ROOT\n  hooks:\n    timeout: 1h\n";
     let hook = |name: &str| {
         format!(
@@ -442,7 +443,7 @@ fn hooks_and_checks_run_as_the_user_of_the_agent() {
     users.bed.until_kept("tsk");
     users.daemon().done(&["task", "discard", "tsk"]);
     users.until_state("removed");
-    for name in hooks.iter().chain(&["check"]) {
+    for name in hooks.iter().chain(&["check", "fresh"]) {
         let said = users.read(name);
         assert!(
             said.starts_with(&format!("{USER}\n")) && !said.contains("/root"),
