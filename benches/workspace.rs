@@ -80,6 +80,8 @@ impl Workspaces {
             base: None,
             paths: Vec::new(),
             dependencies: Vec::new(),
+            submodules: false,
+            lfs: false,
             begins_at: None,
             restores: None,
             forge: None,

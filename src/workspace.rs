@@ -32,6 +32,8 @@ mod git;
 mod keep_repository;
 mod keeping;
 mod lending;
+mod lfs;
+mod nested;
 mod objects;
 mod publish;
 mod rebase;
@@ -45,6 +47,7 @@ mod snapshot;
 mod source;
 mod sparse;
 mod strays;
+mod submodules;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -90,12 +93,16 @@ impl KeepPolicy {
 #[derive(Debug)]
 pub struct Checkouts {
     root: PathBuf,
+    /// The root is a setting, and not the folder that is used without one.
+    is_root_configured: bool,
     git: Git,
     /// One lock per project: a change of its keep repository.
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
     meter: Mutex<disk::Meter>,
     /// Held while folders are measured.
     measuring: AsyncMutex<()>,
+    /// The reasons why submodules of repositories at forges were not fetched, by their commits.
+    submodule_failures: Mutex<BTreeMap<String, String>>,
 }
 
 /// The knowledge of this process about a keep repository.
@@ -131,6 +138,13 @@ pub enum CheckoutError {
     /// The step cannot succeed before a person changes something.
     #[error("{0}")]
     Refused(String),
+    /// A submodule of a new workspace. It may be there by the next attempt.
+    #[error("submodule `{name}`")]
+    Submodule {
+        name: String,
+        #[source]
+        source: Box<CheckoutError>,
+    },
     #[error("the files of the workspace are gone: there is no `{}`", .0.display())]
     Gone(PathBuf),
     #[error("could not use the files of the user with id {uid} with the rights of that user")]
@@ -196,8 +210,11 @@ impl Place {
             return Ok(());
         }
         let extra = [sparse::ABSENT, sparse::ABSENT_LOCK, create::MADE, create::HOOK_FOLLOWS];
-        let locks = ["index.lock", "index-ignored.lock"];
-        for name in ["index", "index-ignored"].into_iter().chain(locks).chain(extra) {
+        let locks = ["index.lock", "index-ignored.lock", nested::GITLINKS_LOCK];
+        remove_folder(&self.folder.join(nested::PARTS))?;
+        for name in
+            ["index", "index-ignored", nested::GITLINKS].into_iter().chain(locks).chain(extra)
+        {
             let _ = std::fs::remove_file(self.folder.join(name));
         }
         remove_folder(&self.scratch())?;
@@ -243,8 +260,15 @@ impl Checkouts {
     /// Returns the workspaces in `root`. The folder is made with the first one.
     pub fn new(root: PathBuf) -> Self {
         let git = Git::new(&root);
-        let (locks, meter, measuring) = Default::default();
-        Self { root, git, locks, meter, measuring }
+        let (locks, meter, measuring, submodule_failures) = Default::default();
+        let is_root_configured = false;
+        Self { root, is_root_configured, git, locks, meter, measuring, submodule_failures }
+    }
+
+    /// Returns the workspaces of a root that is a setting. No repository of a project may contain
+    /// such a root.
+    pub fn with_configured_root(root: PathBuf) -> Self {
+        Self { is_root_configured: true, ..Self::new(root) }
     }
 
     /// Returns the folder that an agent gets as its working directory.
@@ -292,7 +316,39 @@ impl Checkouts {
     /// `Refused`, and the errors of [`Self::check_git`].
     pub async fn check_source(&self, directory: &Path) -> Result<(), CheckoutError> {
         self.git.check().await?;
-        source::Source::find(&self.git, directory).await.map(drop)
+        self.check_apart(&source::Source::find(&self.git, directory).await?)
+    }
+
+    /// Checks that the clones and the repository of a project are not in each other. Without a
+    /// setting, the clones may be in a repository, which then leaves them out.
+    fn check_apart(&self, source: &source::Source) -> Result<(), CheckoutError> {
+        let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let root = canonical(&self.root);
+        let top = canonical(&source.top);
+        let given = self.root.display();
+        let refusal = if self.is_root_configured && self.root.is_symlink() {
+            format!(
+                "`workspace.root` is `{given}`, a link to `{}`; name that folder",
+                root.display()
+            )
+        } else if top.starts_with(&root) {
+            format!(
+                "the repository of the project, `{}`, is in the folder of the clones, `{}`; \
+                 move it, or set `workspace.root` to another folder",
+                top.display(),
+                root.display()
+            )
+        } else if self.is_root_configured && root.starts_with(&top) {
+            format!(
+                "the folder of the clones, `{}`, is in the repository of the project, `{}`; \
+                 set `workspace.root` to a folder outside of it",
+                root.display(),
+                top.display()
+            )
+        } else {
+            return Ok(());
+        };
+        Err(CheckoutError::Refused(refusal))
     }
 
     /// Checks that the repository of a workspace is there, before an agent starts in it.

@@ -9,7 +9,7 @@ use super::kinds::{
     words,
 };
 use crate::domain::workspace::{
-    DEFAULT_PATTERN, PublishResults, check_base, check_paths, check_pattern,
+    DEFAULT_PATTERN, LfsFiles, PublishResults, check_base, check_paths, check_pattern,
 };
 
 keys! {
@@ -37,6 +37,16 @@ keys! {
         /// The files directly in a folder above one of them are there, too. Without any, a clone
         /// has all files.
         pub paths: Vec<String> = Vec::new(), folders(), Now;
+
+        /// Whether new clones have the files of submodules, too. A submodule must be at the host of
+        /// the project's repository, or in the folder beside it. Clones for pull and merge requests
+        /// of forks have none.
+        pub submodules: bool = false, truth(), Now;
+
+        /// The files of Git LFS in new clones. With `auto`, clones have those that the project's
+        /// repository has on this machine, if git-lfs is installed. Other files, and all with
+        /// `pointers`, are pointers.
+        pub lfs: LfsFiles = LfsFiles::Auto, lfs(), Now;
 
         /// The destination of the results of tasks that are done, in projects with clones. With
         /// `branch`, the project's repository gets a branch with the result. No branch that people
@@ -81,6 +91,10 @@ fn names() -> Kind<Vec<String>> {
 
 fn publish() -> Kind<PublishResults> {
     words(PublishResults::ALL.iter().map(|word| (word.as_str(), *word)).collect::<Vec<_>>())
+}
+
+fn lfs() -> Kind<LfsFiles> {
+    words(LfsFiles::ALL.iter().map(|word| (word.as_str(), *word)).collect::<Vec<_>>())
 }
 
 fn folders() -> Kind<Vec<String>> {

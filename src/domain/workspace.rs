@@ -18,6 +18,7 @@ mod hook;
 mod overrides;
 mod publication;
 mod remote;
+mod submodule;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,7 @@ pub use hook::{Hook, HookFacts};
 pub use overrides::{WorkspaceOverrides, check_base};
 pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
+pub use submodule::{SubmoduleSource, check_address, is_name, resolve_address};
 
 use super::command::RunAs;
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
@@ -57,6 +59,16 @@ words! {
         Broken = "broken",
         /// Its files are gone. The kept commit stays.
         Removed = "removed",
+    }
+}
+
+words! {
+    /// The form in which new workspaces have the files of Git LFS.
+    pub enum LfsFiles as "form of files of LFS" {
+        /// As files, if that is possible.
+        Auto = "auto",
+        /// As the pointers that commits have.
+        Pointers = "pointers",
     }
 }
 
@@ -155,6 +167,10 @@ pub struct Order {
     /// The folders whose files it has; all files without any. Restored work has the folders that
     /// it had.
     pub paths: Vec<String>,
+    /// New work has the files of submodules, too.
+    pub submodules: bool,
+    /// New work has the files that Git LFS keeps outside of commits.
+    pub lfs: bool,
     /// The results that the task depends on. New work begins at a merge of them.
     pub dependencies: Vec<String>,
     /// The workspace of the parent task, at whose newest commit this one begins.
@@ -176,6 +192,8 @@ pub struct ForgeBase {
     pub commit: String,
     /// The address of the repository, without a name or a password.
     pub upstream: String,
+    /// The commit is that of a fork, in which other people write.
+    pub is_of_fork: bool,
 }
 
 /// The kept state that a workspace is made from.

@@ -54,9 +54,13 @@ pub(super) async fn fetch(
         [head_of(*kind, *number), format!("refs/heads/{}", branches.target)]
     });
     let refs = refs.collect();
+    let of_forks = requests.iter().filter(|(_, branches)| branches.is_of_fork);
+    let forks = of_forks.map(|((kind, number), _)| head_of(*kind, *number)).collect();
     let upstream = remote.url.clone();
     let max_disk = service.settings().workspace.max_disk;
-    let order = FetchOrder { project: watched.project.clone(), remote, refs, max_disk };
+    let project = watched.project.clone();
+    // The service knows the setting of submodules.
+    let order = FetchOrder { project, remote, refs, forks, submodules: false, max_disk };
     let fetched = service.workspaces.fetch(&order).await.map_err(|error: RemoteError| {
         host_state.forget_remote(&watched.name);
         failed(&error)

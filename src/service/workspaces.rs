@@ -18,8 +18,8 @@ use crate::config;
 use crate::domain::start_history::{NeededClone, TaskToStart};
 use crate::domain::task::next_task;
 use crate::domain::workspace::{
-    BranchIds, ForgetOrder, Job, KeepOrder, Order, PublishOrder, PublishResults, RemoveOrder,
-    WorkspaceMode, WorkspaceReport, WorkspaceState, branch_of, owner,
+    BranchIds, ForgetOrder, Job, KeepOrder, LfsFiles, Order, PublishOrder, PublishResults,
+    RemoveOrder, WorkspaceMode, WorkspaceReport, WorkspaceState, branch_of, owner,
 };
 use crate::domain::{
     AgentId, CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal,
@@ -382,6 +382,8 @@ pub(super) fn jobs(
             agent: task.assignee.clone().unwrap_or_else(nobody),
             base: project.overrides.base.or_else(|| settings.base.clone()),
             paths: settings.paths.clone(),
+            lfs: settings.lfs == LfsFiles::Auto && forge.is_none(),
+            submodules: settings.submodules && !forge.as_ref().is_some_and(|it| it.is_of_fork),
             dependencies: results.into_iter().map(|result| result.commit).collect(),
             begins_at,
             restores,

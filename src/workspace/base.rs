@@ -1,11 +1,14 @@
 //! Chooses the commit that the work of a task begins at.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use super::keep_repository::SOURCE;
 use super::keeping::{excluding, uncommitted_ref};
+use super::nested::path_in;
 use super::snapshot::inside;
-use super::source::{Head, Source};
+use super::source::{Head, Source, entries};
 use super::{CheckoutError, Checkouts, Place};
 use crate::domain::nearest::nearest;
 use crate::domain::workspace::{BASE_WORKING_TREE, Order, Prepared};
@@ -157,6 +160,12 @@ impl Checkouts {
         let from = head.commit.as_deref().unwrap_or("--empty");
         on_files(&["read-tree", from].map(OsStr::new)).run().await?;
         let mut add: Vec<OsString> = ["add", "--all", "--", "."].map(OsString::from).to_vec();
+        // Git runs a process in a submodule that it looks at, with settings that agents can change.
+        let listed = on_files(&["ls-files", "--stage", "-z"].map(OsStr::new)).run().await?;
+        let is_gitlink = |entry: &&Path| entry.as_os_str().as_bytes().starts_with(b"160000 ");
+        let gitlinks = entries(&listed).filter(is_gitlink);
+        let gitlinks = gitlinks.filter_map(|entry| path_in(entry.as_os_str().as_bytes()));
+        add.extend(gitlinks.map(|path| excluding(&path)));
         if let Some(own) = inside(&self.root, &source.top) {
             let check = ["check-ignore", "--quiet", "--"].map(OsStr::new);
             let check = check.into_iter().chain([own.as_os_str()]);

@@ -48,6 +48,8 @@ impl Checkouts {
             agent: order.agent.clone(),
             base: None,
             paths: Vec::new(),
+            submodules: false,
+            lfs: false,
             dependencies: Vec::new(),
             begins_at: None,
             restores: None,
@@ -64,9 +66,17 @@ impl Checkouts {
         }
         let prepared = Prepared { base_commit: order.base_commit.clone(), ..made };
         make_folder(&new)?;
-        let cone = (&cone, None);
-        let made = self.check_out(&all, &prepared, commit.as_deref(), cone, &place, &new).await;
-        let made = made.map_err(|error| self.name_full_disk(error));
+        let made = async {
+            let start = commit.as_deref();
+            self.check_out(&all, &prepared, start, (&cone, None), &place, &new).await?;
+            match start.filter(|_| place.owner.is_none()) {
+                Some(start) => {
+                    self.add_known_submodules(&place, start, &cone, &new.join("tree")).await
+                }
+                None => Ok(()),
+            }
+        };
+        let made = made.await.map_err(|error| self.name_full_disk(error));
         if made.is_err() {
             remove_folder(&new)?;
         }
@@ -196,7 +206,7 @@ mod tests {
     fn the_entries_of_the_second_tree_are_read_also_with_odd_names() {
         let listed = b":100644 000000 aa 00 D\0ci/a b\0:000000 100755 00 bb A\0ci/x\ny\0";
         let entries = index_entries(listed);
-        assert_eq!(entries, b"000000 00\tci/a b\0100755 bb\tci/x\ny\0");
+        assert_eq!(entries, b"000000 00\tci/a b\x00100755 bb\tci/x\ny\0");
         assert_eq!(index_entries(b""), b"");
     }
 }

@@ -10,13 +10,14 @@ use super::refs::Refs;
 use super::rights::Owner;
 use super::source::Source;
 use super::sparse::Made;
+use super::submodules::Origin;
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Order, Prepared, Restored};
 
 /// The objects of the keep repository, seen from the folder `objects` of a workspace. It is relative,
 /// so that the root can be moved.
-const ALTERNATES: &str = "../../../../keep.git/objects\n";
+pub(super) const ALTERNATES: &str = "../../../../keep.git/objects\n";
 /// A push of the agent goes nowhere: what it made is taken from its clone.
 const PUSH_ADDRESS: &str = "agent-coordinator:the-coordinator-publishes-the-work";
 /// The file with what is known of a workspace since it was made.
@@ -93,7 +94,15 @@ impl Checkouts {
             };
             crash_point::reach(CrashPoint::SourceFollowed);
             self.check_kept(order, &place).await?;
-            self.choose_base(order, source.as_ref(), &place, head, begins_at).await?
+            let chosen = self.choose_base(order, source.as_ref(), &place, head, begins_at).await?;
+            let is_new = order.restores.is_none();
+            if let (Some(source), Some(start), true) =
+                (&source, &chosen.1, order.submodules && is_new)
+            {
+                let origin = Origin::of_source(source, source.upstream(&self.git).await);
+                self.fetch_submodules(&place, start, &origin).await?;
+            }
+            chosen
         };
         crash_point::reach(CrashPoint::BasePinned);
         place.clear_gone()?;
@@ -105,8 +114,9 @@ impl Checkouts {
             (Some(source), _) => source.upstream(&self.git).await,
             (None, base) => base.as_ref().map(|base| base.upstream.clone()),
         };
+        let from = (source.as_ref(), upstream);
         let made =
-            self.make_in(order, &prepared, (start.as_deref(), next), upstream, &place, &new).await;
+            self.make_in(order, &prepared, (start.as_deref(), next), from, &place, &new).await;
         let made = made.map_err(|error| self.name_full_disk(error));
         if made.is_err() {
             // It may be the full disk that made this fail. No agent has used the files.
@@ -124,14 +134,16 @@ impl Checkouts {
         order: &Order,
         prepared: &Prepared,
         (start, next): (Option<&str>, Next),
-        upstream: Option<String>,
+        (source, upstream): (Option<&Source>, Option<String>),
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
         make_folder(new)?;
         let kept = order.restores.as_ref().map(|kept| kept.kept_commit.as_str());
         let cone = self.cone_of(&order.paths, kept, start, place).await?;
-        self.check_out(order, prepared, start, (&cone, upstream), place, new).await?;
+        self.check_out(order, prepared, start, (&cone, upstream.clone()), place, new).await?;
+        let from = (source, upstream.as_deref());
+        self.add_named_files(order, start, &cone, from, place, &new.join("tree")).await?;
         if next == Next::Hook {
             write(&new.join(HOOK_FOLLOWS), [])?;
         }
@@ -237,10 +249,7 @@ impl Checkouts {
         self.make_sparse(cone, &own).await?;
         if start.is_none() {
             // There is no commit yet, but there may be files.
-            return match &order.restores {
-                Some(kept) => self.write_kept(&kept.kept_commit, place, &tree).await,
-                None => Ok(()),
-            };
+            return self.bring_back(order, place, &tree).await;
         }
         let on_tree =
             |arguments: &[&str]| self.git.on_tree(&own, &tree, arguments.iter().copied()).long();
@@ -252,9 +261,48 @@ impl Checkouts {
         // Only git reads this one, so it may have the shorter form.
         let shorten = ["update-index", "--index-version", "4"];
         on_tree(&shorten).variable("GIT_INDEX_FILE", &index).run().await?;
+        self.forget_gitlinks(place, &tree, &index).await?;
         self.leave_out_absent(cone, &prepared.subdirectory, place, new).await?;
+        self.bring_back(order, place, &tree).await
+    }
+
+    /// Gives a new workspace the files that its commit only names: those of submodules and of LFS.
+    /// Work that comes back has those that it had.
+    async fn add_named_files(
+        &self,
+        order: &Order,
+        start: Option<&str>,
+        cone: &Cone,
+        (source, upstream): (Option<&Source>, Option<&str>),
+        place: &Place,
+        tree: &Path,
+    ) -> Result<(), CheckoutError> {
+        let Some(start) = start.filter(|_| order.restores.is_none()) else {
+            return Ok(());
+        };
+        if order.submodules && order.run_as.is_some() {
+            // They would borrow from the keep repository, which that user cannot read.
+            self.refuse_submodules(place, start).await?;
+        } else if order.submodules {
+            self.add_submodules(place, start, cone, upstream, tree).await?;
+        }
+        if let Some(source) = source.filter(|_| order.lfs) {
+            self.fill_in_lfs(place, source, start, tree).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the files of the kept state that the order names, if it names one, over those of a
+    /// new workspace, and makes the repositories inside again.
+    async fn bring_back(
+        &self,
+        order: &Order,
+        place: &Place,
+        tree: &Path,
+    ) -> Result<(), CheckoutError> {
         if let Some(kept) = &order.restores {
-            self.write_kept(&kept.kept_commit, place, &tree).await?;
+            self.write_kept(&kept.kept_commit, place, tree).await?;
+            self.restore_repositories(&kept.kept_commit, place, tree).await?;
         }
         Ok(())
     }
@@ -336,7 +384,8 @@ impl Checkouts {
             std::fs::remove_file(&path).map_err(CheckoutError::io("remove", &path))?;
         }
         on_files(&["checkout-index", "--all", "--force"]).run().await?;
-        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))
+        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
+        self.write_parts(kept, place, tree).await
     }
 }
 

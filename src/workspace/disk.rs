@@ -125,6 +125,7 @@ impl Checkouts {
                     || n_free(&self.root).is_some_and(|n_free| n_free < ALMOST_NOTHING)
             }
             CheckoutError::DiskFull { .. } => true,
+            CheckoutError::Submodule { source, .. } => self.is_disk_full(source),
             CheckoutError::OtherUser { .. }
             | CheckoutError::Git(_)
             | CheckoutError::Refused(_)

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `worktree` | the files, byte for byte |
 //! | `lost` | objects that no commit reaches any more, such as files that were staged once |
-//! | `git` | HEAD, refs and logs of refs, as text |
+//! | `git` | HEAD, refs, logs of refs and settings, as text |
+//! | `nested` | repositories inside, and names that git refuses ([`super::nested`]) |
 //!
 //! Its parents are all commits that no other commit of the workspace reaches: branches, stashes,
 //! and commits that were amended or reset.
@@ -20,9 +21,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::author::address_of;
+use super::create::{MADE, read_made};
 use super::git::{Call, GitError};
+use super::nested::Nested;
 use super::objects::lines;
-use super::refs::{Refs, is_id, read_refs};
+use super::refs::{Refs, is_id, read_refs, read_text};
 use super::rights::{Owner, blocking_as};
 use super::source::entries;
 use super::sparse::cone_at;
@@ -79,17 +82,25 @@ impl Checkouts {
         }
         let result = result.or_else(|| order.base_commit.clone());
         self.prepare_reading(place).await?;
-        let ignored = self.list_ignored(place).await?;
-        let found = before.left_out.clone();
-        let files = self.take_files(place, found, ignored, policy, &mut left_out).await?;
-        let visible = self.with_absent(&cone, files.visible, result.as_deref(), place).await?;
+        let is_own = place.owner.is_none();
+        if is_own && (!place.folder.join(MADE).exists() || !read_made(place)?.has_no_gitlinks) {
+            self.forget_gitlinks(place, &place.tree(), &place.index()).await?;
+        }
+        let newest = result.as_deref();
+        let files =
+            self.take_with_parts(place, order, &before, newest, policy, &mut left_out).await?;
+        let mut visible = self.with_absent(&cone, files.visible, newest, place).await?;
+        if is_own {
+            visible = self.as_committed(visible, newest, &files.nested, place).await?;
+        }
         let files = Files { visible, ..files };
         crash_point::reach(CrashPoint::FilesTaken);
         // All that is kept was read, so a later change shows in this walk.
         let kept = self.write_commit(place, order, &refs, (&files, &cone), &objects);
         let (kept, after) = tokio::try_join!(kept, walked(place))?;
         crash_point::reach(CrashPoint::ContentKept);
-        let missing = self.unreached(place, &kept, order, &objects).await?;
+        let all = objects.union(&files.nested.objects).cloned().collect();
+        let missing = self.unreached(place, &kept, order, &all).await?;
         left_out.extend(missing.iter().map(|id| format!(".git/objects: {id}")));
         let is_proved = left_out.is_empty() && after.digest == before.digest;
         let mut content = Content {
@@ -136,7 +147,7 @@ impl Checkouts {
     }
 
     /// Begins a call on the files of a workspace, with an index of the daemon's own.
-    fn on_files(&self, place: &Place, arguments: &[&OsStr], index: &Path) -> Call<'_> {
+    pub(super) fn on_files(&self, place: &Place, arguments: &[&OsStr], index: &Path) -> Call<'_> {
         let call = self
             .git
             .on_tree(&place.files(), &place.tree(), arguments.iter().copied())
@@ -160,11 +171,11 @@ impl Checkouts {
     }
 
     /// Writes the files of the workspace into the keep repository. `found` are the entries that git
-    /// cannot take, each with the reason.
+    /// cannot take, each with the reason, and `aside` those that are taken in another way.
     pub(super) async fn take_files(
         &self,
         place: &Place,
-        found: Vec<(PathBuf, &'static str)>,
+        (found, aside): (Vec<(PathBuf, &'static str)>, &[PathBuf]),
         ignored: Vec<PathBuf>,
         policy: &KeepPolicy,
         left_out: &mut Vec<String>,
@@ -180,10 +191,16 @@ impl Checkouts {
         // Git accepts no pattern for what it ignores anyway, and takes no `.git` at the top.
         let is_in_the_way = |path: &Path| path != ".git" && !is_ignored(path);
         let excluded = found.iter().filter(|(path, _)| is_in_the_way(path));
-        let excluded: Vec<OsString> = excluded.map(|(path, _)| excluding(path)).collect();
-        let mut add = ["add", "--all", "--", "."].map(OsStr::new).to_vec();
-        add.extend(excluded.iter().map(OsString::as_os_str));
-        on_files(&add, &index).run().await?;
+        let is_seen = |path: &&PathBuf| !is_ignored(path) && path.iter().all(|it| it != ".git");
+        let aside_here = aside.iter().filter(is_seen);
+        let excluded = excluded.map(|(path, _)| path).chain(aside_here);
+        let mut patterns = b".\0".to_vec();
+        for path in excluded {
+            patterns.extend_from_slice(excluding(path).as_bytes());
+            patterns.push(0);
+        }
+        let add = ["add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        on_files(&add.map(OsStr::new), &index).input(patterns).run().await?;
         // Another owner cannot read all files that the index names.
         let missing_ok = place.owner.map(|_| OsStr::new("--missing-ok"));
         let write: Vec<&OsStr> = [OsStr::new("write-tree")].into_iter().chain(missing_ok).collect();
@@ -191,12 +208,14 @@ impl Checkouts {
         let chosen = {
             let tree = tree.clone();
             let policy = policy.clone();
-            blocking_as(place.owner, move || Ok(choose(&tree, &ignored, found, &policy))).await?
+            let aside = aside.to_vec();
+            let choose = move || Ok(choose(&tree, &ignored, (found, &aside), &policy));
+            blocking_as(place.owner, choose).await?
         };
         let Chosen { wanted, left_out: not_kept } = chosen;
         left_out.extend(not_kept);
         if wanted.is_empty() {
-            let files = Files { all: visible.clone(), visible };
+            let files = Files { all: visible.clone(), visible, nested: Nested::default() };
             return self.take_written(place, files).await;
         }
         // The index of the workspace has no ignored files, so that they never look like a change.
@@ -210,7 +229,7 @@ impl Checkouts {
             .await?;
         let all = on_files(&write, &with_ignored).text().await?;
         std::fs::remove_file(&with_ignored).map_err(CheckoutError::io("remove", &with_ignored))?;
-        self.take_written(place, Files { all, visible }).await
+        self.take_written(place, Files { all, visible, nested: Nested::default() }).await
     }
 
     /// Takes the files that git wrote as another owner into the keep repository. The owner controls
@@ -261,7 +280,12 @@ impl Checkouts {
         let text = text.input(refs.text.as_bytes()).text().await?;
         let about = self.git.on(&keep, ["mktree"]);
         let paths = self.paths_entry(cone, place).await?;
-        let about = about.input(format!("{paths}100644 blob {text}\trefs\n")).text().await?;
+        let mut entries = format!("{paths}100644 blob {text}\trefs\n");
+        if let Some(settings) = read_text(&place.tree().join(".git/config")) {
+            let settings = self.git.on(&keep, ["hash-object", "-w", "--stdin"]).input(settings);
+            let _ = writeln!(entries, "100644 blob {}\tconfig", settings.text().await?);
+        }
+        let about = about.input(entries).text().await?;
         let base = order.base_commit.as_deref();
         let reached = self.reached(place, tips.iter().chain([&files.all]), base).await?;
         let is_lost = |id: &&String| objects.contains(*id) && !reached.contains(*id);
@@ -277,11 +301,17 @@ impl Checkouts {
             let lost = self.git.on(&keep, ["mktree"]).input(lost).text().await?;
             let _ = writeln!(root, "040000 tree {lost}\tlost");
         }
+        let nested = &files.nested;
+        if !nested.entries.is_empty() {
+            let nested = self.git.on(&keep, ["mktree"]).input(nested.entries.as_bytes());
+            let _ = writeln!(root, "040000 tree {}\tnested", nested.text().await?);
+        }
         let _ = writeln!(root, "040000 tree {}\tworktree", files.all);
         let root = self.git.on(&keep, ["mktree"]).input(root).text().await?;
         let head = self.existing(place, refs.head_commit()).await?;
         let head = head.or_else(|| order.base_commit.clone());
         let parents = head.iter().chain(tips.iter().filter(|tip| Some(*tip) != head.as_ref()));
+        let parents = parents.chain(&nested.commits);
         let message = format!("kept the workspace {} of {}\n", order.id, order.agent);
         let commit = self.commit(place, &root, parents, &message, &order.agent).await?;
         let name = self.free_kept_ref(place, &order.id).await?;
@@ -350,7 +380,7 @@ impl Checkouts {
     }
 
     /// Returns all objects that these commits and trees reach, and `except` does not reach.
-    async fn reached<'a>(
+    pub(super) async fn reached<'a>(
         &self,
         place: &Place,
         from: impl Iterator<Item = &'a String>,
@@ -466,7 +496,9 @@ pub(super) struct Files {
     /// With the ignored files that are kept.
     pub(super) all: String,
     /// Without ignored files.
-    visible: String,
+    pub(super) visible: String,
+    /// What git does not take with the others.
+    pub(super) nested: Nested,
 }
 
 async fn walked(place: &Place) -> Result<Walk, CheckoutError> {
@@ -510,21 +542,25 @@ struct Chosen {
 
 /// Chooses the ignored files and folders that are kept: all but the rebuildable ones, up to the
 /// limit. A folder with something that cannot be kept is left out as a whole, because git would
-/// refuse it. `found` is what the walk left out.
+/// refuse it. `found` is what the walk left out, and `aside` is taken in another way.
 fn choose(
     tree: &Path,
     ignored: &[PathBuf],
-    mut found: Vec<(PathBuf, &'static str)>,
+    (mut found, aside): (Vec<(PathBuf, &'static str)>, &[PathBuf]),
     policy: &KeepPolicy,
 ) -> Chosen {
     let mut wanted = Vec::new();
     let mut too_much = Vec::new();
     let mut used = 0;
+    let mut pieces = Vec::new();
     for path in ignored {
         if policy.is_rebuildable(path) {
             found.retain(|(inside, _)| !inside.starts_with(path));
-            continue;
+        } else {
+            split(tree, path, aside, &mut pieces);
         }
+    }
+    for path in &pieces {
         if found.iter().any(|(inside, _)| inside.starts_with(path)) {
             too_much.push(format!("{}: something in it cannot be kept", path.display()));
             continue;
@@ -546,8 +582,22 @@ fn choose(
     Chosen { wanted, left_out }
 }
 
+/// Adds `path`, or what is in it beside `aside`.
+fn split(tree: &Path, path: &Path, aside: &[PathBuf], pieces: &mut Vec<PathBuf>) {
+    let is_aside = |other: &PathBuf| path.starts_with(other);
+    if aside.iter().any(is_aside) {
+        return;
+    }
+    if !aside.iter().any(|other| other.starts_with(path)) {
+        return pieces.push(path.to_owned());
+    }
+    for entry in std::fs::read_dir(tree.join(path)).into_iter().flatten().flatten() {
+        split(tree, &path.join(entry.file_name()), aside, pieces);
+    }
+}
+
 /// Returns the size of a file or a folder in bytes. The count ends when it is greater than `limit`.
-fn size_of(path: &Path, limit: u64) -> u64 {
+pub(super) fn size_of(path: &Path, limit: u64) -> u64 {
     let Ok(found) = path.symlink_metadata() else {
         return 0;
     };

@@ -22,8 +22,19 @@ impl Checkouts {
         place: &Place,
         workspace: &WorkspaceId,
     ) -> Result<BTreeSet<String>, CheckoutError> {
+        self.take_objects_of(place, workspace, place.tree().join(".git/objects")).await
+    }
+
+    /// Copies the objects in the folder `from`, which is in the workspace, into the keep repository,
+    /// and returns their ids.
+    pub(super) async fn take_objects_of(
+        &self,
+        place: &Place,
+        workspace: &WorkspaceId,
+        from: PathBuf,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
         let quarantine = place.project.join(format!(".q-{workspace}"));
-        self.take_from(place, &place.tree().join(".git/objects"), &quarantine).await
+        self.take_from(place, &from, &quarantine).await
     }
 
     /// Copies the objects in a folder of the owner of a workspace into the keep repository, by way

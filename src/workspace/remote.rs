@@ -9,12 +9,14 @@ use sha2::{Digest as _, Sha256};
 use super::git::{Ended, GitError};
 use super::keep_repository::{FETCH, remove_temporary};
 use super::source::Head;
+use super::submodules::Origin;
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::ProjectId;
 use crate::domain::workspace::{
     FetchOrder, Fetched, ForgeBase, PushOrder, PushWay, Pushed, Remote, RemoteError,
 };
+use crate::locks::lock;
 use crate::telemetry::ErrorChain;
 
 /// The refs that follow repositories at forges.
@@ -47,7 +49,7 @@ impl Checkouts {
 
     async fn fetch_all(&self, order: &FetchOrder) -> Result<Fetched, CheckoutError> {
         self.git.check().await?;
-        let FetchOrder { project, remote, refs, max_disk } = order;
+        let FetchOrder { project, remote, refs, forks, submodules, max_disk } = order;
         let listed = self.list_refs(remote, refs).await?;
         let place = self.place_of_project(project);
         let default = listed.default_branch().filter(|branch| listed.id_of(branch).is_some());
@@ -94,6 +96,14 @@ impl Checkouts {
                 Some(_) => self.resolve(&place, &local_name(remote, name)).await?,
                 None => None,
             });
+        }
+        if *submodules {
+            let own = refs.iter().zip(&fetched.commits).filter(|(name, _)| !forks.contains(name));
+            let own = own.filter_map(|(_, commit)| commit.as_ref());
+            let default = fetched.default.as_ref().map(|(_, commit)| commit);
+            for commit in default.into_iter().chain(own) {
+                self.note_submodules(project, commit, remote).await?;
+            }
         }
         Ok(fetched)
     }
@@ -173,6 +183,29 @@ impl Checkouts {
             }
         }
         Ok(Pushed::Taken)
+    }
+
+    /// Fetches the submodules of a commit at a forge. A failure delays only the work that needs
+    /// them.
+    pub(super) async fn note_submodules(
+        &self,
+        project: &ProjectId,
+        commit: &str,
+        remote: &Remote,
+    ) -> Result<(), CheckoutError> {
+        let place = self.place_of_project(project);
+        let _locked = self.lock_keep(project, &place).await?;
+        let fetched = self.fetch_submodules(&place, commit, &Origin::of_remote(remote)).await;
+        let mut failures = lock(&self.submodule_failures);
+        match fetched {
+            Ok(()) => drop(failures.remove(commit)),
+            Err(error) => {
+                let reason = ErrorChain(&error).to_string();
+                tracing::warn!(project_id = %project, reason, "could not fetch a submodule");
+                failures.insert(commit.to_owned(), reason);
+            }
+        }
+        Ok(())
     }
 
     /// Brings the present commit of a ref of a remote into the keep repository.

@@ -123,7 +123,7 @@ fn parse_head(printed: &str) -> Head {
     head
 }
 
-fn without_user(address: &str) -> String {
+pub(super) fn without_user(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else {
         return address.to_owned();
     };

@@ -126,7 +126,15 @@ impl Checkouts {
         let all = list(result.to_owned()).await?;
         let mut changes = Vec::new();
         for entry in entries(&all) {
-            if path_of(entry).is_some_and(|path| !cone.contains(path) && is_free(path, &here)) {
+            // One that is there, but ignored, is taken as it is, and so is a submodule.
+            let is_submodule = entry.as_os_str().as_bytes().starts_with(b"160000 ");
+            let is_there = |path: &[u8]| {
+                let found = place.tree().join(OsStr::from_bytes(path)).symlink_metadata();
+                found.is_ok_and(|found| is_submodule || !found.is_dir())
+            };
+            let is_absent =
+                |path: &[u8]| !cone.contains(path) && is_free(path, &here) && !is_there(path);
+            if path_of(entry).is_some_and(is_absent) {
                 changes.extend_from_slice(entry.as_os_str().as_bytes());
                 changes.push(0);
             }
@@ -181,11 +189,15 @@ pub(super) struct Made {
     /// The folders of a sparse checkout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     paths: Vec<String>,
+    /// The daemon's index had no submodules from the beginning. Earlier versions left them there.
+    #[serde(default)]
+    pub(super) has_no_gitlinks: bool,
 }
 
 impl Made {
     pub(super) fn new(prepared: &Prepared, cone: &Cone) -> Self {
-        Self { prepared: prepared.clone(), paths: cone.folders().to_vec() }
+        let paths = cone.folders().to_vec();
+        Self { prepared: prepared.clone(), paths, has_no_gitlinks: true }
     }
 }
 

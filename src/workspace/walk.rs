@@ -1,7 +1,7 @@
 //! Reads which files a workspace has, without following a link.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{DirEntry, FileType, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,6 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
 use super::CheckoutError;
+use super::nested::{LFS, Part, PartKind, is_kept_aside, part_at};
 use super::rights::may_read;
 
 /// The longest path that git and the system accept, in bytes.
@@ -28,6 +29,8 @@ pub(super) struct Walk {
     pub(super) disk_bytes: u64,
     /// Entries that cannot be kept, relative to the tree, each with the reason.
     pub(super) left_out: Vec<(PathBuf, &'static str)>,
+    /// What git does not take with the other files, by path, so that a part is before those in it.
+    pub(super) parts: Vec<Part>,
 }
 
 /// Walks through `tree`, also through its `.git`.
@@ -40,6 +43,7 @@ pub(super) fn walk(tree: &Path) -> Result<Walk, CheckoutError> {
         walker.look(tree, Path::new(&name), found, name == ".git");
     }
     let Walker { mut found, hash } = walker;
+    super::nested::settle(&mut found.parts);
     found.digest = URL_SAFE_NO_PAD.encode(hash.finalize());
     Ok(found)
 }
@@ -86,16 +90,16 @@ fn refusal(tree: &Path, path: &Path, kind: FileType) -> Option<&'static str> {
     let name = path.file_name().unwrap_or_default();
     if path.as_os_str().len() > MAX_PATH {
         Some("its path is too long")
-    } else if name == ".git" {
-        Some("it is a repository inside the repository")
-    } else if is_refused(name) {
-        Some("git allows no file of this name")
     } else if kind.is_socket() {
         Some("it is a socket")
     } else if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
         Some("it is a special file")
     } else if kind.is_file() && !may_read(&tree.join(path)) {
         Some("it cannot be read")
+    } else if name == ".git" {
+        Some("it is a repository inside the repository")
+    } else if is_kept_aside(name, kind) {
+        Some("git allows no file of this name")
     } else {
         None
     }
@@ -107,7 +111,7 @@ struct Walker {
 }
 
 impl Walker {
-    /// Looks at one entry, and at all that is below it. In the workspace's own `.git`, all names are
+    /// Looks at one entry, and at all that is below it. In the `.git` of a repository, all names are
     /// allowed.
     fn look(&mut self, tree: &Path, path: &Path, found: io::Result<Metadata>, is_own_git: bool) {
         if path.as_os_str().len() > MAX_PATH {
@@ -131,8 +135,15 @@ impl Walker {
             self.hash.update(number.to_le_bytes());
         }
         let kind = found.file_type();
+        let mut is_git = is_own_git;
         if path == ".git" && !kind.is_dir() {
             self.leave_out(path, "it is not the repository, but a link or a file");
+        } else if !is_own_git && let Some((part, reason)) = part_at(tree, path, kind) {
+            is_git = matches!(part.kind, PartKind::WorkTree(Some(_)));
+            self.found.parts.push(part);
+            if let Some(reason) = reason {
+                self.leave_out(path, reason);
+            }
         } else if !is_own_git && let Some(reason) = refusal(tree, path, kind) {
             self.leave_out(path, reason);
         }
@@ -141,8 +152,17 @@ impl Walker {
         }
         match read_entries(&tree.join(path)) {
             Ok(entries) => {
+                let has = |name: &str| entries.iter().any(|(other, _)| other == name);
+                if is_own_git && path != ".git" && has("HEAD") && has("objects") {
+                    let kind = PartKind::Repository;
+                    self.found.parts.push(Part { path: path.to_owned(), kind });
+                }
+                if is_own_git && path.ends_with(LFS) {
+                    let kind = PartKind::Folder;
+                    self.found.parts.push(Part { path: path.to_owned(), kind });
+                }
                 for (name, found) in entries {
-                    self.look(tree, &path.join(name), found, is_own_git);
+                    self.look(tree, &path.join(name), found, is_git);
                 }
             }
             Err(_) => self.leave_out(path, "the folder cannot be read"),
@@ -152,11 +172,6 @@ impl Walker {
     fn leave_out(&mut self, path: &Path, reason: &'static str) {
         self.found.left_out.push((path.to_owned(), reason));
     }
-}
-
-/// Returns whether git refuses files of this name under every setting.
-fn is_refused(name: &OsStr) -> bool {
-    name != ".git" && name.as_bytes().eq_ignore_ascii_case(b".git")
 }
 
 /// Returns the entries of a folder, by name. Each is looked at from the open folder, which is faster

@@ -93,6 +93,8 @@ fn patterns_and_bases_that_git_does_not_allow_are_refused() {
     let bed = Bed::configured("", &[]);
     for (settings, expected) in [
         ("branch: agents/x", "two tasks would have one branch"),
+        ("submodules: yes", "workspace.submodules"),
+        ("lfs: files", "expected `auto` or `pointers`"),
         ("branch: \"{task_id}.lock\"", "no such name"),
         ("base: \"-rf\"", "name a branch, a tag, a commit"),
         ("paths: [src, ../other]", "`../other` names no folder of a repository"),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::forge::TakenResult;
+use crate::domain::forge::{Publish, TakenResult};
 use crate::domain::workspace::{
     BranchIds, DEFAULT_PATTERN, FetchOrder, Fetched, ForgeBase, PushOrder, Pushed, RemoteError,
     WorkspaceState, branch_of,
@@ -22,7 +22,8 @@ impl Workspaces {
     /// # Errors
     /// The remote did not give them, or this server has no coordinator of its own.
     pub async fn fetch(&self, order: &FetchOrder) -> Result<Fetched, RemoteError> {
-        self.own()?.fetch(order).await
+        let submodules = self.core.settings().workspace.submodules;
+        self.own()?.fetch(&FetchOrder { submodules, ..order.clone() }).await
     }
 
     /// Gives a branch of a remote a commit of the keep repository. Repeating it changes nothing.
@@ -88,5 +89,6 @@ pub(super) fn base_of_task(
         target: publication.target,
         commit: publication.base,
         upstream: publication.upstream,
+        is_of_fork: publication.publish == Publish::Nothing,
     }))
 }

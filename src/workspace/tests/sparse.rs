@@ -160,3 +160,29 @@ async fn a_file_that_a_killed_daemon_left_half_written_is_in_the_way_of_nothing(
     later.prepare("two").await;
     assert!(!remains.exists());
 }
+
+#[tokio::test]
+async fn changes_of_files_that_commits_have_and_gitignore_names_are_seen() {
+    let bed = Bed::with_folders();
+    let source = bed.source();
+    std::fs::write(source.join("b/data.log"), "before\n").unwrap();
+    bed.git(&source, &["add", "--force", "b/data.log"]);
+    bed.git(&source, &["commit", "--quiet", "-m", "a file that is ignored otherwise"]);
+    let one = bed.prepare_part("one", &["a"]).await.unwrap();
+    let tree = bed.tree("one");
+    assert_eq!(bed.keep("one", &one).await.n_uncommitted, 0);
+    std::fs::create_dir(tree.join("b")).unwrap();
+    std::fs::write(tree.join("b/data.log"), "changed\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.n_uncommitted, kept.proof.is_some()), (1, true), "{kept:?}");
+    assert!(bed.uncommitted("one", &one).await.contains("+changed"));
+    // An agent commits one in a clone with all files.
+    let (two, tree) = bed.prepare("two").await;
+    std::fs::write(tree.join("own.log"), "own\n").unwrap();
+    bed.git(&tree, &["add", "--force", "own.log"]);
+    bed.git(&tree, &["commit", "--quiet", "-m", "own"]);
+    let kept = bed.keep("two", &two).await;
+    assert_eq!((kept.n_commits, kept.n_uncommitted), (1, 0), "{kept:?}");
+    std::fs::write(tree.join("own.log"), "changed\n").unwrap();
+    assert_eq!(bed.keep("two", &two).await.n_uncommitted, 1);
+}

@@ -1,0 +1,443 @@
+//! Submodules of new workspaces (`workspace.submodules`).
+//!
+//! The commits of submodules come into the keep repository before a workspace is made. The
+//! workspace borrows them, like its own. So no command of git for submodules is used, and none of
+//! the repository of an agent.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::create::ALTERNATES;
+use super::git::Call;
+use super::keep_repository::FETCH;
+use super::nested::path_in;
+use super::objects::is_folder;
+use super::repository::Repository;
+use super::source::{Source, entries};
+use super::{CheckoutError, Checkouts, Place, make_folder, write};
+use crate::domain::workspace::{
+    Cone, Remote, SubmoduleSource, check_address, is_name, resolve_address,
+};
+use crate::locks::lock;
+
+/// The refs that follow the repositories of submodules.
+const SUBMODULES: &str = "refs/agent-coordinator/submodule";
+/// The most submodules of a workspace, with those in them.
+const MAX_SUBMODULES: usize = 200;
+/// The deepest submodule in submodules.
+const MAX_DEPTH: usize = 10;
+
+/// A submodule of a commit.
+#[derive(Debug, Clone)]
+struct Submodule {
+    name: String,
+    path: PathBuf,
+    /// The address as the commit has it.
+    address: String,
+    commit: String,
+}
+
+/// The repository of a project, from which submodules are found.
+pub(super) struct Origin<'a> {
+    /// The address that it was cloned from, or that it has at a forge.
+    upstream: Option<String>,
+    /// The repository of a person on this machine.
+    source: Option<&'a Source>,
+    /// The repository at a forge, with the token for its host.
+    remote: Option<&'a Remote>,
+}
+
+/// A repository whose submodules are to be fetched.
+struct Around {
+    commit: String,
+    /// Its address, or its path.
+    address: String,
+    /// Its folder with the repositories of submodules that a person has on this machine.
+    modules: Option<PathBuf>,
+    depth: usize,
+}
+
+impl<'a> Origin<'a> {
+    pub(super) fn of_source(source: &'a Source, upstream: Option<String>) -> Self {
+        Self { upstream, source: Some(source), remote: None }
+    }
+
+    pub(super) fn of_remote(remote: &'a Remote) -> Self {
+        Self { upstream: Some(remote.url.clone()), source: None, remote: Some(remote) }
+    }
+}
+
+impl Checkouts {
+    /// Brings the submodules of a commit into the keep repository, with those in them.
+    ///
+    /// # Errors
+    /// `Submodule`, with the reason.
+    pub(super) async fn fetch_submodules(
+        &self,
+        place: &Place,
+        commit: &str,
+        origin: &Origin<'_>,
+    ) -> Result<(), CheckoutError> {
+        let top = origin.source.map(|source| source.top.as_path());
+        let repository = top.filter(|_| origin.source.is_some_and(|source| !source.is_bare));
+        let repository = repository.and_then(Repository::of);
+        let path = || top.map(|top| top.display().to_string()).unwrap_or_default();
+        let mut around = vec![Around {
+            commit: commit.to_owned(),
+            address: origin.upstream.clone().unwrap_or_else(path),
+            modules: repository.map(|repository| repository.common.join("modules")),
+            depth: 0,
+        }];
+        let mut n = 0;
+        while let Some(outer) = around.pop() {
+            for submodule in self.submodules_of(place, &outer.commit).await? {
+                n += 1;
+                let named = |error| name_submodule(&submodule.name, error);
+                if n > MAX_SUBMODULES || outer.depth >= MAX_DEPTH {
+                    return Err(named(CheckoutError::Refused(format!(
+                        "a workspace has at most {MAX_SUBMODULES} submodules, {MAX_DEPTH} deep"
+                    ))));
+                }
+                let modules = outer.modules.as_ref().map(|folder| folder.join(&submodule.name));
+                let modules = modules.filter(|folder| is_folder(folder));
+                let address = resolve_address(&submodule.address, &outer.address);
+                if !self.has_history(place, &submodule.commit).await? {
+                    let address = address.clone();
+                    let fetched = self.fetch_submodule(
+                        place,
+                        &submodule,
+                        modules.as_deref(),
+                        address,
+                        origin,
+                    );
+                    fetched.await.map_err(named)?;
+                }
+                around.push(Around {
+                    commit: submodule.commit.clone(),
+                    address: address.unwrap_or_default(),
+                    modules: modules.map(|folder| folder.join("modules")),
+                    depth: outer.depth + 1,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches the commit of one submodule: from the repository that a person has of it, or else
+    /// from its address.
+    async fn fetch_submodule(
+        &self,
+        place: &Place,
+        submodule: &Submodule,
+        modules: Option<&Path>,
+        address: Result<String, String>,
+        origin: &Origin<'_>,
+    ) -> Result<(), CheckoutError> {
+        let fetch = |from: &OsStr, specs: &[String]| -> Call<'_> {
+            let arguments = FETCH.map(OsStr::new).into_iter();
+            let arguments = arguments.chain(["--force", "--end-of-options"].map(OsStr::new));
+            let arguments = arguments.chain([from]).chain(specs.iter().map(OsStr::new));
+            self.git.on(&place.keep(), arguments).long()
+        };
+        if let Some(modules) = modules {
+            let below = name_of(modules.as_os_str());
+            let specs = [format!("+refs/*:{below}/*"), format!("+HEAD:{below}/HEAD")];
+            // One that a person has half is no fault.
+            fetch(modules.as_os_str(), &specs).end().await?;
+            if self.has_history(place, &submodule.commit).await? {
+                return Ok(());
+            }
+        }
+        let refused = CheckoutError::Refused;
+        let address = address.map_err(refused)?;
+        let found = check_address(&address, origin.upstream.as_deref(), origin.source.is_some());
+        let found = found.map_err(refused)?;
+        let (shown, below) = match &found {
+            SubmoduleSource::Folder(folder) => {
+                check_folder(folder, &self.root, origin)?;
+                (folder.display().to_string(), name_of(folder.as_os_str()))
+            }
+            SubmoduleSource::Url(url) => (url.clone(), name_of(OsStr::new(url))),
+        };
+        let heads = format!("+refs/heads/*:{below}/heads/*");
+        let exact = format!("+{}:{below}/commits/{}", submodule.commit, submodule.commit);
+        // Not every server gives a commit by its id.
+        for (specs, must_succeed) in [([heads], true), ([exact], false)] {
+            let call = fetch(OsStr::new(&shown), &specs);
+            let call = match (&found, origin.remote) {
+                (SubmoduleSource::Folder(_), _) => call,
+                (SubmoduleSource::Url(url), Some(remote)) => {
+                    call.with_remote(&Remote { url: url.clone(), ..remote.clone() })
+                }
+                (SubmoduleSource::Url(url), None) => {
+                    let scheme = if url.starts_with("http://") { "http" } else { "https" };
+                    call.variable("GIT_ALLOW_PROTOCOL", scheme)
+                }
+            };
+            let ended = call.run().await;
+            if self.has_history(place, &submodule.commit).await? {
+                return Ok(());
+            }
+            if must_succeed {
+                ended?;
+            }
+        }
+        Err(CheckoutError::Refused(format!(
+            "`{shown}` does not have its commit {}",
+            submodule.commit
+        )))
+    }
+
+    /// Makes the submodules of a new workspace, which no agent has used yet. The keep repository has
+    /// their commits. `tree` is the top of the workspace, which is at `commit`.
+    pub(super) async fn add_submodules(
+        &self,
+        place: &Place,
+        commit: &str,
+        cone: &Cone,
+        upstream: Option<&str>,
+        tree: &Path,
+    ) -> Result<(), CheckoutError> {
+        let top = commit;
+        let address = upstream.map(str::to_owned);
+        let mut around = vec![(top.to_owned(), PathBuf::new(), PathBuf::from(".git"), address)];
+        while let Some((commit, path, own, address)) = around.pop() {
+            for submodule in self.submodules_of(place, &commit).await? {
+                let named = |error| name_submodule(&submodule.name, error);
+                if !self.has_history(place, &submodule.commit).await? {
+                    let failures = lock(&self.submodule_failures);
+                    let why = failures.get(top).map(|why| format!(": {why}")).unwrap_or_default();
+                    let what = format!("its commit {} was not fetched{why}", submodule.commit);
+                    return Err(named(CheckoutError::Refused(what)));
+                }
+                let path = path.join(&submodule.path);
+                if !cone.is_all() && !cone.contains(path.as_os_str().as_bytes()) {
+                    continue;
+                }
+                let modules = own.join("modules").join(&submodule.name);
+                let of = address.as_deref().unwrap_or_default();
+                let address = resolve_address(&submodule.address, of).ok();
+                let added = self.add_submodule(
+                    &submodule,
+                    (&path, &own, &modules),
+                    address.as_deref(),
+                    tree,
+                );
+                added.await.map_err(named)?;
+                around.push((submodule.commit.clone(), path, modules, address));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a commit has no submodules.
+    ///
+    /// # Errors
+    /// `Refused` with the name of one.
+    pub(super) async fn refuse_submodules(
+        &self,
+        place: &Place,
+        commit: &str,
+    ) -> Result<(), CheckoutError> {
+        let found = self.submodules_of(place, commit).await?;
+        match found.first() {
+            None => Ok(()),
+            Some(Submodule { name, .. }) => Err(CheckoutError::Refused(format!(
+                "submodule `{name}`: the clone of an agent with `run_as` cannot have submodules; \
+                 set `workspace.submodules: false`"
+            ))),
+        }
+    }
+
+    /// Does the same if the keep repository has the submodules of the commit. Work without
+    /// submodules has none of them.
+    pub(super) async fn add_known_submodules(
+        &self,
+        place: &Place,
+        commit: &str,
+        cone: &Cone,
+        tree: &Path,
+    ) -> Result<(), CheckoutError> {
+        for submodule in self.submodules_of(place, commit).await? {
+            if !self.has_history(place, &submodule.commit).await? {
+                return Ok(());
+            }
+        }
+        self.add_submodules(place, commit, cone, None, tree).await
+    }
+
+    /// Makes one submodule at `path`, with its repository at `modules`. `own` is the repository
+    /// around it. All of them are relative to `tree`.
+    async fn add_submodule(
+        &self,
+        submodule: &Submodule,
+        (path, own, modules): (&Path, &Path, &Path),
+        address: Option<&str>,
+        tree: &Path,
+    ) -> Result<(), CheckoutError> {
+        let Submodule { name, commit, .. } = submodule;
+        let is_in_other = |folder: &Path| tree.join(folder).join("HEAD").exists();
+        let mut folders = modules.ancestors().take_while(|folder| *folder != own);
+        if folders.any(is_in_other) {
+            return Err(CheckoutError::Refused(
+                "its name is the same as, or below, that of another submodule".to_owned(),
+            ));
+        }
+        let repository = tree.join(modules);
+        let init = ["init", "--quiet", "--bare", "--template="].map(OsStr::new);
+        self.git.call(init.into_iter().chain([repository.as_os_str()])).run().await?;
+        make_folder(&repository.join("objects/info"))?;
+        // One step less than from the folder `.git` of a workspace, because that has none.
+        let up = "../".repeat(modules.components().count() - 1);
+        write(&repository.join("objects/info/alternates"), format!("{up}{ALTERNATES}"))?;
+        let to_tree = "../".repeat(modules.components().count());
+        let to_path = "../".repeat(path.components().count());
+        let mut settings = vec![
+            (repository.clone(), "core.bare".to_owned(), "false".to_owned()),
+            (
+                repository.clone(),
+                "core.worktree".to_owned(),
+                format!("{to_tree}{}", path.display()),
+            ),
+            (repository.clone(), "push.default".to_owned(), "nothing".to_owned()),
+            (tree.join(own), format!("submodule.{name}.active"), "true".to_owned()),
+        ];
+        if let Some(address) = address {
+            let url = super::source::without_user(address);
+            settings.push((repository.clone(), "remote.origin.url".to_owned(), url.clone()));
+            settings.push((tree.join(own), format!("submodule.{name}.url"), url));
+        }
+        for (repository, name, value) in settings {
+            self.git.on(&repository, ["config", &name, &value]).run().await?;
+        }
+        for key in ["user.name", "user.email"] {
+            let value = self.git.on(&tree.join(".git"), ["config", "--get", key]).text().await?;
+            self.git.on(&repository, ["config", key, &value]).run().await?;
+        }
+        let files = tree.join(path);
+        make_folder_of_tree(&files)?;
+        write(&files.join(".git"), format!("gitdir: {to_path}{}\n", modules.display()))?;
+        self.git.on(&repository, ["update-ref", "--no-deref", "HEAD", commit]).run().await?;
+        let read = ["-c", "checkout.workers=0", "read-tree", "--reset", "-u", "HEAD"];
+        self.git.on_tree(&repository, &files, read).long().run().await?;
+        Ok(())
+    }
+
+    /// Returns the submodules of a commit that its file `.gitmodules` names.
+    async fn submodules_of(
+        &self,
+        place: &Place,
+        commit: &str,
+    ) -> Result<Vec<Submodule>, CheckoutError> {
+        let file = format!("--blob={commit}:.gitmodules");
+        let listed = self.git.on(&place.keep(), ["config", &file, "--list", "-z"]).end().await?;
+        if listed.code != Some(0) {
+            return Ok(Vec::new());
+        }
+        let mut named: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
+        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+        for (key, value) in text.split('\0').filter_map(|entry| entry.split_once('\n')) {
+            let Some(key) = key.strip_prefix("submodule.") else {
+                continue;
+            };
+            if let Some((name, key)) = key.rsplit_once('.') {
+                let [path, address] = named.entry(name.to_owned()).or_default();
+                match key {
+                    "path" => *path = Some(value.to_owned()),
+                    "url" => *address = Some(value.to_owned()),
+                    _ => {}
+                }
+            }
+        }
+        let list = ["ls-tree", "-r", "-z", "--full-tree", commit];
+        let listed = self.git.on(&place.keep(), list).long().run().await?;
+        let mut found = Vec::new();
+        for entry in entries(&listed).map(|entry| entry.as_os_str().as_bytes()) {
+            let Some(id) = entry.strip_prefix(b"160000 commit ") else {
+                continue;
+            };
+            let Some(path) = path_in(entry) else {
+                continue;
+            };
+            let is_it = |(_, [other, _]): &(&String, &[Option<String>; 2])| {
+                other.as_deref().map(Path::new) == Some(&path)
+            };
+            // Git knows nothing of others, either.
+            let Some((name, [_, Some(address)])) = named.iter().find(is_it) else {
+                continue;
+            };
+            if !is_name(name) {
+                let refused =
+                    CheckoutError::Refused("it has a name that leads elsewhere".to_owned());
+                return Err(name_submodule(name, refused));
+            }
+            let id = id.split(|byte| *byte == b'\t').next().unwrap_or_default();
+            found.push(Submodule {
+                name: name.clone(),
+                address: address.clone(),
+                commit: String::from_utf8_lossy(id).into_owned(),
+                path,
+            });
+        }
+        Ok(found)
+    }
+
+    /// Returns whether the keep repository has a commit with all of its history. It may have the
+    /// commit alone, from a repository with a history that is cut.
+    async fn has_history(&self, place: &Place, commit: &str) -> Result<bool, CheckoutError> {
+        let list = ["rev-list", "--quiet", "--end-of-options", commit];
+        Ok(self.git.on(&place.keep(), list).long().end().await?.code == Some(0))
+    }
+}
+
+/// Checks that a folder is beside the project's repository or the one that it was cloned from, and
+/// belongs to the same user. `root` is the folder of all workspaces.
+fn check_folder(folder: &Path, root: &Path, origin: &Origin<'_>) -> Result<(), CheckoutError> {
+    let shown = folder.display();
+    let refused = |why: String| {
+        Err(CheckoutError::Refused(format!("its address `{shown}` is not used: {why}")))
+    };
+    let Ok(found) = folder.canonicalize() else {
+        return refused("there is no such folder".to_owned());
+    };
+    if root.canonicalize().is_ok_and(|root| found.starts_with(root)) {
+        return refused("the coordinator keeps its work there".to_owned());
+    }
+    let upstream = origin.upstream.as_deref().unwrap_or_default();
+    let upstream = Path::new(upstream.strip_prefix("file://").unwrap_or(upstream));
+    let own = origin.source.map(|source| source.top.as_path());
+    let own = own.into_iter().chain(Some(upstream).filter(|path| path.is_absolute()));
+    let own: Vec<PathBuf> = own.filter_map(|path| path.canonicalize().ok()).collect();
+    let is_beside = |path: &PathBuf| path.parent().is_some_and(|parent| found.starts_with(parent));
+    if !own.iter().any(is_beside) {
+        let folders = own.iter().filter_map(|path| path.parent());
+        let folders: Vec<String> = folders.map(|path| format!("`{}`", path.display())).collect();
+        return refused(format!("it is not in {}", folders.join(" or ")));
+    }
+    let owner = |path: &Path| path.metadata().map(|found| found.uid()).ok();
+    if own.first().and_then(|top| owner(top)) != owner(&found) {
+        return refused("it belongs to another user than the project's repository".to_owned());
+    }
+    Ok(())
+}
+
+/// Makes a folder in a work tree, as git does.
+fn make_folder_of_tree(path: &Path) -> Result<(), CheckoutError> {
+    std::fs::create_dir_all(path).map_err(CheckoutError::io("make the folder", path))
+}
+
+fn name_submodule(name: &str, error: CheckoutError) -> CheckoutError {
+    CheckoutError::Submodule { name: name.to_owned(), source: Box::new(error) }
+}
+
+/// Returns the beginning of the refs that follow a repository.
+fn name_of(address: &OsStr) -> String {
+    let digest = Sha256::digest(address.as_bytes());
+    let hash = digest.iter().take(8).fold(0_u64, |hash, byte| (hash << 8) | u64::from(*byte));
+    format!("{SUBMODULES}/{hash:016x}")
+}
