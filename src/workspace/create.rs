@@ -138,7 +138,11 @@ impl Checkouts {
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
-        make_folder(new)?;
+        {
+            let _locked = self.lock_keep(&order.project, place).await?;
+            make_folder(&new.join("tree"))?;
+            self.guard_objects(place).await?;
+        }
         let kept = order.restores.as_ref().map(|kept| kept.kept_commit.as_str());
         let cone = self.cone_of(&order.paths, kept, start, place).await?;
         self.check_out(order, prepared, start, (&cone, upstream.clone()), place, new).await?;

@@ -24,6 +24,8 @@ const SETTINGS: [(&str, &str); 5] = [
     ("core.logAllRefUpdates", "always"),
     ("receive.denyDeletes", "true"),
 ];
+/// The setting with which git refuses to prune objects.
+const PRECIOUS: &str = "extensions.preciousObjects";
 /// Refuses each push, such as the `push --mirror` of an agent.
 const PRE_RECEIVE: &str = "#!/bin/sh\n\
     echo 'this repository belongs to agent-coordinator, which takes the work from the clone itself' >&2\n\
@@ -194,6 +196,29 @@ impl Checkouts {
             remove_locks(&place.keep());
             remove_temporary(&place.keep().join("objects"));
         }
+    }
+
+    /// Lets git refuse each prune of the keep repository, as long as the project has a clone. A
+    /// clone may borrow objects that no ref of the keep repository reaches. The caller has the lock
+    /// of the project.
+    pub(super) async fn guard_objects(&self, place: &Place) -> Result<(), CheckoutError> {
+        let text = super::refs::read_text(&place.keep().join("config")).unwrap_or_default();
+        let is_guarded = text.to_ascii_lowercase().contains("preciousobjects");
+        let has_clone = || {
+            let mut names = super::objects::names_in(&place.project).into_iter();
+            names.any(|name| place.project.join(name).join("tree").is_dir())
+        };
+        let changes: &[&[&str]] = match (is_guarded, has_clone()) {
+            (false, true) => {
+                &[&["config", "core.repositoryFormatVersion", "1"], &["config", PRECIOUS, "true"]]
+            }
+            (true, false) => &[&["config", "--unset-all", PRECIOUS]],
+            _ => &[],
+        };
+        for change in changes {
+            self.git.on(&place.keep(), change.iter()).run().await?;
+        }
+        Ok(())
     }
 
     /// Returns the commit that a ref of the keep repository names.

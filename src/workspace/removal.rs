@@ -56,6 +56,10 @@ impl Checkouts {
         }
         // Only files that are as they were kept get this name.
         blocking(move || remove_folder(&gone)).await?;
+        {
+            let _locked = self.lock_keep(&order.keep.project, &place).await?;
+            self.guard_objects(&place).await?;
+        }
         crash_point::reach(CrashPoint::WorkspaceRemoved);
         Ok(Removal::Removed)
     }

@@ -271,3 +271,38 @@ async fn clones_that_are_made_and_kept_at_once_are_whole() {
     }
     assert_eq!(bed.git(&bed.keep_repository(), &["fsck", "--no-dangling"]), "");
 }
+
+#[tokio::test]
+async fn git_refuses_to_prune_what_clones_may_borrow() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    let keep = bed.keep_repository();
+    // Nothing of the keep repository reaches this file, and the clone does not write it again.
+    let file = bed.folder.path().join("file");
+    std::fs::write(&file, "borrowed").unwrap();
+    let id = bed.git(&keep, &["hash-object", "-w", file.to_str().unwrap()]);
+    bed.commit(&tree, "borrowed.txt", "borrowed");
+    let of_clone = tree.join(".git/objects").join(&id[..2]).join(&id[2..]);
+    assert!(!of_clone.exists(), "the clone borrows it");
+    let call = |arguments: &[&str]| {
+        let git = Command::new("git").args(arguments).current_dir(&keep).output().unwrap();
+        (git.status.success(), String::from_utf8_lossy(&git.stderr).into_owned())
+    };
+    for arguments in [&["prune", "--expire=now"][..], &["repack", "-a", "-d"]] {
+        let (is_done, message) = call(arguments);
+        assert!(!is_done && message.contains("precious"), "{message}");
+    }
+    call(&["gc", "--quiet", "--prune=now"]);
+    assert_eq!(bed.git(&tree, &["fsck", "--strict"]), "");
+    let kept = bed.keep("one", &one).await;
+    assert!(kept.proof.is_some(), "{kept:?}");
+    // Without a clone, nothing borrows from it.
+    let proof = kept.proof.clone().unwrap();
+    let kept_commit = kept.kept_commit.clone();
+    let order = RemoveOrder { keep: Bed::keep_order("one", &one), proof, kept_commit };
+    bed.checkouts.remove(&order, &bed.policy).await.unwrap();
+    assert!(call(&["prune", "--expire=now"]).0);
+    bed.prepare_again("one", &one, &kept).await.unwrap();
+    assert_eq!(std::fs::read_to_string(tree.join("borrowed.txt")).unwrap(), "borrowed");
+    assert!(!call(&["prune", "--expire=now"]).0, "there is a clone again");
+}
