@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::control::ControlPlane;
@@ -38,8 +38,9 @@ pub(super) struct WorkspaceJobs<C> {
     busy: Arc<Mutex<BTreeSet<WorkspaceId>>>,
     /// The workspaces whose files are being removed.
     removing: Arc<Mutex<BTreeSet<WorkspaceId>>>,
+    /// The workspaces whose removal failed a moment ago. Other steps on them need not wait.
+    staying: Arc<Mutex<BTreeSet<WorkspaceId>>>,
     ended: Arc<Notify>,
-    places: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -50,11 +51,20 @@ pub(super) struct Host {
     pub(super) policy: Arc<KeepPolicy>,
     /// The operator's hooks. Snapshots have none.
     hooks: Option<Arc<HookRunner>>,
+    /// A place for each step that uses git. Hooks have none, so that they keep git from no other
+    /// workspace.
+    places: Arc<Semaphore>,
 }
 
 impl Host {
     pub(super) fn new(checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
-        Self { checkouts, policy: Arc::new(policy), hooks: None }
+        let places = Arc::new(Semaphore::new(N_AT_ONCE));
+        Self { checkouts, policy: Arc::new(policy), hooks: None, places }
+    }
+
+    /// Waits for a place among the steps that use git at the same time.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).acquire_owned().await.ok()
     }
 
     fn folders(&self, project: &ProjectId, id: &WorkspaceId) -> CloneFolders {
@@ -70,8 +80,8 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
             host: None,
             busy: Arc::default(),
             removing: Arc::default(),
+            staying: Arc::default(),
             ended: Arc::default(),
-            places: Arc::new(Semaphore::new(N_AT_ONCE)),
             tasks: Mutex::default(),
         }
     }
@@ -196,13 +206,17 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
             return;
         };
         let id = job.workspace().clone();
+        let is_removal = matches!(job, Job::Remove(_));
+        if is_removal && lock(&self.staying).contains(&id) {
+            return;
+        }
         if !lock(&self.busy).insert(id.clone()) {
             return;
         }
         let control = Arc::clone(&self.control);
-        let places = Arc::clone(&self.places);
+        let staying = Arc::clone(&self.staying);
         let ended = || Arc::clone(&self.ended);
-        let removing = matches!(job, Job::Remove(_)).then(|| {
+        let removing = is_removal.then(|| {
             lock(&self.removing).insert(id.clone());
             Done { id: id.clone(), among: Arc::clone(&self.removing), ended: ended() }
         });
@@ -214,11 +228,6 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
                 // They may still write into the workspace.
                 hooks.end_earlier().await;
             }
-            // A hook alone does not keep git from other workspaces.
-            let place = match &job {
-                Job::BeforeRun { .. } => None,
-                _ => Some(places.acquire_owned().await),
-            };
             let taken = carry_out(&host, &*control, &job).await;
             for report in taken.reports {
                 while let Err(error) = control.report_workspace(&done.id, report.clone()).await {
@@ -230,8 +239,14 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
                 }
             }
             crash_point::reach(CrashPoint::WorkspaceReported);
-            drop((place, removing));
+            drop(removing);
+            let paused = (is_removal && !taken.pause.is_zero()).then(|| {
+                lock(&staying).insert(done.id.clone());
+                Done { id: done.id.clone(), among: staying, ended: Arc::clone(&done.ended) }
+            });
+            let _busy = paused.is_none().then_some(done);
             tokio::time::sleep(taken.pause).await;
+            drop(paused);
         });
     }
 }
@@ -329,16 +344,18 @@ async fn take<C: ControlPlane>(
     let Host { checkouts, policy, .. } = host;
     match job {
         Job::Prepare { order, max_disk } => {
+            let place = host.place().await;
             // One that was made before its report was lost needs no more space.
             let is_made = checkouts.check(&order.project, &order.id).is_ok();
             if !is_made && !checkouts.has_room(*max_disk).await? {
                 let reason = "`workspace.max_disk` is used up".to_owned();
                 return Ok(Taken::failed(reason, NO_ROOM_PAUSE));
             }
-            prepare(host, control, order).await
+            prepare(host, control, order, place).await
         }
         Job::BeforeRun { project, id } => before_run(host, control, project, id).await,
         Job::PrepareClean { order, max_disk } => {
+            let _place = host.place().await;
             if !checkouts.has_room(*max_disk).await? {
                 let reason = "`workspace.max_disk` is used up".to_owned();
                 return Ok(Taken::failed(reason, NO_ROOM_PAUSE));
@@ -355,17 +372,24 @@ async fn take<C: ControlPlane>(
         Job::Keep(order) => {
             remove_clean(checkouts, &order.project, &order.id).await;
             let failed = run_after(host, control, &order.id).await;
+            let _place = host.place().await;
             let mut taken = Taken::report(kept(order, checkouts.keep(order, policy).await?));
             let failed = failed.map(|reason| WorkspaceReport::Failed { reason });
             taken.reports.extend(failed);
             Ok(taken)
         }
-        Job::Publish(order) => match checkouts.publish_branch(order).await {
-            // Such a result stays with the coordinator, and its workspace can be used.
-            Err(error) if error.needs_person() => Ok(Taken::failed(not_published(&error), PAUSE)),
-            published => Ok(Taken::report(WorkspaceReport::Published(published?))),
-        },
+        Job::Publish(order) => {
+            let _place = host.place().await;
+            match checkouts.publish_branch(order).await {
+                // Such a result stays with the coordinator, and its workspace can be used.
+                Err(error) if error.needs_person() => {
+                    Ok(Taken::failed(not_published(&error), PAUSE))
+                }
+                published => Ok(Taken::report(WorkspaceReport::Published(published?))),
+            }
+        }
         Job::Forget(order) => {
+            let _place = host.place().await;
             checkouts.forget(order).await?;
             Ok(Taken::report(WorkspaceReport::Forgotten))
         }
@@ -387,6 +411,7 @@ async fn remove<C: ControlPlane>(
     {
         return Ok(failed);
     }
+    let _place = host.place().await;
     Ok(match checkouts.remove(order, policy).await? {
         // Perhaps something still writes there.
         Removal::KeptAgain(content) => Taken { reports: vec![kept(keep, content)], pause: PAUSE },
@@ -470,11 +495,13 @@ fn not_published(error: &CheckoutError) -> String {
     format!("its result is in no branch of the project's repository yet: {}", ErrorChain(error))
 }
 
-/// Makes a workspace and runs the hook that follows.
+/// Makes a workspace and runs the hook that follows. `place` is the one among the steps that use
+/// git.
 async fn prepare<C: ControlPlane>(
     host: &Host,
     control: &C,
     order: &Order,
+    place: Option<OwnedSemaphorePermit>,
 ) -> Result<Taken, CheckoutError> {
     let Host { checkouts, hooks, .. } = host;
     let order = match for_user(host, control, order).await {
@@ -486,6 +513,7 @@ async fn prepare<C: ControlPlane>(
         return Ok(Taken::report(WorkspaceReport::Prepared(checkouts.prepare(order).await?)));
     }
     let prepared = checkouts.prepare_for_hook(order).await?;
+    drop(place);
     if checkouts.awaits_hook(order) {
         let base = prepared.base_commit.clone();
         if let Err(failed) = run_hook(host, control, Hook::AfterCreate, &order.id, base).await {

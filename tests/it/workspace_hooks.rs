@@ -230,6 +230,49 @@ fn a_hook_that_hangs_forks_and_prints_without_end_is_ended_and_the_clone_stays()
     assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "no output of it is left");
 }
 
+#[test]
+fn hooks_before_removals_keep_no_other_clone_from_being_made() {
+    let hooked = Hooked::new(&[(
+        "before_remove",
+        "echo $$ >>BESIDE/pids; while [ ! -e BESIDE/go ]; do sleep 0.1; done",
+    )]);
+    let daemon = &hooked.bed.daemon;
+    let tasks = ["tsk_1", "tsk_2", "tsk_3", "tsk_4", "tsk_5"];
+    for task in tasks {
+        daemon.task(task, "prj", "one");
+        hooked.bed.until_kept(task);
+    }
+    for task in tasks {
+        daemon.done(&["task", "discard", task]);
+    }
+    until("all hooks run at once", || hooked.read("pids").lines().count() == tasks.len());
+    daemon.task("tsk", "prj", "one");
+    hooked.bed.until_kept("tsk");
+    hooked.write("go");
+    until("the files are removed", || {
+        let state = |task: &&str| daemon.json(&["workspace", "show", task])["state"].clone();
+        tasks.iter().all(|task| state(task) == "removed")
+    });
+}
+
+#[test]
+fn a_failed_hook_before_the_removal_delays_no_later_launch() {
+    let hooks: &[(&str, &str)] = &[("before_remove", "exit 3")];
+    let hooked = Hooked::new(hooks);
+    let daemon = &hooked.bed.daemon;
+    let slow = settings(&hooked.beside, "", hooks).replace("50ms, max: 50ms", "1h, max: 1h");
+    daemon.configure(&slow);
+    daemon.done(&["reload"]);
+    daemon.task("tsk", "prj", "one");
+    hooked.bed.until_kept("tsk");
+    daemon.done(&["task", "discard", "tsk"]);
+    hooked.until_said(&[SHOW], "hook_failed: before_remove: ");
+    for status in ["todo", "in_progress"] {
+        daemon.done(&["task", "set", "tsk", "--status", status]);
+    }
+    until("the agent worked again", || hooked.shown()["content"]["n_commits"] == 2);
+}
+
 /// A hook that hangs in its first run.
 const HANGS_ONCE: &str = "[ ! -e BESIDE/first ] || exit 0; echo $$ >BESIDE/first; \
     while :; do sleep 1000; done";
