@@ -67,6 +67,7 @@ mod workspace_crashes;
 mod workspace_faults;
 mod workspace_full_disk;
 mod workspace_hooks;
+mod workspace_size;
 mod workspace_storm;
 mod workspaces;
 mod workspaces_begin;
