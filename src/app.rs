@@ -349,7 +349,10 @@ impl Start<'_> {
             Role::Run => {
                 let nudge = Nudge::new();
                 let root = config.workspace.root_in(&config.paths.state_dir);
-                let checkouts = Arc::new(Checkouts::new(root));
+                let checkouts = match config.workspace.root {
+                    Some(_) => Arc::new(Checkouts::with_configured_root(root)),
+                    None => Arc::new(Checkouts::new(root)),
+                };
                 let own = Some(Arc::clone(&checkouts));
                 let server =
                     Server::start(config, environment, invocation, nudge.clone(), own).await?;

@@ -1,13 +1,14 @@
 //! `workspace`: the clones in which tasks of projects with `workspace: clone` are worked on.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use super::declaration::keys;
 use super::kinds::{
-    DAY, GIB, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, path, sizes, text, truth,
-    words,
+    DAY, GIB, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, sizes, text, truth, words,
 };
+use super::reader::Field;
+use super::report::Problem;
 use crate::domain::workspace::{
     DEFAULT_PATTERN, LfsFiles, PublishResults, check_base, check_paths, check_pattern,
 };
@@ -15,9 +16,10 @@ use crate::domain::workspace::{
 keys! {
     /// The clones of tasks. A project has them if it was created with `workspace: clone`.
     pub struct Workspace in "workspace" {
-        /// The folder of all clones. Without it, the folder `workspaces` of the state directory is
-        /// used. A folder on the file system of the projects saves time and space.
-        pub root: Option<PathBuf> = None, path().or_none(), AfterRestart;
+        /// The folder of all clones, as an absolute path. Without it, the folder `workspaces` of the
+        /// state directory is used. A folder on the file system of the projects saves time and
+        /// space. It must not be a link, and not be in the repository of a project.
+        pub root: Option<PathBuf> = None, root().or_none(), AfterRestart;
 
         /// The time from the end of a task to the removal of its clone. Everything in the clone is
         /// kept in a repository of the coordinator before that. `off` keeps clones until `max_disk`
@@ -74,6 +76,32 @@ keys! {
         /// The names of ignored folders that are never kept, because they can be built again.
         pub rebuildable: Vec<String> = rebuildable(), names(), AfterRestart;
     }
+}
+
+fn root() -> Kind<PathBuf> {
+    let read = |field: Field<'_, '_>, what: &str| {
+        let root = field.parsed(what, |text| {
+            let path = Path::new(text);
+            let is_whole = text.starts_with('/') && !text.starts_with("//");
+            let leads_up = path.components().any(|part| part == Component::ParentDir);
+            let has_name = path.file_name().is_some();
+            (is_whole && has_name && !leads_up).then(|| path.components().collect::<PathBuf>())
+        })?;
+        let Ok(to) = std::fs::read_link(&root) else {
+            return Some(root);
+        };
+        let message = format!(
+            "`{}` is not valid: `{}` is a symbolic link to `{}`",
+            field.path_in_file(),
+            root.display(),
+            to.display()
+        );
+        let problem = Problem::new(message, field.span()).label("here");
+        field.note(problem.help("name the folder that it leads to"));
+        None
+    };
+    let expected = "an absolute path below `/`, such as `/srv/clones`";
+    Kind::new(expected, read, |path: &PathBuf| path.display().to_string())
 }
 
 fn branch() -> Kind<String> {

@@ -82,6 +82,9 @@ impl Checkouts {
             None => Some(Source::find(&self.git, &order.source).await?),
             Some(_) => None,
         };
+        if let Some(source) = &source {
+            self.check_apart(source)?;
+        }
         let begins_at = match &order.begins_at {
             Some(parent) => self.take(&order.project, parent).await?,
             None => None,

@@ -101,8 +101,10 @@ impl Daemon {
         daemon
     }
 
-    /// Writes the configuration anew. The next start reads it.
+    /// Writes the configuration anew. The next start reads it. `FOLDER` in the settings stands for
+    /// the folder of the daemon.
     pub fn configure(&self, settings: &str) {
+        let settings = &settings.replace("FOLDER", self.folder().to_str().unwrap());
         let agent = agent_fixture();
         let provider = if settings.contains("ai_providers") {
             String::new()

@@ -174,7 +174,7 @@ fn a_disk_that_is_full_when_work_is_kept_costs_the_reserve_and_loses_nothing() {
         "report:success",
     ];
     let agents: &[(&str, &[&str])] = &[("one", fills)];
-    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
+    let bed = Bed::configured("workspace: { keep: off, root: FOLDER/clones }", agents);
     let Some((_mount, root)) = mount(bed.daemon.folder(), "32m") else { return };
     // A file system with little free space has no reserve, so the test makes one.
     fs::write(root.join(".reserve"), vec![1; 8 << 20]).unwrap();
@@ -193,7 +193,7 @@ fn a_disk_that_is_full_when_work_is_kept_costs_the_reserve_and_loses_nothing() {
 #[test]
 fn a_disk_that_is_full_when_a_clone_is_made_is_named_and_the_task_starts_later() {
     let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
-    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
+    let bed = Bed::configured("workspace: { keep: off, root: FOLDER/clones }", agents);
     add_random_file(&bed, "large", 20);
     let Some((_mount, root)) = mount(bed.daemon.folder(), "64m") else { return };
     let bed = bed.daemon_with_clones(agents);
@@ -236,7 +236,7 @@ fn a_disk_that_is_full_when_a_clone_is_made_is_named_and_the_task_starts_later()
 /// can be mounted.
 fn kept_on_a_small_disk() -> Option<(Mount, PathBuf, Bed)> {
     let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
-    let bed = Bed::configured("workspace: { keep: off, root: clones }", agents);
+    let bed = Bed::configured("workspace: { keep: off, root: FOLDER/clones }", agents);
     let (mount, root) = mount(bed.daemon.folder(), "32m")?;
     let bed = bed.daemon_with_clones(agents);
     bed.daemon.task("tsk", "prj", "one");

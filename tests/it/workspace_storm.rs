@@ -133,7 +133,7 @@ fn a_storm_of_kills_loses_nothing_and_mixes_nothing() {
     let agents: Vec<(&str, &[&str])> = names.iter().map(|name| (name.as_str(), steps)).collect();
     let ledger = tempfile::tempdir().unwrap();
     let settings = format!(
-        "workspace: {{ keep: off, root: clones, max_disk: {MAX_DISK} }}\n\
+        "workspace: {{ keep: off, root: FOLDER/clones, max_disk: {MAX_DISK} }}\n\
          max_concurrent: {n_agents}\nstop: {{ leak_grace: 50ms }}\n\
          backoff: {{ initial: 10ms, max: 50ms }}\nstart: {{ limit: 0 }}\n\
          ai_providers:\n  claude:\n    cli_command: {}\n    cli_args: [script]\n    \

@@ -91,8 +91,17 @@ fn work_begins_at_the_configured_base_on_the_configured_branch() {
 #[test]
 fn patterns_and_bases_that_git_does_not_allow_are_refused() {
     let bed = Bed::configured("", &[]);
+    std::os::unix::fs::symlink("/srv", bed.daemon.folder().join("link")).unwrap();
     for (settings, expected) in [
         ("branch: agents/x", "two tasks would have one branch"),
+        (
+            "root: clones",
+            "expected an absolute path below `/`, such as `/srv/clones`, found `clones`",
+        ),
+        ("root: //srv/clones", "expected an absolute path"),
+        ("root: /", "expected an absolute path"),
+        ("root: /srv/../clones", "expected an absolute path"),
+        ("root: FOLDER/link", "is a symbolic link to `/srv`"),
         ("submodules: yes", "workspace.submodules"),
         ("lfs: files", "expected `auto` or `pointers`"),
         ("branch: \"{task_id}.lock\"", "no such name"),

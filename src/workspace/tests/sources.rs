@@ -105,3 +105,30 @@ async fn folders_are_measured_after_each_step_and_named_by_size() {
     assert_eq!(names, ["one", "two"]);
     assert!(!bed.checkouts.has_room(after.n_bytes).await.unwrap());
 }
+
+#[tokio::test]
+async fn clones_and_the_source_are_not_in_each_other() {
+    let mut bed = Bed::new();
+    let folder = bed.folder.path().canonicalize().unwrap();
+    let link = folder.join("link");
+    let real = folder.join("real");
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let source = bed.source().canonicalize().unwrap();
+    let inside = source.join("clones");
+    for (root, expected) in
+        [(&inside, [&inside, &source]), (&folder, [&source, &folder]), (&link, [&link, &real])]
+    {
+        bed.checkouts = Checkouts::with_configured_root(root.clone());
+        let refused = bed.checkouts.check_source(&bed.source()).await.unwrap_err();
+        assert!(refused.needs_person());
+        let named = expected.map(|path| format!("`{}`", path.display()));
+        let message = refused.to_string();
+        assert!(named.iter().all(|path| message.contains(path)), "{message}");
+        let refused = bed.checkouts.prepare(&bed.order("one")).await.unwrap_err();
+        assert_eq!(refused.to_string(), message);
+    }
+    // Without a setting, a folder of the state may be in the repository.
+    bed.checkouts = Checkouts::new(inside);
+    bed.checkouts.prepare(&bed.order("one")).await.unwrap();
+}
