@@ -243,8 +243,9 @@ impl Poller {
                 (issue, host_state.ask_in(forge, repository, ask).await)
             }
         };
+        // The oldest issue waits first, so the answers keep their order.
         let asked = self.blockers.to_ask();
-        let mut answers = pin!(stream::iter(asked).map(ask).buffer_unordered(N_QUESTIONS));
+        let mut answers = pin!(stream::iter(asked).map(ask).buffered(N_QUESTIONS));
         while let Some((issue, answer)) = answers.next().await {
             match answer {
                 Ok(n_blockers) => match self.blockers.take(issue, n_blockers) {
