@@ -18,7 +18,8 @@ keys! {
     pub struct Workspace in "workspace" {
         /// The folder of all clones, as an absolute path. Without it, the folder `workspaces` of the
         /// state directory is used. A folder on the file system of the projects saves time and
-        /// space. It must not be a link, and not be in the repository of a project.
+        /// space. It must not be a link, and not be in the repository of a project. Agents with
+        /// `run_as` need one that their user may enter.
         pub root: Option<PathBuf> = None, root().or_none(), AfterRestart;
 
         /// The time from the end of a task to the removal of its clone. Everything in the clone is

@@ -152,8 +152,8 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         }
     }
 
-    /// Checks that the agent of a launch, which runs as `user` or as the daemon's own user, owns its
-    /// clone.
+    /// Checks that the agent of a launch, which runs as `user` or as the daemon's own user, owns
+    /// its clone.
     ///
     /// # Errors
     /// The clone is another user's. The next attempt makes it anew.

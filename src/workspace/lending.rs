@@ -285,8 +285,8 @@ fn open_way(root: &Path, project: &Path, user: &RunAs) -> Result<(), CheckoutErr
             set_mode(folder, (found.mode() & 0o7777) | 0o011)?;
         }
     }
-    let advice = "set `workspace.root` to a folder of root that the users of agents may enter, such \
-                  as /srv/agent-coordinator";
+    let advice = "set `workspace.root` to a folder of root that the users of agents may enter, \
+                  such as /srv/agent-coordinator";
     let root = root.canonicalize().map_err(CheckoutError::io("read", root))?;
     if sys::ownership::is_changed_by_others(&root) {
         return Err(CheckoutError::Refused(format!(

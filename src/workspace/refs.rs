@@ -74,8 +74,8 @@ impl Refs {
     }
 }
 
-/// Reads HEAD, refs and logs of the repository of a workspace as text. Without a repository there are
-/// none.
+/// Reads HEAD, refs and logs of the repository of a workspace as text. Without a repository there
+/// are none.
 pub(super) async fn read_refs(place: &Place) -> Result<Refs, CheckoutError> {
     let own = place.tree().join(".git");
     blocking_as(place.owner, move || Ok(refs_in(&own, &own))).await
