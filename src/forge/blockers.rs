@@ -51,7 +51,7 @@ impl Blockers {
     }
 
     /// Returns the issues to ask about now.
-    pub(super) fn to_ask(&mut self) -> Vec<Within> {
+    pub(super) fn next_to_ask(&mut self) -> Vec<Within> {
         let blocked = self.free.iter().filter(|(_, free)| !free.is_unblocked);
         self.turns.take(blocked.map(|(within, _)| *within), MAX_QUESTIONS)
     }
@@ -85,16 +85,16 @@ mod tests {
         let one = (ItemKind::Issue, 1);
         let mut blockers = Blockers::default();
         assert!(!blockers.note(&issue(1, "a")));
-        assert_eq!(blockers.to_ask(), [one]);
+        assert_eq!(blockers.next_to_ask(), [one]);
         assert_eq!(blockers.take(one, 2), None);
         assert!(!blockers.note(&issue(1, "a")));
-        assert_eq!(blockers.to_ask(), [one]);
+        assert_eq!(blockers.next_to_ask(), [one]);
         assert_eq!(blockers.take(one, 0), Some(issue(1, "a")));
         assert!(blockers.note(&issue(1, "a")));
-        assert_eq!(blockers.to_ask(), []);
+        assert_eq!(blockers.next_to_ask(), []);
         assert!(!blockers.note(&issue(1, "b")), "it may be blocked now");
         blockers.keep(|_, number| number != 1);
-        assert_eq!(blockers.to_ask(), []);
+        assert_eq!(blockers.next_to_ask(), []);
         let request = ItemFacts { kind: ItemKind::MergeRequest, ..issue(2, "a") };
         assert!(blockers.note(&request), "only issues are blocked");
     }
@@ -106,11 +106,11 @@ mod tests {
             assert!(!blockers.note(&issue(number, "a")));
         }
         let asked: Vec<u64> =
-            (0..3).flat_map(|_| blockers.to_ask()).map(|(_, number)| number).collect();
+            (0..3).flat_map(|_| blockers.next_to_ask()).map(|(_, number)| number).collect();
         assert_eq!(asked[..100], (1..=100).collect::<Vec<_>>());
         blockers.take((ItemKind::Issue, 1), 0);
         assert_eq!(blockers.give_up().len(), 99);
         assert!(blockers.note(&issue(1, "b")));
-        assert_eq!(blockers.to_ask(), []);
+        assert_eq!(blockers.next_to_ask(), []);
     }
 }

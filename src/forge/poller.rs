@@ -244,7 +244,7 @@ impl Poller {
             }
         };
         // The oldest issue waits first, so the answers keep their order.
-        let asked = self.blockers.to_ask();
+        let asked = self.blockers.next_to_ask();
         let mut answers = pin!(stream::iter(asked).map(ask).buffered(N_QUESTIONS));
         while let Some((issue, answer)) = answers.next().await {
             match answer {
