@@ -170,7 +170,7 @@ pub struct CheckOrder {
     /// The provider of the agent. The check runs in its wrapper.
     pub provider: String,
     /// The fresh clone that it runs in; `None` for the clone of the task.
-    pub clean: Option<CleanOrder>,
+    pub clean: Option<Box<CleanOrder>>,
 }
 
 /// The longest pattern of protected paths, in bytes.

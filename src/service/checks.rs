@@ -196,7 +196,11 @@ pub(super) fn claim(
         ticket: None,
         clone,
         attempt: Attempt::FIRST,
-        check: Some(CheckOrder { command: next.keys.command, provider, clean }),
+        check: Some(CheckOrder {
+            command: next.keys.command,
+            provider,
+            clean: clean.map(Box::new),
+        }),
     };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }
@@ -223,7 +227,7 @@ pub(super) fn find_order(
     Ok(found.map(|((check, agent), workspace)| CheckOrder {
         command: check.keys.command.clone(),
         provider: agent.ai_type,
-        clean: clean_order(check, &workspace, &launch.key.agent),
+        clean: clean_order(check, &workspace, &launch.key.agent).map(Box::new),
     }))
 }
 
@@ -291,7 +295,7 @@ pub(super) fn note_end(
     let Some(task) = tasks::get(tx, &check.task)? else {
         return Ok(());
     };
-    if !task.checking_since.is_some_and(|since| check.started_at >= since) {
+    if task.checking_since.is_none_or(|since| check.started_at < since) {
         return Ok(());
     }
     tx.event(event(&task, &format!("{} {}", check.name, check.result), tx.now()));
