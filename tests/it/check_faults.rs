@@ -69,7 +69,7 @@ checks:
 
 #[test]
 fn a_check_that_prints_very_much_keeps_only_the_end_of_it() {
-    let bed = bed(r#"
+    let bed = bed(r"
 checks_rounds: 0
 checks:
   tests:
@@ -79,7 +79,7 @@ checks:
       - >-
         yes $(head -c 4000 /dev/zero | tr '\0' x) | head -c 150000000;
         echo; echo the end; exit 3
-"#);
+");
     let checks = checks_at(&bed, "blocked");
     assert_eq!((&checks[0]["result"], &checks[0]["exit_code"]), (&"failed".into(), &3.into()));
     let output = checks[0]["output"].as_str().unwrap();

@@ -250,10 +250,10 @@ checks:
 
 #[test]
 fn protected_paths_have_the_version_of_the_base_and_the_agent_keeps_its_own() {
-    let checks = r#"
+    let checks = r"
 checks_rounds: 0
 checks:
-  tests: { protected: ['ci/**'], command: [sh, ci/test.sh] }"#;
+  tests: { protected: ['ci/**'], command: [sh, ci/test.sh] }";
     let edits: &[&str] = &[
         "run:echo exit 0 >ci/test.sh",
         "run:rm -r ci",

@@ -402,11 +402,12 @@ fn another_users_agent_goes_on_in_a_clone_of_its_own() {
         users.daemon().done(&["task", "set", "tsk", "--status", "todo"]);
         users.daemon().done(&["task", "set", "tsk", "--assignee", agent]);
         users.daemon().done(&["task", "set", "tsk", "--status", "in_progress"]);
-        if agent != "one" {
-            n_commits += 1;
-            half += &format!("{user}\n");
-        } else {
+        if agent == "one" {
             half = "half\n".to_owned();
+        } else {
+            n_commits += 1;
+            half.push_str(&user.to_string());
+            half.push('\n');
         }
         until(&format!("{agent} has worked"), || {
             let shown = users.shown();
@@ -511,4 +512,29 @@ fn whenever_the_daemon_dies_the_next_one_has_the_whole_result() {
         users.daemon().done(&["task", "merge", "tsk"]);
         assert_eq!(users.bed.read("common.txt"), "common\none\n", "{point:?}");
     }
+}
+
+#[test]
+fn a_clone_that_is_not_kept_as_a_whole_stays_until_a_person_decides() {
+    let first = [&COMMITS[..4], &["run:mkfifo pipe", "report:success"]].concat();
+    let next: &[&str] = &["authenticate", "get-my-task", "run:id -u >two.txt", "report:success"];
+    let agents: &[(&str, &str, &[&str])] = &[("one", "claude", &first), ("two", "second", next)];
+    let Some(users) = Users::new("", agents) else { return };
+    users.daemon().task("tsk", "prj", "one");
+    users.bed.until_kept("tsk");
+    let tree = users.bed.tree("tsk");
+    users.daemon().done(&["task", "set", "tsk", "--status", "todo"]);
+    users.daemon().done(&["task", "set", "tsk", "--assignee", "two"]);
+    users.daemon().done(&["task", "set", "tsk", "--status", "in_progress"]);
+    let shown = users.until_state("broken");
+    let reason = shown["reason"].as_str().unwrap();
+    let folder = tree.parent().unwrap();
+    assert!(reason.contains("pipe: it is a special file"), "{reason}");
+    assert!(reason.contains(folder.to_str().unwrap()), "{reason}");
+    fs::rename(folder, users.beside("aside")).unwrap();
+    users.daemon().done(&["workspace", "retry", "tsk"]);
+    until("the task is done", || users.daemon().task_status("tsk") == "done");
+    let tree = users.bed.tree("tsk");
+    assert_eq!(fs::read_to_string(tree.join("two.txt")).unwrap(), format!("{SECOND}\n"));
+    assert_eq!(fs::metadata(tree.join("one.txt")).unwrap().uid(), SECOND);
 }
