@@ -51,6 +51,7 @@ fn the_example_shows_every_default() {
             name: "tests".to_owned(),
             keys: CheckKeys {
                 command: vec!["cargo".to_owned(), "test".to_owned()],
+                protected: vec!["ci/**".to_owned()],
                 ..CheckKeys::default()
             },
         }],
