@@ -282,9 +282,9 @@ impl Refusal {
             Self::ServerStopping => Some("wait a little and call again"),
             Self::SubtasksOpen { .. } => Some("finish or cancel the subtasks first"),
             Self::DependenciesOpen { .. } => Some("finish the dependencies first"),
-            Self::ChecksPending { .. } => {
-                Some("leave it as it is; it is worked on and checked by itself")
-            }
+            Self::ChecksPending { .. } => Some(
+                "leave it to the launch that works on it; the checks run when that reports success",
+            ),
             Self::NeedsAssignee { .. } => Some("assign an agent first"),
             Self::AmbiguousLaunch { .. } => {
                 Some("give launch_id, or the pid that was reported as started")

@@ -49,7 +49,7 @@ pub(super) fn begin(
     Ok(true)
 }
 
-/// Returns whether a task of `agent` that another launch works on must pass checks. A part of a
+/// Returns whether a task that has an agent must pass checks before it is done. A part of a
 /// larger task is checked with it.
 ///
 /// # Errors
@@ -58,10 +58,9 @@ pub(super) fn are_needed(
     tx: &mut Read<'_>,
     settings: &Settings,
     task: &Task,
-    agent: &AgentId,
 ) -> Result<bool, StoreError> {
     let is_checked = of_project(settings, &task.project).next().is_some();
-    if !is_checked || !task.status.is_open() || task.assignee.as_ref() != Some(agent) {
+    if !is_checked || !task.status.is_open() || task.assignee.is_none() {
         return Ok(false);
     }
     let graph = graph_above(tx, std::slice::from_ref(task))?;

@@ -192,6 +192,9 @@ fn an_agent_that_sets_its_task_done_does_not_bypass_the_checks() {
     let steps: &[&str] = &[
         "authenticate",
         "get-my-task",
+        "call:update_task_status {\"task_id\": \"tsk\", \"status\": \"todo\"}",
+        "run:call update_task_status '{\"task_id\": \"tsk\", \"status\": \"done\"}' >>../next 2>&1 || true",
+        "call:update_task_status {\"task_id\": \"tsk\", \"status\": \"in_progress\"}",
         "call:update_task_status {\"task_id\": \"tsk\", \"status\": \"done\"}",
         "run:call get_next_action >>../next",
         "report:success",
@@ -200,6 +203,7 @@ fn an_agent_that_sets_its_task_done_does_not_bypass_the_checks() {
     let task = until_status(&bed, "blocked");
     assert_eq!(results(&task), [(1, "failed".to_owned(), Some(1))]);
     let next = fs::read_to_string(bed.tree("tsk").parent().unwrap().join("next")).unwrap();
+    assert!(next.contains("has checks to pass"), "{next}");
     assert!(next.contains("report_completed"), "{next}");
 }
 

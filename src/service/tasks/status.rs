@@ -59,9 +59,11 @@ impl Tasks {
                 {
                     return Ok(StatusChange { previous: task.status, task, instruction: None });
                 }
+                let is_begun =
+                    launch.task.as_ref() == Some(&id) && task.status == TaskStatus::InProgress;
                 if to == TaskStatus::Done
-                    && launch.task.as_ref() != Some(&id)
-                    && checks::are_needed(tx, &inputs.settings, &task, &key.agent)?
+                    && !is_begun
+                    && checks::are_needed(tx, &inputs.settings, &task)?
                 {
                     let task = task.short_id.to_string();
                     return Err(Refusal::ChecksPending { task }.into());
