@@ -298,7 +298,8 @@ async fn carry_out<C: ControlPlane>(host: &Host, control: &C, job: &Job) -> Take
     let named = |error| checkouts.name_full_disk(error);
     let mut done = take(host, control, job).await.map_err(named);
     let is_full = |error: &CheckoutError| checkouts.give_up_reserve(error);
-    if !matches!(job, Job::Prepare { .. }) && done.as_ref().is_err_and(is_full) {
+    let is_new = matches!(job, Job::Prepare { .. } | Job::PrepareClean { .. });
+    if !is_new && done.as_ref().is_err_and(is_full) {
         tracing::warn!(
             workspace_id = %job.workspace(), step,
             "the disk is full; the space in reserve is used"

@@ -151,8 +151,10 @@ impl Coordinators {
             }
             let open = launches::list_open(tx)?;
             let shared = workspaces::shared_directories(tx, &open)?;
-            let mut jobs = workspaces::jobs(tx, &settings, &checkouts, no_room.is_none(), at)?;
-            jobs.extend(workspaces::clean_jobs(tx, &all, &checkouts, &startable)?);
+            let clean = workspaces::clean_jobs(tx, &all, &checkouts, &startable)?;
+            let room = (no_room.is_none(), !clean.is_empty());
+            let mut jobs = workspaces::jobs(tx, &settings, &checkouts, room, at)?;
+            jobs.extend(clean);
             Ok((startable, open, shared, jobs))
         });
         let (startable, launches, shared_directories, jobs) = read.await?;

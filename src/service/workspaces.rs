@@ -348,7 +348,7 @@ pub(super) fn jobs(
     tx: &mut Read<'_>,
     settings: &config::Workspace,
     checkouts: &OwnCheckouts,
-    has_room: bool,
+    (has_room, wants_room): (bool, bool),
     now: Timestamp,
 ) -> Result<Vec<Job>, StoreError> {
     let config::Workspace { keep, max_disk, .. } = *settings;
@@ -392,7 +392,7 @@ pub(super) fn jobs(
         };
         jobs.push(Job::Prepare { order: Box::new(order), max_disk });
     }
-    let makes_room = !has_room && !jobs.is_empty();
+    let makes_room = !has_room && (wants_room || !jobs.is_empty());
     for workspace in workspaces::list_to_keep(tx)? {
         let task = tasks::get(tx, &workspace.task)?;
         let agent = task.and_then(|task| task.assignee);

@@ -16,6 +16,8 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{CleanOrder, Order, Prepared};
 use crate::domain::{ProjectId, RunAs, WorkspaceId};
 
+/// The most folders of earlier checks that are tried once more, because they could not be removed.
+const MAX_GONE: usize = 8;
 /// The author of the commit that brings protected paths back.
 const AUTHOR: &str = "agent-coordinator";
 
@@ -117,10 +119,23 @@ impl Checkouts {
             return Ok(());
         }
         blocking(move || {
-            remove_folder(&folder).or_else(|_| {
+            // What cannot be removed now is not used by a later check.
+            let gone = |n: usize| folder.with_extension(format!("gone-{n}"));
+            let is_there = |n: &usize| gone(*n).symlink_metadata().is_ok();
+            for n in (0..MAX_GONE).filter(is_there) {
+                let _ = remove_folder(&gone(n));
+            }
+            let free = (0..MAX_GONE).find(|n| !is_there(n)).unwrap_or_default();
+            let gone = gone(free);
+            rename(&folder, &gone)?;
+            remove_folder(&gone).or_else(|error| {
+                // Root needs no permission, and must not follow what another user changes meanwhile.
+                if rustix::process::geteuid().is_root() {
+                    return Err(error);
+                }
                 // Caches of packages are often read only.
-                make_writable(&folder);
-                remove_folder(&folder)
+                make_writable(&gone);
+                remove_folder(&gone)
             })
         })
         .await

@@ -268,7 +268,10 @@ impl Checkouts {
         // Only git reads this one, so it may have the shorter form.
         let shorten = ["update-index", "--index-version", "4"];
         on_tree(&shorten).variable("GIT_INDEX_FILE", &index).run().await?;
-        self.forget_gitlinks(place, &tree, &index).await?;
+        // Git that runs as another user may ask about submodules in that user's name.
+        if order.run_as.is_none() {
+            self.forget_gitlinks(place, &tree, &index).await?;
+        }
         self.leave_out_absent(cone, &prepared.subdirectory, place, new).await?;
         self.bring_back(order, place, &tree).await
     }
@@ -293,7 +296,8 @@ impl Checkouts {
         } else if order.submodules {
             self.add_submodules(place, start, cone, upstream, tree).await?;
         }
-        if let Some(source) = source.filter(|_| order.lfs) {
+        // The files of another user are compared with commits as they are.
+        if let Some(source) = source.filter(|_| order.lfs && order.run_as.is_none()) {
             self.fill_in_lfs(place, source, start, tree).await?;
         }
         Ok(())
@@ -309,7 +313,10 @@ impl Checkouts {
     ) -> Result<(), CheckoutError> {
         if let Some(kept) = &order.restores {
             self.write_kept(&kept.kept_commit, place, tree).await?;
-            self.restore_repositories(&kept.kept_commit, place, tree).await?;
+            // They would borrow from the keep repository, which another user cannot read.
+            if order.run_as.is_none() {
+                self.restore_repositories(&kept.kept_commit, place, tree).await?;
+            }
         }
         Ok(())
     }

@@ -244,6 +244,16 @@ impl Call<'_> {
         self
     }
 
+    /// Lets the call reach an address that needs no token. A transfer that stands still is ended.
+    pub fn over_network(self, url: &str) -> Self {
+        let scheme = if url.starts_with("http://") { "http" } else { "https" };
+        let call = self
+            .variable("GIT_ALLOW_PROTOCOL", scheme)
+            .variable("GIT_HTTP_LOW_SPEED_LIMIT", "1000")
+            .variable("GIT_HTTP_LOW_SPEED_TIME", "60");
+        network_variables().fold(call, |call, (name, value)| call.variable(name, value))
+    }
+
     /// Runs the call as another user, who has only its own group. That user controls the process
     /// then, so that its answer is not to be trusted.
     pub(super) const fn run_as(mut self, user: Owner) -> Self {
@@ -359,12 +369,7 @@ impl Call<'_> {
         if let Some(remote) = &self.remote {
             let scheme = if remote.url.starts_with("http://") { "http" } else { "https" };
             command.env("GIT_ALLOW_PROTOCOL", scheme);
-            for name in PROXIES {
-                command.envs(std::env::var_os(name).map(|value| (name, value)));
-            }
-            for (name, of_git) in CERTIFICATES {
-                command.envs(std::env::var_os(name).map(|value| (of_git, value)));
-            }
+            command.envs(network_variables());
         }
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
@@ -406,6 +411,13 @@ impl Call<'_> {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
         Ok(Ended { code: status.code(), stdout: stdout?, message })
     }
+}
+
+/// Returns the variables by which git finds the proxies and the certificates of this host.
+fn network_variables() -> impl Iterator<Item = (&'static str, OsString)> {
+    let proxies = PROXIES.map(|name| (name, name));
+    let all = CERTIFICATES.into_iter().chain(proxies);
+    all.filter_map(|(name, of_git)| Some((of_git, std::env::var_os(name)?)))
 }
 
 /// Returns the scheme and the host of an address. Only this host gets the token.

@@ -281,7 +281,8 @@ impl Checkouts {
         let about = self.git.on(&keep, ["mktree"]);
         let paths = self.paths_entry(cone, place).await?;
         let mut entries = format!("{paths}100644 blob {text}\trefs\n");
-        if let Some(settings) = read_text(&place.tree().join(".git/config")) {
+        let config = place.tree().join(".git/config");
+        if let Some(settings) = blocking_as(place.owner, move || Ok(read_text(&config))).await? {
             let settings = self.git.on(&keep, ["hash-object", "-w", "--stdin"]).input(settings);
             let _ = writeln!(entries, "100644 blob {}\tconfig", settings.text().await?);
         }

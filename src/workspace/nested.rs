@@ -32,6 +32,7 @@ use super::keeping::{Files, size_of};
 use super::objects::{lines, open};
 use super::refs::{Refs, read_text, refs_in};
 use super::repository::Repository;
+use super::rights::may_read;
 use super::source::entries;
 use super::walk::Walk;
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, write};
@@ -669,6 +670,7 @@ impl Checkouts {
             found.is_ok_and(|found| found.is_file() || found.is_symlink()) && is_free(path)
         };
         hidden.retain(is_hidden);
+        hidden.retain(|path| may_read(&tree.join(path)) || tree.join(path).is_symlink());
         lines.extend(self.take_hidden(place, &hidden).await?);
         if lines.is_empty() {
             return Ok(visible);
@@ -738,6 +740,7 @@ impl Checkouts {
         let path = tree.join(&part.path);
         let parent = path.parent().unwrap_or(tree);
         let folder = if part.file_mode.is_some() { parent } else { &path };
+        clear_way(tree, &part.path, part.file_mode.is_some())?;
         std::fs::create_dir_all(folder).map_err(CheckoutError::io("make", folder))?;
         if let Some(mode) = &part.file_mode {
             let blob = format!("{}/file", part.name);
@@ -976,6 +979,24 @@ fn read_file(path: &Path) -> Result<(&'static str, Vec<u8>), CheckoutError> {
         Ok((if is_executable { "100755" } else { "100644" }, content))
     };
     read().map_err(CheckoutError::io("read", path))
+}
+
+/// Makes room for a part at `path` below `tree`, where the other files of the kept commit are: for a
+/// file, or for a folder. A link that is in its place, or above it, would lead elsewhere.
+fn clear_way(tree: &Path, path: &Path, is_file: bool) -> Result<(), CheckoutError> {
+    let mut place = tree.to_owned();
+    let n_above = path.components().count().saturating_sub(usize::from(is_file));
+    for (n, name) in path.components().enumerate() {
+        place.push(name);
+        let Ok(found) = place.symlink_metadata() else {
+            return Ok(());
+        };
+        if n < n_above && found.is_dir() {
+            continue;
+        }
+        return std::fs::remove_file(&place).map_err(CheckoutError::io("remove", &place));
+    }
+    Ok(())
 }
 
 /// Writes a file or a link with a mode of a tree, over a new file at most.

@@ -52,6 +52,13 @@ pub(super) struct Origin<'a> {
     remote: Option<&'a Remote>,
 }
 
+/// What is done about a submodule that cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    Refuse,
+    LeaveEmpty,
+}
+
 /// A repository whose submodules are to be fetched.
 struct Around {
     commit: String,
@@ -174,10 +181,7 @@ impl Checkouts {
                 (SubmoduleSource::Url(url), Some(remote)) => {
                     call.with_remote(&Remote { url: url.clone(), ..remote.clone() })
                 }
-                (SubmoduleSource::Url(url), None) => {
-                    let scheme = if url.starts_with("http://") { "http" } else { "https" };
-                    call.variable("GIT_ALLOW_PROTOCOL", scheme)
-                }
+                (SubmoduleSource::Url(url), None) => call.over_network(url),
             };
             let ended = call.run().await;
             if self.has_history(place, &submodule.commit).await? {
@@ -203,6 +207,17 @@ impl Checkouts {
         upstream: Option<&str>,
         tree: &Path,
     ) -> Result<(), CheckoutError> {
+        self.add_submodules_if(place, commit, cone, (upstream, Unknown::Refuse), tree).await
+    }
+
+    async fn add_submodules_if(
+        &self,
+        place: &Place,
+        commit: &str,
+        cone: &Cone,
+        (upstream, unknown): (Option<&str>, Unknown),
+        tree: &Path,
+    ) -> Result<(), CheckoutError> {
         let top = commit;
         let address = upstream.map(str::to_owned);
         let mut around = vec![(top.to_owned(), PathBuf::new(), PathBuf::from(".git"), address)];
@@ -210,6 +225,9 @@ impl Checkouts {
             for submodule in self.submodules_of(place, &commit).await? {
                 let named = |error| name_submodule(&submodule.name, error);
                 if !self.has_history(place, &submodule.commit).await? {
+                    if unknown == Unknown::LeaveEmpty {
+                        continue;
+                    }
                     let failures = lock(&self.submodule_failures);
                     let why = failures.get(top).map(|why| format!(": {why}")).unwrap_or_default();
                     let what = format!("its commit {} was not fetched{why}", submodule.commit);
@@ -228,7 +246,10 @@ impl Checkouts {
                     address.as_deref(),
                     tree,
                 );
-                added.await.map_err(named)?;
+                match added.await {
+                    Err(CheckoutError::Refused(_)) if unknown == Unknown::LeaveEmpty => continue,
+                    added => added.map_err(named)?,
+                }
                 around.push((submodule.commit.clone(), path, modules, address));
             }
         }
@@ -254,8 +275,8 @@ impl Checkouts {
         }
     }
 
-    /// Does the same if the keep repository has the submodules of the commit. Work without
-    /// submodules has none of them.
+    /// Does the same with the submodules that the keep repository has. The folders of the others
+    /// are empty, as in work without submodules.
     pub(super) async fn add_known_submodules(
         &self,
         place: &Place,
@@ -263,12 +284,7 @@ impl Checkouts {
         cone: &Cone,
         tree: &Path,
     ) -> Result<(), CheckoutError> {
-        for submodule in self.submodules_of(place, commit).await? {
-            if !self.has_history(place, &submodule.commit).await? {
-                return Ok(());
-            }
-        }
-        self.add_submodules(place, commit, cone, None, tree).await
+        self.add_submodules_if(place, commit, cone, (None, Unknown::LeaveEmpty), tree).await
     }
 
     /// Makes one submodule at `path`, with its repository at `modules`. `own` is the repository

@@ -93,7 +93,6 @@ checks:
 #[test]
 fn a_check_that_fills_the_disk_fails_and_gives_the_space_back() {
     let settings = r#"
-workspace: { root: clones }
 checks_rounds: 0
 checks:
   tests:

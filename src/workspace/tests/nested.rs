@@ -146,6 +146,45 @@ async fn repositories_inside_are_kept_whole_and_come_back() {
 }
 
 #[tokio::test]
+async fn a_repository_in_the_place_of_a_link_comes_back_and_leads_nowhere() {
+    let bed = Bed::new();
+    let outside = bed.folder.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("first.txt"), "outside\n").unwrap();
+    std::os::unix::fs::symlink(&outside, bed.source().join("lib")).unwrap();
+    bed.git(&bed.source(), &["add", "lib"]);
+    bed.commit(&bed.source(), "file", "a file\n");
+    let (one, tree) = bed.prepare("one").await;
+    for name in ["lib", "file"] {
+        std::fs::remove_file(tree.join(name)).unwrap();
+        bed.repository(&tree.join(name));
+    }
+    let kept = bed.keep("one", &one).await;
+    is_complete(&kept);
+    let before = files_in(&tree);
+    bed.remove("one", &one, &kept).await;
+    bed.prepare_again("one", &one, &kept).await.unwrap();
+    assert_eq!(files_in(&tree), before);
+    assert!(tree.join("lib").symlink_metadata().unwrap().is_dir());
+    assert_eq!(files_in(&outside), BTreeSet::from([("first.txt".into(), b"outside\n".to_vec())]));
+}
+
+#[tokio::test]
+async fn a_committed_file_that_cannot_be_read_is_named_and_the_rest_is_kept() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("skipped: root reads every file");
+        return;
+    }
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "closed.txt", "closed\n");
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o0);
+    std::fs::set_permissions(tree.join("closed.txt"), closed).unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert!(kept.left_out.iter().any(|path| path.starts_with("closed.txt")), "{kept:?}");
+}
+
+#[tokio::test]
 async fn names_that_git_refuses_are_kept_and_come_back() {
     let bed = Bed::new();
     let (one, tree) = bed.prepare("one").await;
