@@ -56,7 +56,10 @@ impl Maintenance {
     pub async fn look_after(&self) -> Infallible {
         let mut settings = self.core.settings();
         let mut ticks = ticks_of(settings.session.cleanup_interval);
-        let mut minutes = ticks_of(Duration::from_mins(1));
+        // A coordinator reports the usage of running agents within the first minute.
+        let minute = Duration::from_mins(1);
+        let mut minutes = tokio::time::interval_at(clock::now() + minute, minute);
+        minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut deadlines = self.waiting.deadlines.listen();
         let mut departures = self.attendances.departures.listen();
         let mut next_at: Option<Instant> = None;

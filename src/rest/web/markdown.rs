@@ -24,17 +24,21 @@ impl askama::filters::HtmlSafe for Markdown {}
 
 impl Markdown {
     pub(super) fn of(text: &str) -> Self {
-        if text.len() > MAX_LENGTH {
+        let options =
+            Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+        let is_long = text.len() > MAX_LENGTH;
+        let parser = Parser::new_ext(if is_long { "" } else { text }, options);
+        // The definition of a link shows nothing, and may be all that was written.
+        let hides_lines = parser.reference_definitions().iter().next().is_some();
+        if is_long || hides_lines {
             let mut html = "<p class=\"keep-lines\">".to_owned();
             html::push_html(&mut html, std::iter::once(Event::Text(text.into())));
             return Self(html + "</p>");
         }
-        let options =
-            Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
         let mut html = String::with_capacity(text.len() * 2);
         // For each open link, whether it is shown.
         let mut links = Vec::new();
-        let events = Parser::new_ext(text, options).filter_map(|event| harmless(event, &mut links));
+        let events = parser.filter_map(|event| harmless(event, &mut links));
         html::push_html(&mut html, events);
         html.truncate(html.trim_end().len());
         Self(html)
@@ -75,8 +79,8 @@ fn harmless<'a>(event: Event<'a>, links: &mut Vec<bool>) -> Option<Event<'a>> {
 
 /// Returns whether a link may be followed. One that is relative would lead to this daemon.
 fn is_safe(url: &str) -> bool {
-    let scheme = url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
-    scheme.is_some_and(|scheme| matches!(scheme.as_str(), "http" | "https" | "mailto"))
+    let url = url.to_ascii_lowercase();
+    ["http://", "https://", "mailto:"].iter().any(|start| url.starts_with(start))
 }
 
 const fn lower(level: HeadingLevel) -> HeadingLevel {
@@ -120,6 +124,8 @@ mod tests {
             "![a](https://example.org/a.png \"t\")",
             "<p><a href=\"https://example.org/a.png\">a</a></p>",
         );
+        check("[TODO]: later", "<p class=\"keep-lines\">[TODO]: later</p>");
+        check("[a](http:/ui)", "<p>a</p>");
         check(
             "[![a](http://x/x.png)](https://example.org)",
             "<p><a href=\"https://example.org\">a</a></p>",
