@@ -29,6 +29,8 @@ use crate::domain::forge::{
 use crate::nudge::Listener;
 use crate::service::{FreeItem, RepositoryKey, Workers};
 
+/// The number of issues whose answers fail at one look, after which no more is asked.
+const MAX_FAILED_QUESTIONS: usize = 3;
 /// The number of items that are read at the same time.
 const N_QUESTIONS: usize = 8;
 /// The number of polls after which a page of each of several long lists is read.
@@ -245,6 +247,8 @@ impl Poller {
         };
         // The oldest issue waits first, so the answers keep their order.
         let asked = self.blockers.next_to_ask();
+        let mut failed = None;
+        let mut n_failed = 0;
         let mut answers = pin!(stream::iter(asked).map(ask).buffered(N_QUESTIONS));
         while let Some((issue, answer)) = answers.next().await {
             match answer {
@@ -278,11 +282,23 @@ impl Poller {
                     }
                     break;
                 }
+                // The answer about one issue must not keep the others waiting.
+                Err(
+                    error @ Unanswered::Failed(
+                        ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. },
+                    ),
+                ) => {
+                    n_failed += 1;
+                    if n_failed > MAX_FAILED_QUESTIONS {
+                        return Err(error);
+                    }
+                    failed = failed.or(Some(error));
+                }
                 Err(error) => return Err(error),
             }
         }
         host_state.service.forges.serve_waiting();
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Begins to fetch the commits at which waiting items begin, if results go to the forge.
