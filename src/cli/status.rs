@@ -13,7 +13,6 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, Zone, ago, plain, print_json};
 use super::screen::Screen;
-use crate::domain::attention::AttentionState;
 use crate::domain::instance::ExitHint;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
@@ -32,9 +31,12 @@ const N_SEARCHED: usize = 30;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 done; with --exit-code, 3 if something needs a person; 1 failed, 2 usage, \
-                  69 no daemon, 78 configuration.\n\nA person is needed for: blocked tasks; \
-                  agents that are suspended or misconfigured, or have no passkey; broken clones; refused logins; coordinators, servers and stores that are away; a \
-                  rejected configuration; processes that survive SIGKILL. A pause and a hold do not count."
+                  69 no daemon, 78 configuration.\n\nA person is needed for what \
+                  `inbox --all` lists: blocked and failed tasks; agents that are suspended or misconfigured, or \
+                  have no passkey; broken clones; refused logins, and quotas that have been used up for an hour; \
+                  coordinators, servers and stores that are away; forges that refuse the token or have been away \
+                  for 10 minutes; a rejected configuration; processes that survive SIGKILL. A pause and a hold do \
+                  not count, and what you put off with `inbox` does."
 )]
 pub(super) struct StatusArguments {
     /// Update the output every second until interrupted. It waits for a daemon that restarts
@@ -126,8 +128,8 @@ async fn needs_of(
     if !has_tasks(status) {
         return Ok(needs::without_store(status));
     }
-    let path = format!("/attention?state={}", AttentionState::Open);
-    let mut entries: Vec<AttentionBody> = client.get(&path).await?;
+    // What one person put off is still there for all others, and for scripts.
+    let mut entries: Vec<AttentionBody> = client.get("/attention").await?;
     // What is about no project concerns each of them.
     entries.retain(|entry| {
         project.is_none() || entry.project_id.is_none() || entry.project_id.as_ref() == project

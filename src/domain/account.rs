@@ -35,6 +35,8 @@ pub struct Parked {
     /// `auth` or `quota`.
     pub class: FailureClass,
     pub since: Timestamp,
+    /// The time of the first of the failures in a row.
+    pub first: Timestamp,
     pub until: Timestamp,
     /// Failures in a row. Each is of a launch that was started after the failure before it.
     pub n_failures: u32,
@@ -153,7 +155,8 @@ impl Account {
                 })
             }
             (Some(parked), Some(failure)) => {
-                Some(Parked::by(failure, parked.n_failures.saturating_add(1), at, parking))
+                let n_failures = parked.n_failures.saturating_add(1);
+                Some(Parked { first: parked.first, ..Parked::by(failure, n_failures, at, parking) })
             }
             (Some(parked), None) => {
                 let tells =
@@ -184,7 +187,8 @@ impl Account {
             let length = parked.until.since(parked.since).min(MAX_PARKING);
             let since = parked.since.min(now);
             let probe = parked.probe.map(|probe| Probe { at: probe.at.min(now), ..probe });
-            Parked { since, until: parked.until.min(since + length), probe, ..parked }
+            let first = parked.first.min(now);
+            Parked { since, first, until: parked.until.min(since + length), probe, ..parked }
         };
         Self { parked: self.parked.map(seen), ..self }
     }
@@ -193,7 +197,7 @@ impl Account {
 impl Parked {
     fn by(failure: Failure, n_failures: u32, at: Timestamp, parking: Parking) -> Self {
         let until = parking.until(failure, n_failures, at);
-        Self { class: failure.class, since: at, until, n_failures, probe: None }
+        Self { class: failure.class, since: at, first: at, until, n_failures, probe: None }
     }
 }
 

@@ -92,6 +92,8 @@ pub enum Cause {
         provider: String,
         class: FailureClass,
         until: Timestamp,
+        /// The launch that tries whether it works again.
+        tried_by: Option<LaunchId>,
     },
     /// An agent does not start, and only a person ends that.
     Start {
@@ -111,6 +113,8 @@ pub enum Cause {
     Workspace {
         task: TaskInNeed,
         reason: Option<String>,
+        /// The revision of the workspace, which changes when it is tried again.
+        revision: i64,
     },
     Unkillable {
         launch: LaunchId,
@@ -229,7 +233,12 @@ impl Attention {
     /// Returns the id. It stays the same as long as the condition lasts.
     pub fn id(&self) -> AttentionId {
         let since = self.since.map_or(0, Timestamp::as_millis);
-        let text = format!("{}\0{}\0{since}", self.kind(), self.subject());
+        // What is known of the report of a task may be forgotten while the task stays blocked.
+        let kind = match self.kind() {
+            AttentionKind::Failed => AttentionKind::Blocked,
+            kind => kind,
+        };
+        let text = format!("{kind}\0{}\0{since}", self.subject());
         let digest = Sha256::digest(text.as_bytes());
         let start = digest.iter().take(8);
         let hex = start.fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
@@ -241,9 +250,8 @@ impl Attention {
         match &self.cause {
             Cause::Account { provider, .. } => provider.clone(),
             Cause::Start { key, waiting } => format!("{key} {}", waiting.word()),
-            Cause::Blocked { task, .. }
-            | Cause::Chain { task, .. }
-            | Cause::Workspace { task, .. } => task.id.to_string(),
+            Cause::Blocked { task, .. } | Cause::Chain { task, .. } => task.id.to_string(),
+            Cause::Workspace { task, revision, .. } => format!("{} {revision}", task.id),
             Cause::Unkillable { launch, .. } | Cause::Abandoned { launch, .. } => {
                 launch.to_string()
             }
@@ -301,7 +309,7 @@ impl Attention {
     /// Returns the wait behind it, with the action that ends the wait.
     pub fn waiting(&self) -> Option<Waiting> {
         match &self.cause {
-            Cause::Account { provider, class, until } => Some(Waiting {
+            Cause::Account { provider, class, until, .. } => Some(Waiting {
                 until: Some(*until),
                 account: Some((provider.clone(), *class)),
                 ..Waiting::of(WaitReason::Start(StartReason::Parked))
@@ -368,6 +376,10 @@ impl Attention {
             Language::Japanese => japanese,
         };
         match &self.cause {
+            Cause::Account { tried_by: Some(launch), .. } => both(
+                format!("{launch} tries whether it works again"),
+                format!("{launch} で再試行中です"),
+            ),
             Cause::Account { .. } => both(
                 "None of its agents is started".to_owned(),
                 "このプロバイダーのエージェントは起動しません".to_owned(),
@@ -490,7 +502,12 @@ mod tests {
     fn all() -> Vec<Attention> {
         let start =
             |reason| Cause::Start { key: key(), waiting: Waiting::of(WaitReason::Start(reason)) };
-        let account = |class| Cause::Account { provider: "codex".to_owned(), class, until: at(60) };
+        let account = |class| Cause::Account {
+            provider: "codex".to_owned(),
+            class,
+            until: at(60),
+            tried_by: None,
+        };
         let forge = |is_refused| Cause::Forge {
             forge: ForgeKind::GitHub,
             host: "github.com".to_owned(),
@@ -508,7 +525,11 @@ mod tests {
             Cause::Blocked { task: task("a"), has_failed: true, reason: Some("no key".to_owned()) },
             Cause::Blocked { task: task("a"), has_failed: false, reason: None },
             Cause::Chain { task: task("a"), after: "SHOP-3".parse().unwrap() },
-            Cause::Workspace { task: task("a"), reason: Some("no such branch".to_owned()) },
+            Cause::Workspace {
+                task: task("a"),
+                reason: Some("no such branch".to_owned()),
+                revision: 1,
+            },
             Cause::Unkillable { launch: launch.clone(), key: key() },
             Cause::Abandoned { launch, key: key() },
             Cause::SilentCoordinator { coordinator: "crd_1".parse().unwrap(), n_running: 2 },
@@ -552,8 +573,8 @@ mod tests {
         ids.sort();
         let n = ids.len();
         ids.dedup();
-        // The two ends of one account, and of one forge, never exist at the same time.
-        assert_eq!(ids.len(), n - 2);
+        // An account, a forge and a task have one of their two entries at a time.
+        assert_eq!(ids.len(), n - 3);
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl Entity for Account {
     const NAME: &'static str = "account";
     const TABLE: &'static str = "accounts";
     const COLUMNS: &'static str = "ai_type, parked_class, parked_since, parked_until, n_parked, \
-        probe_launch_id, probe_at";
+        probe_launch_id, probe_at, parked_first";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         let ai_type = cells.get()?;
@@ -32,6 +32,7 @@ impl Entity for Account {
             parked.map(|parked| parked.n_failures).into(),
             probe.map(|probe| &probe.launch).into(),
             probe.map(|probe| probe.at).into(),
+            parked.map(|parked| parked.first).into(),
         ]
     }
 
@@ -48,7 +49,7 @@ impl Audited for Account {
     }
 }
 
-/// Reads the columns from `parked_class` to `probe_at`.
+/// Reads the columns from `parked_class` to `parked_first`.
 pub(super) fn read_parked(cells: &mut Cells<'_>) -> Result<Option<Parked>, BoxError> {
     let class = cells.get::<Option<_>>()?;
     let since = cells.get::<Option<_>>()?;
@@ -56,6 +57,7 @@ pub(super) fn read_parked(cells: &mut Cells<'_>) -> Result<Option<Parked>, BoxEr
     let n_failures = cells.get::<Option<_>>()?;
     let launch = cells.get::<Option<_>>()?;
     let at = cells.get::<Option<_>>()?;
+    let first = cells.get::<Option<_>>()?;
     let Some(class) = class else {
         return Ok(None);
     };
@@ -63,6 +65,8 @@ pub(super) fn read_parked(cells: &mut Cells<'_>) -> Result<Option<Parked>, BoxEr
         Some(Parked {
             class,
             since: since?,
+            // Rows of earlier versions do not have it.
+            first: first.or(since)?,
             until: until?,
             n_failures: n_failures?,
             probe: launch.zip(at).map(|(launch, at)| Probe { launch, at }),

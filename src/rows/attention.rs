@@ -1,11 +1,9 @@
 //! What people did with the conditions that need a person.
 
-use std::collections::BTreeSet;
-
-use crate::domain::AttentionId;
 use crate::domain::attention::Mark;
 use crate::domain::event::NewEvent;
-use crate::store::{Read, StoreError, cell};
+use crate::domain::{AttentionId, Timestamp};
+use crate::store::{Read, StoreError};
 
 use super::Transaction;
 use super::audit::{Entry, Fields, plain};
@@ -25,9 +23,12 @@ pub fn put(tx: &mut Transaction<'_>, mark: &Mark) -> Result<(), StoreError> {
         let before = before.as_ref().map(shown);
         Ok(Entry::between("attention", &mark.item, before, shown(mark)))
     })?;
-    let sql = "INSERT INTO attention_marks (item, person, until) VALUES (?1, ?2, ?3) \
-        ON CONFLICT (item, person) DO UPDATE SET until = excluded.until";
-    tx.execute(sql, &[(&mark.item).into(), (&mark.person).into(), mark.until.into()])?;
+    let sql = "INSERT INTO attention_marks (item, person, until, marked_at) VALUES (?1, ?2, ?3, ?4) \
+        ON CONFLICT (item, person) DO UPDATE SET until = excluded.until, \
+            marked_at = excluded.marked_at";
+    let now = tx.now();
+    let values = [(&mark.item).into(), (&mark.person).into(), mark.until.into(), now.into()];
+    tx.execute(sql, &values)?;
     tx.event(NewEvent::new("attention.marked", tx.now()));
     Ok(())
 }
@@ -46,14 +47,9 @@ pub fn remove(
     Ok(())
 }
 
-/// Removes the marks of all people of other entries than these, which do not exist any more.
-pub fn retain(tx: &mut Transaction<'_>, items: &BTreeSet<AttentionId>) -> Result<(), StoreError> {
-    let sql = "SELECT DISTINCT item FROM attention_marks ORDER BY item";
-    let known: Vec<AttentionId> = tx.rows("mark", sql, &[], cell)?;
-    for gone in known.iter().filter(|item| !items.contains(*item)) {
-        tx.execute("DELETE FROM attention_marks WHERE item = ?1", &[gone.into()])?;
-    }
-    Ok(())
+/// Removes the marks from before `at`.
+pub fn forget_before(tx: &mut Transaction<'_>, at: Timestamp) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM attention_marks WHERE marked_at < ?1", &[at.into()]).map(drop)
 }
 
 fn shown(mark: &Mark) -> Fields {

@@ -89,9 +89,17 @@ pub fn list_held(tx: &mut Read<'_>) -> Result<Vec<StartHistory>, StoreError> {
 
 /// Returns the suspended keys that have work and that no person holds, by key.
 pub fn list_suspended(tx: &mut Read<'_>) -> Result<Vec<StartHistory>, StoreError> {
-    let rest = "WHERE suspended_since IS NOT NULL AND held_since IS NULL AND (wanted_since IS NOT NULL \
-        OR EXISTS (SELECT 1 FROM tasks WHERE tasks.assignee_id = pairs.agent_id \
-            AND tasks.project_id = pairs.project_id AND tasks.status = 'in_progress')) \
+    let rest = "WHERE suspended_since IS NOT NULL AND held_since IS NULL \
+        AND ((purpose = 'chat' AND wanted_since IS NOT NULL) OR (purpose <> 'chat' \
+            AND EXISTS (SELECT 1 FROM tasks WHERE tasks.assignee_id = pairs.agent_id \
+                AND tasks.project_id = pairs.project_id AND tasks.status = 'in_progress' \
+                AND (tasks.checking_since IS NOT NULL) = (pairs.purpose = 'check')))) \
+        AND EXISTS (SELECT 1 FROM assignments WHERE assignments.agent_id = pairs.agent_id \
+            AND assignments.project_id = pairs.project_id) \
+        AND EXISTS (SELECT 1 FROM agents WHERE agents.id = pairs.agent_id \
+            AND agents.status = 'active') \
+        AND EXISTS (SELECT 1 FROM projects WHERE projects.id = pairs.project_id \
+            AND projects.status = 'active') \
         ORDER BY agent_id, project_id, purpose";
     tx.list(rest, &[])
 }

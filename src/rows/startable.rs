@@ -26,7 +26,7 @@ macro_rules! facts {
             ", r.revision, r.held_since, COALESCE(r.n_failures, 0), r.last_end_at, \
             COALESCE(r.failed_at, '[]'), r.suspended_since, COALESCE(r.is_misconfigured, FALSE), \
             r.wanted_since, COALESCE(r.read_up_to, 0), c.revision, c.parked_class, c.parked_since, \
-            c.parked_until, c.n_parked, c.probe_launch_id, c.probe_at, \
+            c.parked_until, c.n_parked, c.probe_launch_id, c.probe_at, c.parked_first, \
             EXISTS (SELECT 1 FROM pauses) "
         )
     };

@@ -152,6 +152,7 @@ pub fn list(tx: &mut Read<'_>, wanted: &TaskFilter) -> Result<Vec<Task>, StoreEr
     match wanted.status {
         // The status is in the text, because a partial index is not considered for a parameter.
         Some(TaskStatus::InProgress) => filter.also("status = 'in_progress'"),
+        Some(TaskStatus::Blocked) => filter.also("status = 'blocked'"),
         Some(status) => filter.is("status", status),
         None => {}
     }

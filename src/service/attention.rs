@@ -28,6 +28,9 @@ pub struct MarkedAttention {
 /// The longest time that an entry is put off.
 const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 
+/// The time for which marks are kept, longer than an entry can be put off.
+const KEPT_FOR: Duration = Duration::from_hours(2 * 365 * 24);
+
 impl Service {
     /// Returns the conditions that need a person, in the order in which people see them, each with
     /// the mark of `person`. `rejected` is the reason why the configuration file is not in use.
@@ -64,6 +67,8 @@ impl Service {
         }));
         entries.extend(self.forges.all().into_iter().filter_map(|host| of_forge(host, now)));
         attention::sort(&mut entries);
+        // Several coordinators may report the same.
+        entries.dedup_by_key(|entry| entry.id());
         let marked = |entry: Attention| {
             let id = entry.id();
             let mark = marks.iter().find(|mark| mark.item == id).cloned();
@@ -73,8 +78,8 @@ impl Service {
         Ok(entries.into_iter().map(marked).collect())
     }
 
-    /// Puts an entry off until a time, or marks it as done (`None`), for one person. Marks of
-    /// entries that do not exist any more are removed.
+    /// Puts an entry off until a time, or marks it as done (`None`), for one person. Marks
+    /// that are older than two years are removed.
     ///
     /// # Errors
     /// `AttentionNotFound`, if no present entry has this id; `DelayOutOfRange`, if the time is
@@ -93,14 +98,14 @@ impl Service {
             return Err(Refusal::DelayOutOfRange { until }.into());
         }
         let entries = self.attention(person, rejected).await?;
-        let ids: BTreeSet<AttentionId> = entries.iter().map(|marked| marked.entry.id()).collect();
-        if !ids.contains(item) {
+        if !entries.iter().any(|marked| marked.entry.id() == *item) {
             return Err(Refusal::AttentionNotFound { item: item.clone() }.into());
         }
         let mark = Mark { item: item.clone(), person: person.to_owned(), until };
         self.core
             .write(move |tx| {
-                marks::retain(tx, &ids)?;
+                let oldest = tx.now() - KEPT_FOR;
+                marks::forget_before(tx, oldest)?;
                 Ok(marks::put(tx, &mark)?)
             })
             .await
@@ -148,7 +153,11 @@ fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreErr
     }));
     for workspace in workspaces::list_broken(tx)? {
         if let Some(task) = tasks::get(tx, &workspace.task)? {
-            let cause = Cause::Workspace { task: TaskInNeed::from(task), reason: workspace.reason };
+            let cause = Cause::Workspace {
+                task: TaskInNeed::from(task),
+                reason: workspace.reason,
+                revision: workspace.revision,
+            };
             entries.push(Attention { cause, since: Some(workspace.created_at) });
         }
     }
@@ -157,14 +166,15 @@ fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreErr
 
 fn of_account(account: Account, now: Timestamp) -> Option<Attention> {
     let parked = account.parked?;
-    let needs_person = parked.class == FailureClass::Auth || now.since(parked.since) >= QUOTA_AFTER;
+    let needs_person = parked.class == FailureClass::Auth || now.since(parked.first) >= QUOTA_AFTER;
     needs_person.then_some(Attention {
         cause: Cause::Account {
             provider: account.ai_type,
             class: parked.class,
             until: parked.until,
+            tried_by: parked.probe.map(|probe| probe.launch),
         },
-        since: Some(parked.since),
+        since: Some(parked.first),
     })
 }
 

@@ -96,8 +96,14 @@ fn each_rule_has_its_reason() {
 /// Returns an account that is parked until five minutes from `NOW`.
 fn parked() -> Account {
     let until = NOW + Duration::from_mins(5);
-    let parked =
-        Parked { class: FailureClass::Quota, since: NOW, until, n_failures: 1, probe: None };
+    let parked = Parked {
+        class: FailureClass::Quota,
+        since: NOW,
+        first: NOW,
+        until,
+        n_failures: 1,
+        probe: None,
+    };
     Account { parked: Some(parked), ..Account::new("claude".to_owned()) }
 }
 

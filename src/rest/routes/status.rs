@@ -226,7 +226,7 @@ pub struct ParkedBody {
 impl ParkedBody {
     /// Returns `None` for an account that works.
     pub(super) fn of(account: Account) -> Option<Self> {
-        let Parked { class, since, until, n_failures, probe } = account.parked?;
+        let Parked { class, since, until, n_failures, probe, .. } = account.parked?;
         let tried_by = probe.map(|probe| probe.launch);
         Some(Self { provider: account.ai_type, reason: class, since, until, n_failures, tried_by })
     }

@@ -4,5 +4,11 @@ CREATE TABLE attention_marks (
     item TEXT NOT NULL,
     person TEXT NOT NULL,
     until BIGINT,
+    marked_at BIGINT NOT NULL,
     PRIMARY KEY (item, person)
 );
+
+-- The time of the first of the failures in a row of an account.
+ALTER TABLE accounts ADD COLUMN parked_first BIGINT;
+
+CREATE INDEX tasks_blocked ON tasks (id) WHERE status = 'blocked';

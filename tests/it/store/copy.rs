@@ -72,8 +72,8 @@ fn filled(folder: &Path) -> PathBuf {
          UPDATE sqlite_sequence SET seq = 40 WHERE name = 'events';
          UPDATE sqlite_sequence SET seq = 9 WHERE name = 'messages';
          INSERT INTO samples (minute, running, waiting, tokens, cost_usd_micros) VALUES (1, 2, 3, 4, 5), (-1, 0, 0, 0, 0);
-         INSERT INTO attention_marks (item, person, until) VALUES
-             ('att_1', 'ann', 5), ('att_1', 'é日本', NULL), ('att_B', 'ann', NULL);
+         INSERT INTO attention_marks (item, person, until, marked_at) VALUES
+             ('att_1', 'ann', 5, 1), ('att_1', 'é日本', NULL, 2), ('att_B', 'ann', NULL, 3);
          INSERT INTO output_tails (launch_id, tail) VALUES
              ('unusual', 'é日本 \u{1f980} '' \" \\ ? $1'), ('B', ''), ('a', 'x'), ('_', 'x')",
     );

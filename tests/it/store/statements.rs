@@ -209,7 +209,7 @@ fn changes(bed: &Bed) {
         attention::put(tx, &mark)?;
         attention::remove(tx, &item, "ann")?;
         attention::put(tx, &mark)?;
-        attention::retain(tx, &BTreeSet::new())
+        attention::forget_before(tx, at(1))
     });
     bed.write("samples", |tx| {
         let sample = Sample { minute: 1, running: 2, waiting: 3, tokens: 4, cost_usd_micros: 5 };
