@@ -1,0 +1,130 @@
+//! Tests of the conditions that need a person.
+
+use super::*;
+use crate::domain::Purpose;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1000)
+}
+
+fn task(id: &str) -> TaskInNeed {
+    TaskInNeed {
+        id: id.parse().unwrap(),
+        short_id: "SHOP-7".parse().unwrap(),
+        title: "Sell tea".to_owned(),
+        project: "shop".parse().unwrap(),
+        agent: None,
+    }
+}
+
+fn blocked(id: &str, since: i64) -> Attention {
+    let cause = Cause::Blocked { task: task(id), has_failed: false, reason: None };
+    Attention { cause, since: Some(at(since)) }
+}
+
+fn key() -> InstanceKey {
+    InstanceKey::new("ann".parse().unwrap(), "shop".parse().unwrap(), Purpose::Task)
+}
+
+fn all() -> Vec<Attention> {
+    let start =
+        |reason| Cause::Start { key: key(), waiting: Waiting::of(WaitReason::Start(reason)) };
+    let account = |class| Cause::Account {
+        provider: "codex".to_owned(),
+        class,
+        until: at(60),
+        tried_by: None,
+    };
+    let forge = |is_refused| Cause::Forge {
+        forge: ForgeKind::GitHub,
+        host: "github.com".to_owned(),
+        is_refused,
+        error: None,
+    };
+    let launch: LaunchId = "lnc_1".parse().unwrap();
+    let causes = [
+        account(FailureClass::Auth),
+        account(FailureClass::Quota),
+        start(StartReason::Suspended),
+        start(StartReason::Misconfigured),
+        start(StartReason::NoPasskey),
+        start(StartReason::WorkspaceDisk),
+        Cause::Blocked { task: task("a"), has_failed: true, reason: Some("no key".to_owned()) },
+        Cause::Blocked { task: task("a"), has_failed: false, reason: None },
+        Cause::Chain { task: task("a"), after: "SHOP-3".parse().unwrap() },
+        Cause::Workspace {
+            task: task("a"),
+            reason: Some("no such branch".to_owned()),
+            revision: 1,
+        },
+        Cause::Unkillable { launch: launch.clone(), key: key() },
+        Cause::Abandoned { launch, key: key() },
+        Cause::SilentCoordinator { coordinator: "crd_1".parse().unwrap(), n_running: 2 },
+        Cause::NoCoordinator,
+        Cause::Configuration { problem: "line 3: what is this?".to_owned() },
+        forge(true),
+        forge(false),
+    ];
+    causes.into_iter().map(|cause| Attention { cause, since: Some(at(1)) }).collect()
+}
+
+#[test]
+fn each_kind_has_entries_with_words_in_both_languages() {
+    for kind in AttentionKind::ALL {
+        assert!(all().iter().any(|entry| entry.kind() == *kind), "{kind}");
+    }
+    for entry in all() {
+        let (english, japanese) = (Language::English, Language::Japanese);
+        assert!(!entry.text(english).is_empty() && !entry.title(japanese).is_empty());
+        if entry.task().is_none() && entry.key().is_none() {
+            assert_ne!(entry.title(english), entry.title(japanese), "{entry:?}");
+        }
+    }
+}
+
+#[test]
+fn an_id_stays_until_the_condition_comes_again() {
+    let first = blocked("a", 10);
+    let reworded = Attention {
+        cause: Cause::Blocked {
+            task: TaskInNeed { title: "Sell coffee".to_owned(), ..task("a") },
+            has_failed: false,
+            reason: Some("no key".to_owned()),
+        },
+        ..first.clone()
+    };
+    assert_eq!(first.id(), reworded.id());
+    assert_ne!(first.id(), blocked("a", 11).id());
+    assert_ne!(first.id(), blocked("b", 10).id());
+    let mut ids: Vec<_> = all().iter().map(Attention::id).collect();
+    ids.sort();
+    let n = ids.len();
+    ids.dedup();
+    // An account, a forge and a task have one of their two entries at a time.
+    assert_eq!(ids.len(), n - 3);
+}
+
+#[test]
+fn accounts_come_first_and_the_newest_of_each_group() {
+    let mut entries = all();
+    entries.extend([blocked("old", 0), blocked("new", 50)]);
+    sort(&mut entries);
+    let kinds: Vec<_> = entries.iter().map(Attention::kind).collect();
+    assert_eq!(kinds[..2], [AttentionKind::Account; 2]);
+    let groups: Vec<_> = kinds.iter().map(|kind| kind.group()).collect();
+    assert!(groups.is_sorted());
+    let blocked: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.kind().group() == AttentionGroup::Blocked)
+        .filter_map(|entry| entry.since)
+        .collect();
+    assert_eq!((blocked[0], blocked.last()), (at(50), Some(&at(0))));
+}
+
+#[test]
+fn what_is_put_off_comes_again_and_what_is_done_does_not() {
+    let mark = |until| Mark { item: blocked("a", 1).id(), person: "ann".to_owned(), until };
+    assert_eq!(mark(Some(at(20))).state_at(at(19)), AttentionState::Later);
+    assert_eq!(mark(Some(at(20))).state_at(at(20)), AttentionState::Open);
+    assert_eq!(mark(None).state_at(at(20)), AttentionState::Done);
+}
