@@ -79,7 +79,7 @@ fn a_task_that_waits_says_for_which_and_a_person_can_take_that_back() {
     let shown = daemon.done(&["task", "show", "tsk_2"]);
     assert!(shown.contains("starts after PRJ-1 (cancelled). A cancelled task is never"), "{shown}");
     let status = daemon.done(&["status"]);
-    let expected = "PRJ-2 is to start after PRJ-1, which was cancelled";
+    let expected = "PRJ-2: It is to start after PRJ-1, which was cancelled";
     assert!(status.contains(expected), "{status}");
     let page = daemon.page("/ui/parts/tasks/tsk_2", "ja");
     assert!(page.contains("依存タスクが取り消されました"), "{page}");

@@ -140,6 +140,7 @@ fn what_people_change_is_told_at_once_and_in_order() {
     let expected = json!({
         "seq": id, "kind": "task.status", "agentId": "agt", "projectId": "prj", "taskId": "tsk",
         "taskShortId": "PRJ-1", "detail": "cancelled",
+        "author": format!("local:{}", nix::unistd::Uid::effective()),
     });
     assert_eq!(told, expected);
 

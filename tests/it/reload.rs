@@ -73,8 +73,7 @@ fn a_broken_file_changes_nothing_and_is_told_until_it_is_mended() {
         );
         let told = daemon.done(&["status"]);
         assert!(
-            told.contains("The configuration on disk has not been in use for ")
-                && told.contains(problem),
+            told.contains("The configuration on disk is not in use: ") && told.contains(problem),
             "{told}"
         );
         let said = daemon.cli(&["reload"]);
