@@ -143,6 +143,8 @@ fn a_git_that_hangs_delays_a_start_without_a_clone_for_its_snapshot_only() {
     until_some_within(Duration::from_mins(1), is_ended, || "the agent did not start".to_owned());
     let status = daemon.done(&["status"]);
     assert!(status.contains("it was not taken within 20 s"), "{status}");
+    // A daemon that is killed would leave the git of the next snapshot behind.
+    daemon.terminate();
 }
 
 #[test]
