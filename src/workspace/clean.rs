@@ -119,7 +119,7 @@ impl Checkouts {
             return Ok(());
         }
         blocking(move || {
-            // What cannot be removed now is not used by a later check.
+            // A later check does not use files that cannot be removed now.
             let gone = |n: usize| folder.with_extension(format!("gone-{n}"));
             let is_there = |n: &usize| gone(*n).symlink_metadata().is_ok();
             for n in (0..MAX_GONE).filter(is_there) {
@@ -167,15 +167,7 @@ impl Checkouts {
             return Ok(Some(commit.clone()));
         }
         let index = place.project.join(format!(".new-index-check-{id}"));
-        let _ = std::fs::remove_file(&index);
-        let on_index = |arguments: &[&str]| {
-            let call = self.git.on(&keep, arguments.iter().copied());
-            call.variable("GIT_INDEX_FILE", &index).long()
-        };
-        on_index(&["read-tree", commit]).run().await?;
-        on_index(&["update-index", "-z", "--index-info"]).input(entries).run().await?;
-        let tree = on_index(&["write-tree"]).text().await?;
-        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
+        let tree = self.tree_with(place, commit, entries, &index).await?;
         let message = "the protected files as they were before the work\n";
         let made = self.commit(place, &tree, std::iter::once(commit), message, AUTHOR).await?;
         Ok(Some(made))

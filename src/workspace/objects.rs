@@ -25,6 +25,34 @@ impl Checkouts {
         self.take_objects_of(place, workspace, place.tree().join(".git/objects")).await
     }
 
+    /// Writes a tree that has the entries of `tree` and, in place of those with the same paths, the
+    /// `entries` in the form of `git update-index -z --index-info`. `index` is a file for the time
+    /// of the call. A call that was killed may have left it, and its lock.
+    pub(super) async fn tree_with(
+        &self,
+        place: &Place,
+        tree: &str,
+        entries: Vec<u8>,
+        index: &Path,
+    ) -> Result<String, CheckoutError> {
+        let mut lock = index.as_os_str().to_owned();
+        lock.push(".lock");
+        for left in [index, Path::new(&lock)] {
+            let _ = std::fs::remove_file(left);
+        }
+        let on_index = |arguments: &[&str]| {
+            self.git
+                .on(&place.keep(), arguments.iter().copied())
+                .variable("GIT_INDEX_FILE", index)
+                .long()
+        };
+        on_index(&["read-tree", tree]).run().await?;
+        on_index(&["update-index", "-z", "--index-info"]).input(entries).run().await?;
+        let written = on_index(&["write-tree"]).text().await?;
+        std::fs::remove_file(index).map_err(CheckoutError::io("remove", index))?;
+        Ok(written)
+    }
+
     /// Copies the objects in the folder `from`, which is in the workspace, into the keep repository,
     /// and returns their ids.
     pub(super) async fn take_objects_of(

@@ -142,22 +142,7 @@ impl Checkouts {
         if changes.is_empty() {
             return Ok(visible);
         }
-        let index = place.folder.join(ABSENT);
-        // A call that was killed may have left both.
-        for name in [ABSENT, ABSENT_LOCK] {
-            let _ = std::fs::remove_file(place.folder.join(name));
-        }
-        let on_index = |arguments: &[&str]| {
-            self.git
-                .on(&place.keep(), arguments.iter().copied())
-                .variable("GIT_INDEX_FILE", &index)
-                .long()
-        };
-        on_index(&["read-tree", &visible]).run().await?;
-        on_index(&["update-index", "-z", "--index-info"]).input(changes).run().await?;
-        let tree = on_index(&["write-tree"]).text().await?;
-        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
-        Ok(tree)
+        self.tree_with(place, &visible, changes, &place.folder.join(ABSENT)).await
     }
 
     /// Returns the entry of the tree `git` of a kept commit that names the folders.

@@ -168,21 +168,7 @@ impl Checkouts {
         if lines.is_empty() {
             return Ok(visible);
         }
-        let index = place.folder.join(GITLINKS);
-        for name in [GITLINKS, GITLINKS_LOCK] {
-            let _ = std::fs::remove_file(place.folder.join(name));
-        }
-        let on_index = |arguments: &[&str]| {
-            self.git
-                .on(&place.keep(), arguments.iter().copied())
-                .variable("GIT_INDEX_FILE", &index)
-                .long()
-        };
-        on_index(&["read-tree", &visible]).run().await?;
-        on_index(&["update-index", "-z", "--index-info"]).input(lines).run().await?;
-        let tree = on_index(&["write-tree"]).text().await?;
-        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
-        Ok(tree)
+        self.tree_with(place, &visible, lines, &place.folder.join(GITLINKS)).await
     }
 
     /// Takes files that commits have, but that `.gitignore` names. Returns their entries in the
