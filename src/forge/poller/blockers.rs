@@ -1,0 +1,84 @@
+//! Asks which issues have to wait for others, where the lists of a forge do not show it.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::{StreamExt as _, stream};
+
+use super::{N_QUESTIONS, Poller};
+use crate::forge::host_state::Unanswered;
+use crate::forge::list_cursor::Within;
+use crate::forge::{Conditional, Forge, ForgeError, FoundItem};
+
+/// The number of issues whose answers fail at one look, after which no more is asked.
+const MAX_FAILED_QUESTIONS: usize = 3;
+
+impl Poller {
+    /// Asks which free issues have to wait for other open issues, if the lists do not show it.
+    pub(super) async fn ask_about_blockers(&mut self, forge: &dyn Forge) -> Result<(), Unanswered> {
+        let repository = self.watched.name.clone();
+        let host_state = Arc::clone(&self.reconciler.host_state);
+        let ask = |issue: Within| {
+            let host_state = &host_state;
+            let repository = &repository;
+            async move {
+                let ask = |name: String| async move { forge.n_blockers(&name, issue.1).await };
+                (issue, host_state.ask_in(forge, repository, ask).await)
+            }
+        };
+        // The oldest issue waits first, so the answers keep their order.
+        let asked = self.blockers.next_to_ask();
+        let mut failed = None;
+        let mut n_failed = 0;
+        let mut answers = pin!(stream::iter(asked).map(ask).buffered(N_QUESTIONS));
+        while let Some((issue, answer)) = answers.next().await {
+            match answer {
+                Ok(n_blockers) => match self.blockers.take(issue, n_blockers) {
+                    Some(facts) => self.let_wait(&facts),
+                    // It may have waited before it was blocked.
+                    None => host_state
+                        .service
+                        .forges
+                        .keep_waiting(&self.repository, |kind, number| (kind, number) != issue),
+                },
+                Err(Unanswered::Failed(
+                    ForgeError::NotFound { .. } | ForgeError::Forbidden { .. },
+                )) => {
+                    let (kind, number) = issue;
+                    let find =
+                        |name: String| async move { forge.item(&name, kind, number, None).await };
+                    let found = host_state.ask_in(forge, &repository, find).await?;
+                    if !matches!(found, Conditional::Fresh((FoundItem::Here(_), _))) {
+                        // The next look does not show it any more.
+                        continue;
+                    }
+                    tracing::info!(
+                        host = self.repository.host,
+                        repository,
+                        "the forge does not tell which issues block others; issues do not wait for \
+                         each other"
+                    );
+                    for facts in self.blockers.give_up() {
+                        self.let_wait(&facts);
+                    }
+                    break;
+                }
+                // The answer about one issue must not keep the others waiting.
+                Err(
+                    error @ Unanswered::Failed(
+                        ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. },
+                    ),
+                ) => {
+                    n_failed += 1;
+                    if n_failed > MAX_FAILED_QUESTIONS {
+                        return Err(error);
+                    }
+                    failed = failed.or(Some(error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        host_state.service.forges.serve_waiting();
+        failed.map_or(Ok(()), Err)
+    }
+}
