@@ -128,9 +128,9 @@ async fn needs_of(
     if !has_tasks(status) {
         return Ok(needs::without_store(status));
     }
-    // What one person put off is still there for all others, and for scripts.
+    // The marks of one person do not change this list: others and scripts read it, too.
     let mut entries: Vec<AttentionBody> = client.get("/attention").await?;
-    // What is about no project concerns each of them.
+    // An entry without a project concerns all projects.
     entries.retain(|entry| {
         project.is_none() || entry.project_id.is_none() || entry.project_id.as_ref() == project
     });

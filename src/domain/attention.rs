@@ -60,7 +60,7 @@ words! {
 }
 
 words! {
-    /// What a person did with an entry.
+    /// The state of an entry for one person.
     pub enum AttentionState as "state of attention" {
         Open = "open",
         /// It is put off until a time.
@@ -153,7 +153,7 @@ pub struct TaskInNeed {
     pub agent: Option<AgentId>,
 }
 
-/// What a person did with an entry.
+/// The decision of a person about an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     pub item: AttentionId,
@@ -233,7 +233,7 @@ impl Attention {
     /// Returns the id. It stays the same as long as the condition lasts.
     pub fn id(&self) -> AttentionId {
         let since = self.since.map_or(0, Timestamp::as_millis);
-        // What is known of the report of a task may be forgotten while the task stays blocked.
+        // The report of a failure may be forgotten while its task stays blocked.
         let kind = match self.kind() {
             AttentionKind::Failed => AttentionKind::Blocked,
             kind => kind,

@@ -65,9 +65,9 @@ words! {
 words! {
     /// The form in which new workspaces have the files of Git LFS.
     pub enum LfsFiles as "form of files of LFS" {
-        /// As files, if that is possible.
+        /// The files themselves, if that is possible.
         Auto = "auto",
-        /// As the pointers that commits have.
+        /// The pointers that commits have.
         Pointers = "pointers",
     }
 }

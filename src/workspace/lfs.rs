@@ -31,7 +31,7 @@ const FILTER: [(&str, &str); 4] = [
     ("filter.lfs.required", "true"),
 ];
 
-/// What a pointer says about its file.
+/// The facts in a pointer about its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pointer {
     /// The SHA-256 of the content, as 64 digits.
@@ -114,7 +114,7 @@ impl Checkouts {
         for (name, value) in FILTER {
             self.git.on(&own, ["config", name, value]).run().await?;
         }
-        // The folder is the usual one, and stays that whatever the file `.lfsconfig` says.
+        // The file `.lfsconfig` does not change this folder, which is the usual one.
         self.git.on(&own, ["config", "lfs.storage", "lfs"]).run().await?;
         let repository = if source.is_bare { None } else { Repository::of(&source.top) };
         let common = repository.map_or_else(|| source.top.clone(), |repository| repository.common);

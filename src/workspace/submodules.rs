@@ -52,7 +52,7 @@ pub(super) struct Origin<'a> {
     remote: Option<&'a Remote>,
 }
 
-/// What is done about a submodule that cannot be made.
+/// The treatment of a submodule that cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unknown {
     Refuse,

@@ -29,7 +29,8 @@ pub(super) struct Walk {
     pub(super) disk_bytes: u64,
     /// Entries that cannot be kept, relative to the tree, each with the reason.
     pub(super) left_out: Vec<(PathBuf, &'static str)>,
-    /// What git does not take with the other files, by path, so that a part is before those in it.
+    /// The parts that git does not take with the other files, by path: each is before the parts
+    /// in it.
     pub(super) parts: Vec<Part>,
 }
 

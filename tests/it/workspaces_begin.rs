@@ -288,7 +288,7 @@ fn a_project_has_a_base_and_branches_of_its_own() {
     daemon.task("tsk", "prj", "one");
     let kept = bed.until_kept("tsk");
     assert_eq!((&kept["branch"], &kept["base"]), (&"work/one/prj-1".into(), &"release".into()));
-    // Those of the configuration count again.
+    // The settings of the configuration count again.
     set(&["--base", "", "--branch", ""]);
     let after = daemon.json(&["project", "show", "prj"]);
     assert!(after["workspace_base"].is_null() && after["workspace_branch"].is_null());

@@ -355,7 +355,7 @@ fn two_users_work_in_one_project_and_get_only_each_others_commits() {
     daemon.done(&["task", "merge", "tsk"]);
     let read = |name: &str| users.bed.read(name);
     assert_eq!((read("one.txt"), read("two.txt")), ("one\n".into(), "two\n".into()));
-    // What is in no commit is lent to no one.
+    // Files in no commit are not lent.
     for user in [USER, SECOND] {
         let lent = users.project().join(format!("lent-{user}/objects"));
         let output = Command::new("git")

@@ -20,7 +20,7 @@ pub struct FetchOrder {
     pub remote: Remote,
     /// Full names of refs at the remote, beside its HEAD.
     pub refs: Vec<String>,
-    /// Those of `refs` that belong to forks, in which other people write.
+    /// The members of `refs` that belong to forks, in which other people write.
     pub forks: Vec<String>,
     /// The submodules of all commits but those of forks are fetched, too.
     pub submodules: bool,

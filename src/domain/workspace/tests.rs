@@ -224,7 +224,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The files may be removed only if nobody has used them since all of them were kept.
+    /// The files may be removed only if they were not used since all of them were kept.
     #[test]
     fn no_order_of_events_removes_what_was_not_kept(steps in steps()) {
         let by: CoordinatorId = id("crd");

@@ -26,7 +26,7 @@ pub struct AttentionBody {
     pub id: AttentionId,
     pub kind: AttentionKind,
     pub group: AttentionGroup,
-    /// What the person of this request did with it.
+    /// Its state for the person of this request.
     pub state: AttentionState,
     /// The time until which the person put it off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,16 +35,16 @@ pub struct AttentionBody {
     pub title: String,
     /// The sentence that says what is wrong.
     pub text: String,
-    /// How a person ends it on the command line.
+    /// The command or the step by which a person ends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     /// The action of a person that ends it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<WaitAction>,
-    /// Since when it exists, if that is known.
+    /// The time since which it exists, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// When it ends by itself, if that is known.
+    /// The time at which it ends by itself, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

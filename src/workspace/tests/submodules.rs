@@ -256,7 +256,7 @@ async fn new_clones_have_the_files_of_lfs_that_the_source_has() {
     let url = bed.git(&tree, &["config", "lfs.url"]);
     assert_eq!(url, format!("file://{}", bed.source().display()));
     assert_eq!(bed.git(&tree, &["status", "--porcelain"]), "");
-    // What the agent adds is a pointer in its commit.
+    // The agent's own submodule is a pointer in its commit.
     bed.commit(&tree, "four.bin", "four");
     assert_eq!(bed.git(&tree, &["show", "HEAD:four.bin"]), pointer(b"four").0.trim());
     let kept = bed.keep("one", &one).await;

@@ -26,7 +26,7 @@ fn what_needs_a_person_is_counted_read_put_off_and_done() {
     assert_eq!(browser.texts("#side-inbox .is-new"), ["1"]);
     assert!(browser.texts(".item p")[0].ends_with("Blocked: which bank?"));
 
-    // What happens while the page is open comes into it.
+    // The open page shows later news, too.
     block(&daemon, "second", "<b>who</b> pays?");
     browser.until("the number changes", || title().starts_with("(2) "));
     browser.until("the entry comes", || browser.texts(".item").len() == 2);
