@@ -10,11 +10,17 @@ use super::nested::path_in;
 use super::snapshot::inside;
 use super::source::{Head, Source, entries};
 use super::{CheckoutError, Checkouts, Place};
+use crate::domain::WorkspaceId;
 use crate::domain::nearest::nearest;
 use crate::domain::workspace::{BASE_WORKING_TREE, Order, Prepared};
 
 /// The author of the commits that the daemon makes for a base.
 const AUTHOR: &str = "agent-coordinator";
+
+/// Returns the ref that pins the commit at which a workspace begins.
+pub(super) fn pin_of(id: &WorkspaceId) -> String {
+    format!("refs/agent-coordinator/base/{id}")
+}
 
 impl Checkouts {
     /// Chooses the commit that the work begins at, and pins it with a ref. An earlier attempt may
@@ -29,7 +35,7 @@ impl Checkouts {
         begins_at: Option<String>,
     ) -> Result<(Prepared, Option<String>), CheckoutError> {
         let branch = self.free_branch(&order.branch, place).await?;
-        let pin = format!("refs/agent-coordinator/base/{}", order.id);
+        let pin = pin_of(&order.id);
         let pinned = self.resolve(place, &pin).await?;
         let kept = order.restores.as_ref().and_then(|kept| kept.head_commit.clone());
         let mut base_ref = head.branch.clone();

@@ -71,7 +71,7 @@ impl Checkouts {
         let made = async {
             let start = commit.as_deref();
             self.check_out(&all, &prepared, start, (&cone, None), &place, &new).await?;
-            match start.filter(|_| place.owner.is_none()) {
+            match start {
                 Some(start) => {
                     self.add_known_submodules(&place, start, &cone, &new.join("tree")).await
                 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use super::base::pin_of;
 use super::keep_repository::SOURCE;
-use super::lending::give_workspace;
+use super::lending::{alternates, give_workspace};
 use super::refs::Refs;
 use super::rights::Owner;
 use super::source::Source;
@@ -15,9 +16,6 @@ use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folde
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Order, Prepared, Restored};
 
-/// The objects of the keep repository, seen from the folder `objects` of a workspace. It is relative,
-/// so that the root can be moved.
-pub(super) const ALTERNATES: &str = "../../../../keep.git/objects\n";
 /// A push of the agent goes nowhere: what it made is taken from its clone.
 const PUSH_ADDRESS: &str = "agent-coordinator:the-coordinator-publishes-the-work";
 /// The file with what is known of a workspace since it was made.
@@ -103,7 +101,8 @@ impl Checkouts {
                 (&source, &chosen.1, order.submodules && is_new)
             {
                 let origin = Origin::of_source(source, source.upstream(&self.git).await);
-                self.fetch_submodules(&place, start, &origin).await?;
+                let fetched = self.fetch_submodules(&place, start, &origin).await;
+                self.unpin_without_submodule(fetched, order, &place).await?;
             }
             chosen
         };
@@ -125,9 +124,24 @@ impl Checkouts {
             // It may be the full disk that made this fail. No agent has used the files.
             remove_folder(&new)?;
         }
-        made?;
+        self.unpin_without_submodule(made, order, &place).await?;
         crash_point::reach(CrashPoint::WorkspaceNamed);
         Ok(prepared)
+    }
+
+    /// Forgets the commit that a new workspace was to begin at if a submodule of it cannot be had:
+    /// the next attempt begins at the commit that a person has made by then.
+    async fn unpin_without_submodule(
+        &self,
+        attempt: Result<(), CheckoutError>,
+        order: &Order,
+        place: &Place,
+    ) -> Result<(), CheckoutError> {
+        if let Err(CheckoutError::Submodule { .. }) = &attempt {
+            let pin = pin_of(&order.id);
+            self.git.on(&place.keep(), ["update-ref", "-d", &pin]).run().await?;
+        }
+        attempt
     }
 
     /// Makes the workspace in the folder `new`, and gives it its name at the end. It begins at the
@@ -231,8 +245,7 @@ impl Checkouts {
         let own = tree.join(".git");
         make_folder(&own.join("objects/info"))?;
         let owner = order.run_as.as_ref().map(Owner::from_user);
-        let alternates = owner.map_or_else(|| ALTERNATES.to_owned(), Owner::alternates);
-        write(&own.join("objects/info/alternates"), alternates)?;
+        write(&own.join("objects/info/alternates"), alternates(owner))?;
         make_folder(&own.join("info"))?;
         crash_point::reach(CrashPoint::WorkspaceBegun);
         let email = format!("{}@agent-coordinator.invalid", order.agent);
@@ -268,10 +281,9 @@ impl Checkouts {
         // Only git reads this one, so it may have the shorter form.
         let shorten = ["update-index", "--index-version", "4"];
         on_tree(&shorten).variable("GIT_INDEX_FILE", &index).run().await?;
-        // Git that runs as another user may ask about submodules in that user's name.
-        if order.run_as.is_none() {
-            self.forget_gitlinks(place, &tree, &index).await?;
-        }
+        let project = place.project.clone();
+        let made = Place { folder: new.to_owned(), tree: tree.clone(), project, owner: None };
+        self.forget_gitlinks(&made).await?;
         self.leave_out_absent(cone, &prepared.subdirectory, place, new).await?;
         self.bring_back(order, place, &tree).await
     }
@@ -287,18 +299,16 @@ impl Checkouts {
         place: &Place,
         tree: &Path,
     ) -> Result<(), CheckoutError> {
-        let Some(start) = start.filter(|_| order.restores.is_none()) else {
+        let Some(start) = start else {
             return Ok(());
         };
-        if order.submodules && order.run_as.is_some() {
-            // They would borrow from the keep repository, which that user cannot read.
-            self.refuse_submodules(place, start).await?;
-        } else if order.submodules {
-            self.add_submodules(place, start, cone, upstream, tree).await?;
+        let is_new = order.restores.is_none();
+        if order.submodules && is_new {
+            let owner = order.run_as.as_ref().map(Owner::from_user);
+            self.add_submodules(place, start, cone, (upstream, owner), tree).await?;
         }
-        // The files of another user are compared with commits as they are.
-        if let Some(source) = source.filter(|_| order.lfs && order.run_as.is_none()) {
-            self.fill_in_lfs(place, source, start, tree).await?;
+        if let Some(source) = source.filter(|_| order.lfs) {
+            self.add_lfs(place, source, (start, is_new), tree).await?;
         }
         Ok(())
     }
@@ -313,10 +323,8 @@ impl Checkouts {
     ) -> Result<(), CheckoutError> {
         if let Some(kept) = &order.restores {
             self.write_kept(&kept.kept_commit, place, tree).await?;
-            // They would borrow from the keep repository, which another user cannot read.
-            if order.run_as.is_none() {
-                self.restore_repositories(&kept.kept_commit, place, tree).await?;
-            }
+            let owner = order.run_as.as_ref().map(Owner::from_user);
+            self.restore_repositories(&kept.kept_commit, place, owner, tree).await?;
         }
         Ok(())
     }

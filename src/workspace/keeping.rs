@@ -83,17 +83,14 @@ impl Checkouts {
         }
         let result = result.or_else(|| order.base_commit.clone());
         self.prepare_reading(place).await?;
-        let is_own = place.owner.is_none();
-        if is_own && (!place.folder.join(MADE).exists() || !read_made(place)?.has_no_gitlinks) {
-            self.forget_gitlinks(place, &place.tree(), &place.index()).await?;
+        if !place.folder.join(MADE).exists() || !read_made(place)?.has_no_gitlinks {
+            self.forget_gitlinks(place).await?;
         }
         let newest = result.as_deref();
         let files =
             self.take_with_parts(place, order, &before, newest, policy, &mut left_out).await?;
-        let mut visible = self.with_absent(&cone, files.visible, newest, place).await?;
-        if is_own {
-            visible = self.as_committed(visible, newest, &files.nested, place).await?;
-        }
+        let visible = self.with_absent(&cone, files.visible, newest, place).await?;
+        let visible = self.as_committed(visible, newest, &files.nested, place).await?;
         let files = Files { visible, ..files };
         crash_point::reach(CrashPoint::FilesTaken);
         // All that is kept was read, so a later change shows in this walk.

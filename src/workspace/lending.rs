@@ -49,12 +49,14 @@ impl Owner {
     pub(super) const fn from_user(user: &RunAs) -> Self {
         Self { uid: user.uid, gid: user.gid }
     }
+}
 
-    /// Returns the line by which a workspace borrows, seen from its folder `objects`. It is
-    /// relative, so that the root can be moved.
-    pub(super) fn alternates(self) -> String {
-        format!("../../../../{LENT}{}/objects\n", self.uid)
-    }
+/// Returns the line by which a workspace borrows, seen from its folder `objects`: from what is lent
+/// to its owner, or from the keep repository if that is the daemon's own user. It is relative, so
+/// that the root can be moved.
+pub(super) fn alternates(owner: Option<Owner>) -> String {
+    let folder = owner.map(|owner| format!("{LENT}{}", owner.uid));
+    format!("../../../../{}/objects\n", folder.as_deref().unwrap_or("keep.git"))
 }
 
 impl Checkouts {
@@ -90,6 +92,9 @@ impl Checkouts {
             let (refs, kinds) = self.kept_refs(kept, place).await?;
             let named = refs.iter().map(|(_, id)| id).chain(refs.head_commit());
             also.extend(named.filter(|id| kinds.contains_key(*id)).cloned());
+            also.extend(self.borrowed_by_parts(&kept.kept_commit, place).await?);
+        } else if let Some(start) = start.filter(|_| order.submodules) {
+            also.extend(self.commits_of_submodules(place, start).await?);
         }
         self.lend(place, &place.lent(owner), also).await
     }
@@ -113,7 +118,7 @@ impl Checkouts {
         self.lend(&place, &place.lent(owner), BTreeSet::new()).await
     }
 
-    /// Lends a commit to the user who owns a workspace.
+    /// Lends a commit to the user who owns a workspace, with those of its submodules.
     ///
     /// # Errors
     /// Each error of git.
@@ -125,7 +130,9 @@ impl Checkouts {
         commit: &str,
     ) -> Result<(), CheckoutError> {
         let _locked = self.lock_keep(project, place).await?;
-        self.lend(place, &place.lent(owner), BTreeSet::from([commit.to_owned()])).await
+        let mut also = self.commits_of_submodules(place, commit).await?;
+        also.insert(commit.to_owned());
+        self.lend(place, &place.lent(owner), also).await
     }
 
     /// Lends the newest results to all users who have workspaces of the project. The caller has the
@@ -227,7 +234,7 @@ pub(super) fn give_workspace(new: &Path, owner: Owner) -> Result<(), CheckoutErr
     set_mode(&new.join(MADE), 0o600)?;
     set_mode(&tree, 0o700)?;
     give(&tree, owner)?;
-    set_mode(new, PASSAGE)
+    open_passage(new)
 }
 
 fn give_below(folder: BorrowedFd<'_>, path: &Path, owner: Owner) -> Result<(), CheckoutError> {
@@ -268,6 +275,11 @@ fn give_below(folder: BorrowedFd<'_>, path: &Path, owner: Owner) -> Result<(), C
 fn give(path: &Path, owner: Owner) -> Result<(), CheckoutError> {
     lchown(path, Some(owner.uid), Some(owner.gid))
         .map_err(CheckoutError::io("give to its user", path))
+}
+
+/// Lets others enter a folder, but not list it.
+pub(super) fn open_passage(folder: &Path) -> Result<(), CheckoutError> {
+    set_mode(folder, PASSAGE)
 }
 
 fn set_mode(path: &Path, mode: u32) -> Result<(), CheckoutError> {

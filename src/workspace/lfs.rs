@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::nested::{path_in, raw_objects};
 use super::objects::{lines, open};
 use super::repository::Repository;
+use super::rights::blocking_as;
 use super::source::{Source, entries};
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, rename};
 
@@ -86,20 +87,20 @@ impl Checkouts {
         let files =
             pointers.iter().filter_map(|(path, id)| Some((path.clone(), known.get(id)?.clone())));
         let files: Vec<(PathBuf, Pointer)> = files.collect();
-        blocking(move || {
+        blocking_as(place.owner, move || {
             let is_of = |(path, pointer): &(PathBuf, Pointer)| pointer.is_of(&tree.join(path));
             Ok(files.into_iter().filter(is_of).map(|(path, _)| path).collect())
         })
         .await
     }
 
-    /// Gives a new workspace, which no agent has used yet, the files of LFS that the repository of a
-    /// person has. Other files stay pointers.
-    pub(super) async fn fill_in_lfs(
+    /// Gives a workspace, which no agent has used yet, the settings of LFS, and a new one the files
+    /// that the repository of a person has. Other files stay pointers.
+    pub(super) async fn add_lfs(
         &self,
         place: &Place,
         source: &Source,
-        commit: &str,
+        (commit, is_new): (&str, bool),
         tree: &Path,
     ) -> Result<(), CheckoutError> {
         let own = tree.join(".git");
@@ -162,7 +163,10 @@ impl Checkouts {
             let from = common.join("lfs/objects");
             let mut filled = Vec::new();
             for (path, pointer) in files {
-                if fill_in(&top.join(&path), &pointer, &from, &store)? {
+                let file = top.join(&path);
+                // Work that comes back has the files that it had.
+                let is_kept = !is_new && pointer.is_of(&file);
+                if is_kept || (is_new && fill_in(&file, &pointer, &from, &store)?) {
                     filled.push(path);
                 }
             }

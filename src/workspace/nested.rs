@@ -32,11 +32,13 @@ use sha2::{Digest as _, Sha256};
 
 use super::git::GitError;
 use super::keeping::{Files, size_of};
+use super::lending::open_passage;
 use super::objects::{lines, open};
 use super::refs::{Refs, read_text, refs_in};
 use super::repository::Repository;
+use super::rights::{blocking_as, run_as};
 use super::walk::Walk;
-use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder};
+use super::{CheckoutError, Checkouts, KeepPolicy, Place, make_folder};
 use crate::domain::workspace::KeepOrder;
 
 pub(super) use find::{is_kept_aside, part_at, settle};
@@ -52,9 +54,6 @@ const MAX_PARENTS: usize = 4_000;
 pub(super) const LFS: &str = "lfs/objects";
 /// The reason for which an entry that is a link is no repository.
 const IS_LINK: &str = "it is a link, which is not followed";
-
-/// The reason for which a part stays where it is, and its workspace with it.
-const OF_OTHER_USER: &str = "a repository inside the clone of an agent with `run_as` is not kept";
 
 /// Something in a workspace that git does not take with the other files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,9 +115,55 @@ impl TakenPart {
     }
 }
 
+/// The text in a repository.
+struct Texts {
+    refs: Refs,
+    config: Option<String>,
+    /// The commits whose parents lack.
+    shallow: Option<String>,
+    /// The folders whose objects it borrows.
+    borrowed: Option<String>,
+}
+
+impl Texts {
+    /// Reads the text of a repository; the reason if its refs and objects cannot be taken. `format`
+    /// is that of the ids in the keep repository.
+    fn read(repository: &Repository, format: &str) -> Result<Self, String> {
+        let own_format = repository.format();
+        if own_format != format {
+            return Err(format!("its ids are of another kind ({own_format})"));
+        }
+        if repository.has_ref_database() {
+            return Err("its refs are in a database, which is not read".to_owned());
+        }
+        let Repository { own, common } = repository;
+        Ok(Self {
+            refs: refs_in(own, common),
+            config: read_text(&common.join("config")),
+            shallow: read_text(&common.join("shallow")),
+            borrowed: read_text(&repository.objects().join("info/alternates")),
+        })
+    }
+
+    /// Returns whether commits lack their parents.
+    fn has_cut_history(&self) -> bool {
+        self.shallow.as_ref().is_some_and(|text| !text.trim().is_empty())
+    }
+
+    /// Returns why objects are missing.
+    fn missing(&self) -> String {
+        match self.borrowed.as_deref().and_then(|text| text.lines().next()) {
+            Some(folder) => {
+                format!("some of its objects are missing; it borrows those of `{folder}`")
+            }
+            None => "some of its objects are missing".to_owned(),
+        }
+    }
+}
+
 /// A repository that was taken.
 struct Taken {
-    refs: Refs,
+    texts: Texts,
     /// The commits that no other commit of the repository reaches.
     tips: BTreeSet<String>,
     /// The lines of the tree `lost`, for `git mktree`.
@@ -153,13 +198,6 @@ impl Checkouts {
         left_out: &mut Vec<String>,
     ) -> Result<Files, CheckoutError> {
         let parts = &walk.parts;
-        if place.owner.is_some() {
-            // They could only be taken with the rights of that user.
-            let mut found = walk.left_out.clone();
-            found.extend(parts.iter().map(|part| (part.path.clone(), OF_OTHER_USER)));
-            let ignored = self.list_ignored(place).await?;
-            return self.take_files(place, (found, &[]), ignored, policy, left_out).await;
-        }
         let tracked = self.tracked_below(place, parts, result).await?;
         let is_own = |path: &Path| match owner(parts, path) {
             Some(part) => tracked.contains(&part.path) && path != part.path.join(".git"),
@@ -175,7 +213,7 @@ impl Checkouts {
         let files = self.take_files(place, (own, &aside), ignored, policy, left_out).await?;
         let mut nested = Nested::default();
         for (n, part) in parts.iter().enumerate() {
-            match taking.choose(&place.tree(), part, n) {
+            match taking.choose(place, part, n)? {
                 Choice::Take => {}
                 Choice::Drop => continue,
                 Choice::LeaveOut(reason) => {
@@ -204,7 +242,8 @@ impl Checkouts {
         let path = self.blob(place, part.path.as_os_str().as_bytes()).await?;
         let mut entry = format!("100644 blob {path}\tpath\n");
         if part.kind == PartKind::File {
-            let (mode, content) = read_file(&place.tree().join(&part.path))?;
+            let file = place.tree().join(&part.path);
+            let (mode, content) = blocking_as(place.owner, move || read_file(&file)).await?;
             let blob = self.blob(place, content).await?;
             let _ = writeln!(entry, "{mode} blob {blob}\tfile");
         } else if part.has_files() {
@@ -233,14 +272,14 @@ impl Checkouts {
                 return Ok(TakenPart::Files(self.tree(place, entry).await?));
             }
         };
-        let about = self.about_repository(place, &repository, &taken).await?;
+        let about = self.about_repository(place, &repository.own, &taken).await?;
         let _ = writeln!(entry, "040000 tree {about}\tgit");
         if !taken.lost.is_empty() {
             let lost = self.tree(place, taken.lost).await?;
             let _ = writeln!(entry, "040000 tree {lost}\tlost");
         }
         let entry = self.tree(place, entry).await?;
-        let head = taken.refs.head_commit().cloned();
+        let head = taken.texts.refs.head_commit().cloned();
         let mut parents: Vec<String> = taken.tips.into_iter().collect();
         let message = format!("kept `{shown}` of the workspace {} of {}\n", order.id, order.agent);
         while parents.len() > MAX_PARENTS {
@@ -264,8 +303,13 @@ impl Checkouts {
         let name = name.iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
         let folder = place.folder.join(PARTS).join(format!("{name:016x}"));
         make_folder(&folder)?;
+        if place.owner.is_some() {
+            open_passage(&place.folder.join(PARTS))?;
+            open_passage(&folder)?;
+        }
         let tree = place.tree().join(&part.path);
         let inner = Place { folder, tree, project: place.project.clone(), owner: place.owner };
+        self.prepare_reading(&inner).await?;
         let below = |path: &PathBuf| path.strip_prefix(&part.path).ok().map(Path::to_owned);
         let is_own = |path: &Path| owner(&walk.parts, path).is_some_and(|owner| owner == part);
         let found = walk.left_out.iter().filter(|(path, _)| is_own(path));
@@ -295,26 +339,23 @@ impl Checkouts {
         let tree = place.tree();
         let repository =
             Repository { own: tree.join(&repository.own), common: tree.join(&repository.common) };
-        let keep = Repository { own: place.keep(), common: place.keep() };
-        let format = repository.format();
-        if format != keep.format() {
-            return Ok(Err(format!("its ids are of another kind ({format})")));
-        }
-        if repository.has_ref_database() {
-            return Ok(Err("its refs are in a database, which is not read".to_owned()));
-        }
-        let refs = blocking({
-            let Repository { own, common } = repository.clone();
-            move || Ok(refs_in(&own, &common))
-        });
-        let refs = refs.await?;
+        let format = Repository { own: place.keep(), common: place.keep() }.format();
+        let read = {
+            let repository = repository.clone();
+            blocking_as(place.owner, move || Ok(Texts::read(&repository, format)))
+        };
+        let texts = match read.await? {
+            Ok(texts) => texts,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let refs = &texts.refs;
         let objects = if is_taken {
             BTreeSet::new()
         } else {
             self.take_objects_of(place, &order.id, repository.objects()).await?
         };
         let kinds = self.kinds(place, objects.iter().chain(&refs.named)).await?;
-        let missing = || Ok(Err(missing(&repository)));
+        let missing = || Ok(Err(texts.missing()));
         if !refs.iter().map(|(_, id)| id).all(|id| kinds.contains_key(id)) {
             return missing();
         }
@@ -325,7 +366,7 @@ impl Checkouts {
         let mut tips = of_kind("commit");
         let mut raw = of_kind("tag");
         let mut roots = BTreeSet::new();
-        if has_cut_history(&repository) {
+        if texts.has_cut_history() {
             // The keep repository must not take the history of the project for one that is cut.
             roots = self.trees_of(place, &tips).await?;
             raw.append(&mut tips);
@@ -359,7 +400,7 @@ impl Checkouts {
             let print = self.git.on(&place.keep(), ["cat-file", "--batch"]);
             print.input(lines(&raw)).long().run().await?
         };
-        Ok(Ok(Taken { refs, tips, lost: entries, raw, objects }))
+        Ok(Ok(Taken { texts, tips, lost: entries, raw, objects }))
     }
 
     /// Returns what these commits, trees and files reach; `None` if something of it is missing.
@@ -392,23 +433,21 @@ impl Checkouts {
         Ok(trees.map(str::to_owned).collect())
     }
 
-    /// Writes what is known of a repository as text, and returns the tree.
+    /// Writes what is known of the repository in `folder` as text, and returns the tree.
     async fn about_repository(
         &self,
         place: &Place,
-        repository: &Repository,
+        folder: &Path,
         taken: &Taken,
     ) -> Result<String, CheckoutError> {
         let mut about = String::new();
-        let common = place.tree().join(&repository.common);
-        let own = repository.own.as_os_str().as_bytes().to_vec();
-        let text = |name: &str| read_text(&common.join(name)).map(String::into_bytes);
+        let Texts { refs, config, shallow, .. } = &taken.texts;
         for (name, content) in [
-            ("config", text("config")),
-            ("folder", Some(own)),
-            ("objects", Some(taken.raw.clone()).filter(|raw| !raw.is_empty())),
-            ("refs", Some(taken.refs.text.clone().into_bytes())),
-            ("shallow", text("shallow")),
+            ("config", config.as_deref().map(str::as_bytes)),
+            ("folder", Some(folder.as_os_str().as_bytes())),
+            ("objects", Some(taken.raw.as_slice()).filter(|raw| !raw.is_empty())),
+            ("refs", Some(refs.text.as_bytes())),
+            ("shallow", shallow.as_deref().map(str::as_bytes)),
         ] {
             if let Some(content) = content {
                 let blob = self.blob(place, content).await?;
@@ -462,26 +501,29 @@ impl<'a> Taking<'a> {
     }
 
     /// Chooses what happens to a part, which is the `n`th one.
-    fn choose(&mut self, tree: &Path, part: &Part, n: usize) -> Choice {
+    fn choose(&mut self, place: &Place, part: &Part, n: usize) -> Result<Choice, CheckoutError> {
         let is_in = |folders: &[PathBuf]| folders.iter().any(|it| part.path.starts_with(it));
         if is_in(&self.dropped) {
-            return Choice::Drop;
+            return Ok(Choice::Drop);
         }
         if n >= MAX_PARTS {
             self.dropped.push(part.path.clone());
-            return Choice::LeaveOut(format!("at most {MAX_PARTS} repositories inside are kept"));
+            let reason = format!("at most {MAX_PARTS} repositories inside are kept");
+            return Ok(Choice::LeaveOut(reason));
         }
         if is_in(&self.ignored) && !is_in(&self.counted) {
             let max = self.policy.ignored_max;
-            let n_bytes = size_of(&tree.join(&part.path), max);
+            let path = place.tree().join(&part.path);
+            let n_bytes = run_as(place.owner, || Ok(size_of(&path, max)))?;
             if self.n_bytes + n_bytes > max {
                 self.dropped.push(part.path.clone());
-                return Choice::LeaveOut(format!("ignored files are kept up to {max} bytes"));
+                let reason = format!("ignored files are kept up to {max} bytes");
+                return Ok(Choice::LeaveOut(reason));
             }
             self.n_bytes += n_bytes;
             self.counted.push(part.path.clone());
         }
-        Choice::Take
+        Ok(Choice::Take)
     }
 }
 
@@ -492,22 +534,6 @@ enum Choice {
     Drop,
     /// It cannot be kept, for this reason.
     LeaveOut(String),
-}
-
-/// Returns whether commits of a repository lack their parents.
-fn has_cut_history(repository: &Repository) -> bool {
-    read_text(&repository.common.join("shallow")).is_some_and(|text| !text.trim().is_empty())
-}
-
-/// Returns why objects of a repository are missing.
-fn missing(repository: &Repository) -> String {
-    let borrowed = read_text(&repository.objects().join("info/alternates")).unwrap_or_default();
-    match borrowed.lines().next() {
-        Some(folder) => {
-            format!("some of its objects are missing; it borrows those of `{folder}`")
-        }
-        None => "some of its objects are missing".to_owned(),
-    }
 }
 
 /// Reads a file or a link, with its mode in a tree.

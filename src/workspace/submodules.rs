@@ -4,7 +4,7 @@
 //! workspace borrows them, like its own. So no command of git for submodules is used, and none of
 //! the repository of an agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::create::ALTERNATES;
 use super::git::Call;
 use super::keep_repository::FETCH;
+use super::lending::alternates;
 use super::nested::path_in;
 use super::objects::is_folder;
 use super::repository::Repository;
+use super::rights::Owner;
 use super::source::{Source, entries};
 use super::{CheckoutError, Checkouts, Place, make_folder, write};
 use crate::domain::workspace::{
@@ -198,16 +199,18 @@ impl Checkouts {
     }
 
     /// Makes the submodules of a new workspace, which no agent has used yet. The keep repository has
-    /// their commits. `tree` is the top of the workspace, which is at `commit`.
+    /// their commits, and lends them to `owner`. `tree` is the top of the workspace, which is at
+    /// `commit`.
     pub(super) async fn add_submodules(
         &self,
         place: &Place,
         commit: &str,
         cone: &Cone,
-        upstream: Option<&str>,
+        (upstream, owner): (Option<&str>, Option<Owner>),
         tree: &Path,
     ) -> Result<(), CheckoutError> {
-        self.add_submodules_if(place, commit, cone, (upstream, Unknown::Refuse), tree).await
+        let how = (upstream, owner, Unknown::Refuse);
+        self.add_submodules_if(place, commit, cone, how, tree).await
     }
 
     async fn add_submodules_if(
@@ -215,7 +218,7 @@ impl Checkouts {
         place: &Place,
         commit: &str,
         cone: &Cone,
-        (upstream, unknown): (Option<&str>, Unknown),
+        (upstream, owner, unknown): (Option<&str>, Option<Owner>, Unknown),
         tree: &Path,
     ) -> Result<(), CheckoutError> {
         let top = commit;
@@ -243,7 +246,7 @@ impl Checkouts {
                 let added = self.add_submodule(
                     &submodule,
                     (&path, &own, &modules),
-                    address.as_deref(),
+                    (address.as_deref(), owner),
                     tree,
                 );
                 match added.await {
@@ -256,23 +259,26 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Checks that a commit has no submodules.
-    ///
-    /// # Errors
-    /// `Refused` with the name of one.
-    pub(super) async fn refuse_submodules(
+    /// Returns the commits of the submodules of a commit that the keep repository has, with those
+    /// in them.
+    pub(super) async fn commits_of_submodules(
         &self,
         place: &Place,
         commit: &str,
-    ) -> Result<(), CheckoutError> {
-        let found = self.submodules_of(place, commit).await?;
-        match found.first() {
-            None => Ok(()),
-            Some(Submodule { name, .. }) => Err(CheckoutError::Refused(format!(
-                "submodule `{name}`: the clone of an agent with `run_as` cannot have submodules; \
-                 set `workspace.submodules: false`"
-            ))),
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let mut found = BTreeSet::new();
+        let mut around = vec![commit.to_owned()];
+        while let Some(commit) = around.pop() {
+            for submodule in self.submodules_of(place, &commit).await? {
+                if !found.contains(&submodule.commit)
+                    && self.has_history(place, &submodule.commit).await?
+                {
+                    found.insert(submodule.commit.clone());
+                    around.push(submodule.commit);
+                }
+            }
         }
+        Ok(found)
     }
 
     /// Does the same with the submodules that the keep repository has. The folders of the others
@@ -284,7 +290,8 @@ impl Checkouts {
         cone: &Cone,
         tree: &Path,
     ) -> Result<(), CheckoutError> {
-        self.add_submodules_if(place, commit, cone, (None, Unknown::LeaveEmpty), tree).await
+        let how = (None, place.owner, Unknown::LeaveEmpty);
+        self.add_submodules_if(place, commit, cone, how, tree).await
     }
 
     /// Makes one submodule at `path`, with its repository at `modules`. `own` is the repository
@@ -293,7 +300,7 @@ impl Checkouts {
         &self,
         submodule: &Submodule,
         (path, own, modules): (&Path, &Path, &Path),
-        address: Option<&str>,
+        (address, owner): (Option<&str>, Option<Owner>),
         tree: &Path,
     ) -> Result<(), CheckoutError> {
         let Submodule { name, commit, .. } = submodule;
@@ -310,7 +317,7 @@ impl Checkouts {
         make_folder(&repository.join("objects/info"))?;
         // One step less than from the folder `.git` of a workspace, because that has none.
         let up = "../".repeat(modules.components().count() - 1);
-        write(&repository.join("objects/info/alternates"), format!("{up}{ALTERNATES}"))?;
+        write(&repository.join("objects/info/alternates"), format!("{up}{}", alternates(owner)))?;
         let to_tree = "../".repeat(modules.components().count());
         let to_path = "../".repeat(path.components().count());
         let mut settings = vec![

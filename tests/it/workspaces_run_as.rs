@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -238,11 +238,21 @@ fn links_and_pipes_in_a_tree_never_lead_to_a_file_of_root() {
         fs::hard_link(&secret, tree.join(format!(".git/objects/aa/{}", "b".repeat(38)))).unwrap();
         symlink(&secret, tree.join(format!(".git/objects/aa/{}", "c".repeat(38)))).unwrap();
         fs::hard_link(&secret, tree.join(".git/objects/pack/pack-secret.pack")).unwrap();
+        git(tree, &["init", "--quiet", "inner"]);
+        fs::remove_file(tree.join("inner/.git/config")).unwrap();
+        fs::hard_link(&secret, tree.join("inner/.git/config")).unwrap();
+        fs::hard_link(&secret, tree.join("inner/.git/refs/heads/hard")).unwrap();
+        fs::hard_link(&secret, tree.join("inner/hard.txt")).unwrap();
+        fs::hard_link(&secret, tree.join(".GIT")).unwrap();
+        for entry in [".git", "inner", "inner/.git", "inner/.git/HEAD", "inner/.git/objects"] {
+            lchown(tree.join(entry), Some(USER), Some(USER)).unwrap();
+        }
     }) else {
         return;
     };
     let left_out = shown["content"]["left_out"].to_string();
-    for part in ["hard.txt: it cannot be read", "pipe: it is a special file", "pack-secret.pack"] {
+    let named = ["hard.txt: it cannot be read", "pipe: it is a special file", "pack-secret.pack"];
+    for part in named.into_iter().chain(["inner/hard.txt: it cannot be read", ".GIT"]) {
         assert!(left_out.contains(part), "{part} is named: {shown}");
     }
     let keep = users.project().join("keep.git");
@@ -537,4 +547,72 @@ fn a_clone_that_is_not_kept_as_a_whole_stays_until_a_person_decides() {
     let tree = users.bed.tree("tsk");
     assert_eq!(fs::read_to_string(tree.join("two.txt")).unwrap(), format!("{SECOND}\n"));
     assert_eq!(fs::metadata(tree.join("one.txt")).unwrap().uid(), SECOND);
+}
+
+#[test]
+fn repositories_inside_a_clone_come_back_in_the_clone_of_another_user() {
+    let inside = "git -C inner -c user.name=a -c user.email=a@example.org commit -qm";
+    let makes = format!(
+        "run:git init -q inner; echo in >inner/in.txt; git -C inner add in.txt; {inside} inside; \
+         git -C inner branch other; echo more >inner/more.txt; \
+         echo one >one.txt; git add one.txt; git commit -qm work"
+    );
+    let looks = format!(
+        "run:{{ git -C inner status --porcelain; git -C inner log --format=%s other; \
+         cat inner/in.txt; }} >seen; git -C inner add .; {inside} next"
+    );
+    let first = ["authenticate", "get-my-task", &makes, "report:success"];
+    let next = ["authenticate", "get-my-task", &looks, "report:success"];
+    let agents: &[(&str, &str, &[&str])] = &[("one", "claude", &first), ("two", "second", &next)];
+    let Some(users) = Users::new("", agents) else { return };
+    users.daemon().task("tsk", "prj", "one");
+    users.bed.until_kept("tsk");
+    let shown = users.shown();
+    assert_eq!(shown["content"]["is_complete"], true, "{shown}");
+    users.daemon().done(&["task", "set", "tsk", "--status", "todo"]);
+    users.daemon().done(&["task", "set", "tsk", "--assignee", "two"]);
+    users.daemon().done(&["task", "set", "tsk", "--status", "in_progress"]);
+    users.until_written("seen");
+    until("the task is done", || users.daemon().task_status("tsk") == "done");
+    let tree = users.bed.tree("tsk");
+    assert_eq!(fs::metadata(tree.join("inner/in.txt")).unwrap().uid(), SECOND);
+    assert_eq!(fs::read_to_string(tree.join("seen")).unwrap(), "?? more.txt\ninside\nin\n");
+    users.bed.until_kept("tsk");
+    let shown = users.shown();
+    assert_eq!(shown["content"]["is_complete"], true, "{shown}");
+    let kept = shown["content"]["kept_commit"].as_str().unwrap();
+    let keep = users.project().join("keep.git");
+    let log = git(&keep, &["log", "--format=%s", kept]);
+    assert!(log.lines().any(|line| line == "next"), "the commits inside are kept: {log}");
+}
+
+#[test]
+fn a_clone_of_another_user_has_submodules_and_their_commits_are_kept() {
+    let works = "run:cat lib/lib.txt >seen; git status --porcelain -- lib >>seen; \
+         echo two >lib/two.txt; git -C lib add two.txt; git -C lib commit -qm in-lib; \
+         git add lib seen; git commit -qm outside";
+    let steps = ["authenticate", "get-my-task", works, "report:success"];
+    let more = "checks:\n  fresh: { clean: true, command: [cat, lib/two.txt] }\n\
+        workspace: { keep: off, root: ROOT, submodules: true }\n";
+    let Some(users) = Users::new(more, &[("one", "claude", &steps)]) else { return };
+    let work = users.daemon().work();
+    let lib = work.parent().unwrap().join("lib");
+    fs::create_dir(&lib).unwrap();
+    git(&lib, &["init", "--quiet", "--initial-branch=main"]);
+    fs::write(lib.join("lib.txt"), "lib\n").unwrap();
+    git(&lib, &["add", "."]);
+    git(&lib, &["commit", "--quiet", "-m", "lib"]);
+    let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add"];
+    git(&work, &[&add[..], &[lib.to_str().unwrap(), "lib"]].concat());
+    git(&work, &["commit", "--quiet", "-m", "a submodule"]);
+    users.daemon().task("tsk", "prj", "one");
+    until("the task is done", || users.daemon().task_status("tsk") == "done");
+    users.bed.until_kept("tsk");
+    let shown = users.shown();
+    let content = &shown["content"];
+    let found = (&content["n_commits"], &content["n_uncommitted"], &content["is_complete"]);
+    assert_eq!(found, (&1.into(), &0.into(), &true.into()), "{shown}");
+    let tree = users.bed.tree("tsk");
+    assert_eq!(fs::read_to_string(tree.join("seen")).unwrap(), "lib\n");
+    assert_eq!(fs::metadata(tree.join("lib/lib.txt")).unwrap().uid(), USER);
 }

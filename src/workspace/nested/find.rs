@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{IS_LINK, Part, PartKind};
 use crate::workspace::refs::read_text;
 use crate::workspace::repository::Repository;
+use crate::workspace::rights::may_read;
 
 /// Returns whether git refuses an entry of this name and kind under every setting.
 pub(in crate::workspace) fn is_kept_aside(name: &OsStr, kind: FileType) -> bool {
@@ -29,8 +30,10 @@ pub(in crate::workspace) fn part_at(
     }
     let aside = if kind.is_dir() { PartKind::Folder } else { PartKind::File };
     if name != ".git" {
+        let is_taken =
+            is_kept_aside(name, kind) && !(kind.is_file() && !may_read(&tree.join(path)));
         let part = Part { path: path.to_owned(), kind: aside };
-        return is_kept_aside(name, kind).then_some((part, None));
+        return is_taken.then_some((part, None));
     }
     if kind.is_file() && read_text(&tree.join(path)).is_none() {
         return None;

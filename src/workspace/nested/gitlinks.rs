@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{MAX_PARTS, Nested, Part, PartKind, path_in};
-use crate::workspace::rights::may_read;
+use crate::workspace::objects::is_folder;
+use crate::workspace::rights::{blocking_as, may_read};
 use crate::workspace::source::entries;
 use crate::workspace::{CheckoutError, Checkouts, Place};
 
@@ -66,21 +67,15 @@ impl Checkouts {
         Ok(tracked)
     }
 
-    /// Removes the commits of submodules from an index of the daemon. Git runs a process in a
+    /// Removes the commits of submodules from the daemon's index of a workspace. Git runs a process in a
     /// submodule that it looks at, with the settings of the agent.
     pub(in crate::workspace) async fn forget_gitlinks(
         &self,
         place: &Place,
-        tree: &Path,
-        index: &Path,
     ) -> Result<(), CheckoutError> {
-        let on_index = |arguments: &[&str]| {
-            self.git
-                .on_tree(&place.files(), tree, arguments.iter().copied())
-                .variable("GIT_INDEX_FILE", index)
-                .long()
-        };
-        let listed = on_index(&["ls-files", "--stage", "-z"]).run().await?;
+        let index = place.index();
+        let list = ["ls-files", "--stage", "-z"].map(OsStr::new);
+        let listed = self.on_files(place, &list, &index).run().await?;
         let gitlinks = listed.split_inclusive(|byte| *byte == 0);
         let gitlinks = gitlinks.filter(|entry| entry.starts_with(b"160000 "));
         let paths: Vec<u8> = gitlinks
@@ -88,8 +83,8 @@ impl Checkouts {
             .flat_map(<[u8]>::to_vec)
             .collect();
         if !paths.is_empty() {
-            let forget = ["update-index", "-z", "--force-remove", "--stdin"];
-            on_index(&forget).input(paths).run().await?;
+            let forget = ["update-index", "-z", "--force-remove", "--stdin"].map(OsStr::new);
+            self.on_files(place, &forget, &index).input(paths).run().await?;
         }
         Ok(())
     }
@@ -113,7 +108,7 @@ impl Checkouts {
         let list = list.into_iter().chain([tree.as_str(), &visible]);
         let listed = self.git.on(&place.keep(), list).long().run().await?;
         let mut fields = entries(&listed);
-        let mut changes = Vec::new();
+        let mut gitlinks = Vec::new();
         let mut hidden = Vec::new();
         let mut pointers = BTreeMap::new();
         let mut modes = BTreeMap::new();
@@ -129,7 +124,7 @@ impl Checkouts {
                 present.insert(path);
             }
             if old == "160000" && new == "000000" {
-                changes.push((path, id.to_owned()));
+                gitlinks.push((path.to_owned(), id.to_owned()));
             }
             if matches!(old, "100644" | "100755" | "120000") && new == "000000" {
                 hidden.push(path.to_owned());
@@ -142,11 +137,18 @@ impl Checkouts {
         let is_free = |path: &Path| {
             !present.iter().any(|other| other.starts_with(path) || path.starts_with(other))
         };
+        gitlinks.retain(|(path, _)| is_free(path));
+        hidden.retain(|path| is_free(path));
         let tree = place.tree();
-        let is_there = |path: &Path| tree.join(path).symlink_metadata().is_ok_and(|it| it.is_dir());
+        let look = move || {
+            gitlinks.retain(|(path, _)| is_folder(&tree.join(path)));
+            hidden.retain(|path| is_file_or_link(&tree.join(path)));
+            Ok((gitlinks, hidden))
+        };
+        let (gitlinks, hidden) = blocking_as(place.owner, look).await?;
         let mut lines = Vec::new();
-        for (path, id) in changes.iter().filter(|(path, _)| is_there(path) && is_free(path)) {
-            let id = nested.heads.get(*path).unwrap_or(id);
+        for (path, id) in &gitlinks {
+            let id = nested.heads.get(path).unwrap_or(id);
             lines.extend_from_slice(format!("160000 commit {id}\t").as_bytes());
             lines.extend_from_slice(path.as_os_str().as_bytes());
             lines.push(0);
@@ -158,12 +160,6 @@ impl Checkouts {
             lines.extend_from_slice(path.as_os_str().as_bytes());
             lines.push(0);
         }
-        let is_hidden = |path: &PathBuf| {
-            let found = tree.join(path).symlink_metadata();
-            found.is_ok_and(|found| found.is_file() || found.is_symlink()) && is_free(path)
-        };
-        hidden.retain(is_hidden);
-        hidden.retain(|path| may_read(&tree.join(path)) || tree.join(path).is_symlink());
         lines.extend(self.take_hidden(place, &hidden).await?);
         if lines.is_empty() {
             return Ok(visible);
@@ -193,4 +189,10 @@ impl Checkouts {
         let found = listed.split_inclusive(|byte| *byte == 0).filter(is_hidden);
         Ok(found.flat_map(<[u8]>::to_vec).collect())
     }
+}
+
+/// Returns whether an entry is a link, or a file that this thread may read.
+fn is_file_or_link(path: &Path) -> bool {
+    let found = path.symlink_metadata();
+    found.is_ok_and(|found| found.is_symlink() || (found.is_file() && may_read(path)))
 }

@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::{LFS, PARTS, path_in, raw_objects};
-use crate::workspace::create::ALTERNATES;
+use crate::workspace::lending::alternates;
 use crate::workspace::objects::lines;
 use crate::workspace::refs::Refs;
+use crate::workspace::rights::Owner;
 use crate::workspace::source::entries;
 use crate::workspace::{CheckoutError, Checkouts, Place, make_folder, write};
 
@@ -28,6 +29,10 @@ impl KeptPart {
     /// Returns whether it has the files of LFS. They belong to a repository.
     fn is_store(&self) -> bool {
         self.path.ends_with(LFS)
+    }
+
+    fn is_work_tree(&self) -> bool {
+        self.has_files && self.is_repository
     }
 }
 
@@ -82,36 +87,31 @@ impl Checkouts {
     }
 
     /// Makes the repositories of the parts of a kept commit again, in a workspace that no agent
-    /// has used yet. They have the refs and HEAD, and borrow the objects of the keep repository.
+    /// has used yet. They have the refs and HEAD, and borrow the objects of the keep repository, or
+    /// those that are lent to `owner`.
     pub(in crate::workspace) async fn restore_repositories(
         &self,
         kept: &str,
         place: &Place,
+        owner: Option<Owner>,
         tree: &Path,
     ) -> Result<(), CheckoutError> {
         for part in self.list_kept(kept, place).await? {
             if part.is_store() {
                 self.write_part(&part, place, tree).await?;
             }
-            if !(part.has_files && part.is_repository) {
+            if !part.is_work_tree() {
                 continue;
             }
-            let blob = |name: &str| {
-                let name = format!("{}/git/{name}", part.name);
-                async move {
-                    let print = ["cat-file", "blob", &name];
-                    let ended = self.git.on(&place.keep(), print).long().end().await?;
-                    Ok::<_, CheckoutError>(ended.stdout)
-                }
-            };
+            let blob = |name: &'static str| self.read_about(&part, name, place);
             let top = tree.join(&part.path);
             let init = ["init", "--quiet", "--template="].map(OsStr::new);
             self.git.call(init.into_iter().chain([top.as_os_str()])).run().await?;
             let own = top.join(".git");
             make_folder(&own.join("objects/info"))?;
             let up = "../".repeat(part.path.components().count());
-            let alternates = format!("{up}{ALTERNATES}");
-            write(&own.join("objects/info/alternates"), alternates)?;
+            let borrowed = format!("{up}{}", alternates(owner));
+            write(&own.join("objects/info/alternates"), borrowed)?;
             let shallow = blob("shallow").await?;
             if !shallow.is_empty() {
                 write(&own.join("shallow"), shallow)?;
@@ -124,6 +124,44 @@ impl Checkouts {
             self.restore_refs_of(&refs, &own).await?;
         }
         Ok(())
+    }
+
+    /// Returns what the repositories of the parts of a kept commit borrow when they are made again.
+    pub(in crate::workspace) async fn borrowed_by_parts(
+        &self,
+        kept: &str,
+        place: &Place,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let mut borrowed = BTreeSet::new();
+        for part in self.list_kept(kept, place).await?.iter().filter(|part| part.is_work_tree()) {
+            if !self.read_about(part, "shallow", place).await?.is_empty() {
+                // Its commits lack their parents and are kept as text.
+                let lost = format!("{}/lost", part.name);
+                let find = ["rev-parse", "--verify", "--quiet", "--end-of-options", &lost];
+                let found = self.git.on(&place.keep(), find).end().await?;
+                let id = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+                borrowed.extend((found.code == Some(0)).then_some(id));
+                continue;
+            }
+            let refs = self.read_about(part, "refs", place).await?;
+            let refs = Refs::from_kept(&String::from_utf8_lossy(&refs));
+            let kinds = self.kinds(place, refs.named.iter()).await?;
+            borrowed.extend(kinds.into_keys());
+        }
+        Ok(borrowed)
+    }
+
+    /// Reads what a kept commit has as text about the repository of a part. It is empty if there is
+    /// nothing of this name.
+    async fn read_about(
+        &self,
+        part: &KeptPart,
+        name: &str,
+        place: &Place,
+    ) -> Result<Vec<u8>, CheckoutError> {
+        let name = format!("{}/git/{name}", part.name);
+        let print = ["cat-file", "blob", &name];
+        Ok(self.git.on(&place.keep(), print).long().end().await?.stdout)
     }
 
     /// Gives a new repository refs, HEAD and an index. Refs that git does not accept stay in the

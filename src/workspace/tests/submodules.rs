@@ -132,8 +132,10 @@ async fn submodules_from_elsewhere_are_refused_with_the_reason() {
     bed.git(&bed.source(), &["config", "--unset", "remote.origin.url"]);
     bed.put(".gitmodules", "[submodule \"lib\"]\n\tpath = lib\n\turl = ../library\n");
     bed.git(&bed.source(), &["commit", "--quiet", "--all", "-m", "as before"]);
-    bed.prepare_with("over").await.unwrap();
-    assert!(bed.tree("over").join("lib/file.txt").exists());
+    for id in ["one_0", "over"] {
+        bed.prepare_with(id).await.unwrap();
+        assert!(bed.tree(id).join("lib/file.txt").exists());
+    }
 }
 
 #[tokio::test]
@@ -261,4 +263,14 @@ async fn new_clones_have_the_files_of_lfs_that_the_source_has() {
     assert_eq!(bed.git(&tree, &["show", "HEAD:four.bin"]), pointer(b"four").0.trim());
     let kept = bed.keep("one", &one).await;
     assert_eq!((kept.n_commits, kept.n_uncommitted), (1, 0), "{kept:?}");
+    // Work that comes back has the same settings, and its files are no changes.
+    let keep = Bed::keep_order("one", &one);
+    let (proof, kept_commit) = (kept.proof.clone().unwrap(), kept.kept_commit.clone());
+    let remove = RemoveOrder { keep, proof, kept_commit };
+    bed.checkouts.remove(&remove, &bed.policy).await.unwrap();
+    let again = Order { restores: Some(restored(&kept, &one)), ..order };
+    bed.checkouts.prepare(&again).await.unwrap();
+    assert_eq!((read("one.bin"), read("four.bin")), ("one".into(), "four".into()));
+    assert_eq!(bed.git(&tree, &["config", "filter.lfs.required"]), "true");
+    assert_eq!(bed.git(&tree, &["status", "--porcelain"]), "");
 }
