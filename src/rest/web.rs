@@ -21,6 +21,7 @@ mod markdown;
 mod names;
 mod new_task;
 mod news;
+mod palette;
 mod projects;
 mod settings;
 mod shown;
@@ -63,6 +64,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(inbox::routes())
         .merge(settings::routes())
         .merge(side::routes())
+        .merge(palette::routes())
         .merge(news::routes());
     pages.layer(from_fn_with_state(state, errors::as_pages)).layer(CompressionLayer::new())
 }

@@ -30,6 +30,9 @@ use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
 use rules::{Changed, change_task, tasks_below};
 
+/// The number of words of a search that count.
+const MAX_SEARCHED_WORDS: usize = 8;
+
 /// A task with its subtasks, dependencies and executions.
 #[derive(Debug, Clone)]
 pub struct TaskView {
@@ -76,6 +79,15 @@ impl Tasks {
     pub async fn list(&self, filter: &TaskFilter) -> Result<Vec<Task>, ServiceError> {
         let filter = filter.clone();
         self.core.read(move |tx| Ok(tasks::list(tx, &filter)?)).await
+    }
+
+    /// Returns at most `limit` tasks of all projects that contain all words of a text, the best
+    /// first. Without a word, these are the tasks whose status changed last.
+    pub async fn search(&self, text: &str, limit: usize) -> Result<Vec<Task>, ServiceError> {
+        // More words find nothing that these do not find.
+        let words = text.split_whitespace().take(MAX_SEARCHED_WORDS).map(str::to_owned);
+        let words: Vec<String> = words.collect();
+        self.core.read(move |tx| Ok(tasks::search(tx, &words, limit)?)).await
     }
 
     /// Returns the short ids of tasks. A task that does not exist is left out.

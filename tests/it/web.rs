@@ -8,6 +8,7 @@ mod chat;
 mod frame;
 mod inbox;
 mod looks;
+mod palette;
 mod panel;
 mod pictures;
 mod waits;

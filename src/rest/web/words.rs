@@ -56,6 +56,15 @@ texts! {
     search_tasks: "Search tasks", "タスクを検索";
     nothing_found: "No task matches.", "一致するタスクがありません。";
     clear: "Clear", "検索を解除";
+    find: "Search", "検索";
+    find_or_command: "Search or command", "検索・コマンド";
+    found: "Found", "検索結果";
+    tasks: "Tasks", "タスク";
+    recent_tasks: "Recent tasks", "最近のタスク";
+    more_tasks: "More tasks", "その他のタスク";
+    commands: "Commands", "コマンド";
+    finds_nothing: "Nothing matches.", "一致する項目がありません。";
+    set_to: "Set to", "状態を変更:";
     fold: "Fold", "折りたたむ";
     unfold: "Unfold", "開く";
     undo: "Undo", "元に戻す";

@@ -345,6 +345,7 @@ fn questions(bed: &Bed) {
         tasks::count_by_status(tx)?;
         tasks::oldest_waiting(tx)?;
         tasks::count_open(tx)?;
+        tasks::search(tx, &["a".to_owned(), "b".to_owned()], 9)?;
         tasks::list_with_prefix(tx, "t", 9)
     });
 }

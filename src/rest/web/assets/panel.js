@@ -179,7 +179,7 @@ document.addEventListener("keydown", (event) => {
     event.target.closest?.("form:not([data-say], [hx-trigger=change])")?.requestSubmit();
     return;
   }
-  if (dialog.open || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (dialog.open || palette?.open || event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "Escape") {
     if (event.target.id === "search") event.target.blur();
     else if (find("#panel")?.hasChildNodes() && mayLeavePanel()) closePanel();
