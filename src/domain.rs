@@ -49,6 +49,7 @@ pub mod store_state;
 pub mod task;
 pub mod time;
 pub mod totals;
+pub mod transcript;
 pub mod waiting;
 mod words;
 pub mod workspace;

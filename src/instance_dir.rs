@@ -32,6 +32,7 @@ use crate::sys::regular_file;
 pub mod clock;
 pub mod lock;
 pub mod order;
+pub mod output_pages;
 pub mod output_reader;
 pub mod record;
 

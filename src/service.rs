@@ -56,7 +56,7 @@ pub use forges::{ForgeHealth, ForgeStatus, Forges, RepositoryStatus};
 pub use launches::Launches;
 pub use launches::operate::{Force, StopTarget, Stopped};
 pub use launches::other_coordinators::AgentAction;
-pub use launches::output::read_output;
+pub use launches::output::{WantedLines, read_output};
 pub use launches::start::{Claim, ShouldStart};
 pub use launches::why::Why;
 pub use sessions::Sessions;

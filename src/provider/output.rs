@@ -20,6 +20,7 @@ use serde_json::Value;
 pub use lines::Lines;
 
 use crate::domain::printable::one_line;
+use crate::domain::transcript::{telling, tool_name};
 use crate::domain::{OutputFact, Timestamp, Usage};
 
 /// Longer lines are skipped. Shims cut lines before that.
@@ -125,34 +126,10 @@ fn text_of(content: &Value) -> String {
     }
 }
 
-/// The arguments that describe a call best, the best first.
-const TELLING: [&str; 15] = [
-    "command",
-    "cmd",
-    "file_path",
-    "path",
-    "absolute_path",
-    "filePath",
-    "pattern",
-    "query",
-    "url",
-    "title",
-    "summary",
-    "task_id",
-    "status",
-    "description",
-    "prompt",
-];
-
 /// Returns the call of a tool in a form for people: `Bash: cargo test`.
 fn called(tool: &str, arguments: &Value) -> OutputFact {
-    let tool = tool
-        .strip_prefix("mcp__")
-        .map_or_else(|| tool.to_owned(), |tool| tool.replacen("__", ".", 1));
-    let telling = TELLING
-        .into_iter()
-        .find_map(|name| arguments[name].as_str())
-        .filter(|text| !text.is_empty());
+    let tool = tool_name(tool);
+    let telling = telling(arguments);
     let call = telling.map_or_else(|| tool.clone(), |telling| format!("{tool}: {telling}"));
     OutputFact::Did(one_line(&call, MAX_TEXT))
 }

@@ -28,6 +28,7 @@ mod shown;
 mod side;
 mod spark;
 mod tasks;
+mod transcript;
 mod unified_diff;
 mod waits;
 mod words;
@@ -60,6 +61,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(chat::routes())
         .merge(agents::routes())
         .merge(launches::routes())
+        .merge(transcript::routes())
         .merge(coordinator::routes())
         .merge(inbox::routes())
         .merge(settings::routes())

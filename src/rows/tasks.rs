@@ -152,7 +152,7 @@ pub fn search(tx: &mut Read<'_>, words: &[String], limit: usize) -> Result<Vec<T
 }
 
 const SHORT_ID: &str = "project_key || '-' || CAST(number AS TEXT)";
-/// The texts of a task that a search reads. The spaces keep a word from matching across two of them.
+/// The texts of a task that a search reads. Spaces keep a word from matching across two of them.
 const SEARCHED: &str = "title || ' ' || project_key || '-' || CAST(number AS TEXT) || ' ' || id \
     || ' ' || COALESCE(assignee_id, '') || ' ' \
     || COALESCE((SELECT name FROM agents WHERE agents.id = tasks.assignee_id), '') \

@@ -11,6 +11,7 @@ mod looks;
 mod palette;
 mod panel;
 mod pictures;
+mod transcript;
 mod waits;
 
 use browser::Browser;

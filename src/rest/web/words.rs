@@ -332,7 +332,12 @@ texts! {
 
     no_launches: "Nothing was started yet.", "まだ何も起動されていません。";
     launch: "Launch", "起動";
-    output: "Output", "出力";
+    transcript: "Transcript", "実行記録";
+    raw: "Raw output", "出力（原文）";
+    earlier_entries: "Earlier", "以前の記録";
+    new_entries: "New entries", "新しい記録";
+    result: "Result", "結果";
+    call_failed: "failed", "失敗";
     output_follow: "Follow", "追従";
     no_output: "It has printed nothing yet.", "まだ出力がありません。";
     output_cut:

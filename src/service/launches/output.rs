@@ -10,6 +10,7 @@ use futures::Stream;
 use crate::domain::instance::ExitHint;
 use crate::domain::{LaunchId, Refusal};
 use crate::folder_watch::shared::{FollowedFolder, SharedFolders};
+use crate::instance_dir::output_pages::{self, OutputPage, OutputPlace};
 use crate::instance_dir::output_reader::OutputReader;
 use crate::instance_dir::record::{self, Exit};
 use crate::instance_dir::{self};
@@ -17,6 +18,20 @@ use crate::rows::output_tails;
 
 use super::{Launches, find};
 use crate::service::ServiceError;
+
+/// The lines of an output that a reader wants.
+#[derive(Debug, Clone, Copy)]
+pub enum WantedLines {
+    /// At most `n_lines` lines that end at a place, or at the end.
+    Before {
+        /// The place; `None` for the end.
+        place: Option<OutputPlace>,
+        /// The number of lines.
+        n_lines: usize,
+    },
+    /// The lines after a place.
+    After(Option<OutputPlace>),
+}
 
 /// The number of bytes that are read at once.
 const CHUNK: usize = 16 * 1024;
@@ -33,6 +48,30 @@ impl Launches {
         follow: bool,
     ) -> Result<Option<impl Stream<Item = io::Result<Vec<u8>>> + Send + use<>>, ServiceError> {
         read_output(&self.core.settings().state_dir, id, follow.then_some(&self.output_folders))
+    }
+
+    /// Returns some lines of the output of a launch; `None` if this machine has no output of it.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub async fn output_page(
+        &self,
+        id: &LaunchId,
+        wanted: WantedLines,
+    ) -> Result<Option<OutputPage>, ServiceError> {
+        let Some(dir) = instance_dir::find(&self.core.settings().state_dir, id) else {
+            return Ok(None);
+        };
+        let read = move || match wanted {
+            WantedLines::Before { place, n_lines } => output_pages::before(&dir, place, n_lines),
+            WantedLines::After(place) => output_pages::after(&dir, place),
+        };
+        let page = tokio::task::spawn_blocking(read)
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)));
+        page.map(Some).map_err(|error| {
+            Refusal::Invalid(format!("could not read the output of launch `{id}`: {error}")).into()
+        })
     }
 
     /// Returns the kept end of the output of a launch whose coordinator is on another machine.

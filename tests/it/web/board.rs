@@ -168,6 +168,10 @@ fn what_people_write_is_text_wherever_it_is_shown() {
         } else if page.contains("chat=") {
             browser.find("#panel .message");
         } else if page.contains(&launch) {
+            browser.until("its transcript is shown", || {
+                browser.texts("#transcript").concat().contains("onerror")
+            });
+            browser.find("#raw summary").click();
             browser.until("its output is shown", || {
                 browser.texts("#output").concat().contains("onerror")
             });

@@ -216,7 +216,8 @@ fn what_happens_to_an_agent_is_seen_on_its_pages_without_a_reload() {
     };
     let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
     browser.go_to(&format!("/ui/launches/{launch}"));
-    browser.until("its output is shown", || browser.texts("#output").concat().contains("hello"));
+    browser
+        .until("its output is shown", || browser.texts("#transcript").concat().contains("hello"));
     browser.run("window.confirm = () => true");
     browser.find("#launch .danger").click();
     browser.until("its end is shown", || browser.has("#launch [data-state=ended]"));

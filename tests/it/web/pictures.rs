@@ -66,7 +66,9 @@ fn what_the_readme_shows_is_there() {
     keep(&browser, "chat");
     let launch = daemon.open("agt_backend")[0]["launch_id"].as_str().unwrap().to_owned();
     browser.go_to(&format!("/ui/launches/{launch}"));
-    browser.until("its output is shown", || browser.texts("#output").concat().contains("token.rs"));
+    browser.until("its output is shown", || {
+        browser.texts("#transcript").concat().contains("token.rs")
+    });
     keep(&browser, "launch");
     browser.run("localStorage.setItem('theme', 'dark')");
     browser.go_to("/ui/coordinator");

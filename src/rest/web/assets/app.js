@@ -119,6 +119,7 @@ function timeText(time) {
   const at = new Date(time.dateTime);
   const seconds = Math.round((at - Date.now()) / 1000);
   const distance = Math.abs(seconds);
+  if (time.classList.contains("clock")) return clock.format(at);
   if (time.classList.contains("elapsed")) return duration(Math.max(0, -seconds));
   if (distance < MINUTE) return relative.format(seconds, "second");
   if (distance < HOUR) return relative.format(Math.round(seconds / MINUTE), "minute");

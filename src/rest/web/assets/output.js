@@ -54,5 +54,5 @@ showTheme();
 applyFolds();
 showPanel();
 listen();
-const output = find("#output");
-if (output) followOutput(output);
+if (script) followTranscript();
+find("#raw")?.addEventListener("toggle", () => followOutput(find("#output")), { once: true });

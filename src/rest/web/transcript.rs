@@ -1,0 +1,97 @@
+//! The transcript of a launch, in pages: the last entries, those before them, and those that are
+//! new.
+
+use std::str::FromStr as _;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::layout::{Frame, rendered};
+use super::markdown::Markdown;
+use super::shown::cost_of;
+use crate::domain::transcript::{Body, Entry, entries};
+use crate::domain::{LaunchId, Usage};
+use crate::instance_dir::output_pages::{OutputPage, OutputPlace};
+use crate::rest::extract::{InPath, InQuery};
+use crate::rest::{Problem, RestState};
+use crate::service::WantedLines;
+
+/// The number of lines of a page.
+const MAX_LINES: usize = 400;
+
+#[derive(Template)]
+#[template(path = "parts/transcript.html")]
+struct TranscriptPart {
+    frame: Frame,
+    entries: Vec<Entry>,
+    /// The place before the entries, if earlier ones are kept.
+    start: Option<OutputPlace>,
+    /// The place after the entries.
+    end: Option<OutputPlace>,
+    /// Nothing comes before or after these entries.
+    is_all: bool,
+    is_live: bool,
+}
+
+impl TranscriptPart {
+    #[allow(clippy::unused_self, reason = "called by its template")]
+    fn cost(&self, usage: &Usage) -> Option<String> {
+        cost_of(*usage)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PageQuery {
+    before: Option<String>,
+    after: Option<String>,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/ui/parts/launches/{id}/transcript", get(part))
+}
+
+async fn part(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<LaunchId>,
+    InQuery(query): InQuery<PageQuery>,
+) -> Result<Response, Problem> {
+    let launch = state.service.launches.get(&id).await?;
+    let place = |text: Option<&String>| text.map(|text| place_of(text)).transpose();
+    let after = place(query.after.as_ref())?;
+    let before = place(query.before.as_ref())?;
+    let wanted = if after.is_some() {
+        WantedLines::After(after)
+    } else {
+        WantedLines::Before { place: before, n_lines: MAX_LINES }
+    };
+    let mut is_all = false;
+    let page = if let Some(page) = state.service.launches.output_page(&id, wanted).await? {
+        page
+    } else {
+        let tail = state.service.launches.output_elsewhere(&id).await?;
+        is_all = tail.is_some();
+        let lines = tail.iter().flat_map(|tail| tail.lines()).map(str::to_owned).collect();
+        OutputPage { lines, ..OutputPage::default() }
+    };
+    Ok(rendered(&TranscriptPart {
+        frame,
+        entries: entries(page.lines.iter().map(String::as_str)),
+        start: page.start,
+        end: page.end,
+        is_all,
+        is_live: launch.as_ended().is_none(),
+    }))
+}
+
+fn place_of(text: &str) -> Result<OutputPlace, Problem> {
+    OutputPlace::from_str(text).map_err(|error| {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_query", format!("`{text}`: {error}"))
+    })
+}
