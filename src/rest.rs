@@ -14,6 +14,7 @@ mod guard;
 mod login;
 mod page;
 mod problem;
+mod public_path;
 pub mod routes;
 mod web;
 mod webhook;
@@ -33,7 +34,7 @@ pub use routes::configuration::{ConfigurationHandle, ReloadRefused, ReloadReques
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 pub use webhook::WebhookEndpoint;
 
-use crate::domain::host::Origin;
+use crate::domain::host::{Origin, PublicUrl};
 use crate::http::{self, HttpLimits};
 use crate::service::Service;
 use crate::throttle::Throttle;
@@ -44,8 +45,8 @@ pub struct RestState {
     pub service: Arc<Service>,
     /// The address at which the server listens for HTTP.
     pub http: Option<SocketAddr>,
-    /// The origin by which browsers reach the server if it is behind a proxy.
-    pub public_origin: Option<Origin>,
+    /// The URL at which browsers reach the server if it is behind a proxy.
+    pub public_url: Option<PublicUrl>,
     /// The limit for guesses at tokens, cookies and links.
     pub guesses: Arc<Throttle>,
     /// The configuration in use, and the requests to read it again.
@@ -61,14 +62,17 @@ impl FromRef<RestState> for ConfigurationHandle {
 }
 
 impl RestState {
-    /// Returns the URL of the server's pages for a browser, without a path. `None` if the server
-    /// does not listen for HTTP.
+    /// Returns the URL of the server's pages for a browser, without a slash at its end. `None` if
+    /// the server does not listen for HTTP.
     pub(crate) fn page_url(&self) -> Option<String> {
         self.http.map(|address| {
-            self.public_origin
-                .as_ref()
-                .map_or_else(|| http::local_url(address), ToString::to_string)
+            self.public_url.as_ref().map_or_else(|| http::local_url(address), ToString::to_string)
         })
+    }
+
+    /// Returns the origin of the pages if the server is behind a proxy.
+    fn public_origin(&self) -> Option<&Origin> {
+        self.public_url.as_ref().map(PublicUrl::origin)
     }
 }
 
@@ -77,7 +81,7 @@ fn open(state: RestState) -> Router {
     Router::new()
         .nest("/api", routes::health())
         .merge(routes::health())
-        .merge(login::routes())
+        .merge(login::routes(state.clone()))
         .merge(web::open())
         .with_state(state)
 }
@@ -106,7 +110,8 @@ pub fn router(state: RestState) -> Router {
 /// Returns all routes for a listener that any client can reach. Most of them need a token or a
 /// cookie. Other paths have no answer here.
 pub fn network_router(state: &RestState) -> Router {
-    open(state.clone()).merge(auth::authenticated(closed(state.clone()), state))
+    let routes = open(state.clone()).merge(auth::authenticated(closed(state.clone()), state));
+    routes.layer(from_fn_with_state(state.clone(), public_path::in_headers))
 }
 
 /// Returns `router` with the endpoint for webhooks before it, at its configured path.

@@ -196,18 +196,18 @@ impl Server {
         let serving = &parts.serving;
         let mcp_server = self.mcp.clone();
         let http = listeners.http_address();
-        let public_origin = config.http.public_url.clone();
+        let public_url = config.http.public_url.clone();
         let closing = serving.clone();
         let rest_state = RestState {
             service: service.clone(),
             http,
-            public_origin,
+            public_url,
             guesses: Arc::default(),
             configuration,
             closing,
         };
         if let Some(http) = listeners.http {
-            let public = config.http.public_url.iter().map(|url| url.host().clone());
+            let public = config.http.public_url.iter().map(|url| url.origin().host().clone());
             let allowed = config.http.allowed_hosts.iter().cloned().chain(public).collect();
             let webhooks = WebhookEndpoint::new(self.forges.subscribe(), self.forge_pokes.clone());
             parts.spawn(http.serve(&mcp_server, &rest_state, webhooks, allowed));

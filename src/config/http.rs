@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::domain::host::{HostName, Origin};
+use crate::domain::host::{HostName, PublicUrl};
 
 use super::declaration::keys;
 use super::kinds::{Kind, list, switch};
@@ -28,9 +28,11 @@ keys! {
         pub allowed_hosts: Vec<HostName> = Vec::new(), list(host()), AfterRestart;
 
         /// The URL at which browsers reach the server through a proxy with HTTPS:
-        /// `https://coordinator.example`, without a path. Login links contain it, and it is allowed
-        /// as a host. With `https`, browsers send the login cookies only over HTTPS.
-        pub public_url: Option<Origin> = None, origin().or_none(), AfterRestart;
+        /// `https://coordinator.example`. Login links contain it, and its name is allowed as a
+        /// host. With `https`, browsers send the login cookies only over HTTPS. With a path such as
+        /// `https://example.org/coordinator`, the proxy removes the path from each request, and the
+        /// addresses in the pages begin with it.
+        pub public_url: Option<PublicUrl> = None, public_url().or_none(), AfterRestart;
 
         /// Whether agents may use the listener. `off` gives agents no `COORDINATOR_MCP_URL` and
         /// refuses their tools over HTTP; coordinators and people go on using it. Over HTTP the
@@ -121,11 +123,11 @@ fn host() -> Kind<HostName> {
     )
 }
 
-fn origin() -> Kind<Origin> {
+fn public_url() -> Kind<PublicUrl> {
     Kind::parsed(
-        "the scheme, the name and the port of a URL, such as `https://coordinator.example`, without a path",
+        "a URL such as `https://coordinator.example` or `https://example.org/coordinator`",
         |text| text.parse().ok(),
-        Origin::to_string,
+        PublicUrl::to_string,
     )
 }
 

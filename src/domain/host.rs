@@ -101,7 +101,7 @@ impl Origin {
     }
 
     /// Returns whether a request with this `Host` was for this origin.
-    fn is_asked_by(&self, host: &HostName) -> bool {
+    pub fn is_asked_by(&self, host: &HostName) -> bool {
         let port = self.port();
         host.name == self.host.name
             && host.port.map_or(port == 80 || port == 443, |asked| asked == port)
@@ -125,6 +125,56 @@ impl FromStr for Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", if self.is_encrypted { "https" } else { "http" }, self.host)
+    }
+}
+
+/// The URL at which browsers reach the server: an origin, and a path if the server shares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicUrl {
+    origin: Origin,
+    /// The path without a slash at its end; empty if the server has the origin for itself.
+    path: String,
+}
+
+/// The error for a text that is not a URL of the server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a URL: expected a scheme, a name, and a port and a path if there are any")]
+pub struct InvalidPublicUrl;
+
+impl PublicUrl {
+    /// Returns the URL without its path.
+    pub const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Returns the path before those of the server, such as `/coordinator`; empty if there is none.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+}
+
+impl FromStr for PublicUrl {
+    type Err = InvalidPublicUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPublicUrl> {
+        let (scheme, rest) = text.split_once("://").ok_or(InvalidPublicUrl)?;
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
+        let is_segment =
+            |part: &str| !matches!(part, "" | "." | "..") && part.chars().all(is_plain);
+        if rest.ends_with("//") || !path.is_empty() && !path.split('/').all(is_segment) {
+            return Err(InvalidPublicUrl);
+        }
+        let origin = format!("{scheme}://{host}").parse().map_err(|_| InvalidPublicUrl)?;
+        let path = if path.is_empty() { String::new() } else { format!("/{path}") };
+        Ok(Self { origin, path })
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin, self.path)
     }
 }
 
@@ -203,6 +253,34 @@ mod tests {
             ["coordinator.example", "proxy.example:8443", "secure.example:443", "[2001:db8::7]"];
         let others = others.iter().map(|host| host.parse().unwrap()).collect();
         AllowedHosts::new("192.168.1.5:7420".parse().unwrap(), others)
+    }
+
+    #[test]
+    fn a_public_url_may_have_a_path() {
+        let check = |text: &str, expected: Option<(&str, &str)>| {
+            let url = text.parse::<PublicUrl>().ok();
+            let found = url.as_ref().map(|url| (url.to_string(), url.path()));
+            let expected = expected.map(|(shown, path)| (shown.to_owned(), path));
+            assert_eq!(found, expected, "{text}");
+        };
+        check("https://c.example", Some(("https://c.example", "")));
+        check("https://C.example:8443/", Some(("https://c.example:8443", "")));
+        check("https://c.example/at", Some(("https://c.example/at", "/at")));
+        check("http://[::1]:7/at/it_2.0/", Some(("http://[::1]:7/at/it_2.0", "/at/it_2.0")));
+        for odd in [
+            "c.example/at",
+            "ftp://c.example",
+            "https://c.example//",
+            "https://c.example//at",
+            "https://c.example/at//it",
+            "https://c.example/../at",
+            "https://c.example/at?x",
+            "https://c.example/a\"b",
+            "https://c.example/;Path=",
+            "https://u@c.example/at",
+        ] {
+            check(odd, None);
+        }
     }
 
     #[test]

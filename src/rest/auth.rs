@@ -166,7 +166,7 @@ async fn operator_of(
     };
     attempt.succeeded(None);
     if kind == CredentialKind::Cookie && !method.is_safe() {
-        check_origin(headers, state.public_origin.as_ref())?;
+        check_origin(headers, state.public_origin())?;
     }
     operator.check(method)?;
     Ok(operator)

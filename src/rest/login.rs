@@ -9,6 +9,7 @@ use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use super::RestState;
 use super::auth::{COOKIE, attempt, check_origin, cookie_of, hold_back};
 use super::problem::Problem;
+use super::public_path;
 use super::web::{Says, login_page};
 use crate::domain::Secret;
 use crate::domain::credential::{COOKIE_LIFE, CredentialKind};
@@ -34,12 +36,14 @@ struct LinkForm {
 }
 
 /// Returns the routes, which need no login.
-pub(super) fn routes() -> Router<RestState> {
+pub(super) fn routes(state: RestState) -> Router<RestState> {
     let routes =
         Router::new().route("/login", get(show).post(log_in)).route("/logout", post(log_out));
     // The sender has shown nothing yet, so the body is limited. A form that is a little too long
     // gets the page.
-    routes.layer(DefaultBodyLimit::max(4 * MAX_FORM))
+    routes
+        .layer(from_fn_with_state(state, public_path::in_pages))
+        .layer(DefaultBodyLimit::max(4 * MAX_FORM))
 }
 
 async fn show(
@@ -82,7 +86,7 @@ async fn try_log_in(
     body: &[u8],
 ) -> Result<HeaderValue, Problem> {
     // Another site's page must not log a person in under another name.
-    check_origin(headers, state.public_origin.as_ref())?;
+    check_origin(headers, state.public_origin())?;
     let link = link_of(body).ok_or_else(|| {
         Problem::new(
             StatusCode::BAD_REQUEST,
@@ -145,7 +149,7 @@ fn link_of(body: &[u8]) -> Option<Secret> {
 }
 
 async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response {
-    if let Err(problem) = check_origin(&headers, state.public_origin.as_ref()) {
+    if let Err(problem) = check_origin(&headers, state.public_origin()) {
         return login_page(&headers, Says::Refused(problem));
     }
     if let Some(secret) = cookie_of(&headers) {
@@ -170,7 +174,7 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
 }
 
 fn cookie(value: &str, max_age: u64, state: &RestState) -> HeaderValue {
-    let is_encrypted = state.public_origin.as_ref().is_some_and(Origin::is_encrypted);
+    let is_encrypted = state.public_origin().is_some_and(Origin::is_encrypted);
     let secure = if is_encrypted { "; Secure" } else { "" };
     let cookie =
         format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={max_age}{secure}");

@@ -41,7 +41,7 @@ use tower_http::compression::CompressionLayer;
 
 pub(super) use login::{Says, login_page};
 
-use super::RestState;
+use super::{RestState, public_path};
 
 /// Returns the files that pages need beside themselves. They contain no secret.
 pub(super) fn open() -> Router<RestState> {
@@ -68,7 +68,10 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(side::routes())
         .merge(palette::routes())
         .merge(news::routes());
-    pages.layer(from_fn_with_state(state, errors::as_pages)).layer(CompressionLayer::new())
+    pages
+        .layer(from_fn_with_state(state.clone(), errors::as_pages))
+        .layer(from_fn_with_state(state, public_path::in_pages))
+        .layer(CompressionLayer::new())
 }
 
 const HOME: &str = "/ui/projects";

@@ -10,6 +10,7 @@ mod inbox;
 mod looks;
 mod palette;
 mod panel;
+mod path;
 mod pictures;
 mod transcript;
 mod waits;

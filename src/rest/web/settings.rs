@@ -14,7 +14,7 @@ use super::shown::When;
 use crate::config::ConfigurationState;
 use crate::domain::Language;
 use crate::rest::extract::InForm;
-use crate::rest::{Problem, RestState};
+use crate::rest::{Problem, RestState, public_path};
 
 #[derive(Template)]
 #[template(path = "settings.html")]
@@ -59,13 +59,18 @@ async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, 
 }
 
 /// Stores the language in a cookie of the browser, and redirects to the page where it was chosen.
-async fn choose_language(headers: HeaderMap, InForm(fields): InForm<LanguageFields>) -> Response {
+async fn choose_language(
+    State(state): State<RestState>,
+    headers: HeaderMap,
+    InForm(fields): InForm<LanguageFields>,
+) -> Response {
     let cookie =
         format!("{LANGUAGE_COOKIE}={}; Path=/; Max-Age=31536000; SameSite=Strict", fields.language);
     let came_from = headers.get("hx-current-url").or_else(|| headers.get(header::REFERER));
     let came_from = came_from.and_then(|url| url.to_str().ok()?.parse::<axum::http::Uri>().ok());
     let path =
         came_from.as_ref().and_then(|url| url.path_and_query()).map_or(HOME, |path| path.as_str());
+    let path = path.strip_prefix(public_path::of(&state, &headers)).unwrap_or(HOME);
     // A path of another site's URL would be taken for one of this server. A path that begins with
     // two slashes would be another site.
     let path = if path.starts_with("/ui") { path } else { HOME };

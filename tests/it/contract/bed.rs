@@ -418,7 +418,7 @@ impl Here {
         let state = RestState {
             service: service.clone(),
             http: None,
-            public_origin: None,
+            public_url: None,
             guesses: Arc::default(),
             configuration,
             closing,

@@ -120,9 +120,12 @@ impl Browser {
         self.runtime.block_on(self.client().goto(&format!("{}{path}", self.base))).unwrap();
     }
 
-    /// Returns the path of the page, without its query.
+    /// Returns the path of the page below the address of the daemon's pages, without its query.
     pub fn path(&self) -> String {
-        self.runtime.block_on(self.client().current_url()).unwrap().path().to_owned()
+        let url = self.runtime.block_on(self.client().current_url()).unwrap();
+        let base = self.base.splitn(4, '/').nth(3).map(|path| format!("/{path}"));
+        let path = url.path();
+        path.strip_prefix(&base.unwrap_or_default()).unwrap_or(path).to_owned()
     }
 
     pub fn resize(&self, width: u32, height: u32) {

@@ -3,6 +3,8 @@
 "use strict";
 
 const body = document.body;
+// The path of this server behind a proxy. Addresses in the page begin with it already.
+const root = body.dataset.base;
 const find = (selector, within = document) => within.querySelector(selector);
 const findAll = (selector, within = document) => [...within.querySelectorAll(selector)];
 
@@ -75,7 +77,7 @@ document.addEventListener("htmx:response:error", (event) => {
 // What this form is about was changed elsewhere: saved once more, it replaces that.
 async function seeNewest(form) {
   const shown = form.closest("[data-shows-task]");
-  const part = shown && await fetchPart(`/ui/parts/tasks/${shown.dataset.showsTask}`);
+  const part = shown && await fetchPart(`${root}/ui/parts/tasks/${shown.dataset.showsTask}`);
   if (!part) return;
   const holder = document.createElement("template");
   holder.innerHTML = part;
@@ -175,7 +177,7 @@ function listen() {
     tell(false);
     if (source.readyState !== EventSource.CLOSED) return;
     // A refusal ends it for good. A reader whose login has ended is shown how to log in.
-    const answer = await fetch("/ui/settings", { headers: { "hx-request": "true" } }).catch(() => null);
+    const answer = await fetch(`${root}/ui/settings`, { headers: { "hx-request": "true" } }).catch(() => null);
     if (answer?.status === 401) location.reload();
     else setTimeout(() => live.source === source && listen(), 3000);
   });

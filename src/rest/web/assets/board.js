@@ -22,7 +22,7 @@ async function showTasks(all) {
   const isSearched = Boolean(find("#search")?.value.trim());
   if (all || ids.length > 50 || (isSearched && ids.length > 0)) { body.dispatchEvent(new CustomEvent("live-board")); return; }
   if (ids.length === 0) return;
-  const answer = await fetchPart(`/ui/parts/projects/${board().dataset.project}/cards?ids=${ids.join(",")}`);
+  const answer = await fetchPart(`${root}/ui/parts/projects/${board().dataset.project}/cards?ids=${ids.join(",")}`);
   if (answer === null) { ids.forEach((id) => live.tasks.add(id)); return; }
   const holder = document.createElement("div");
   holder.innerHTML = answer;
@@ -142,7 +142,7 @@ async function moveTask(card, status, { isUndo = false } = {}) {
   find(`#column-${status} .cards`).prepend(card);
   card.classList.add("is-moving");
   if (hadFocus) find(".card-link", card).focus({ preventScroll: true });
-  const answer = await post(`/ui/do/tasks/${card.dataset.task}/status`, { status });
+  const answer = await post(`${root}/ui/do/tasks/${card.dataset.task}/status`, { status });
   card.classList.remove("is-moving");
   if (!answer?.ok) {
     if (card.isConnected && card.dataset.status === before) place.column.insertBefore(card, place.next?.isConnected ? place.next : null);
@@ -161,7 +161,7 @@ async function moveTask(card, status, { isUndo = false } = {}) {
 function undoMove(task, status) {
   const card = document.getElementById(`card-${task}`);
   if (card) moveTask(card, status, { isUndo: true });
-  else post(`/ui/do/tasks/${task}/status`, { status });
+  else post(`${root}/ui/do/tasks/${task}/status`, { status });
 }
 
 document.addEventListener("dragstart", (event) => {

@@ -6,7 +6,7 @@ const chatOf = () => find("[data-chat]");
 const [projectOf, agentOf] = [(chat) => chat.dataset.chat.split("/")[0], (chat) => chat.dataset.chat.split("/")[1]];
 
 function startChat(chat) {
-  post(`/api/projects/${projectOf(chat)}/chat/start`, JSON.stringify({ agentId: agentOf(chat) }));
+  post(`${root}/api/projects/${projectOf(chat)}/chat/start`, JSON.stringify({ agentId: agentOf(chat) }));
 }
 
 function showStanding() {
@@ -69,7 +69,7 @@ async function fetchMessages() {
       const list = find(".messages", chat);
       const last = findAll(".message:not(.is-unsent)", list).at(-1)?.dataset.id;
       const query = last ? `?after=${encodeURIComponent(last)}` : "";
-      const answer = await fetch(`/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/messages${query}`);
+      const answer = await fetch(`${root}/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/messages${query}`);
       if (answer.status === 404 && last) { reopenChat(chat); break; }
       if (!answer.ok) break;
       hasMore = answer.headers.get("has-more") === "true" && Boolean(last);
@@ -94,7 +94,7 @@ async function fetchMessages() {
 
 // The last message that is here was forgotten by the daemon: the panel begins anew.
 function reopenChat(chat) {
-  htmx.ajax("GET", `/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat`, { target: "#panel" });
+  htmx.ajax("GET", `${root}/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat`, { target: "#panel" });
 }
 
 document.addEventListener("click", async (event) => {
@@ -102,7 +102,7 @@ document.addEventListener("click", async (event) => {
   const chat = chatOf();
   const list = find(".messages", chat);
   const first = find(".message", list)?.dataset.id;
-  const path = `/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/messages?before=${encodeURIComponent(first)}`;
+  const path = `${root}/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/messages?before=${encodeURIComponent(first)}`;
   const answer = await fetch(path);
   if (!answer.ok) return;
   const height = list.scrollHeight;
@@ -149,7 +149,7 @@ async function sendUnsent() {
     while (chats.unsent.size > 0) {
       const [id, { chat, content }] = chats.unsent.entries().next().value;
       const [project, agent] = chat.split("/");
-      const path = `/api/projects/${project}/agents/${agent}/chat/messages`;
+      const path = `${root}/api/projects/${project}/agents/${agent}/chat/messages`;
       const answer = await post(path, JSON.stringify({ id, content }), { isQuiet: true });
       const isRefused = answer && [400, 403, 404, 409, 413, 422].includes(answer.status);
       const shown = document.getElementById(id);

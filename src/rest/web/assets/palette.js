@@ -18,7 +18,7 @@ async function fillPalette() {
   const search = ++lastSearch;
   const query = new URLSearchParams({ q: paletteText.value });
   if (board()) query.set("project", board().dataset.project);
-  const part = await fetchPart(`/ui/parts/palette?${query}`);
+  const part = await fetchPart(`${root}/ui/parts/palette?${query}`);
   if (part === null || search !== lastSearch) return;
   isBehind = false;
   find("#found").innerHTML = part;

@@ -51,8 +51,8 @@ addEventListener("popstate", () => {
   panelAddress = location.href;
   const query = new URLSearchParams(location.search);
   const project = board()?.dataset.project;
-  if (query.get("task")) openPanel(`/ui/parts/tasks/${encodeURIComponent(query.get("task"))}`, null, { push: false });
-  else if (query.get("chat")) openPanel(`/ui/parts/projects/${project}/agents/${encodeURIComponent(query.get("chat"))}/chat`, null, { push: false });
+  if (query.get("task")) openPanel(`${root}/ui/parts/tasks/${encodeURIComponent(query.get("task"))}`, null, { push: false });
+  else if (query.get("chat")) openPanel(`${root}/ui/parts/projects/${project}/agents/${encodeURIComponent(query.get("chat"))}/chat`, null, { push: false });
   else closePanel({ push: false });
 });
 
@@ -151,7 +151,7 @@ document.addEventListener("click", (event) => {
 // ---- Keys ---------------------------------------------------------------------------------------------------------------------
 
 const isWriting = (element) => element?.matches?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
-const PLACES = { b: "/ui/projects", a: "/ui/agents", l: "/ui/launches", o: "/ui/coordinator" };
+const PLACES = { b: "projects", a: "agents", l: "launches", o: "coordinator" };
 let isGoing = false;
 
 function walk(step) {
@@ -187,7 +187,7 @@ document.addEventListener("keydown", (event) => {
   }
   if (isWriting(event.target) || localStorage.getItem("single-keys") === "off") return;
   const key = event.key.toLowerCase();
-  if (isGoing && PLACES[key]) { location.assign(PLACES[key]); event.preventDefault(); return; }
+  if (isGoing && PLACES[key]) { location.assign(`${root}/ui/${PLACES[key]}`); event.preventDefault(); return; }
   if (!KEYS[key] || event.shiftKey) return;
   event.preventDefault();
   KEYS[key]();
