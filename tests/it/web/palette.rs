@@ -84,6 +84,13 @@ fn a_text_finds_tasks_of_all_projects_and_the_keys_open_them() {
     browser.press(&[DOWN]);
     assert_eq!(browser.texts("#found [aria-selected=true] .what"), ["Empty the cart"]);
     keep(&browser, "palette");
+    // One that is opened again at once is filled, too.
+    browser.run(
+        "palette.addEventListener('close', () => { window.isClosed = true; }, { once: true });\
+         palette.close(); openPalette()",
+    );
+    browser.until("it was closed", || browser.run("return window.isClosed") == true);
+    browser.until("it is filled again", || browser.has("#found [role=option]"));
     browser.press(&[ESCAPE]);
     browser.until("the focus is back", || active(&browser) == "card-badge");
 

@@ -58,7 +58,14 @@ palette?.addEventListener("input", () => {
   clearTimeout(searchTimer);
   searchTimer = setTimeout(fillPalette, 100);
 });
-palette?.addEventListener("close", () => { lastSearch++; clearTimeout(searchTimer); find("#found").replaceChildren(); markFound(null); });
+palette?.addEventListener("close", () => {
+  // The event comes late: the palette may be open again.
+  if (palette.open) return;
+  lastSearch++;
+  clearTimeout(searchTimer);
+  find("#found").replaceChildren();
+  markFound(null);
+});
 palette?.addEventListener("keydown", async (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1, Enter: 0 }[event.key];
   if (event.isComposing || step === undefined) return;
