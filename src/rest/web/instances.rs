@@ -28,6 +28,13 @@ pub(super) struct InstanceRow {
     pub(super) last_line: Option<String>,
 }
 
+impl InstanceRow {
+    /// Returns whether a stop changes something: its end has not begun.
+    pub(super) fn is_stoppable(&self) -> bool {
+        matches!(self.state.as_str(), "starting" | "running")
+    }
+}
+
 /// Returns the open launches, with the names of projects and the memory of the processes.
 pub(super) async fn instance_rows(
     state: &RestState,
@@ -67,4 +74,36 @@ pub(super) async fn instance_rows(
         }
     };
     Ok(instances.into_iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Timestamp;
+
+    #[test]
+    fn only_a_launch_whose_end_has_not_begun_can_be_stopped() {
+        let is_stoppable = |state: &str| {
+            let row = InstanceRow {
+                launch: "lch_1".parse().unwrap(),
+                agent: "agt".parse().unwrap(),
+                project: "prj".parse().unwrap(),
+                project_name: "prj".to_owned(),
+                purpose: Purpose::Task,
+                state: state.to_owned(),
+                since: When(Timestamp::from_millis(0)),
+                pid: None,
+                memory: None,
+                is_adopted: false,
+                is_suspended: false,
+                is_unkillable: false,
+                silent_since: None,
+                task_title: None,
+                last_line: None,
+            };
+            row.is_stoppable()
+        };
+        let states = ["starting", "running", "stopping", "ending", "ended"];
+        assert_eq!(states.map(is_stoppable), [true, true, false, false, false]);
+    }
 }

@@ -131,3 +131,53 @@ fn a_search_shows_the_tasks_that_match_and_its_address_can_be_sent() {
     browser.until("all are shown", || counts() == ["200"]);
     assert_quiet(&browser);
 }
+
+#[test]
+fn back_and_forward_search_for_what_their_address_says() {
+    let daemon = crowded();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj?q=word17");
+    let counts = || browser.texts("#column-todo .col-head .count");
+    let searched = || browser.run("return document.querySelector('#search').value");
+    browser.until("eleven match", || counts() == ["11"]);
+    browser
+        .run("window.isTheSame = true; document.querySelector('#column-todo .card-link').click()");
+    browser.find("#panel .task");
+    browser.find("#search").type_in("1");
+    browser.until("one matches", || counts() == ["1"]);
+    browser.run("history.back()");
+    browser.until("eleven match again", || counts() == ["11"] && searched() == "word17");
+    assert!(!browser.has("#panel .task"));
+    browser.run("history.forward()");
+    browser.until("one matches again", || counts() == ["1"] && searched() == "word171");
+    browser.find("#panel .task");
+    assert_eq!(browser.run("return window.isTheSame"), true);
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_phone_shows_the_search_of_a_board_when_it_is_wanted() {
+    let daemon = crowded();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.resize(500, 844);
+    browser.go_to("/ui/projects/prj");
+    assert!(!browser.find("#search").is_shown());
+    browser.find("[data-show-search]").click();
+    browser
+        .until("it has the focus", || browser.run("return document.activeElement.id") == "search");
+    browser.find("#search").type_in("word17");
+    browser.find("[data-shows=todo]").click();
+    browser.until("what matches is shown", || browser.texts("#column-todo .card").len() == 11);
+    let wide = browser.run("return document.documentElement.scrollWidth - innerWidth");
+    assert!(wide.as_i64().unwrap() <= 0, "{wide}");
+    // A search that the address names is shown from the beginning.
+    browser.go_to("/ui/projects/prj?q=word17");
+    assert!(browser.find("#search").is_shown());
+    browser.resize(1400, 844);
+    assert!(!browser.find("[data-show-search]").is_shown());
+    assert_quiet(&browser);
+}

@@ -125,7 +125,10 @@ fn axe_finds_nothing_on_any_page() {
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
-    let pages: Vec<&str> = PAGES.into_iter().chain(["/ui/projects/prj?chat=agt"]).collect();
+    let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
+    let launch = format!("/ui/launches/{launch}");
+    let pages: Vec<&str> =
+        PAGES.into_iter().chain(["/ui/projects/prj?chat=agt", launch.as_str()]).collect();
     for (theme, width, language) in
         [("light", 1440, "en"), ("dark", 1440, "en"), ("light", 500, "en"), ("light", 1440, "ja")]
     {
@@ -135,10 +138,17 @@ fn axe_finds_nothing_on_any_page() {
         browser.resize(width, 900);
         for page in &pages {
             go_to(&browser, page);
+            if *page == launch {
+                browser.find("#transcript li");
+            }
             browser.run(&axe);
             let found = browser.run_async(FINDINGS);
             assert_eq!(found, json!([]), "{page} {theme} {width} {language}");
         }
+        browser.run("document.querySelector('[data-open-palette]').click()");
+        browser.find("#found [role=option]");
+        let found = browser.run_async(FINDINGS);
+        assert_eq!(found, json!([]), "the palette {theme} {width} {language}");
     }
 }
 

@@ -113,6 +113,13 @@ document.addEventListener("click", (event) => {
     }
     applyFolds();
   }
+  // A phone shows the search when it is wanted.
+  const shows = event.target.closest("[data-show-search]");
+  if (shows) {
+    const isShown = find("#standing").classList.toggle("is-searching");
+    shows.setAttribute("aria-expanded", String(isShown));
+    if (isShown) find("#search").focus();
+  }
   if (event.target.closest("[data-clear-search]")) {
     find("#search").value = "";
     body.dispatchEvent(new CustomEvent("live-board"));

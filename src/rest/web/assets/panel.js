@@ -42,7 +42,7 @@ function closePanel({ push = true } = {}) {
   (card?.matches(".card") ? find(".card-link", card) : card)?.focus({ preventScroll: true });
 }
 
-// Back and forward fill or empty the panel, and leave the board as it is.
+// Back and forward fill or empty the panel. The board stays, unless something else was searched for.
 addEventListener("popstate", () => {
   if (!find("#panel")) { location.reload(); return; }
   // A reader who stays in a written form keeps its address, too.
@@ -50,6 +50,11 @@ addEventListener("popstate", () => {
   for (const form of findAll("#panel [data-is-written]")) form.removeAttribute("data-is-written");
   panelAddress = location.href;
   const query = new URLSearchParams(location.search);
+  const search = find("#search");
+  if (search && search.value.trim() !== (query.get("q") ?? "")) {
+    search.value = query.get("q") ?? "";
+    body.dispatchEvent(new CustomEvent("live-board"));
+  }
   const project = board()?.dataset.project;
   if (query.get("task")) openPanel(`${root}/ui/parts/tasks/${encodeURIComponent(query.get("task"))}`, null, { push: false });
   else if (query.get("chat")) openPanel(`${root}/ui/parts/projects/${project}/agents/${encodeURIComponent(query.get("chat"))}/chat`, null, { push: false });
