@@ -11,6 +11,7 @@ mod isolation;
 mod lock;
 mod notify;
 mod parts;
+pub mod programs;
 mod reload;
 mod secrets;
 mod server;
@@ -364,7 +365,8 @@ impl Start<'_> {
                 stage.begin_with_agents()?;
                 let means = Means::find(config)?;
                 let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
-                server.serve(config, listeners, self.configuration, &parts);
+                let programs = programs::programs(config, environment);
+                server.serve(config, listeners, self.configuration, programs, &parts);
                 let control = LocalControlPlane::new(server.service.clone(), id.clone());
                 let control = Control::Local(control, checkouts);
                 let url = http_address.map(http::mcp_url);
@@ -390,7 +392,9 @@ impl Start<'_> {
                     Server::start(config, environment, invocation, Nudge::new(), None).await?;
                 let listeners = Server::bind(config, inherited).await?;
                 http_address = listeners.http_address();
-                server.serve(config, listeners, self.configuration, &parts);
+                // Its agents run on other machines.
+                let programs = rest::Programs::default();
+                server.serve(config, listeners, self.configuration, programs, &parts);
                 (Some(server), None)
             }
             Role::Supervise => (None, Some(self.supervise(stage, &parts).await?)),

@@ -14,6 +14,7 @@ mod guard;
 mod login;
 mod page;
 mod problem;
+mod programs;
 mod public_path;
 pub mod routes;
 mod web;
@@ -30,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use problem::{FieldProblem, Problem};
+pub use programs::{FoundProgram, ProgramLogin, Programs};
 pub use routes::configuration::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 pub use webhook::WebhookEndpoint;
@@ -51,6 +53,8 @@ pub struct RestState {
     pub guesses: Arc<Throttle>,
     /// The configuration in use, and the requests to read it again.
     pub configuration: ConfigurationHandle,
+    /// The search for agent CLIs.
+    pub programs: Programs,
     /// Ends streams that would never end by themselves.
     pub closing: CancellationToken,
 }

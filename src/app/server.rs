@@ -20,7 +20,7 @@ use crate::forge;
 use crate::locks;
 use crate::mcp::{self, McpServer};
 use crate::nudge::{Nudge, Nudges};
-use crate::rest::{self, ConfigurationHandle, RestState, WebhookEndpoint};
+use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use crate::rows::Store;
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
@@ -190,6 +190,7 @@ impl Server {
         config: &Config,
         listeners: Listeners,
         configuration: ConfigurationHandle,
+        programs: Programs,
         parts: &Parts,
     ) {
         let Self { service, store, .. } = self;
@@ -204,6 +205,7 @@ impl Server {
             public_url,
             guesses: Arc::default(),
             configuration,
+            programs,
             closing,
         };
         if let Some(http) = listeners.http {

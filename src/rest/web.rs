@@ -12,6 +12,7 @@ mod changes;
 mod chat;
 mod coordinator;
 mod errors;
+mod first_run;
 mod inbox;
 mod instances;
 mod launches;
@@ -54,6 +55,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .route("/", get(async || Redirect::to(HOME)))
         .route("/ui", get(async || Redirect::to(HOME)))
         .merge(projects::routes())
+        .merge(first_run::routes())
         .merge(board::routes())
         .merge(tasks::routes())
         .merge(new_task::routes())

@@ -5,6 +5,7 @@ mod board;
 mod browser;
 mod changes;
 mod chat;
+mod first_run;
 mod frame;
 mod inbox;
 mod looks;

@@ -1,13 +1,9 @@
 //! The findings of `doctor` about the CLIs of agents: their programs, users and logins.
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-
 use super::{Finding, State};
-use crate::app;
-use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
-use crate::provider::{Login, installation_of, login_of, program_of};
+use crate::app::{self, programs};
+use crate::config::{Config, Environment, Preset, ProviderConfig};
+use crate::provider::{Login, installation_of};
 
 pub(super) fn users(config: &Config) -> Option<Finding> {
     let subject = "users";
@@ -24,7 +20,7 @@ pub(super) fn users(config: &Config) -> Option<Finding> {
 
 /// Returns a finding for each configured provider, and for each CLI of a preset that is installed.
 pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding> {
-    let entries = entries(config, environment);
+    let entries = programs::entries(&config.providers, environment);
     if entries.is_empty() {
         let names = Preset::ALL.map(|(name, _)| name).join(", ");
         let remedy = "install one of them; docs/providers.md has the steps";
@@ -34,36 +30,10 @@ pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding>
     entries.iter().map(|(name, entry)| look(name, entry, environment)).collect()
 }
 
-/// Returns the configured providers and the presets whose CLI is installed.
-pub(in crate::cli) fn entries<'c>(
-    config: &'c Config,
-    environment: &Environment,
-) -> BTreeMap<&'c str, ProviderConfig> {
-    let mut entries: BTreeMap<&str, ProviderConfig> =
-        config.providers.iter().map(|(name, entry)| (name.as_str(), entry.clone())).collect();
-    let is_installed = |preset: Preset| find_program(program_of(preset), environment).is_some();
-    for (name, preset) in Preset::ALL {
-        if is_installed(preset) {
-            entries.entry(name).or_insert_with(|| ProviderConfig::of_preset(preset));
-        }
-    }
-    entries
-}
-
-/// Returns the program that an entry starts, and its preset.
-pub(in crate::cli) fn program_of_entry(entry: &ProviderConfig) -> (&str, Option<Preset>) {
-    match &entry.command_line {
-        CommandLine::Own { program, .. } => (program, None),
-        CommandLine::Preset { preset, program, .. } => {
-            (program.as_deref().unwrap_or(program_of(*preset)), Some(*preset))
-        }
-    }
-}
-
 fn look(name: &str, entry: &ProviderConfig, environment: &Environment) -> Finding {
     let subject = format!("provider {name}");
-    let (program, preset) = program_of_entry(entry);
-    let Some(found) = find_program(program, environment) else {
+    let (program, preset) = programs::program_of_entry(entry);
+    let Some(found) = programs::find_program(program, environment) else {
         let remedy = preset.map_or("correct `cli_command`, or install it", installation_of);
         let text = format!("the program `{program}` was not found");
         return Finding::new(State::Problem, &subject, text, remedy);
@@ -100,14 +70,7 @@ fn state_of_login(
     entry: &ProviderConfig,
     environment: &Environment,
 ) -> (State, String) {
-    let variable = |name: &str| {
-        let set = entry.environment.get(name).map(|value| value.reveal().to_owned());
-        set.or_else(|| environment.variable(name).map(str::to_owned))
-    };
-    let has_contents = |path: &PathBuf| {
-        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0)
-    };
-    match login_of(preset, variable, has_contents) {
+    match programs::login(preset, entry, environment) {
         Login::Variable(variable) => {
             (State::Ok, format!("login: yes (the variable {variable} is set)"))
         }
@@ -122,17 +85,4 @@ fn state_of_login(
             (State::Problem, format!("login: no (no variable for it, and no {looked})"))
         }
     }
-}
-
-/// Returns the program that a name or a path stands for.
-pub(in crate::cli) fn find_program(program: &str, environment: &Environment) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        std::fs::metadata(path)
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        return Some(environment.working_directory().join(program)).filter(is_program);
-    }
-    let path = environment.variable("PATH")?;
-    path.split(':').map(|folder| Path::new(folder).join(program)).find(is_program)
 }

@@ -1,12 +1,9 @@
 //! The agent CLIs of this machine, as `init` shows them.
 
-use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
-
 use serde::Serialize;
 
-use crate::cli::doctor::providers::{entries, find_program, program_of_entry, sight_of_login};
+use crate::app::programs::{entries, find_program, program_of_entry, version_of};
+use crate::cli::doctor::providers::sight_of_login;
 use crate::cli::error::CliError;
 use crate::config::{Config, Environment, Preset};
 use crate::domain::nearest::nearest;
@@ -14,9 +11,6 @@ use crate::domain::nearest::nearest;
 /// The `ai_type` of the bundled agent. It is a shell script that writes a file, and needs no
 /// account.
 pub(super) const EXAMPLE: &str = "example";
-
-/// The time that a CLI has to print its version.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An agent CLI that is installed, or an entry of the configuration.
 #[derive(Debug, Serialize)]
@@ -35,7 +29,7 @@ pub(super) struct Program {
 /// and reads no credential.
 pub(super) async fn look(config: &Config, environment: &Environment) -> Vec<Program> {
     let mut found = Vec::new();
-    for (name, entry) in entries(config, environment) {
+    for (name, entry) in entries(&config.providers, environment) {
         let (program, preset) = program_of_entry(&entry);
         let Some(program) = find_program(program, environment) else {
             continue;
@@ -57,15 +51,6 @@ pub(super) async fn look(config: &Config, environment: &Environment) -> Vec<Prog
         });
     }
     found
-}
-
-/// Returns the first line that the program prints for `--version`.
-async fn version_of(program: &Path) -> Option<String> {
-    let mut command = tokio::process::Command::new(program);
-    command.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(VERSION_TIMEOUT, command.output()).await.ok()?.ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// Returns the agent that `init` proposes: the first one with a login, else the bundled one.

@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
+use super::first_run::FirstRun;
 use super::layout::{Frame, NavSection, go_to, rendered};
 use super::shown::{Face, Faces, hue_of};
 use super::words::Words;
@@ -25,6 +26,8 @@ use crate::service::{ProjectEdit, ServiceError};
 struct ProjectsPage {
     frame: Frame,
     projects: Vec<ProjectTile>,
+    /// The steps that are to be taken first; `None` after them.
+    first_run: Option<FirstRun>,
 }
 
 #[derive(Template)]
@@ -141,6 +144,9 @@ struct ProjectFields {
     workspace: Option<WorkspaceMode>,
     workspace_base: Option<String>,
     workspace_branch: Option<String>,
+    /// The form is the first step of the first run.
+    #[serde(default)]
+    first_run: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -171,7 +177,8 @@ pub(super) fn routes() -> Router<RestState> {
 
 async fn all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let projects = tiles(frame.w, &state).await?;
-    Ok(rendered(&ProjectsPage { frame: frame.at(NavSection::Projects), projects }))
+    let first_run = FirstRun::read(&frame, &state).await?;
+    Ok(rendered(&ProjectsPage { frame: frame.at(NavSection::Projects), projects, first_run }))
 }
 
 async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
@@ -279,7 +286,11 @@ async fn make(
             Err(error) => return Err(error.into()),
         };
     tracing::info!(project_id = %id, "project added");
-    Ok(go_to(&format!("/ui/projects/{id}/edit")))
+    Ok(if fields.first_run {
+        go_to(super::HOME)
+    } else {
+        go_to(&format!("/ui/projects/{id}/edit"))
+    })
 }
 
 /// Returns whether the project of a form exists with the content of the form.

@@ -126,6 +126,25 @@ texts! {
     signed_in_as: "Signed in as", "ログイン中:";
     viewer_note: "You may look, but not change anything.", "閲覧のみ可能です。";
 
+    three_steps: "Three steps to the first result", "最初の結果までの 3 ステップ";
+    three_things:
+        "A project is a folder, an agent is a program that works in it, a task is the work.",
+        "プロジェクトはフォルダー、エージェントはそこで作業するプログラム、タスクは作業の内容です。";
+    which_folder: "Which folder is the project?", "プロジェクトのフォルダー";
+    which_agent: "Which agent works in it?", "作業するエージェント";
+    first_task: "First task", "最初のタスク";
+    starts_when_made: "It starts as soon as you create it.", "作成するとすぐに開始します。";
+    same_by_command:
+        "In a terminal, this command does the same in the current folder:",
+        "ターミナルでは、次のコマンドが現在のフォルダーで同じことをします:";
+    looking: "Looking for agent CLIs…", "エージェントの CLI を検索中…";
+    look_again: "Look again", "再検索";
+    no_programs:
+        "No agent CLI was found on this machine. docs/providers.md has the steps to install one.",
+        "このマシンにエージェントの CLI が見つかりません。インストール手順は docs/providers.md にあります。";
+    logged_in: "Logged in", "ログイン済み";
+    not_logged_in: "Not logged in", "未ログイン";
+
     new_project: "New project", "プロジェクトを作成";
     edit_project: "Edit project", "プロジェクトを編集";
     no_projects:

@@ -421,6 +421,7 @@ impl Here {
             public_url: None,
             guesses: Arc::default(),
             configuration,
+            programs: rest::Programs::default(),
             closing,
         };
         runtime.spawn(rest::serve_control(control, rest::router(state), cancel.clone()));

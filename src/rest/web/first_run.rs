@@ -1,0 +1,160 @@
+//! The first run: three steps from an empty coordinator to a task that an agent works on. The page
+//! of the projects shows them until there is a task.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Deserialize;
+
+use super::layout::{Frame, go_to, rendered};
+use super::shown::Face;
+use crate::domain::{AgentId, Priority, Project, ProjectId, Refusal, TaskId, TaskStatus};
+use crate::rest::extract::InForm;
+use crate::rest::programs::{FoundProgram, ProgramLogin};
+use crate::rest::{Problem, RestState};
+use crate::service::{AgentEdit, NewTask, ProjectEdit, ServiceError, TaskFilter};
+
+/// The state of the three steps.
+pub(super) struct FirstRun {
+    /// The project; `None` before the first step.
+    pub(super) project: Option<Project>,
+    /// The agent of the project; `None` before the second step.
+    pub(super) agent: Option<Face>,
+    /// The folder that the first step proposes.
+    pub(super) directory: String,
+    /// The id that the form of the next step makes its thing with.
+    pub(super) form_id: String,
+}
+
+#[derive(Template)]
+#[template(path = "parts/found_programs.html")]
+struct ProgramsPart {
+    frame: Frame,
+    programs: Vec<FoundProgram>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentFields {
+    form_id: AgentId,
+    project: ProjectId,
+    #[serde(default)]
+    name: String,
+    ai_type: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskFields {
+    form_id: TaskId,
+    project: ProjectId,
+    assignee: AgentId,
+    title: String,
+    #[serde(default)]
+    description: String,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new()
+        .route("/ui/parts/first-run/programs", get(programs))
+        .route("/ui/do/first-run/agent", post(make_agent))
+        .route("/ui/do/first-run/task", post(make_task))
+}
+
+impl FirstRun {
+    /// Returns the steps; `None` if they were taken, or if the reader may not take them.
+    pub(super) async fn read(frame: &Frame, state: &RestState) -> Result<Option<Self>, Problem> {
+        let mut projects = state.service.catalog.projects().await?;
+        if !frame.may_change() || projects.len() > 1 {
+            return Ok(None);
+        }
+        let directory = state.programs.directory.as_ref();
+        let none = Self {
+            project: None,
+            agent: None,
+            form_id: state.service.catalog.new_project_id().to_string(),
+            directory: directory.map(|path| path.display().to_string()).unwrap_or_default(),
+        };
+        let Some((project, members)) = projects.pop() else {
+            return Ok(Some(none));
+        };
+        let filter = TaskFilter { project: Some(project.id.clone()), ..TaskFilter::default() };
+        if !state.service.tasks.list(&filter).await?.is_empty() {
+            return Ok(None);
+        }
+        let agents = state.service.catalog.agents().await?;
+        let agent = agents.iter().find(|agent| members.contains(&agent.id));
+        let form_id = match agent {
+            Some(_) => state.service.tasks.new_id().to_string(),
+            None => state.service.catalog.new_agent_id().to_string(),
+        };
+        let agent = agent.map(|agent| Face::of(agent, false));
+        Ok(Some(Self { project: Some(project), agent, form_id, ..none }))
+    }
+}
+
+/// Returns the agent CLIs that were found. A CLI may take seconds to print its version.
+async fn programs(frame: Frame, State(state): State<RestState>) -> Response {
+    // Only those who may make an agent learn what is installed.
+    let programs = if frame.may_change() { state.programs.look().await } else { Vec::new() };
+    rendered(&ProgramsPart { frame, programs })
+}
+
+/// Makes the agent and assigns it to the project.
+async fn make_agent(
+    State(state): State<RestState>,
+    InForm(fields): InForm<AgentFields>,
+) -> Result<Response, Problem> {
+    let name = match fields.name.trim() {
+        "" => capitalised(&fields.ai_type),
+        name => name.to_owned(),
+    };
+    let edit =
+        AgentEdit { name: Some(name), ai_type: Some(fields.ai_type), ..AgentEdit::default() };
+    match state.service.catalog.add_agent(Some(fields.form_id.clone()), &edit).await {
+        Ok(agent) => tracing::info!(agent_id = %agent.id, "agent added"),
+        // The form was sent before.
+        Err(ServiceError::Refused(Refusal::AlreadyExists(_))) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let assign = ProjectEdit { assign: vec![fields.form_id], ..ProjectEdit::default() };
+    state.service.catalog.set_project(&fields.project, &assign).await?;
+    Ok(go_to(super::HOME))
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().into_iter().flat_map(char::to_uppercase).chain(chars).collect()
+}
+
+/// Makes the first task, which starts at once, and opens its card.
+async fn make_task(
+    State(state): State<RestState>,
+    InForm(fields): InForm<TaskFields>,
+) -> Result<Response, Problem> {
+    let new = NewTask {
+        id: Some(fields.form_id.clone()),
+        project: fields.project.clone(),
+        title: fields.title,
+        description: fields.description,
+        status: TaskStatus::InProgress,
+        priority: Priority::Medium,
+        assignee: Some(fields.assignee),
+        parent: None,
+        dependencies: Vec::new(),
+    };
+    let short_id = match state.service.tasks.add(&new).await {
+        Ok(view) => {
+            tracing::info!(task_id = %view.task.id, project_id = %view.task.project, "task added");
+            view.task.short_id
+        }
+        // The form was sent before.
+        Err(ServiceError::Refused(Refusal::AlreadyExists(_))) => {
+            state.service.tasks.view(&fields.form_id).await?.task.short_id
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(go_to(&format!("/ui/projects/{}?task={short_id}", fields.project)))
+}
