@@ -206,6 +206,7 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
                 start_wanted_since: None,
                 checking_since: None,
                 n_failed_rounds: 0,
+                archived_at: None,
                 revision: 0,
             }));
         }

@@ -241,6 +241,7 @@ fn task(project: usize, agent: usize, n: usize, at: Timestamp) -> Result<Task> {
         start_wanted_since: None,
         checking_since: None,
         n_failed_rounds: 0,
+        archived_at: None,
         revision: 0,
     })
 }

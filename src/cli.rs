@@ -34,6 +34,7 @@ mod project;
 mod reasons;
 mod reference;
 mod reload;
+mod removal;
 mod run;
 mod run_once;
 mod screen;

@@ -21,6 +21,7 @@ mod launches;
 mod lookup;
 mod maintenance;
 mod pause_file;
+mod removals;
 mod revision;
 mod sessions;
 mod status;
@@ -59,6 +60,7 @@ pub use launches::other_coordinators::AgentAction;
 pub use launches::output::{WantedLines, read_output};
 pub use launches::start::{Claim, ShouldStart};
 pub use launches::why::Why;
+pub use removals::{RemovalView, Removals};
 pub use sessions::Sessions;
 pub use sessions::authenticate::Authenticated;
 pub use sessions::caller::Caller;
@@ -75,7 +77,7 @@ pub use tasks::{TaskFigures, TaskView, Tasks};
 pub use crate::domain::agent::{AgentEdit, ProjectEdit};
 pub use crate::domain::task::batch::Draft;
 pub use crate::domain::task::{NewTask, TaskEdit};
-pub use crate::store::{HistoryFilter, LaunchFilter, TaskFilter};
+pub use crate::store::{ArchivedTasks, HistoryFilter, LaunchFilter, TaskFilter};
 pub use crate::workspace::{DiffKind, MergeStyle, Merged, SnapshotEntry};
 pub use maintenance::Maintenance;
 pub use workspaces::{
@@ -203,6 +205,7 @@ pub struct Service {
     pub events: Events,
     pub maintenance: Maintenance,
     pub workspaces: Workspaces,
+    pub removals: Removals,
     core: Arc<Core>,
     waiting: Waiting,
     board: Arc<CoordinatorBoard>,
@@ -253,6 +256,7 @@ impl Service {
             events: Events::new(shared.clone()),
             maintenance: Maintenance::new(shared.clone()),
             workspaces: Workspaces::new(shared.clone()),
+            removals: Removals::new(shared.clone()),
             core: shared.core,
             waiting: shared.waiting,
             board: shared.coordinators,

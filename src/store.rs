@@ -17,7 +17,7 @@ mod schema;
 mod sqlite;
 mod transaction;
 
-pub use db::{BoxError, Cell, Cells, Db, DbError, FromCell, Value, cell, word};
+pub use db::{BoxError, Cell, Cells, Columns, Db, DbError, FromCell, Value, cell, word};
 pub use engine::{Connection, Engine, Locked};
 pub use open::{OpenError, OpenErrorKind, Settings};
 pub use transaction::{Entity, Read, Write};
@@ -71,6 +71,16 @@ pub struct TaskFilter {
     pub parent: Option<TaskId>,
     /// Only tasks that are neither done nor cancelled.
     pub only_open: bool,
+    pub archived: ArchivedTasks,
+}
+
+/// The tasks of a selection, by whether they are archived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ArchivedTasks {
+    #[default]
+    Included,
+    LeftOut,
+    Only,
 }
 
 /// A selection of launches, the newest first.

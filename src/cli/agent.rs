@@ -1,4 +1,4 @@
-//! `agent`: list, show, add, set.
+//! `agent`: list, show, add, set, archive, delete.
 
 use std::io::Read as _;
 
@@ -8,6 +8,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::named::Named;
 use super::output::{Form, plain, print_json, print_line, print_table, table};
+use super::removal::{self, ArchivedArguments, DeleteArguments};
 use crate::domain::AgentId;
 use crate::domain::agent::AgentStatus;
 use crate::rest::routes::agents::{AgentBody, AgentRequest};
@@ -16,6 +17,8 @@ use crate::rest::routes::agents::{AgentBody, AgentRequest};
 pub(super) enum AgentCommand {
     /// List agents
     List {
+        #[command(flatten)]
+        archived: ArchivedArguments,
         #[command(flatten)]
         form: Form,
     },
@@ -40,6 +43,35 @@ pub(super) enum AgentCommand {
         #[command(flatten)]
         edit: AgentEditArguments,
     },
+    /// Archive an agent that does not work: it does not start, and lists leave it out
+    Archive(ChangeAgent),
+    /// Make an archived agent active again
+    Unarchive(ChangeAgent),
+    /// Delete an agent that does not work, after a question; it can be undone for a minute
+    Delete {
+        /// Agent: its id, its name, or the beginning of its id
+        agent: Named<AgentId>,
+        #[command(flatten)]
+        delete: DeleteArguments,
+    },
+    /// Undo the deletion of an agent
+    Undelete(ChangeAgent),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ChangeAgent {
+    /// Agent: its id, its name, or the beginning of its id
+    agent: Named<AgentId>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl ChangeAgent {
+    async fn run(self, client: &Client, what: &str, done: &str) -> Result<(), CliError> {
+        let path = format!("/agents/{}", self.agent.id(client).await?);
+        let told = |agent: &AgentBody| format!("{} is {done}", plain(&agent.name));
+        removal::change(client, &path, what, self.form, told).await
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -59,7 +91,7 @@ pub(super) struct AgentEditArguments {
     /// Generate a passkey and print it; it is never shown again
     #[arg(long)]
     generate_passkey: bool,
-    /// Its status: active or inactive
+    /// Its status: active, inactive or archived
     #[arg(long)]
     status: Option<AgentStatus>,
     #[command(flatten)]
@@ -69,9 +101,17 @@ pub(super) struct AgentEditArguments {
 impl AgentCommand {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         match self {
-            Self::List { form } => {
-                let agents: Vec<AgentBody> = client.get("/agents").await?;
+            Self::List { archived, form } => {
+                let query = archived.query().unwrap_or_default();
+                let agents: Vec<AgentBody> = client.get(&format!("/agents?{query}")).await?;
                 if form.json { print_json(&agents) } else { print_agents(&agents) }
+            }
+            Self::Archive(agent) => agent.run(client, "archive", "archived").await,
+            Self::Unarchive(agent) => agent.run(client, "unarchive", "active again").await,
+            Self::Undelete(agent) => agent.run(client, "undelete", "back").await,
+            Self::Delete { agent, delete } => {
+                let path = format!("/agents/{}", agent.id(client).await?);
+                delete.run(client, &path, false).await
             }
             Self::Show { agent, form } => {
                 let agent = agent.id(client).await?;

@@ -62,6 +62,14 @@ impl Client {
         if response.status().is_success() { Ok(()) } else { Err(refusal(response).await?.into()) }
     }
 
+    /// Sends a DELETE whose answer says what was done.
+    pub(super) async fn delete_and_read<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<T, CliError> {
+        read(self.send(Method::DELETE, path, Bytes::new()).await?).await
+    }
+
     /// Sends a POST and returns the refusal as a value, for a caller that examines it.
     pub(super) async fn post_or_problem<T: DeserializeOwned>(
         &self,

@@ -1,4 +1,4 @@
-//! `project`: list, show, add, set.
+//! `project`: list, show, add, set, archive, delete.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::named::{Named, ids};
 use super::output::{Form, plain, print_json, print_line, print_table, table};
+use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::status::warnings;
 use crate::config::Environment;
 use crate::domain::agent::ProjectStatus;
@@ -21,6 +22,8 @@ use crate::rest::routes::status::StatusBody;
 pub(super) enum ProjectCommand {
     /// List projects
     List {
+        #[command(flatten)]
+        archived: ArchivedArguments,
         #[command(flatten)]
         form: Form,
     },
@@ -48,6 +51,39 @@ pub(super) enum ProjectCommand {
         #[arg(long, value_name = "AGENT")]
         unassign: Vec<Named<AgentId>>,
     },
+    /// Archive a project without open tasks: lists leave it out
+    Archive(ChangeProject),
+    /// Make an archived project active again
+    Unarchive(ChangeProject),
+    /// Delete a project with its finished tasks, its chats and its output, after a question; it can
+    /// be undone for a minute
+    Delete {
+        /// Project: its id, its key, its name, or the beginning of its id
+        project: Named<ProjectId>,
+        /// Give up work of its tasks that is not merged
+        #[arg(long)]
+        discard: bool,
+        #[command(flatten)]
+        delete: DeleteArguments,
+    },
+    /// Undo the deletion of a project
+    Undelete(ChangeProject),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ChangeProject {
+    /// Project: its id, its key, its name, or the beginning of its id
+    project: Named<ProjectId>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl ChangeProject {
+    async fn run(self, client: &Client, what: &str, done: &str) -> Result<(), CliError> {
+        let path = format!("/projects/{}", self.project.id(client).await?);
+        let told = |project: &ProjectBody| format!("{} is {done}", plain(&project.name));
+        removal::change(client, &path, what, self.form, told).await
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -91,9 +127,17 @@ impl ProjectCommand {
         environment: &Environment,
     ) -> Result<(), CliError> {
         match self {
-            Self::List { form } => {
-                let projects: Vec<ProjectBody> = client.get("/projects").await?;
+            Self::List { archived, form } => {
+                let query = archived.query().unwrap_or_default();
+                let projects: Vec<ProjectBody> = client.get(&format!("/projects?{query}")).await?;
                 if form.json { print_json(&projects) } else { print_projects(&projects) }
+            }
+            Self::Archive(project) => project.run(client, "archive", "archived").await,
+            Self::Unarchive(project) => project.run(client, "unarchive", "active again").await,
+            Self::Undelete(project) => project.run(client, "undelete", "back").await,
+            Self::Delete { project, discard, delete } => {
+                let path = format!("/projects/{}", project.id(client).await?);
+                delete.run(client, &path, discard).await
             }
             Self::Show { project, form } => {
                 let project = project.id(client).await?;

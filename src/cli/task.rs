@@ -1,4 +1,4 @@
-//! `task`: list, show, history, add, set.
+//! `task`: list, show, history, add, set, archive, delete.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use super::error::CliError;
 use super::events::line_of;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
+use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::task_wait::{self, WaitForTasks};
 use super::workspace::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask};
 use crate::config::Environment;
@@ -35,6 +36,8 @@ pub(super) enum TaskCommand {
         /// Select a status: backlog, todo, in_progress, blocked, done or cancelled
         #[arg(long)]
         status: Option<TaskStatus>,
+        #[command(flatten)]
+        archived: ArchivedArguments,
         /// Print the full ids, too
         #[arg(long, conflicts_with = "json")]
         wide: bool,
@@ -80,6 +83,38 @@ pub(super) enum TaskCommand {
     },
     /// Bring back the files of a task as they were kept
     Restore(RestoreTask),
+    /// Archive a finished task: boards and lists leave it out
+    Archive(ChangeTask),
+    /// Show an archived task again
+    Unarchive(ChangeTask),
+    /// Delete a finished task with its subtasks, after a question; it can be undone for a minute
+    Delete {
+        /// Task: its id, its short id such as SHOP-12, or the beginning of its id
+        task: Named<TaskId>,
+        /// Give up work of it that is not merged
+        #[arg(long)]
+        discard: bool,
+        #[command(flatten)]
+        delete: DeleteArguments,
+    },
+    /// Undo the deletion of a task
+    Undelete(ChangeTask),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ChangeTask {
+    /// Task: its id, its short id such as SHOP-12, or the beginning of its id
+    task: Named<TaskId>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl ChangeTask {
+    async fn run(self, client: &Client, what: &str, done: &str) -> Result<(), CliError> {
+        let path = format!("/tasks/{}", self.task.id(client).await?);
+        let told = |task: &TaskBody| format!("{} is {done}", task.short_id);
+        removal::change(client, &path, what, self.form, told).await
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -170,13 +205,21 @@ impl TaskCommand {
     ) -> Result<(), CliError> {
         match self {
             Self::Restore(restore) => restore.run(client, environment).await,
-            Self::List { project, assignee, status, wide, form } => {
+            Self::Archive(task) => task.run(client, "archive", "archived").await,
+            Self::Unarchive(task) => task.run(client, "unarchive", "shown again").await,
+            Self::Undelete(task) => task.run(client, "undelete", "back").await,
+            Self::Delete { task, discard, delete } => {
+                let path = format!("/tasks/{}", task.id(client).await?);
+                delete.run(client, &path, discard).await
+            }
+            Self::List { project, assignee, status, archived, wide, form } => {
                 let project = id_of(project.as_ref(), client).await?;
                 let assignee = id_of(assignee.as_ref(), client).await?;
                 let mut query = Vec::new();
                 query.extend(project.map(|project| format!("project={project}")));
                 query.extend(assignee.map(|assignee| format!("assignee={assignee}")));
                 query.extend(status.map(|status| format!("status={status}")));
+                query.extend(archived.query());
                 let tasks: Vec<TaskBody> =
                     client.get(&format!("/tasks?{}", query.join("&"))).await?;
                 let when_empty = if query.is_empty() { NO_TASKS } else { "No task fits." };

@@ -183,7 +183,7 @@ shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
 workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", paths: [src, docs/web], submodules: true, lfs: pointers, publish: branch, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target], hooks: { after_create: [npm, ci], before_run: [make, up], after_run: [make, down], before_remove: [make, clean], timeout: 2min } }
-retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB }
+retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB, deleted: 5m }
 forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
 github:
   { base_url: "https://Ghe.example/api/v3/", token: "${GITHUB_TOKEN}", bot_name: coder, bot_label: "🤖", processing_label: b/p,
@@ -343,6 +343,7 @@ fn every_setting_arrives() {
             chats: Some(48 * hour),
             output: 72 * hour,
             output_size: 1 << 30,
+            deleted: seconds(300),
         },
         secret_variables: config.secret_variables.clone(),
     };

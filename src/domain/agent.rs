@@ -21,6 +21,8 @@ words! {
     pub enum AgentStatus as "agent status" {
         Active = "active",
         Inactive = "inactive",
+        /// Lists leave it out, too.
+        Archived = "archived",
     }
 }
 

@@ -206,6 +206,7 @@ impl WorkChange {
             Self::Agent { agent, .. } if launch.key.agent != *agent => None,
             Self::Agent { status: AgentStatus::Active, .. } => Some(Meaning::TakeBackPause),
             Self::Agent { status: AgentStatus::Inactive, .. } => Some(stop(NoticeAction::Paused)),
+            Self::Agent { status: AgentStatus::Archived, .. } => Some(stop(NoticeAction::Closed)),
         }
     }
 }

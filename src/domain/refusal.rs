@@ -9,6 +9,7 @@ use super::id::{
     SessionId, TaskId, WorkspaceId,
 };
 use super::key::Purpose;
+use super::removal::{RemovableKind, RemovalAction};
 use super::short_id::{ProjectKey, ShortId};
 use super::task::TaskStatus;
 use super::time::Timestamp;
@@ -165,6 +166,20 @@ pub enum Refusal {
     WorkspaceFailed { workspace: WorkspaceId, reason: String },
     #[error("the snapshots of project {project}: {reason}")]
     SnapshotFailed { project: ProjectId, reason: String },
+    /// Something is in the way of archiving, deleting or bringing back a thing.
+    #[error("{what} can't be {action}d: {}", obstacles.join("; "))]
+    NotRemovable { what: String, action: RemovalAction, obstacles: Vec<String> },
+    #[error("{what} can't be deleted: {} came from a forge", tasks.join(", "))]
+    OfForge { what: String, tasks: Vec<String> },
+    #[error("{what} can't be deleted: the work on {} is not merged", tasks.join(", "))]
+    UnmergedWork { what: String, tasks: Vec<String> },
+    #[error("The {kind} {id} was deleted, and that can't be undone any more")]
+    UndoOver { kind: RemovableKind, id: String },
+    /// An undo needs something that does not exist any more.
+    #[error("{what} can't come back: {missing} does not exist")]
+    CannotComeBack { what: String, missing: String },
+    #[error("A {kind} `{id}` was deleted, and an id is never given again")]
+    DeletedId { kind: RemovableKind, id: String },
     #[error("{0} exists already")]
     AlreadyExists(String),
     #[error("{0}")]
@@ -238,6 +253,12 @@ impl Refusal {
             Self::CannotClone { .. } => "cannot_clone",
             Self::WorkspaceFailed { .. } => "workspace_failed",
             Self::SnapshotFailed { .. } => "snapshot_failed",
+            Self::NotRemovable { .. } => "not_removable",
+            Self::OfForge { .. } => "of_forge",
+            Self::UnmergedWork { .. } => "unmerged_work",
+            Self::UndoOver { .. } => "undo_over",
+            Self::CannotComeBack { .. } => "cannot_come_back",
+            Self::DeletedId { .. } => "deleted_id",
             Self::AlreadyExists(_) => "already_exists",
             Self::Invalid(_) => "invalid",
         }
@@ -325,6 +346,12 @@ impl Refusal {
             }
             Self::LinkNotValid(_) => Some("print a new one with: agent-coordinator login"),
             Self::KeyTaken { .. } => Some("choose another key"),
+            Self::NotRemovable { .. } => Some("end or finish these first"),
+            Self::OfForge { .. } => Some("archive it instead"),
+            Self::UnmergedWork { .. } => Some(
+                "merge it with `task merge`, or delete with `--discard`, which gives the work up",
+            ),
+            Self::DeletedId { .. } => Some("choose another id"),
             Self::WorkspaceModeFixed { .. } => {
                 Some("create another project for the same directory")
             }
@@ -353,6 +380,8 @@ impl Refusal {
             | Self::BadWorkspaceSetting { .. }
             | Self::WorkspaceFailed { .. }
             | Self::SnapshotFailed { .. }
+            | Self::UndoOver { .. }
+            | Self::CannotComeBack { .. }
             | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,
         }

@@ -22,6 +22,8 @@ pub struct Retention {
     pub output: Duration,
     /// The greatest total size of the output of agents that have ended, in bytes.
     pub output_size: u64,
+    /// The time for which a deletion can be undone.
+    pub deleted: Duration,
 }
 
 /// A launch that has ended, and the data that depends on it.
@@ -143,6 +145,7 @@ mod tests {
             chats: Some(ms(70)),
             output: ms(60),
             output_size: 25,
+            deleted: ms(30),
         }
     }
 

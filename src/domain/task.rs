@@ -107,6 +107,8 @@ pub struct Task {
     pub checking_since: Option<Timestamp>,
     /// The number of rounds with a failed check since it was set in progress.
     pub n_failed_rounds: u32,
+    /// The time since which boards and lists leave it out; only a closed task has it.
+    pub archived_at: Option<Timestamp>,
     pub created_at: Timestamp,
     /// The time when it got its status.
     pub status_since: Timestamp,
@@ -196,6 +198,7 @@ fn moved(task: &Task, to: TaskStatus, reason: Option<&str>, now: Timestamp) -> T
             .filter(|_| matches!(to, TaskStatus::Todo | TaskStatus::Blocked)),
         checking_since: None,
         n_failed_rounds: if to == TaskStatus::InProgress { 0 } else { task.n_failed_rounds },
+        archived_at: task.archived_at.filter(|_| !to.is_open()),
         status_since: now,
         ..task.clone()
     }

@@ -518,6 +518,29 @@ impl Workspace {
         }
     }
 
+    /// Returns whether it has a result that is neither merged nor given up.
+    pub fn has_unmerged_work(&self) -> bool {
+        let Some(content) = self.content.as_ref().filter(|_| self.discarded_at.is_none()) else {
+            return false;
+        };
+        content.n_uncommitted > 0 || content.n_commits > 0 && self.merged_commit.is_none()
+    }
+
+    /// Returns the workspace after its task was deleted for good: its files go, and its kept state
+    /// 14 days later.
+    #[must_use]
+    pub fn orphaned(self, at: Timestamp) -> Self {
+        let discarded_at = Some(self.discarded_at.unwrap_or(at));
+        let forever_at = Some(self.forever_at.unwrap_or(at));
+        Self { discarded_at, forever_at, ..self }
+    }
+
+    /// Returns whether its files may be removed although its task does not exist any more.
+    pub fn may_be_removed_as_orphan(&self) -> bool {
+        let is_kept = self.content.as_ref().is_some_and(|content| content.left_out.is_empty());
+        self.state == WorkspaceState::Ready && self.forever_at.is_some() && is_kept
+    }
+
     /// Returns whether its kept state may be given up: a person decided so, and its files are gone.
     pub fn may_be_forgotten(&self) -> Option<Timestamp> {
         let is_over = self.state == WorkspaceState::Removed && self.content.is_some();

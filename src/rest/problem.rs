@@ -93,6 +93,12 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::CannotClone { .. }
         | Refusal::WorkspaceFailed { .. }
         | Refusal::SnapshotFailed { .. }
+        | Refusal::NotRemovable { .. }
+        | Refusal::OfForge { .. }
+        | Refusal::UnmergedWork { .. }
+        | Refusal::UndoOver { .. }
+        | Refusal::CannotComeBack { .. }
+        | Refusal::DeletedId { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }
 }

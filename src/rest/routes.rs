@@ -20,6 +20,7 @@ mod metrics;
 pub mod notices;
 pub mod operate;
 pub mod projects;
+pub mod removals;
 pub mod sessions;
 pub mod settings;
 pub mod status;
@@ -53,6 +54,7 @@ pub(super) fn api() -> Api {
         .merge(projects::routes())
         .merge(assignments::routes())
         .merge(tasks::routes())
+        .merge(removals::routes())
         .merge(chat::routes())
         .merge(launches::routes())
         .merge(sessions::routes())

@@ -63,6 +63,11 @@ impl Entry {
         Self { what, id, action, before: Fields::new(), after: Fields::new() }
     }
 
+    /// Returns the entry with the columns of a row that goes.
+    pub fn with_before(self, before: Fields) -> Self {
+        Self { before, ..self }
+    }
+
     /// Creates the entry of a change between two states of a row, with the columns that differ.
     /// Returns `None` if none does.
     pub fn between(

@@ -8,6 +8,7 @@ use crate::domain::credential::{CredentialKind, Role};
 use crate::domain::forge::{ForgeKind, ItemKind};
 use crate::domain::launch::{ReportResult, StopReason};
 use crate::domain::notice::{NoticeAction, NoticeDemand};
+use crate::domain::removal::RemovableKind;
 use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::session::SessionEndReason;
 use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
@@ -82,6 +83,7 @@ words!(
     Priority,
     ProjectStatus,
     Purpose,
+    RemovableKind,
     ReportResult,
     Role,
     Sender,

@@ -1,8 +1,10 @@
 //! Work on items of forges: its progress, and the writes that are still pending at the forge.
 
+use std::collections::BTreeSet;
+
 use crate::domain::id::ItemId;
-use crate::domain::{ForgeItem, ItemKey, TaskId, Timestamp};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+use crate::domain::{ForgeItem, ItemKey, ProjectId, TaskId, Timestamp};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
 
 use super::{Transaction, Wake};
 
@@ -103,6 +105,12 @@ pub fn find_open(tx: &mut Read<'_>, key: &ItemKey) -> Result<Option<ForgeItem>, 
 pub fn find_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Option<ForgeItem>, StoreError> {
     let rest = "WHERE task_id = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
     tx.find(rest, &[task.into()])
+}
+
+/// Returns the tasks of a project that were made from items.
+pub fn list_tasks(tx: &mut Read<'_>, project: &ProjectId) -> Result<BTreeSet<TaskId>, StoreError> {
+    let sql = "SELECT task_id FROM forge_items WHERE project_id = ?1";
+    Ok(tx.rows("forge item", sql, &[project.into()], cell)?.into_iter().collect())
 }
 
 /// Returns the open items by creation, then id.

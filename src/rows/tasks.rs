@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
 use crate::domain::{ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value, cell};
+use crate::store::{
+    ArchivedTasks, BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value, cell,
+};
 
 use super::audit::{Audited, Fields, Shown, plain};
 use super::{Transaction, Wake};
@@ -17,7 +19,7 @@ impl Entity for Task {
     const TABLE: &'static str = "tasks";
     const COLUMNS: &'static str = "id, project_key, number, project_id, parent_id, title, description, status, priority, \
         assignee_id, dependencies, blocked_reason, created_at, status_since, start_wanted_since, \
-        checking_since, n_failed_rounds";
+        checking_since, n_failed_rounds, archived_at";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -37,6 +39,7 @@ impl Entity for Task {
             start_wanted_since: cells.get()?,
             checking_since: cells.get()?,
             n_failed_rounds: cells.get()?,
+            archived_at: cells.get()?,
             revision: cells.get()?,
         })
     }
@@ -60,6 +63,7 @@ impl Entity for Task {
             self.start_wanted_since.into(),
             self.checking_since.into(),
             self.n_failed_rounds.into(),
+            self.archived_at.into(),
         ]
     }
 
@@ -83,6 +87,7 @@ impl Audited for Task {
             ("blocked_reason", plain(&self.blocked_reason)),
             ("start_wanted_since", plain(self.start_wanted_since)),
             ("checking_since", plain(self.checking_since)),
+            ("archived_at", plain(self.archived_at)),
         ])
     }
 }
@@ -203,6 +208,11 @@ pub fn list(tx: &mut Read<'_>, wanted: &TaskFilter) -> Result<Vec<Task>, StoreEr
     if wanted.only_open {
         filter.also("status IN ('backlog', 'todo', 'in_progress', 'blocked')");
     }
+    match wanted.archived {
+        ArchivedTasks::Included => {}
+        ArchivedTasks::LeftOut => filter.also("archived_at IS NULL"),
+        ArchivedTasks::Only => filter.also("archived_at IS NOT NULL"),
+    }
     filter.list(tx, "ORDER BY created_at, id")
 }
 
@@ -279,6 +289,11 @@ pub fn put(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError> {
 /// Returns the event that tells of the status of a changed task, before it is written.
 pub fn status_event(task: &Task, at: Timestamp) -> NewEvent {
     event(if task.revision == 0 { "task.created" } else { "task.status" }, task, at)
+}
+
+/// Returns an event of this kind about a task.
+pub fn named_event(kind: &'static str, task: &Task, at: Timestamp) -> NewEvent {
+    event(kind, task, at)
 }
 
 fn event(kind: &'static str, task: &Task, at: Timestamp) -> NewEvent {

@@ -153,10 +153,13 @@ pub fn list_to_forget(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list(rest, &[])
 }
 
-/// Returns the workspaces of closed tasks that no launch uses.
+/// Returns the workspaces of closed tasks, and of tasks that were deleted for good, that no launch
+/// uses.
 pub fn list_finished(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
-    let rest = "WHERE state = 'ready' AND EXISTS (SELECT 1 FROM tasks \
-        WHERE tasks.id = workspaces.task_id AND tasks.status IN ('done', 'cancelled')) \
+    let rest = "WHERE state = 'ready' AND (EXISTS (SELECT 1 FROM tasks \
+            WHERE tasks.id = workspaces.task_id AND tasks.status IN ('done', 'cancelled')) \
+        OR forever_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tasks \
+            WHERE tasks.id = workspaces.task_id)) \
         ORDER BY created_at, id";
     tx.list(rest, &[])
 }

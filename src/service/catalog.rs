@@ -12,12 +12,13 @@ use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::notice::WorkChange;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{Agent, Assignment, Project, Refusal, Secret};
+use crate::domain::{Agent, Assignment, Project, Refusal, Removable, Secret};
 use crate::rows::{Transaction, agents, assignments, projects};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
 use super::core::Core;
+use super::removals::check_id;
 use super::revision::check_seen;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
@@ -76,6 +77,7 @@ impl Catalog {
                 if agents::get(tx, &new.id)?.is_some() {
                     return Err(Refusal::AlreadyExists(format!("agent {}", new.id)).into());
                 }
+                check_id(tx, &Removable::Agent(new.id.clone()))?;
                 let agent = edit.apply(new.clone(), salt)?;
                 write_agent(tx, None, &agent)?;
                 Ok(agent)
@@ -177,6 +179,7 @@ impl Catalog {
                 if projects::get(tx, &id)?.is_some() {
                     return Err(Refusal::AlreadyExists(format!("project {id}")).into());
                 }
+                check_id(tx, &Removable::Project(id.clone()))?;
                 let project = edit.apply(Project::new(id.clone(), tx.now()))?;
                 let key = keys::claim_first(tx, &project, edit.key.as_ref())?;
                 write_project(tx, None, &Project { key, ..project })?;

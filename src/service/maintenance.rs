@@ -3,6 +3,7 @@
 
 mod cleanup;
 mod deadlines;
+mod deleted;
 mod retention;
 mod samples;
 

@@ -16,8 +16,8 @@ use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
 use crate::domain::task::{Actor, NewTask, TaskEdit};
 use crate::domain::{
-    Check, Execution, InstanceKey, ProjectId, Purpose, Refusal, ShortId, StartHistory, Task,
-    TaskStatus,
+    Check, Execution, InstanceKey, ProjectId, Purpose, Refusal, Removable, ShortId, StartHistory,
+    Task, TaskStatus,
 };
 use crate::rows::{Transaction, events, executions, project_keys, start_histories, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
@@ -25,6 +25,7 @@ use crate::store::{Read, StoreError, TaskFilter};
 use super::catalog::{check_assignable, project};
 use super::checks;
 use super::core::Core;
+use super::removals::check_id;
 use super::revision::check_seen;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
@@ -160,6 +161,7 @@ impl Tasks {
                 if tasks::get(tx, &of)?.is_some() {
                     return Err(Refusal::AlreadyExists(format!("task {of}")).into());
                 }
+                check_id(tx, &Removable::Task(of.clone()))?;
                 create_task(tx, of.clone(), &new)
             })
             .await?;

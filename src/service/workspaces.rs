@@ -401,6 +401,9 @@ pub(super) fn jobs(
     let mut early = Vec::new();
     for workspace in workspaces::list_finished(tx)? {
         let Some(task) = tasks::get(tx, &workspace.task)? else {
+            // The task was deleted, and its result with it.
+            let is_due = workspace.may_be_removed_as_orphan();
+            jobs.extend(removal_of(&workspace, None).filter(|_| is_due));
             continue;
         };
         let publishes = settings.publish == PublishResults::Branch
@@ -414,16 +417,11 @@ pub(super) fn jobs(
             jobs.extend(order.map(Job::Publish));
             continue;
         }
-        let Some(content) = &workspace.content else {
+        let Some(removal) = removal_of(&workspace, task.assignee.as_ref()) else {
             continue;
         };
-        let removal = || {
-            let keep = keep_order(&workspace, task.assignee.as_ref());
-            let proof = content.proof.clone().unwrap_or_default();
-            Job::Remove(RemoveOrder { keep, proof, kept_commit: content.kept_commit.clone() })
-        };
         if workspace.may_be_kept_again(&task, keep, now) {
-            jobs.push(removal());
+            jobs.push(removal);
             continue;
         }
         if !is_due && !workspace.may_be_removed(&task, Some(Duration::ZERO), now) {
@@ -433,10 +431,10 @@ pub(super) fn jobs(
         let is_removed =
             |checkouts: &Arc<Checkouts>| checkouts.is_removed(&workspace.project, &workspace.id);
         if is_due || checkouts.get().is_some_and(is_removed) {
-            jobs.push(removal());
+            jobs.push(removal);
         } else if makes_room {
             // One whose removal has failed does not keep the others from being removed.
-            early.push(((workspace.reason.is_some(), task.status_since), removal()));
+            early.push(((workspace.reason.is_some(), task.status_since), removal));
         }
     }
     jobs.extend(early.into_iter().min_by_key(|(order, _)| *order).map(|(_, removal)| removal));
@@ -564,6 +562,15 @@ fn publish_order(workspace: &Workspace, project: &Project) -> Option<PublishOrde
         source: project.working_directory.clone(),
         last: workspace.published(),
     })
+}
+
+/// Returns the step that removes the files of a workspace; `None` if its content was never kept. The
+/// host checks the proof once more, and keeps what has no proof.
+fn removal_of(workspace: &Workspace, agent: Option<&AgentId>) -> Option<Job> {
+    let content = workspace.content.as_ref()?;
+    let keep = keep_order(workspace, agent);
+    let proof = content.proof.clone().unwrap_or_default();
+    Some(Job::Remove(RemoveOrder { keep, proof, kept_commit: content.kept_commit.clone() }))
 }
 
 fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {

@@ -71,6 +71,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(19, "attention", include_str!("migrations/0019_attention.sql")),
     migration(20, "authors", include_str!("migrations/0020_authors.sql")),
     migration(21, "samples", include_str!("migrations/0021_samples.sql")),
+    migration(22, "removals", include_str!("migrations/0022_removals.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

@@ -46,6 +46,7 @@ mod real_clis;
 mod redacted;
 mod reload;
 mod remote;
+mod removals;
 mod resources;
 mod rows;
 mod sdks;

@@ -113,6 +113,7 @@ async fn one_pair_with_work() -> Arc<Store> {
             start_wanted_since: None,
             checking_since: None,
             n_failed_rounds: 0,
+            archived_at: None,
             created_at: NOW,
             status_since: NOW,
             revision: 0,

@@ -36,6 +36,7 @@ fn task(name: &str, status: TaskStatus, assignee: Option<&str>) -> Task {
         start_wanted_since: None,
         checking_since: None,
         n_failed_rounds: 0,
+        archived_at: None,
         created_at: NOW,
         status_since: NOW,
         revision: 1,

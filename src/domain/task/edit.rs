@@ -63,6 +63,7 @@ impl NewTask {
             start_wanted_since: None,
             checking_since: None,
             n_failed_rounds: 0,
+            archived_at: None,
             created_at: now,
             status_since: now,
             revision: 0,

@@ -25,6 +25,7 @@ fn task(id: &str, status: TaskStatus) -> Task {
         start_wanted_since: None,
         checking_since: None,
         n_failed_rounds: 0,
+        archived_at: None,
         created_at: Timestamp::from_millis(0),
         status_since: Timestamp::from_millis(0),
         revision: 1,

@@ -5,11 +5,12 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 
+use super::removals::{Archived, ArchivedQuery};
 use crate::domain::agent::AgentStatus;
 use crate::domain::{Agent, AgentId, Secret, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
-use crate::rest::extract::{InBody, InPath};
+use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::{Problem, RestState};
 use crate::service::AgentEdit;
 
@@ -72,7 +73,11 @@ impl From<Agent> for AgentBody {
 
 pub(super) fn routes() -> Api {
     Api::new()
-        .get("/agents", list, about("All agents, by id").gives::<Vec<AgentBody>>())
+        .get(
+            "/agents",
+            list,
+            about("Agents, by id").query::<ArchivedQuery>().gives::<Vec<AgentBody>>(),
+        )
         .post("/agents", add, about("Makes an agent").takes::<AgentRequest>().makes::<AgentBody>())
         .get("/agents/{id}", show, about("One agent").gives::<AgentBody>())
         .patch(
@@ -82,8 +87,14 @@ pub(super) fn routes() -> Api {
         )
 }
 
-async fn list(State(state): State<RestState>) -> Result<Json<Vec<AgentBody>>, Problem> {
-    Ok(Json(state.service.catalog.agents().await?.into_iter().map(AgentBody::from).collect()))
+async fn list(
+    State(state): State<RestState>,
+    InQuery(query): InQuery<ArchivedQuery>,
+) -> Result<Json<Vec<AgentBody>>, Problem> {
+    let is_listed =
+        |agent: &Agent| Archived::has(query.archived, agent.status == AgentStatus::Archived);
+    let agents = state.service.catalog.agents().await?.into_iter().filter(is_listed);
+    Ok(Json(agents.map(AgentBody::from).collect()))
 }
 
 async fn show(

@@ -9,12 +9,13 @@ use schemars::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::removals::{Archived, ArchivedQuery};
 use crate::domain::agent::ProjectStatus;
 use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{AgentId, Project, ProjectId, ProjectKey, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
-use crate::rest::extract::{InBody, InPath};
+use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::{Problem, RestState};
 use crate::service::ProjectEdit;
 
@@ -131,7 +132,11 @@ impl From<ProjectRequest> for ProjectEdit {
 
 pub(super) fn routes() -> Api {
     Api::new()
-        .get("/projects", list, about("All projects, by id").gives::<Vec<ProjectBody>>())
+        .get(
+            "/projects",
+            list,
+            about("Projects, by id").query::<ArchivedQuery>().gives::<Vec<ProjectBody>>(),
+        )
         .post(
             "/projects",
             add,
@@ -145,8 +150,15 @@ pub(super) fn routes() -> Api {
         )
 }
 
-async fn list(State(state): State<RestState>) -> Result<Json<Vec<ProjectBody>>, Problem> {
-    Ok(Json(state.service.catalog.projects().await?.into_iter().map(ProjectBody::from).collect()))
+async fn list(
+    State(state): State<RestState>,
+    InQuery(query): InQuery<ArchivedQuery>,
+) -> Result<Json<Vec<ProjectBody>>, Problem> {
+    let is_listed = |(project, _): &(Project, Vec<AgentId>)| {
+        Archived::has(query.archived, project.status == ProjectStatus::Archived)
+    };
+    let projects = state.service.catalog.projects().await?.into_iter().filter(is_listed);
+    Ok(Json(projects.map(ProjectBody::from).collect()))
 }
 
 async fn show(

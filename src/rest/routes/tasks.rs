@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::activity::{FailureBody, UsageBody};
 use super::events::EventBody;
+use super::removals::Archived;
 use super::waiting::{Standings, WaitingBody};
 use crate::domain::check::CheckResult;
 use crate::domain::launch::ReportResult;
@@ -51,6 +52,9 @@ pub struct TaskBody {
     /// The time since which the checks of the operator run on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checking_since: Option<Timestamp>,
+    /// The time since which it is archived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at: Option<Timestamp>,
 }
 
 /// A task with its subtasks and dependencies.
@@ -161,6 +165,9 @@ pub struct TaskQuery {
     pub status: Option<TaskStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<TaskId>,
+    /// Whether archived tasks are listed; `no` without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<Archived>,
     /// At most so many; all without it and without `cursor`, 1000 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
@@ -270,6 +277,7 @@ impl From<Task> for TaskBody {
             status_since: task.status_since,
             start_wanted_since: task.start_wanted_since,
             checking_since: task.checking_since,
+            archived_at: task.archived_at,
         }
     }
 }
@@ -354,6 +362,7 @@ async fn list(
         status: query.status,
         parent,
         only_open: false,
+        archived: Archived::of_tasks(query.archived),
     };
     let tasks = state.service.tasks.list(&filter).await?;
     let page = Page::cut(tasks, query.limit, cursor.as_ref().map(TaskId::as_str), raw, |task| {

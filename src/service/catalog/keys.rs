@@ -1,9 +1,9 @@
 //! The keys of projects, which begin the short ids of their tasks. A short id never names a second
 //! task, also if projects are deleted.
 
-use crate::domain::{Project, ProjectId, ProjectKey, Refusal};
+use crate::domain::{Project, ProjectId, ProjectKey, Refusal, Removable};
 use crate::rows::project_keys::{self, KeyRecord};
-use crate::rows::{Transaction, projects, tasks};
+use crate::rows::{Transaction, deletions, projects, tasks};
 use crate::store::{Read, StoreError};
 
 use crate::service::ServiceError;
@@ -63,7 +63,8 @@ pub(super) fn change(
     Ok(tasks::set_key(tx, id, key)?)
 }
 
-/// Returns the existing project other than `project` that has a key or had it.
+/// Returns the project other than `project` that has a key or had it, and that exists or can come
+/// back.
 fn owner(
     tx: &mut Read<'_>,
     key: &ProjectKey,
@@ -71,7 +72,9 @@ fn owner(
 ) -> Result<Option<ProjectId>, StoreError> {
     let record = project_keys::get(tx, key)?.filter(|record| record.project != *project);
     let Some(KeyRecord { project, .. }) = record else { return Ok(None) };
-    Ok(projects::get(tx, &project)?.map(|project| project.id))
+    let is_there = projects::get(tx, &project)?.is_some()
+        || deletions::exists(tx, &Removable::Project(project.clone()))?;
+    Ok(is_there.then_some(project))
 }
 
 /// Records the key of a project. Its next number is greater than all that were given with this key,

@@ -14,14 +14,15 @@ use crate::domain::notice::WorkChange;
 use crate::domain::task::{Actor, NewTask, change};
 use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{
-    Agent, Assignment, Priority, Project, Refusal, Secret, ShortId, Task, TaskGraph, TaskStatus,
-    Timestamp,
+    Agent, Assignment, Priority, Project, Refusal, Removable, Secret, ShortId, Task, TaskGraph,
+    TaskStatus, Timestamp,
 };
 use crate::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
 use crate::store::{Read, StoreError};
 
 use super::{Catalog, keys, write_agent, write_project};
 use crate::service::ServiceError;
+use crate::service::removals::refuse_id;
 use crate::service::tasks::release_for;
 use crate::service::tasks::rules::{Wish, graph_around, write_changed};
 
@@ -230,6 +231,7 @@ impl WantedTask {
                 start_wanted_since: before.start_wanted_since,
                 checking_since: before.checking_since,
                 n_failed_rounds: before.n_failed_rounds,
+                archived_at: before.archived_at,
                 created_at: before.created_at,
                 status_since: before.status_since,
                 revision: before.revision,
@@ -310,6 +312,9 @@ impl Applying {
                 continue;
             }
             let before = agents::get(tx, id)?;
+            if before.is_none() && self.is_deleted(tx, "agents", &Removable::Agent(id.clone()))? {
+                continue;
+            }
             match edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt) {
                 Ok(after) => {
                     self.news.extend(write_agent(tx, before.as_ref(), &after)?);
@@ -338,6 +343,10 @@ impl Applying {
                 continue;
             }
             let before = projects::get(tx, &entry.id)?;
+            let of = Removable::Project(entry.id.clone());
+            if before.is_none() && self.is_deleted(tx, "projects", &of)? {
+                continue;
+            }
             let edit = ProjectEdit {
                 name: Some(entry.name.clone()),
                 working_directory: Some(entry.working_directory.clone()),
@@ -370,6 +379,20 @@ impl Applying {
             self.note("project", id, what);
         }
         Ok(())
+    }
+
+    /// Returns whether a thing with this id was deleted, which is then a problem of the entry.
+    fn is_deleted(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        section: &'static str,
+        of: &Removable,
+    ) -> Result<bool, StoreError> {
+        let refusal = refuse_id(tx, of)?;
+        if let Some(refusal) = &refusal {
+            self.complain(section, of.id(), None, refusal.to_string());
+        }
+        Ok(refusal.is_some())
     }
 
     /// Assigns the agents of an entry. Returns whether that changes anything.
@@ -407,6 +430,10 @@ impl Applying {
                 continue;
             }
             let before = tasks::get(tx, &entry.id)?;
+            let of = Removable::Task(entry.id.clone());
+            if before.is_none() && self.is_deleted(tx, "tasks", &of)? {
+                continue;
+            }
             let short_id = match &before {
                 Some(task) => task.short_id.clone(),
                 None => project_keys::take_short_id(tx, &entry.project)?

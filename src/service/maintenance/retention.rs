@@ -29,8 +29,16 @@ impl Maintenance {
         let n_events = self.forget_events().await?;
         let n_chats = self.forget_messages().await?;
         let n_items = self.forget_forge_items().await?;
-        if n_launches + n_events + n_chats + n_items > 0 {
-            tracing::info!(n_launches, n_events, n_chats, n_items, "removed old records");
+        let n_deleted = self.forget_deleted().await?;
+        if n_launches + n_events + n_chats + n_items + n_deleted > 0 {
+            tracing::info!(
+                n_launches,
+                n_events,
+                n_chats,
+                n_items,
+                n_deleted,
+                "removed old records"
+            );
         }
         Ok(())
     }

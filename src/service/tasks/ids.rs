@@ -64,6 +64,7 @@ fn full_id(
     Ok(found.map_or_else(|| id.clone(), |task| task.id))
 }
 
-fn short_id_in(id: &TaskId) -> Option<ShortId> {
+/// Returns the short id that the text of an id is, if it is one.
+pub(in crate::service) fn short_id_in(id: &TaskId) -> Option<ShortId> {
     id.as_str().parse().ok()
 }

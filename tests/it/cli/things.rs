@@ -37,6 +37,7 @@ fn things_are_shown_as_tables() {
         "task list --wide",
         "task show tsk_2",
         "project list",
+        "project list --all",
         "project show prj",
         "project show prj_2",
         "agent list",

@@ -72,6 +72,10 @@ fn filled(folder: &Path) -> PathBuf {
          UPDATE sqlite_sequence SET seq = 40 WHERE name = 'events';
          UPDATE sqlite_sequence SET seq = 9 WHERE name = 'messages';
          INSERT INTO samples (minute, running, waiting, tokens, cost_usd_micros) VALUES (1, 2, 3, 4, 5), (-1, 0, 0, 0, 0);
+         INSERT INTO deletions (kind, object_id, deleted_at, undo_until, content) VALUES
+             ('task', 't_gone', 5, 6, '{\"tasks\":[]}');
+         INSERT INTO deleted_names (kind, object_id, short_id, name) VALUES
+             ('task', 't_gone', 'P-9', 'é日本'), ('agent', 'a_gone', NULL, 'Ann');
          INSERT INTO attention_marks (item, person, until, marked_at) VALUES
              ('att_1', 'ann', 5, 1), ('att_1', 'é日本', NULL, 2), ('att_B', 'ann', NULL, 3);
          INSERT INTO output_tails (launch_id, tail) VALUES

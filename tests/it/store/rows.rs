@@ -87,6 +87,7 @@ pub(super) fn task(name: &str, project: &str, assignee: Option<&str>) -> Task {
         start_wanted_since: None,
         checking_since: None,
         n_failed_rounds: 0,
+        archived_at: None,
         created_at: at(10),
         status_since: at(10),
         revision: 0,

@@ -16,27 +16,28 @@ use agent_coordinator::domain::creation::Creations;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::notice::WorkChange;
+use agent_coordinator::domain::removal::{DeletedContent, DeletedName, Deletion};
 use agent_coordinator::domain::series::Sample;
 use agent_coordinator::domain::{
     Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
-    Project, Purpose, Session, StartHistory, Task, TaskStatus,
+    Project, Purpose, Removable, Session, StartHistory, Task, TaskStatus,
 };
 use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
-    Context, Transaction, accounts, agents, assignments, attention, checks, credentials, events,
-    executions, forge_items, launch_retention, launches, messages, notices, output_tails, pauses,
-    projects, samples, sessions, start_histories, startable, tasks, workspaces,
+    Context, Transaction, accounts, agents, assignments, attention, checks, credentials, deletions,
+    events, executions, forge_items, launch_retention, launches, messages, notices, output_tails,
+    pauses, projects, samples, sessions, start_histories, startable, tasks, workspaces,
 };
 use agent_coordinator::store::{
-    BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchFilter, MessageFilter, Read,
-    Settings, StoreError, TaskFilter, Value, open,
+    ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchFilter,
+    MessageFilter, Read, Settings, StoreError, TaskFilter, Value, open,
 };
 use futures::FutureExt as _;
 
 use super::observed::{Observed, Observer};
 use super::old::WRITTEN;
 use super::rows::{
-    assignment, at, check, execution, id, launch, message, project, task, task_key, ticket,
+    agent, assignment, at, check, execution, id, launch, message, project, task, task_key, ticket,
     workspace,
 };
 
@@ -216,6 +217,7 @@ fn changes(bed: &Bed) {
         samples::add(tx, &sample)
     });
     bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
+    deletion(bed);
     bed.write("project_keys", |tx| {
         let project = project("numbered");
         let (key, id) = (project.key.clone(), project.id.clone());
@@ -236,6 +238,55 @@ fn changes(bed: &Bed) {
         checks::put(tx, &again)
     });
     bed.write("tasks", |tx| tasks::set_key(tx, &id("p"), &"OTHER".parse().unwrap()));
+}
+
+/// Deletes things of each kind and undoes that.
+fn deletion(bed: &Bed) {
+    let kinds = || {
+        let (task, agent, project) = (id("t_gone"), id("a_gone"), id("p_gone"));
+        [Removable::Task(task), Removable::Agent(agent), Removable::Project(project)]
+    };
+    bed.write("deletions", move |tx| {
+        let mut rows = DeletedContent {
+            projects: vec![project("p_gone")],
+            agents: vec![agent("a_gone")],
+            tasks: vec![task("t_gone", "p_gone", Some("a_gone"))],
+            assignments: vec![assignment("p_gone", "a_gone")],
+            links: Vec::new(),
+        };
+        for of in kinds() {
+            let name = DeletedName { of: of.clone(), short_id: None, name: "name".to_owned() };
+            let (deleted_at, undo_until) = (at(1), at(2));
+            let content = std::mem::take(&mut rows);
+            let deletion = Deletion { of: of.clone(), deleted_at, undo_until, content };
+            deletions::add(tx, &deletion, &[name])?;
+            assert_eq!(deletions::find(tx, &of)?, Some(deletion.clone()));
+            deletions::exists(tx, &of)?;
+            deletions::name(tx, &of)?;
+            deletions::count_messages(tx, &of)?;
+            deletions::count_launches(tx, &of)?;
+            deletions::list_wanted_chats(tx, &of)?;
+            deletions::undo(tx, &deletion)?;
+            deletions::forget_chats(tx, &of)?;
+        }
+        deletions::list_over(tx, at(9))?;
+        deletions::list_names(tx)?;
+        deletions::find_short(tx, &"SHOP-1".parse().unwrap())?;
+        deletions::forget_task(tx, &id("t_gone"))?;
+        deletions::has_empty_workspaces(tx)?;
+        deletions::forget_workspaces(tx)?;
+        // Later statements find only what they expect.
+        let of = Removable::Task(id("t_gone"));
+        let content = DeletedContent {
+            projects: vec![project("p_gone")],
+            agents: vec![agent("a_gone")],
+            tasks: vec![task("t_gone", "p_gone", Some("a_gone"))],
+            assignments: vec![assignment("p_gone", "a_gone")],
+            links: Vec::new(),
+        };
+        let (deleted_at, undo_until) = (at(1), at(2));
+        deletions::add(tx, &Deletion { of, deleted_at, undo_until, content }, &[])
+    });
 }
 
 fn questions(bed: &Bed) {
@@ -266,6 +317,7 @@ fn questions(bed: &Bed) {
         forge_items::get(tx, &all[0].id)?;
         forge_items::find_open(tx, &all[0].key)?;
         forge_items::find_of_task(tx, &id("t"))?;
+        forge_items::list_tasks(tx, &id("p"))?;
         forge_items::list_open(tx)?;
         forge_items::list_ended_before(tx, at(9), 9)
     });
@@ -372,8 +424,12 @@ fn filters(bed: &Bed) {
                 parent: has(2).then(|| id("t")),
                 only_open: has(3),
                 status,
+                archived: ArchivedTasks::Included,
             };
-            bed.read("tasks", move |tx| tasks::list(tx, &wanted));
+            for archived in [ArchivedTasks::Included, ArchivedTasks::LeftOut, ArchivedTasks::Only] {
+                let wanted = TaskFilter { archived, ..wanted.clone() };
+                bed.read("tasks", move |tx| tasks::list(tx, &wanted));
+            }
         }
     }
     for n in 0..1 << 5 {

@@ -40,6 +40,7 @@ fn task(status: TaskStatus) -> Task {
         start_wanted_since: None,
         checking_since: None,
         n_failed_rounds: 0,
+        archived_at: None,
         created_at: NOW,
         status_since: NOW,
         revision: 3,

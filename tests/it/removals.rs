@@ -1,0 +1,499 @@
+//! Archiving, deleting and undoing: the rules on a real store, and the commands with the real
+//! binary.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use agent_coordinator::domain::agent::{AgentEdit, ProjectEdit};
+use agent_coordinator::domain::{
+    AgentId, InstanceKey, Priority, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus,
+    Timestamp,
+};
+use agent_coordinator::nudge::Nudge;
+use agent_coordinator::rows::Store;
+use agent_coordinator::service::world::{SystemWorld, World};
+use agent_coordinator::service::{
+    ArchivedTasks, NewTask, Service, ServiceError, TaskEdit, TaskFilter,
+};
+use serde_json::Value;
+
+use crate::control::{Response, send_to};
+use crate::daemon::Daemon;
+use crate::questions::Questions as _;
+use crate::service::settings;
+use crate::support::{git, until};
+use crate::workspaces::{Bed, COMMITS};
+
+const BEGIN: i64 = 1_700_000_000_000;
+
+/// A world whose clock stands still until a test sets it.
+struct StillWorld(AtomicI64);
+
+impl World for StillWorld {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        SystemWorld.fill(bytes);
+    }
+
+    fn unique(&self) -> String {
+        SystemWorld.unique()
+    }
+}
+
+/// Returns a server on `store`, so many milliseconds after the beginning.
+fn server(store: &Arc<Store>, at: i64) -> Arc<Service> {
+    let world = Arc::new(StillWorld(AtomicI64::new(BEGIN + at)));
+    Arc::new(Service::new(store.clone(), world, settings(), Nudge::new()))
+}
+
+fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().unwrap()
+}
+
+fn task(text: &str) -> Removable {
+    Removable::Task(id(text))
+}
+
+fn agent(text: &str) -> Removable {
+    Removable::Agent(id(text))
+}
+
+fn project(text: &str) -> Removable {
+    Removable::Project(id(text))
+}
+
+/// Makes the project `shop` with the agent `ann`, in a new store.
+async fn shop() -> (Arc<Store>, Arc<Service>) {
+    let store = Arc::new(Store::in_memory().unwrap());
+    let service = server(&store, 0);
+    let edit = AgentEdit { name: Some("Ann".to_owned()), ..AgentEdit::default() };
+    service.catalog.add_agent(Some(id("ann")), &edit).await.unwrap();
+    let edit = ProjectEdit {
+        name: Some("Shop".to_owned()),
+        working_directory: Some(PathBuf::from("/shop")),
+        assign: vec![id("ann")],
+        ..ProjectEdit::default()
+    };
+    service.catalog.add_project(Some(id("shop")), &edit).await.unwrap();
+    (store, service)
+}
+
+fn new_task(name: &str) -> NewTask {
+    NewTask {
+        id: Some(id(name)),
+        project: id("shop"),
+        title: format!("title of {name}"),
+        description: String::new(),
+        status: TaskStatus::Todo,
+        priority: Priority::Medium,
+        assignee: Some(id("ann")),
+        parent: None,
+        dependencies: Vec::new(),
+    }
+}
+
+async fn add(service: &Service, new: NewTask) {
+    service.tasks.add(&new).await.unwrap();
+}
+
+async fn set(service: &Service, name: &str, status: TaskStatus) {
+    let edit = TaskEdit { status: Some(status), ..TaskEdit::default() };
+    service.tasks.set(&id(name), &edit).await.unwrap();
+}
+
+/// Adds a task and finishes it.
+async fn add_done(service: &Service, new: NewTask) {
+    let name = new.id.clone().unwrap();
+    add(service, new).await;
+    set(service, name.as_str(), TaskStatus::InProgress).await;
+    set(service, name.as_str(), TaskStatus::Done).await;
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, ServiceError>) -> Refusal {
+    match result {
+        Err(ServiceError::Refused(refusal)) => refusal,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_task_is_gone_and_an_undo_brings_all_of_it_back() {
+    let (store, service) = shop().await;
+    add_done(&service, new_task("tsk")).await;
+    let part = NewTask { parent: Some(id("tsk")), ..new_task("part") };
+    set(&service, "tsk", TaskStatus::Todo).await;
+    add(&service, part).await;
+    set(&service, "part", TaskStatus::Cancelled).await;
+    set(&service, "tsk", TaskStatus::InProgress).await;
+    set(&service, "tsk", TaskStatus::Done).await;
+    add(&service, NewTask { dependencies: vec![id("tsk")], ..new_task("next") }).await;
+    let before = service.tasks.view(&id("tsk")).await.unwrap();
+
+    let view = service.removals.delete(&task("tsk"), false).await.unwrap();
+    assert_eq!(view.undo_until, Some(Timestamp::from_millis(BEGIN + 60_000)));
+    let names: Vec<_> = view.affected.iter().flat_map(|them| them.names.clone()).collect();
+    let expected = ["SHOP-1 title of tsk", "SHOP-2 title of part", "SHOP-3 title of next"];
+    assert_eq!(names, expected);
+    for gone in ["tsk", "part"] {
+        assert_eq!(refused(service.tasks.view(&id(gone)).await).code(), "task_not_found");
+    }
+    let next = service.tasks.view(&id("next")).await.unwrap().task;
+    assert_eq!(next.dependencies, [] as [TaskId; 0]);
+    assert_eq!(service.tasks.full_id(id("SHOP-1")).await.unwrap(), id::<TaskId>("SHOP-1"));
+
+    // Another server, within the minute.
+    let later = server(&store, 60_000);
+    later.maintenance.cleanup().await.unwrap();
+    let found = later.removals.full_id(id("SHOP-1")).await.unwrap();
+    later.removals.undelete(&Removable::Task(found)).await.unwrap();
+    let after = later.tasks.view(&id("tsk")).await.unwrap();
+    let same = agent_coordinator::domain::Task { revision: 1, ..before.task };
+    assert_eq!(after.task, same);
+    assert_eq!(after.subtasks.len(), 1);
+    let next = later.tasks.view(&id("next")).await.unwrap().task;
+    assert_eq!(next.dependencies, [id::<TaskId>("tsk")]);
+    // Undoing it twice changes nothing.
+    later.removals.undelete(&task("tsk")).await.unwrap();
+    later.removals.delete(&task("tsk"), false).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_undo_comes_too_late_after_its_time_and_no_id_is_given_again() {
+    let (store, service) = shop().await;
+    add_done(&service, new_task("tsk")).await;
+    service.removals.delete(&task("tsk"), false).await.unwrap();
+    let late = server(&store, 60_001);
+    let refusal = refused(late.removals.undelete(&task("tsk")).await);
+    let expected = "The task tsk was deleted, and that can't be undone any more";
+    assert_eq!((refusal.code(), refusal.to_string().as_str()), ("undo_over", expected));
+    late.maintenance.cleanup().await.unwrap();
+    assert_eq!(refused(late.removals.undelete(&task("tsk")).await).code(), "undo_over");
+    assert_eq!(refused(late.tasks.add(&new_task("tsk")).await).code(), "deleted_id");
+    add(&late, new_task("other")).await;
+    let other = late.tasks.view(&id("other")).await.unwrap().task;
+    assert_eq!(other.short_id.to_string(), "SHOP-2");
+    // A task that never was is another matter.
+    assert_eq!(refused(late.removals.undelete(&task("never")).await).code(), "task_not_found");
+}
+
+#[tokio::test]
+async fn nothing_that_goes_on_is_archived_or_deleted() {
+    let (_store, service) = shop().await;
+    add(&service, new_task("tsk")).await;
+    for of in [task("tsk"), project("shop")] {
+        for refusal in [
+            refused(service.removals.delete(&of, true).await),
+            refused(service.removals.archive(&of).await),
+        ] {
+            assert_eq!(refusal.code(), "not_removable");
+            assert!(refusal.to_string().ends_with("SHOP-1 is todo"), "{refusal}");
+        }
+        let preview = service.removals.preview(&of, false).await.unwrap();
+        assert!(preview.refusal.is_some());
+    }
+    // An agent may go before its tasks. Its open launch keeps it.
+    set(&service, "tsk", TaskStatus::InProgress).await;
+    let key = InstanceKey::new(id("ann"), id("shop"), Purpose::Task);
+    let claim = service.launches.should_start(&key, Some(&id("crd"))).await.unwrap();
+    assert!(claim.claim.is_some(), "{claim:?}");
+    for refusal in [
+        refused(service.removals.delete(&agent("ann"), false).await),
+        refused(service.removals.archive(&agent("ann")).await),
+    ] {
+        assert!(refusal.to_string().ends_with("Ann works on SHOP-1"), "{refusal}");
+    }
+    // A chat that waits for its agent counts as open.
+    let (_store, service) = shop().await;
+    service.chats.say(&id("ann"), &id("shop"), None, "hello").await.unwrap();
+    for of in [agent("ann"), project("shop")] {
+        let refusal = refused(service.removals.delete(&of, false).await);
+        assert!(refusal.to_string().ends_with("a chat waits for Ann"), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_agent_leaves_its_tasks_and_its_last_name() {
+    let (store, service) = shop().await;
+    add_done(&service, new_task("tsk")).await;
+    service.removals.delete(&agent("ann"), false).await.unwrap();
+    let kept = service.tasks.view(&id("tsk")).await.unwrap().task;
+    assert_eq!(kept.assignee, Some(id("ann")));
+    assert_eq!(service.removals.names().await.unwrap(), [(agent("ann"), "Ann".to_owned())]);
+    let (_, members) = service.catalog.project(&id("shop")).await.unwrap();
+    assert_eq!(members, [] as [AgentId; 0]);
+    let edit = AgentEdit::default();
+    let again = service.catalog.add_agent(Some(id("ann")), &edit).await;
+    assert_eq!(refused(again).code(), "deleted_id");
+
+    service.removals.undelete(&agent("ann")).await.unwrap();
+    let (_, members) = service.catalog.project(&id("shop")).await.unwrap();
+    assert_eq!(members, [id::<AgentId>("ann")]);
+    assert_eq!(service.catalog.agent(&id("ann")).await.unwrap().name, "Ann");
+    service.removals.delete(&agent("ann"), false).await.unwrap();
+    let late = server(&store, 60_001);
+    late.maintenance.cleanup().await.unwrap();
+    assert_eq!(refused(late.removals.undelete(&agent("ann")).await).code(), "undo_over");
+    assert_eq!(late.removals.names().await.unwrap().len(), 1);
+    assert!(late.tasks.view(&id("tsk")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_project_goes_with_its_tasks_and_comes_back_with_them() {
+    let (store, service) = shop().await;
+    add_done(&service, new_task("tsk")).await;
+    add_done(&service, new_task("tsk_2")).await;
+    service.removals.delete(&project("shop"), false).await.unwrap();
+    assert_eq!(refused(service.catalog.project(&id("shop")).await).code(), "project_not_found");
+    assert_eq!(refused(service.tasks.view(&id("tsk")).await).code(), "task_not_found");
+    // Its key is not given away while it may come back.
+    let edit = ProjectEdit {
+        name: Some("Shop".to_owned()),
+        working_directory: Some(PathBuf::from("/other")),
+        ..ProjectEdit::default()
+    };
+    let other: ProjectId = service.catalog.add_project(None, &edit).await.unwrap();
+    let (other, _) = service.catalog.project(&other).await.unwrap();
+    assert_eq!(other.key.to_string(), "SHOP2");
+    let again = service.catalog.add_project(Some(id("shop")), &edit).await;
+    assert_eq!(refused(again).code(), "deleted_id");
+
+    service.removals.undelete(&project("shop")).await.unwrap();
+    let (back, members) = service.catalog.project(&id("shop")).await.unwrap();
+    assert_eq!((back.key.to_string(), members), ("SHOP".to_owned(), vec![id("ann")]));
+    let short_id = service.tasks.view(&id("tsk_2")).await.unwrap().task.short_id;
+    assert_eq!(short_id.to_string(), "SHOP-2");
+
+    service.removals.delete(&project("shop"), false).await.unwrap();
+    let late = server(&store, 60_001);
+    late.maintenance.cleanup().await.unwrap();
+    assert_eq!(refused(late.removals.undelete(&project("shop")).await).code(), "undo_over");
+}
+
+#[tokio::test]
+async fn a_task_comes_back_only_to_what_it_belongs_to() {
+    let (_store, service) = shop().await;
+    add(&service, new_task("tsk")).await;
+    add(&service, NewTask { parent: Some(id("tsk")), ..new_task("part") }).await;
+    set(&service, "tsk", TaskStatus::Cancelled).await;
+    service.removals.delete(&task("part"), false).await.unwrap();
+    service.removals.delete(&task("tsk"), false).await.unwrap();
+    let refusal = refused(service.removals.undelete(&task("part")).await);
+    assert_eq!(refusal.code(), "cannot_come_back");
+    service.removals.undelete(&task("tsk")).await.unwrap();
+    service.removals.undelete(&task("part")).await.unwrap();
+    assert_eq!(service.tasks.view(&id("tsk")).await.unwrap().subtasks.len(), 1);
+}
+
+#[tokio::test]
+async fn an_archived_task_is_left_out_of_lists_until_it_is_shown_again_or_reopened() {
+    let (_store, service) = shop().await;
+    add_done(&service, new_task("tsk")).await;
+    service.removals.archive(&task("tsk")).await.unwrap();
+    service.removals.archive(&task("tsk")).await.unwrap();
+    let count = async |archived| {
+        let filter = TaskFilter { archived, ..TaskFilter::default() };
+        service.tasks.list(&filter).await.unwrap().len()
+    };
+    assert_eq!(count(ArchivedTasks::LeftOut).await, 0);
+    assert_eq!(count(ArchivedTasks::Only).await, 1);
+    assert_eq!(count(ArchivedTasks::Included).await, 1);
+    service.removals.unarchive(&task("tsk")).await.unwrap();
+    assert_eq!(count(ArchivedTasks::LeftOut).await, 1);
+    service.removals.archive(&task("tsk")).await.unwrap();
+    set(&service, "tsk", TaskStatus::Todo).await;
+    assert_eq!(count(ArchivedTasks::LeftOut).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_deletion_and_a_start_of_its_agent_never_both_succeed() {
+    for _ in 0..40 {
+        let (store, service) = shop().await;
+        add(&service, new_task("tsk")).await;
+        set(&service, "tsk", TaskStatus::InProgress).await;
+        let key = InstanceKey::new(id("ann"), id("shop"), Purpose::Task);
+        let claim = tokio::spawn({
+            let service = service.clone();
+            async move {
+                let answer = service.launches.should_start(&key, Some(&id("crd"))).await.unwrap();
+                answer.claim.is_some()
+            }
+        });
+        let deleted = tokio::spawn({
+            let service = service.clone();
+            async move { service.removals.delete(&agent("ann"), false).await.is_ok() }
+        });
+        let results = (claim.await.unwrap(), deleted.await.unwrap());
+        assert!(results.0 != results.1, "{results:?}");
+        assert_eq!(store.open_launches().await.unwrap().len(), usize::from(results.0));
+    }
+}
+
+fn ask(daemon: &Daemon, method: &str, path: &str) -> Response {
+    send_to(&daemon.state().join("control.sock"), method, path, b"")
+}
+
+/// Returns a daemon with the finished task `tsk`.
+fn with_done_task(settings: &str) -> Daemon {
+    let daemon = Daemon::running(settings);
+    daemon.with_one_task(&["authenticate", "get-my-task", "report:success"]);
+    daemon.until_ended("agt");
+    until("it is done", || daemon.task_status("tsk") == "done");
+    daemon
+}
+
+#[test]
+fn the_command_line_asks_deletes_and_undoes_also_after_a_restart() {
+    let mut daemon = with_done_task("");
+    // A script has no terminal for the question.
+    let said = daemon.cli(&["task", "delete", "PRJ-1"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.stderr.contains("--yes"), "{said:?}");
+    let said = daemon.done(&["task", "delete", "PRJ-1", "--dry-run"]);
+    assert_eq!(said, "Task PRJ-1 a title, with:\n  1 task: PRJ-1 a title\n");
+    assert_eq!(daemon.task_status("tsk"), "done");
+
+    let said = daemon.done(&["task", "delete", "PRJ-1", "--yes"]);
+    assert!(said.starts_with("Task PRJ-1 is deleted; undo until "), "{said}");
+    assert!(said.ends_with(": agent-coordinator task undelete PRJ-1\n"), "{said}");
+    assert_eq!(daemon.cli(&["task", "show", "tsk"]).code, 1);
+    assert_eq!(daemon.json(&["task", "list", "--all"]), Value::Array(Vec::new()));
+    assert!(daemon.terminate().success());
+    daemon.start();
+    assert_eq!(daemon.done(&["task", "undelete", "PRJ-1"]), "PRJ-1 is back\n");
+    assert_eq!(daemon.json(&["task", "show", "tsk"])["executions"].as_array().unwrap().len(), 1);
+
+    let deleted = daemon.json(&["task", "delete", "tsk", "--yes"]);
+    assert_eq!((&deleted["kind"], &deleted["id"]), (&"task".into(), &"tsk".into()));
+    assert!(deleted["undo_until"].is_string(), "{deleted}");
+    daemon.done(&["agent", "delete", "agt", "--yes"]);
+    let said = daemon.done(&["project", "delete", "prj", "--dry-run"]);
+    assert!(said.starts_with("Project prj, with:\n") && said.contains("1 launch with"), "{said}");
+    daemon.done(&["project", "delete", "prj", "--yes"]);
+    assert_eq!(daemon.json(&["project", "list", "--all"]), Value::Array(Vec::new()));
+    let said = daemon.cli(&["task", "undelete", "PRJ-1"]);
+    assert!(said.code == 1 && said.stderr.contains("its project does not exist"), "{said:?}");
+    daemon.done(&["project", "undelete", "prj"]);
+    daemon.done(&["agent", "undelete", "agt"]);
+    daemon.done(&["task", "undelete", "PRJ-1"]);
+    let audit = daemon.log();
+    assert!(audit.contains("PRJ-1 a title") && audit.contains("undelete"), "{audit}");
+}
+
+#[test]
+fn archived_things_are_listed_when_asked_for() {
+    let daemon = with_done_task("");
+    for (kind, name, told) in [
+        ("task", "PRJ-1", "PRJ-1 is archived\n"),
+        ("agent", "agt", "agt is archived\n"),
+        ("project", "prj", "prj is archived\n"),
+    ] {
+        let count = |more: &[&str]| {
+            let listed = daemon.json(&[&[kind, "list"], more].concat());
+            listed.as_array().unwrap().len()
+        };
+        assert_eq!(daemon.done(&[kind, "archive", name]), told);
+        assert_eq!([count(&[]), count(&["--archived"]), count(&["--all"])], [0, 1, 1], "{kind}");
+        daemon.done(&[kind, "unarchive", name]);
+        assert_eq!([count(&[]), count(&["--archived"]), count(&["--all"])], [1, 0, 1], "{kind}");
+    }
+    daemon.done(&["task", "set", "tsk", "--status", "todo"]);
+    let said = daemon.cli(&["task", "archive", "tsk"]);
+    let expected = "Task PRJ-1 can't be archived: PRJ-1 is todo";
+    assert!(said.code == 1 && said.stderr.contains(expected), "{said:?}");
+    let said = daemon.cli(&["project", "delete", "prj", "--yes"]);
+    assert!(said.code == 1 && said.stderr.contains("PRJ-1 is todo"), "{said:?}");
+}
+
+#[test]
+fn bad_requests_are_answered_with_what_is_wrong() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    for (method, path, status, code) in [
+        ("DELETE", "/api/tasks/none", 404, "task_not_found"),
+        ("GET", "/api/tasks/none/deletion", 404, "task_not_found"),
+        ("POST", "/api/tasks/none/archive", 404, "task_not_found"),
+        ("POST", "/api/tasks/none/undelete", 404, "task_not_found"),
+        ("DELETE", "/api/agents/none", 404, "agent_not_found"),
+        ("POST", "/api/agents/none/undelete", 404, "agent_not_found"),
+        ("DELETE", "/api/projects/none", 404, "project_not_found"),
+        ("POST", "/api/projects/none/unarchive", 404, "project_not_found"),
+        ("DELETE", "/api/projects/prj?discard=perhaps", 400, "invalid_query"),
+        ("DELETE", "/api/projects/prj?force=true", 400, "invalid_query"),
+        ("DELETE", "/api/projects/a%20b", 400, "invalid_path"),
+        ("GET", "/api/tasks?archived=yes", 400, "invalid_query"),
+        ("GET", "/api/projects?archived=1", 400, "invalid_query"),
+    ] {
+        let answer = ask(&daemon, method, path);
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
+        assert!(answer.body.contains(code), "{method} {path}: {}", answer.body);
+    }
+    assert_eq!(ask(&daemon, "DELETE", "/api/projects/prj").status, 200);
+}
+
+#[test]
+fn no_tool_of_agents_deletes() {
+    let daemon = Daemon::running("");
+    let answer = daemon.client().request("tools/list", &serde_json::json!({}));
+    let tools = answer["tools"].as_array().or_else(|| answer["result"]["tools"].as_array());
+    let names: Vec<&str> =
+        tools.unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(names.len() > 5, "{names:?}");
+    let removes = |name: &&&str| ["delete", "archive", "remove"].iter().any(|it| name.contains(it));
+    assert_eq!(names.iter().find(removes), None);
+}
+
+#[test]
+fn work_that_is_not_merged_is_given_up_only_on_request_and_its_files_go_after_the_undo() {
+    let settings = "workspace: { keep: off }\nretention: { deleted: 5s }\n\
+        session: { cleanup_interval: 1s }";
+    let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
+    let bed = Bed::configured(settings, agents).daemon_with_clones(agents);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    let kept = bed.until_kept("tsk");
+    let tree = bed.tree("tsk");
+    for thing in [["task", "delete", "PRJ-1"], ["project", "delete", "prj"]] {
+        let said = daemon.cli(&[&thing[..], &["--yes"]].concat());
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.stderr.contains("the work on PRJ-1 is not merged"), "{said:?}");
+        assert!(said.stderr.contains("--discard"), "{said:?}");
+    }
+    daemon.done(&["task", "delete", "PRJ-1", "--yes", "--discard"]);
+    assert!(tree.join("one.txt").is_file(), "an undo finds the files");
+    daemon.done(&["task", "undelete", "PRJ-1"]);
+    let again = daemon.json(&["workspace", "show", "tsk"]);
+    assert_eq!(again["content"], kept["content"]);
+    assert!(again["discarded_at"].is_null(), "{again}");
+
+    daemon.done(&["task", "delete", "PRJ-1", "--yes", "--discard"]);
+    until("the files are gone", || !tree.exists());
+    // The kept commit stays for its 14 days.
+    let keep = fs::read_dir(tree.parent().unwrap().parent().unwrap()).unwrap();
+    let keep = keep.map(|entry| entry.unwrap().path()).find(|path| path.ends_with("keep.git"));
+    let commit = kept["content"]["kept_commit"].as_str().unwrap();
+    assert_eq!(git(&keep.unwrap(), &["cat-file", "-t", commit]), "commit");
+    let said = daemon.cli(&["task", "undelete", "PRJ-1"]);
+    assert!(said.code == 1 && said.stderr.contains("can't be undone"), "{said:?}");
+}
+
+#[test]
+fn a_deleted_project_takes_its_launches_and_their_output_along() {
+    let daemon = with_done_task("retention: { deleted: 1s }\nsession: { cleanup_interval: 1s }");
+    let launch = daemon.until_ended("agt")["launch_id"].as_str().unwrap().to_owned();
+    let folder = daemon.state().join("ended").join(&launch);
+    until("the folder of the launch is moved", || folder.is_dir());
+    daemon.done(&["project", "delete", "prj", "--yes"]);
+    until("the output is gone", || !folder.exists());
+    until("the launch is gone", || daemon.ended("agt").is_empty());
+    let said = daemon.cli(&["project", "undelete", "prj"]);
+    assert!(said.code == 1 && said.stderr.contains("can't be undone"), "{said:?}");
+    // Its folder is the person's.
+    assert!(daemon.work().is_dir());
+}
