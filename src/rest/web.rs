@@ -24,6 +24,7 @@ mod new_task;
 mod news;
 mod palette;
 mod projects;
+mod removals;
 mod settings;
 mod shown;
 mod side;
@@ -66,6 +67,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(transcript::routes())
         .merge(coordinator::routes())
         .merge(inbox::routes())
+        .merge(removals::routes())
         .merge(settings::routes())
         .merge(side::routes())
         .merge(palette::routes())

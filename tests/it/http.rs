@@ -11,6 +11,7 @@ mod entry;
 mod guesses;
 mod hosts;
 mod listening;
+mod removals;
 mod slow_clients;
 mod waits;
 

@@ -13,6 +13,7 @@ mod palette;
 mod panel;
 mod path;
 mod pictures;
+mod removals;
 mod styles;
 mod transcript;
 mod waits;

@@ -31,6 +31,7 @@ use crate::service::{AgentEdit, Force, ServiceError, StopTarget};
 struct AgentsPage {
     frame: Frame,
     agents: Vec<AgentRow>,
+    archived: Vec<Agent>,
 }
 
 #[derive(Template)]
@@ -38,6 +39,7 @@ struct AgentsPage {
 struct AgentsPart {
     frame: Frame,
     agents: Vec<AgentRow>,
+    archived: Vec<Agent>,
 }
 
 /// An agent in one project, or an agent without a project.
@@ -92,6 +94,10 @@ impl std::ops::Deref for ShownAgent {
 impl ShownAgent {
     fn is_active(&self) -> bool {
         self.0.status == AgentStatus::Active
+    }
+
+    fn is_archived(&self) -> bool {
+        self.0.status == AgentStatus::Archived
     }
 }
 
@@ -202,18 +208,24 @@ pub(super) fn routes() -> Router<RestState> {
 }
 
 async fn all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let agents = rows(frame.w, &state).await?;
-    Ok(rendered(&AgentsPage { frame: frame.at(NavSection::Agents), agents }))
+    let (agents, archived) = rows(frame.w, &state).await?;
+    Ok(rendered(&AgentsPage { frame: frame.at(NavSection::Agents), agents, archived }))
 }
 
 async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let agents = rows(frame.w, &state).await?;
-    Ok(rendered(&AgentsPart { frame, agents }))
+    let (agents, archived) = rows(frame.w, &state).await?;
+    Ok(rendered(&AgentsPart { frame, agents, archived }))
 }
 
-/// Returns a row for each agent in each of its projects, in the order in which people look.
-async fn rows(w: &'static Words, state: &RestState) -> Result<Vec<AgentRow>, Problem> {
-    let agents = state.service.catalog.agents().await?;
+/// Returns a row for each agent in each of its projects, in the order in which people look, and
+/// apart from them the archived agents.
+async fn rows(
+    w: &'static Words,
+    state: &RestState,
+) -> Result<(Vec<AgentRow>, Vec<Agent>), Problem> {
+    let agents = state.service.catalog.agents().await?.into_iter();
+    let (archived, agents): (Vec<Agent>, Vec<Agent>) =
+        agents.partition(|agent| agent.status == AgentStatus::Archived);
     let projects = state.service.catalog.projects().await?;
     let status = StatusBody::from(state.service.status().await?);
     let mut instances: BTreeMap<(AgentId, ProjectId), Vec<InstanceRow>> = BTreeMap::new();
@@ -291,7 +303,7 @@ async fn rows(w: &'static Words, state: &RestState) -> Result<Vec<AgentRow>, Pro
         }
     }
     rows.sort_by_key(AgentRow::rank);
-    Ok(rows)
+    Ok((rows, archived))
 }
 
 async fn new(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {

@@ -317,8 +317,11 @@ impl Board {
                 parts.entry(parent.clone()).or_default().push(task.status);
             }
         }
+        // Archived tasks have no cards, and others may depend on them.
+        tasks.retain(|task| task.archived_at.is_none());
         let open = state.service.launches.open().await?;
         let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(project));
+        let faces = faces.with_deleted(state.service.removals.names().await?);
         let results = results(state, project).await?;
         let standings = Standings::read(state, &tasks).await?;
         let needles = q.split_whitespace().map(str::to_lowercase).collect();

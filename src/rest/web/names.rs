@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::{AgentId, ProjectId};
+use crate::domain::{AgentId, ProjectId, Removable};
 use crate::rest::{Problem, RestState};
 
 /// The names of all agents and projects, read together.
@@ -15,13 +15,21 @@ impl Names {
     pub(super) async fn read(state: &RestState) -> Result<Self, Problem> {
         let agents = state.service.catalog.agents().await?.into_iter();
         let projects = state.service.catalog.projects().await?.into_iter();
-        Ok(Self {
+        let mut names = Self {
             agents: agents.map(|agent| (agent.id, agent.name)).collect(),
             projects: projects.map(|(project, _)| (project.id, project.name)).collect(),
-        })
+        };
+        for (of, name) in state.service.removals.names().await? {
+            match of {
+                Removable::Agent(id) => drop(names.agents.insert(id, name)),
+                Removable::Project(id) => drop(names.projects.insert(id, name)),
+                Removable::Task(_) => {}
+            }
+        }
+        Ok(names)
     }
 
-    /// Returns the name of an agent, or the id of a deleted one.
+    /// Returns the name of an agent; the last one if it is deleted, and the id if it never was.
     pub(super) fn agent<'a>(&'a self, id: &'a AgentId) -> &'a str {
         self.agents.get(id).map_or(id.as_str(), String::as_str)
     }

@@ -16,10 +16,10 @@ use super::shown::{Face, Faces, hue_of};
 use super::words::Words;
 use crate::domain::agent::ProjectStatus;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{AgentId, Project, ProjectId, Refusal};
+use crate::domain::{AgentId, Project, ProjectId, Refusal, Task};
 use crate::rest::extract::{InForm, InPath, InQuery, given};
 use crate::rest::{Problem, RestState};
-use crate::service::{ProjectEdit, ServiceError};
+use crate::service::{ArchivedTasks, ProjectEdit, ServiceError, TaskFilter};
 
 #[derive(Template)]
 #[template(path = "projects.html")]
@@ -28,6 +28,7 @@ struct ProjectsPage {
     projects: Vec<ProjectTile>,
     /// The steps that are to be taken first; `None` after them.
     first_run: Option<FirstRun>,
+    archived: Vec<ProjectTile>,
 }
 
 #[derive(Template)]
@@ -35,6 +36,7 @@ struct ProjectsPage {
 struct ProjectsPart {
     frame: Frame,
     projects: Vec<ProjectTile>,
+    archived: Vec<ProjectTile>,
 }
 
 struct ProjectTile {
@@ -43,6 +45,7 @@ struct ProjectTile {
     working_directory: String,
     initial: String,
     hue: u8,
+    is_archived: bool,
     /// The state, if it is not active.
     status: Option<&'static str>,
     n_open: usize,
@@ -58,6 +61,7 @@ struct ProjectForm {
     project: Option<Project>,
     members: Vec<Face>,
     others: Vec<Face>,
+    archived_tasks: Vec<Task>,
     modes: &'static [WorkspaceMode],
     proposed: WorkspaceMode,
     /// The id of a new project, if the reader chooses none.
@@ -176,17 +180,22 @@ pub(super) fn routes() -> Router<RestState> {
 }
 
 async fn all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let projects = tiles(frame.w, &state).await?;
+    let (projects, archived) = tiles(frame.w, &state).await?;
     let first_run = FirstRun::read(&frame, &state).await?;
-    Ok(rendered(&ProjectsPage { frame: frame.at(NavSection::Projects), projects, first_run }))
+    let frame = frame.at(NavSection::Projects);
+    Ok(rendered(&ProjectsPage { frame, projects, archived, first_run }))
 }
 
 async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let projects = tiles(frame.w, &state).await?;
-    Ok(rendered(&ProjectsPart { frame, projects }))
+    let (projects, archived) = tiles(frame.w, &state).await?;
+    Ok(rendered(&ProjectsPart { frame, projects, archived }))
 }
 
-async fn tiles(w: &'static Words, state: &RestState) -> Result<Vec<ProjectTile>, Problem> {
+/// Returns the projects, and apart from them those that are archived.
+async fn tiles(
+    w: &'static Words,
+    state: &RestState,
+) -> Result<(Vec<ProjectTile>, Vec<ProjectTile>), Problem> {
     let open = state.service.launches.open().await?;
     let faces = Faces::new(state.service.catalog.agents().await?, &open, None);
     let n_open: BTreeMap<ProjectId, usize> = state.service.tasks.count_open().await?;
@@ -194,6 +203,7 @@ async fn tiles(w: &'static Words, state: &RestState) -> Result<Vec<ProjectTile>,
         n_open: n_open.get(&project.id).copied().unwrap_or_default(),
         n_running: open.iter().filter(|launch| launch.key.project == project.id).count(),
         agents: faces.of_all(&members),
+        is_archived: project.status == ProjectStatus::Archived,
         status: match project.status {
             ProjectStatus::Active => None,
             ProjectStatus::Inactive => Some(w.inactive),
@@ -205,7 +215,8 @@ async fn tiles(w: &'static Words, state: &RestState) -> Result<Vec<ProjectTile>,
         name: project.name,
         working_directory: project.working_directory.display().to_string(),
     };
-    Ok(state.service.catalog.projects().await?.into_iter().map(tile).collect())
+    let projects = state.service.catalog.projects().await?.into_iter().map(tile);
+    Ok(projects.partition(|tile| !tile.is_archived))
 }
 
 async fn new(frame: Frame, State(state): State<RestState>) -> Response {
@@ -215,6 +226,7 @@ async fn new(frame: Frame, State(state): State<RestState>) -> Response {
         project: None,
         members: Vec::new(),
         others: Vec::new(),
+        archived_tasks: Vec::new(),
         modes: WorkspaceMode::ALL,
         proposed: WorkspaceMode::Shared,
         form_id: state.service.catalog.new_project_id().to_string(),
@@ -247,6 +259,9 @@ async fn edit(
         .filter(|agent| !members.contains(agent))
         .collect();
     let faces = Faces::new(agents, &state.service.launches.open().await?, Some(&id));
+    let filter =
+        TaskFilter { project: Some(id), archived: ArchivedTasks::Only, ..TaskFilter::default() };
+    let archived_tasks = state.service.tasks.list(&filter).await?;
     let members = faces.of_all(&members);
     let others = faces.of_all(&others);
     Ok(rendered(&ProjectForm {
@@ -254,6 +269,7 @@ async fn edit(
         project: Some(project),
         members,
         others,
+        archived_tasks,
         modes: WorkspaceMode::ALL,
         proposed: WorkspaceMode::Shared,
         form_id: String::new(),

@@ -9,8 +9,8 @@ use super::waits::{About, WhyLine};
 use super::words::Words;
 use crate::domain::printable::excerpt;
 use crate::domain::{
-    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task, TaskId,
-    TaskStatus, Timestamp, Usage,
+    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, Removable, ShortId,
+    Task, TaskId, TaskStatus, Timestamp, Usage,
 };
 use crate::rest::routes::waiting::{Standing, Standings};
 
@@ -71,6 +71,8 @@ pub(super) struct Face {
     pub(super) hue: u8,
     /// True if a process of the agent runs.
     pub(super) is_live: bool,
+    /// True for the last name of an agent that was deleted.
+    pub(super) is_deleted: bool,
 }
 
 impl Face {
@@ -81,6 +83,18 @@ impl Face {
             initials: initials_of(&agent.name),
             hue: hue_of(agent.id.as_str()),
             is_live,
+            is_deleted: false,
+        }
+    }
+
+    fn of_deleted(id: &AgentId, name: &str) -> Self {
+        Self {
+            id: id.clone(),
+            name: name.to_owned(),
+            initials: initials_of(name),
+            hue: hue_of(id.as_str()),
+            is_live: false,
+            is_deleted: true,
         }
     }
 }
@@ -105,6 +119,8 @@ pub(super) fn hue_of(text: &str) -> u8 {
 /// The faces of agents. An unknown agent is shown by its id.
 pub(super) struct Faces {
     agents: BTreeMap<AgentId, Agent>,
+    /// The last names of deleted agents.
+    deleted: BTreeMap<AgentId, String>,
     live: BTreeSet<AgentId>,
 }
 
@@ -120,11 +136,22 @@ impl Faces {
             .filter(is_here)
             .map(|launch| launch.key.agent.clone())
             .collect();
-        Self { agents: agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect(), live }
+        let agents = agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect();
+        Self { agents, deleted: BTreeMap::new(), live }
+    }
+
+    /// Returns these faces and those of deleted agents, which have only their last names.
+    pub(super) fn with_deleted(self, names: Vec<(Removable, String)>) -> Self {
+        let deleted = names.into_iter().filter_map(|(of, name)| match of {
+            Removable::Agent(id) => Some((id, name)),
+            _ => None,
+        });
+        Self { deleted: deleted.collect(), ..self }
     }
 
     pub(super) fn of(&self, id: &AgentId) -> Option<Face> {
-        self.agents.get(id).map(|agent| Face::of(agent, self.live.contains(id)))
+        let known = self.agents.get(id).map(|agent| Face::of(agent, self.live.contains(id)));
+        known.or_else(|| self.deleted.get(id).map(|name| Face::of_deleted(id, name)))
     }
 
     pub(super) fn of_all<'a>(&self, ids: impl IntoIterator<Item = &'a AgentId>) -> Vec<Face> {

@@ -52,6 +52,7 @@ struct ShownTask {
     status: TaskStatus,
     status_since: When,
     priority: Priority,
+    is_archived: bool,
     assignee: Option<Face>,
     /// The line about its work.
     now: Now,
@@ -227,6 +228,7 @@ async fn read(
     let (project, members) = state.service.catalog.project(&view.task.project).await?;
     let open = state.service.launches.open().await?;
     let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
+    let faces = faces.with_deleted(state.service.removals.names().await?);
     let parent = match &view.task.parent {
         Some(parent) => Some(state.service.tasks.view(parent).await?.task),
         None => None,
@@ -279,6 +281,7 @@ async fn read(
         status: task.status,
         status_since: When(task.status_since),
         priority: task.priority,
+        is_archived: task.archived_at.is_some(),
         revision: task.revision,
     };
     Ok((task, faces.of_all(&members)))

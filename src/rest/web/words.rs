@@ -4,6 +4,7 @@ mod attention;
 mod launches;
 mod operations;
 mod problems;
+mod removals;
 mod results;
 mod starts;
 mod tasks;
@@ -68,6 +69,24 @@ texts! {
     fold: "Fold", "折りたたむ";
     unfold: "Unfold", "開く";
     undo: "Undo", "元に戻す";
+    archive_or_delete: "Archive or delete", "アーカイブまたは削除";
+    archive: "Archive", "アーカイブする";
+    unarchive: "Show again", "アーカイブを解除";
+    delete: "Delete", "削除";
+    deleted_now: "Deleted", "削除しました:";
+    archived_now: "Archived", "アーカイブしました:";
+    shown_again: "Shown again:", "アーカイブを解除しました:";
+    deleting_takes: "Deleting takes along or changes:", "削除で失われるもの、変わるもの:";
+    give_up_work: "Give up the work that is not merged", "マージしていない作業を破棄する";
+    removal_hint:
+        "A deletion can be undone for a short time. What is archived can be shown again at any time.",
+        "削除は短時間なら元に戻せます。アーカイブはいつでも解除できます。";
+    project_archived:
+        "This project is archived: nothing of it starts, and lists leave it out.",
+        "このプロジェクトはアーカイブ済みです。起動は行われず、一覧にも表示されません。";
+    archived_tasks: "Archived tasks", "アーカイブ済みのタスク";
+    archived_projects: "Archived projects", "アーカイブ済みのプロジェクト";
+    archived_agents: "Archived agents", "アーカイブ済みのエージェント";
     moved_to: "Moved to", "移動しました:";
     copied: "Copied", "コピーしました";
     copy_link: "Copy link", "リンクをコピー";

@@ -24,7 +24,7 @@ function icon(name) {
 }
 
 // A mistake stays until it is closed, and interrupts a screen reader. Other notes end by themselves, unless the reader is at them.
-function toast(text, { detail = "", isBad = true, action = null } = {}) {
+function toast(text, { detail = "", isBad = true, action = null, shownFor = SHOWN_FOR } = {}) {
   const toast = document.createElement("div");
   toast.className = isBad ? "toast bad" : "toast";
   if (isBad) toast.setAttribute("role", "alert");
@@ -54,7 +54,7 @@ function toast(text, { detail = "", isBad = true, action = null } = {}) {
   while (toasts.children.length > MAX_TOASTS) (find(".toast:not(.bad)", toasts) ?? toasts.firstElementChild).remove();
   if (isBad) return;
   const end = () => (toast.matches(":hover, :focus-within") ? setTimeout(end, 1000) : toast.remove());
-  setTimeout(end, SHOWN_FOR);
+  setTimeout(end, shownFor);
 }
 
 // A problem (RFC 9457) in the daemon's words.
@@ -72,6 +72,8 @@ document.addEventListener("htmx:response:error", (event) => {
   else if (ctx.response.status === 422 && ctx.text.trimStart().startsWith("<")) return;
   else if (!isReadAgain(ctx.sourceElement)) tellProblem(ctx.text);
   if (ctx.response.status === 412 && form) seeNewest(form);
+  // The task of the panel was deleted elsewhere.
+  if (ctx.response.status === 404 && ctx.sourceElement.matches?.("#panel .task")) closePanel();
 });
 
 // What this form is about was changed elsewhere: saved once more, it replaces that.

@@ -28,7 +28,11 @@ async function showTasks(all) {
   holder.innerHTML = answer;
   const changed = find("#changed", holder);
   find("#no-tasks")?.remove();
-  for (const card of findAll(".card", changed.content)) place(card);
+  const cards = findAll(".card", changed.content);
+  // A task without a card was archived or deleted.
+  const withCards = new Set(cards.map((card) => card.dataset.task));
+  for (const id of ids) if (!withCards.has(id)) document.getElementById(`card-${id}`)?.remove();
+  for (const card of cards) place(card);
   for (const [status, count] of Object.entries(JSON.parse(changed.dataset.counts))) {
     for (const shown of findAll(`[data-count-of="${status}"]`)) shown.textContent = count;
   }

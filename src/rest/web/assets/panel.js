@@ -127,7 +127,7 @@ const dialog = find("#dialog");
 
 // A dialog that is closed with text in it keeps it: the next time, the same text is there.
 const isWritten = () => Boolean(find("[data-is-written]", dialog));
-dialog.addEventListener("input", (event) => event.target.closest("form")?.setAttribute("data-is-written", ""));
+dialog.addEventListener("input", (event) => event.target.closest("form[data-draft]")?.setAttribute("data-is-written", ""));
 
 new MutationObserver(() => {
   if (dialog.firstElementChild && !dialog.open) dialog.showModal();
@@ -152,6 +152,40 @@ document.addEventListener("click", (event) => {
   if (event.target === dialog || event.target.closest("[data-close-dialog]")) closeDialog();
   if (event.target.closest("[data-throw-away]")) closeDialog({ isDone: true });
 });
+
+// ---- Archiving and deleting ---------------------------------------------------------------------------------------------------
+
+// The note about what was done. A deletion can be undone as long as the note is there.
+function tellRemoval({ text, undo, until }) {
+  const run = async () => {
+    const answer = await post(undo, {});
+    if (answer?.ok && !board()) location.reload();
+  };
+  toast(text, { isBad: false, action: undo ? { text: body.dataset.undo, run } : null, shownFor: undo ? until - Date.now() : SHOWN_FOR });
+}
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest?.("[data-removal]");
+  if (!form) return;
+  event.preventDefault();
+  const deed = event.submitter.value;
+  const path = `/ui/do/removals/${form.dataset.removal}`;
+  event.submitter.disabled = true;
+  const answer = await post(`${path}/${deed}`, new FormData(form));
+  event.submitter.disabled = false;
+  if (!answer?.ok) return;
+  const { undoFor } = await answer.json();
+  const told = { text: form.dataset[deed], undo: undoFor === null ? null : `${path}/undelete`, until: Date.now() + undoFor };
+  closeDialog({ isDone: true });
+  // A task in the panel leaves the board as it is. Other pages were about the thing itself.
+  if (find("#panel [data-shows-task]")) { closePanel(); tellRemoval(told); return; }
+  sessionStorage.setItem("told", JSON.stringify(told));
+  location.assign(form.dataset.back);
+});
+
+const toldBefore = sessionStorage.getItem("told");
+sessionStorage.removeItem("told");
+if (toldBefore) tellRemoval(JSON.parse(toldBefore));
 
 // ---- Keys ---------------------------------------------------------------------------------------------------------------------
 
