@@ -161,7 +161,7 @@ fn without_code(text: &str) -> String {
 }
 
 /// Returns the targets of the links and pictures of a document.
-fn targets(text: &str) -> Vec<String> {
+pub fn targets(text: &str) -> Vec<String> {
     let plain = without_code(text);
     let inline = plain.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let definitions = plain.lines().filter_map(|line| {

@@ -34,6 +34,7 @@ mod mcp;
 mod monitoring;
 mod openapi;
 mod operated_postgres;
+mod packaging;
 mod peers;
 mod policy;
 mod postgres;

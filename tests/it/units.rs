@@ -56,6 +56,7 @@ fn every_service_reloads_by_its_own_command_and_is_watched() {
         "agent-coordinator.service",
         "agent-coordinator-supervise.service",
         "agent-coordinator-serve.service",
+        "system/agent-coordinator.service",
     ] {
         assert_eq!(setting(unit, "Type"), "notify", "{unit}");
         assert_eq!(setting(unit, "ExecReload"), "/usr/bin/agent-coordinator reload", "{unit}");
@@ -64,6 +65,84 @@ fn every_service_reloads_by_its_own_command_and_is_watched() {
         assert_eq!(setting(unit, "WatchdogSec"), "3min", "{unit}");
         // An end by the watchdog is a failure, too, and the daemon is started again.
         assert_eq!(setting(unit, "Restart"), "on-failure", "{unit}");
+    }
+}
+
+/// Returns the settings of a unit, without its comments.
+fn settings(unit: &str) -> Vec<String> {
+    let text = text(unit);
+    let lines = text.lines().filter(|line| line.contains('=') && !line.starts_with('#'));
+    lines.map(str::to_owned).collect()
+}
+
+/// Returns the settings that only the first unit has, and those that only the second one has.
+fn difference(one: &str, other: &str) -> (Vec<String>, Vec<String>) {
+    let only = |here: &str, there: &str| {
+        let there = settings(there);
+        settings(here).into_iter().filter(|setting| !there.contains(setting)).collect()
+    };
+    (only(one, other), only(other, one))
+}
+
+#[test]
+fn the_units_of_the_machine_differ_from_those_of_a_user_in_their_user_alone() {
+    let (of_user, of_machine) =
+        difference("agent-coordinator.service", "system/agent-coordinator.service");
+    assert_eq!(
+        of_user,
+        [
+            "Conflicts=agent-coordinator-serve.service agent-coordinator-supervise.service",
+            "Environment=PATH=%h/.local/bin:/usr/local/bin:/usr/bin:/bin",
+            "WantedBy=default.target",
+        ]
+    );
+    assert_eq!(
+        of_machine,
+        [
+            "Wants=network-online.target",
+            "After=network-online.target",
+            "User=agent-coordinator",
+            "Group=agent-coordinator",
+            "Environment=PATH=/var/lib/agent-coordinator/.local/bin:/usr/local/bin:/usr/bin:/bin",
+            "WantedBy=multi-user.target",
+        ]
+    );
+    let (of_user, of_machine) =
+        difference("agent-coordinator-http.socket", "system/agent-coordinator-http.socket");
+    assert!(of_user.is_empty() && of_machine.is_empty(), "{of_user:?} {of_machine:?}");
+}
+
+#[test]
+fn the_user_of_the_machine_has_a_home_with_the_folder_of_the_state() {
+    let user = text("system/sysusers.conf");
+    let user = user.lines().find(|line| line.starts_with("u ")).unwrap();
+    let home = user.split(' ').find(|word| word.starts_with('/')).unwrap();
+    let name = setting("system/agent-coordinator.service", "User");
+    assert!(user.starts_with(&format!("u {name} - ")), "{user}");
+    let folder = tempfile::tempdir().unwrap();
+    let environment = Environment::new(folder.path(), [("HOME", home)]);
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/coordinator_config.yaml");
+    let paths = config::load(Some(&shipped), &environment).unwrap().config.paths;
+    let listens = setting("system/agent-coordinator-mcp.socket", "ListenStream");
+    assert_eq!(PathBuf::from(listens), paths.mcp_socket_path);
+    assert_eq!(setting("system/agent-coordinator-mcp.socket", "SocketUser"), name);
+    // The folders, from the home to the state.
+    let made = text("system/tmpfiles.conf");
+    let made = made.lines().filter_map(|line| line.strip_prefix("d "));
+    let made: Vec<(PathBuf, String)> = made
+        .map(|line| {
+            let mut words = line.split_whitespace();
+            let folder = PathBuf::from(words.next().unwrap());
+            (folder, words.collect::<Vec<_>>().join(" "))
+        })
+        .collect();
+    let expected =
+        paths.state_dir.ancestors().take_while(|folder| *folder != Path::new("/var/lib"));
+    let mut expected: Vec<PathBuf> = expected.map(Path::to_owned).collect();
+    expected.reverse();
+    assert_eq!(made.iter().map(|(folder, _)| folder.clone()).collect::<Vec<_>>(), expected);
+    for (folder, rights) in made {
+        assert_eq!(rights, format!("0700 {name} {name}"), "{}", folder.display());
     }
 }
 
@@ -172,10 +251,14 @@ fn launchd_is_told_the_same_as_systemd() {
 #[test]
 fn every_setting_of_a_unit_has_its_reason() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
-    let files = fs::read_dir(&folder)
-        .unwrap()
-        .chain(fs::read_dir(folder.join("agent-coordinator.service.d")).unwrap());
-    for file in files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+    let folders = [&folder, &folder.join("agent-coordinator.service.d"), &folder.join("system")];
+    let files = folders.into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let is_unit = |path: &PathBuf| {
+        // sysusers.conf and tmpfiles.conf have lines of another form.
+        let is_drop_in = path.ends_with("agent-coordinator.service.d/hardening.conf");
+        path.is_file() && (is_drop_in || path.extension().is_none_or(|it| it != "conf"))
+    };
+    for file in files.map(|entry| entry.unwrap().path()).filter(is_unit) {
         let text = fs::read_to_string(&file).unwrap();
         let settings =
             text.split_once("\n[Service]\n").or_else(|| text.split_once("\n[Socket]\n")).unwrap().1;

@@ -159,25 +159,50 @@ pub(super) fn service_manager(environment: &Environment) -> Finding {
         return Finding::new(State::Unknown, subject, "systemd does not run here", remedy);
     }
     let name = "agent-coordinator.service";
+    let user = environment.variable("USER").unwrap_or_default();
+    let of_machine = ["/etc/systemd/system", "/usr/lib/systemd/system"]
+        .map(|folder| Path::new(folder).join(name))
+        .into_iter()
+        .find(|unit| fs::read_to_string(unit).is_ok_and(|text| runs_as(&text, user)));
+    if let Some(unit) = of_machine {
+        return Finding::ok(subject, unit.display().to_string());
+    }
     let home = environment.variable("HOME").map(PathBuf::from);
     let of_user = home.iter().flat_map(|home| {
         [".config/systemd/user", ".local/share/systemd/user"].map(|folder| home.join(folder))
     });
-    let of_system = ["/etc/systemd/system", "/etc/systemd/user", "/usr/lib/systemd/user"];
+    let of_system = ["/etc/systemd/user", "/usr/lib/systemd/user"];
     let folders: Vec<PathBuf> = of_user.chain(of_system.map(PathBuf::from)).collect();
     let Some(unit) = folders.iter().map(|folder| folder.join(name)).find(|unit| unit.exists())
     else {
         let remedy = "docs/install.md has the steps";
         return Finding::new(State::Warning, subject, format!("systemd has no `{name}`"), remedy);
     };
-    let user = environment.variable("USER").unwrap_or_default();
-    let is_of_user = unit.components().any(|part| part.as_os_str() == "user");
     let lingers = Path::new("/var/lib/systemd/linger").join(user);
-    let is_kept = !user.is_empty() && lingers.exists();
-    if is_of_user && !is_kept {
+    if user.is_empty() || !lingers.exists() {
         let found = format!("{} ends when its user logs out", unit.display());
         let remedy = "loginctl enable-linger";
         return Finding::new(State::Warning, subject, found, remedy);
     }
     Finding::ok(subject, unit.display().to_string())
+}
+
+/// Returns whether a unit of the machine starts the daemon as this user. Without `User=`, that is
+/// root.
+fn runs_as(unit: &str, user: &str) -> bool {
+    let named = unit.lines().filter_map(|line| line.trim().strip_prefix("User="));
+    named.last().unwrap_or("root").trim() == user
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_of_the_machine_is_for_one_user() {
+        let shipped = include_str!("../../../systemd/system/agent-coordinator.service");
+        assert!(runs_as(shipped, "agent-coordinator") && !runs_as(shipped, "me"));
+        assert!(runs_as("[Service]\nType=notify\n", "root"));
+        assert!(!runs_as("[Service]\nType=notify\n", ""));
+    }
 }
