@@ -12,6 +12,7 @@ mod call;
 mod chat;
 mod check;
 mod client;
+mod complete;
 mod doctor;
 mod drain;
 mod error;
@@ -136,10 +137,16 @@ enum Command {
     /// does. The bridge reconnects after the daemon restarts.
     Mcp,
     /// Print the completions for a shell
+    ///
+    /// Those for bash, zsh and fish ask the daemon for the short ids of tasks and the names of
+    /// agents and projects.
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Print what a word of a command line may become, for the scripts of `completions`
+    #[command(hide = true)]
+    Complete(complete::CompleteArguments),
     /// Print the manual page, or write the manual pages of all commands into a folder
     Man {
         /// An existing folder for the pages
@@ -261,6 +268,7 @@ pub fn main() -> ExitCode {
         },
         Command::Mcp => finish(server(file, &environment).and_then(bridge)),
         Command::Completions { shell } => finish(reference::completions(shell)),
+        Command::Complete(complete) => finish(complete.print(&environment)),
         Command::Man { folder } => finish(reference::man(folder.as_deref())),
         Command::Run => daemon(Role::Run, file, &environment),
         Command::Serve => daemon(Role::Serve, file, &environment),

@@ -1,6 +1,7 @@
 //! Tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
@@ -174,6 +175,19 @@ fn containing(word: &str) -> String {
     }
     pattern.push('%');
     pattern
+}
+
+/// Returns the newest tasks of a project with numbers in a range.
+pub fn list_of_numbers(
+    tx: &mut Read<'_>,
+    project: &ProjectId,
+    numbers: &RangeInclusive<u32>,
+    limit: usize,
+) -> Result<Vec<Task>, StoreError> {
+    tx.list(
+        "WHERE project_id = ?1 AND number >= ?2 AND number <= ?3 ORDER BY number DESC LIMIT ?4",
+        &[project.into(), (*numbers.start()).into(), (*numbers.end()).into(), limit.into()],
+    )
 }
 
 /// Gives the tasks of a project another key.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod call;
+mod completion;
 mod configuration;
 mod forge;
 mod help;

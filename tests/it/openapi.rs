@@ -184,6 +184,7 @@ fn what_is_answered_is_as_described() {
         ("/sessions/{id}", format!("/sessions/{session}")),
         ("/executions", "/executions".to_owned()),
         ("/notices", "/notices".to_owned()),
+        ("/completions", "/completions?kind=task&text=PRJ-".to_owned()),
         ("/settings", "/settings".to_owned()),
         ("/projects/{project}/agents/{agent}/why", "/projects/prj/agents/agt/why".to_owned()),
         ("/projects/{project}/agent-sessions", "/projects/prj/agent-sessions".to_owned()),

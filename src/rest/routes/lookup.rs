@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::lookup::{Candidate, LookupKind};
+use crate::domain::lookup::{Candidate, Completion, LookupKind};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
@@ -37,13 +37,40 @@ impl From<Candidate> for LookupBody {
     }
 }
 
+/// What a text may become.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CompletionBody {
+    /// A short id, a name, a key or an id, which names one thing.
+    pub text: String,
+    /// The name of an agent or a project, or the title of a task.
+    pub name: String,
+}
+
+impl From<Completion> for CompletionBody {
+    fn from(completion: Completion) -> Self {
+        Self { text: completion.text, name: completion.name }
+    }
+}
+
 pub(super) fn routes() -> Api {
-    let text = "The agents, projects or tasks that a text names; one if it is unambiguous";
-    Api::new().get(
-        "/lookup",
-        look_up,
-        about(text).query::<LookupQuery>().gives::<Vec<LookupBody>>(),
-    )
+    let names = "The agents, projects or tasks that a text names; one if it is unambiguous";
+    let becomes = "What a text that a person types may become; at most 100, the newest of tasks";
+    Api::new()
+        .get("/lookup", look_up, about(names).query::<LookupQuery>().gives::<Vec<LookupBody>>())
+        .get(
+            "/completions",
+            complete,
+            about(becomes).query::<LookupQuery>().gives::<Vec<CompletionBody>>(),
+        )
+}
+
+async fn complete(
+    State(state): State<RestState>,
+    InQuery(query): InQuery<LookupQuery>,
+) -> Result<Json<Vec<CompletionBody>>, Problem> {
+    let found = state.service.complete(query.kind, &query.text).await?;
+    Ok(Json(found.into_iter().map(CompletionBody::from).collect()))
 }
 
 async fn look_up(
