@@ -18,6 +18,7 @@ mod drain;
 mod error;
 mod events;
 mod execution;
+mod exit_codes;
 mod follow;
 mod forge;
 mod forge_items;
@@ -54,7 +55,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::app::Role;
@@ -91,7 +92,7 @@ enum Command {
     /// them while that server is away
     Supervise,
     /// Check the configuration and show how each provider would start an agent
-    Check,
+    Check(check::CheckArguments),
     /// Make the current folder a project: find the agent CLIs, write a configuration, or add it to
     /// the daemon that runs
     ///
@@ -179,11 +180,17 @@ enum Question {
     /// Stop an agent in a project and hold it, or stop all and pause
     Stop(stop::StopArguments),
     /// Start no more agents until `resume`; running agents go on
-    Pause,
+    Pause {
+        #[command(flatten)]
+        form: output::Form,
+    },
     /// Pause, end chats, and wait until no agent runs, for example before a shutdown
     Drain(drain::DrainArguments),
     /// Make coordinators look for work and ask the forges at once
-    Refresh,
+    Refresh {
+        #[command(flatten)]
+        form: output::Form,
+    },
     /// Make the daemon read its configuration again, and print what changed
     ///
     /// A file with mistakes changes nothing, and the command prints the mistakes as `check` does.
@@ -248,7 +255,8 @@ struct Pair {
 
 /// Parses the command line, carries out the command, and returns its exit code.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = exit_codes::command().try_get_matches();
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are answers, not errors.
@@ -273,8 +281,8 @@ pub fn main() -> ExitCode {
         Command::Run => daemon(Role::Run, file, &environment),
         Command::Serve => daemon(Role::Serve, file, &environment),
         Command::Supervise => daemon(Role::Supervise, file, &environment),
-        Command::Check => {
-            finish(load(file, &environment).and_then(|loaded| check::check(&loaded, &environment)))
+        Command::Check(check) => {
+            finish(load(file, &environment).and_then(|loaded| check.run(&loaded, &environment)))
         }
         Command::Init(init) => finish(init.run(file, &environment)),
         Command::Doctor(doctor) => {
@@ -371,9 +379,9 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::RunOnce(run) => run.run(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,
             Question::Resume(resume) => resume.resume(&client).await,
-            Question::Pause => drain::pause(&client).await,
+            Question::Pause { form } => drain::pause(&client, form).await,
             Question::Drain(drain) => drain.drain(&client).await,
-            Question::Refresh => drain::refresh(&client).await,
+            Question::Refresh { form } => drain::refresh(&client, form).await,
             Question::Reload { form } => reload::reload(&client, form).await,
             Question::Inbox(inbox) => inbox.run(&client).await,
             Question::Why(why) => why.print(&client).await,

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::error::CliError;
-use super::output::print_line;
+use super::output::{Form, print_json, print_line};
 use crate::app;
 use crate::config::{
     CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, Template, manifest,
@@ -20,7 +22,68 @@ use crate::telemetry::ErrorChain;
 /// slash is a path.
 const MIN_SECRET: usize = 6;
 
-pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArguments {
+    #[command(flatten)]
+    form: Form,
+}
+
+/// The answer for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    is_good: bool,
+    /// The reason why the daemon cannot do its work.
+    problem: Option<String>,
+    /// The file that is used; none if all settings have their defaults.
+    configuration: Option<PathBuf>,
+    /// What is printed for people.
+    lines: Vec<String>,
+}
+
+/// Prints lines for people at once, or collects them for a program.
+struct Printer {
+    form: Form,
+    lines: Vec<String>,
+}
+
+impl Printer {
+    fn line(&mut self, line: &str) -> Result<(), CliError> {
+        if self.form.json {
+            self.lines.push(line.to_owned());
+            return Ok(());
+        }
+        print_line(line)
+    }
+}
+
+impl CheckArguments {
+    pub(super) fn run(self, loaded: &Loaded, environment: &Environment) -> Result<(), CliError> {
+        let mut printer = Printer { form: self.form, lines: Vec::new() };
+        let checked = check(loaded, environment, &mut printer);
+        let problem = match &checked {
+            Ok(()) => None,
+            Err(CliError::Failed(problem)) => Some(problem.clone()),
+            // The configuration cannot be used, and the error says so.
+            Err(_) => return checked,
+        };
+        if self.form.json {
+            print_json(&Answer {
+                is_good: problem.is_none(),
+                problem,
+                configuration: loaded.source.clone(),
+                lines: printer.lines,
+            })?;
+        }
+        checked
+    }
+}
+
+fn check(
+    loaded: &Loaded,
+    environment: &Environment,
+    printer: &mut Printer,
+) -> Result<(), CliError> {
     let config = &loaded.config;
     let manifest = match &config.general.manifest {
         Some(path) => {
@@ -32,11 +95,11 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     app::check_users(config)
         .map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
     match &loaded.source {
-        Some(path) => print_line(&format!("{}: correct", path.display()))?,
-        None => print_line("no configuration file found: all settings have their defaults")?,
+        Some(path) => printer.line(&format!("{}: correct", path.display()))?,
+        None => printer.line("no configuration file found: all settings have their defaults")?,
     }
     if let Some((path, manifest)) = &manifest {
-        print_line(&format!(
+        printer.line(&format!(
             "{}: correct ({} agents, {} projects, {} tasks)",
             path.display(),
             manifest.agents.len(),
@@ -46,14 +109,14 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     }
     let warning = app::check_state_dir(&config.paths.state_dir)
         .map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
-    print_line(&format!("state directory: {}", config.paths.state_dir.display()))?;
+    printer.line(&format!("state directory: {}", config.paths.state_dir.display()))?;
     if let Some(warning) = warning {
-        print_line(&format!("warning: {warning}"))?;
+        printer.line(&format!("warning: {warning}"))?;
     }
     let store = app::look_at_store(&config.store);
     match &store {
-        Ok(lines) => lines.iter().try_for_each(|line| print_line(line))?,
-        Err(problem) => print_line(&format!("store: {}", ErrorChain(problem.as_ref())))?,
+        Ok(lines) => lines.iter().try_for_each(|line| printer.line(line))?,
+        Err(problem) => printer.line(&format!("store: {}", ErrorChain(problem.as_ref())))?,
     }
     let kept_port = app::kept_port(&config.paths.state_dir).map_err(|error| {
         CliError::File(format!(
@@ -67,18 +130,18 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
         Some(url) => format!("{url} (not for agents)"),
         None => "off".to_owned(),
     };
-    print_line(&format!("MCP: unix:{}, HTTP {http}", config.paths.mcp_socket_path.display()))?;
+    printer.line(&format!("MCP: unix:{}, HTTP {http}", config.paths.mcp_socket_path.display()))?;
     if config.paths.server != ServerAddress::Socket(config.paths.mcp_socket_path.clone()) {
-        print_line(&format!("server of `supervise`: {}", config.paths.server))?;
+        printer.line(&format!("server of `supervise`: {}", config.paths.server))?;
     }
     if matches!(config.paths.server, ServerAddress::Url(_)) && !config.http.agents {
-        print_line(
+        printer.line(
             "warning: `http.agents` is off: agents of `supervise` reach that server over HTTP only",
         )?;
     }
     let secrets = app::secrets(config, manifest.as_ref().map(|(_, manifest)| manifest));
     for setting in secrets.too_short() {
-        print_line(&format!(
+        printer.line(&format!(
             "warning: the secret in `{setting}` has fewer than 12 characters: it is not taken out of what agents write and print"
         ))?;
     }
@@ -105,14 +168,14 @@ pub(super) fn check(loaded: &Loaded, environment: &Environment) -> Result<(), Cl
     let in_need: Vec<&str> = in_need.collect();
     if providers.mcp_url.is_none() && !in_need.is_empty() {
         let setting = if config.http.agents { "http.listen" } else { "http.agents" };
-        print_line(&format!(
+        printer.line(&format!(
             "warning: `{setting}` is off, and these providers need HTTP: {}",
             in_need.join(", ")
         ))?;
     }
     let Described { lines, cant_start } = describe_all(&ai_types, &providers);
     for line in lines {
-        print_line(&masked(line, environment))?;
+        printer.line(&masked(line, environment))?;
     }
     if store.is_err() {
         return Err(CliError::Failed(format!(

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::ValueParser;
-use clap::{Arg, ArgAction, Command, CommandFactory as _};
+use clap::{Arg, ArgAction, Command};
 
 use super::client::{Client, encoded};
 use super::error::CliError;
 use super::named::Named;
 use super::output::plain;
-use super::{Arguments, find_daemon};
+use super::{exit_codes, find_daemon};
 use crate::config::Environment;
 use crate::domain::lookup::LookupKind;
 use crate::domain::{AgentId, ProjectId, TaskId};
@@ -53,7 +53,7 @@ impl CompleteArguments {
     /// `Result` if the word names nothing of the daemon.
     pub(super) fn print(self, environment: &Environment) -> Result<(), CliError> {
         let line = Line::new(self.words, self.place);
-        let Some(typed) = Typed::of(&Arguments::command(), &line) else {
+        let Some(typed) = Typed::of(&exit_codes::command(), &line) else {
             return Err(CliError::Result(EXIT_OTHER));
         };
         let found = find(&typed, environment).unwrap_or_default();
@@ -300,7 +300,7 @@ mod tests {
     fn typed(line: &str) -> Option<Typed> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let place = words.len() - 1;
-        Typed::of(&Arguments::command(), &Line::new(words, place))
+        Typed::of(&exit_codes::command(), &Line::new(words, place))
     }
 
     #[track_caller]

@@ -4,11 +4,10 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::Arguments;
 use super::error::CliError;
+use super::exit_codes::command;
 
 /// The name under which the program is installed.
 const PROGRAM: &str = "agent-coordinator";
@@ -36,7 +35,7 @@ pub(super) fn completions(shell: Shell) -> Result<(), CliError> {
 
 /// Returns the script that completes the words of the commands themselves, without hidden ones.
 fn words_of(shell: Shell) -> Result<String, CliError> {
-    let all = Arguments::command();
+    let all = command();
     let visible = all.get_subcommands().filter(|it| !it.is_hide_set()).cloned();
     let mut shown = clap::Command::new(PROGRAM)
         .version(env!("CARGO_PKG_VERSION"))
@@ -77,14 +76,14 @@ fn with_names_for_fish(text: &str) -> String {
 pub(super) fn man(folder: Option<&Path>) -> Result<(), CliError> {
     let Some(folder) = folder else {
         let mut text = Vec::new();
-        clap_mangen::Man::new(Arguments::command()).render(&mut text)?;
+        clap_mangen::Man::new(command()).render(&mut text)?;
         io::stdout().write_all(&text)?;
         return Ok(());
     };
     if !folder.is_dir() {
         return Err(CliError::Failed(format!("there is no folder {}", folder.display())));
     }
-    clap_mangen::generate_to(Arguments::command(), folder).map_err(|error| {
+    clap_mangen::generate_to(command(), folder).map_err(|error| {
         CliError::Failed(format!("could not write into {}: {error}", folder.display()))
     })
 }

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+use serde_json::json;
+
 use super::client::Client;
 use super::error::CliError;
 use super::named::{Named, id_of};
-use super::output::print_line;
+use super::output::{Form, print_json, print_line};
 use super::status::{parked_line, pause_file_line};
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
 use crate::rest::routes::launches::LaunchBody;
@@ -32,6 +35,18 @@ pub(super) struct StopArguments {
     /// Return without waiting for the end of the agents
     #[arg(long)]
     no_wait: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// The answer of `stop` for programs.
+#[derive(Serialize)]
+struct Stopped {
+    ended: Vec<LaunchBody>,
+    /// The launches that are being ended, with `--no-wait`.
+    stopping: Vec<LaunchId>,
+    /// The launches that cannot be ended, because their coordinator is not connected.
+    abandoned: Vec<LaunchId>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -47,6 +62,8 @@ pub(super) struct ResumeArguments {
     /// Start agents of this ai_type again although its account is parked
     #[arg(long, value_name = "AI_TYPE", conflicts_with_all = ["agent", "project", "purpose"])]
     provider: Option<String>,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// The number of looks until a person is told what the command waits for, and a forced end is
@@ -66,14 +83,22 @@ impl StopArguments {
             provider: None,
         };
         let stopped: StoppedBody = client.post("/stop", &target).await?;
+        let form = self.form;
+        // A program gets one answer at the end.
+        let say = |text: &str| if form.json { Ok(()) } else { print_line(text) };
         if stopped.launches.is_empty() && stopped.abandoned.is_empty() {
-            print_line("nothing was running")?;
+            say("nothing was running")?;
         }
+        let mut ended = Vec::new();
         for launch in &stopped.launches {
             if self.no_wait {
-                print_line(&format!("{launch} is being stopped"))?;
+                say(&format!("{launch} is being stopped"))?;
             } else {
-                wait_until_ended(client, launch, &target).await?;
+                let launch = wait_until_ended(client, launch, &target).await?;
+                if let Some(outcome) = &launch.outcome {
+                    say(&format!("{} in {}: {outcome}", launch.agent_id, launch.project_id))?;
+                }
+                ended.push(launch);
             }
         }
         for launch in &stopped.abandoned {
@@ -83,12 +108,18 @@ impl StopArguments {
             );
         }
         match (&target.agent_id, &target.project_id) {
-            (Some(agent), Some(project)) => print_line(&format!(
+            (Some(agent), Some(project)) => say(&format!(
                 "{agent} in {project} is held until `resume {agent} {project}`, or until a task of it is set in_progress again"
             )),
-            _ => print_line("paused: no agent is started until `resume`"),
+            _ => say("paused: no agent is started until `resume`"),
         }?;
-        if stopped.abandoned.is_empty() {
+        let StoppedBody { launches, abandoned } = stopped;
+        let is_complete = abandoned.is_empty();
+        if form.json {
+            let stopping = if self.no_wait { launches } else { Vec::new() };
+            print_json(&Stopped { ended, stopping, abandoned })?;
+        }
+        if is_complete {
             Ok(())
         } else {
             Err(CliError::Failed("some launches could not be ended".to_owned()))
@@ -100,7 +131,7 @@ async fn wait_until_ended(
     client: &Client,
     launch: &LaunchId,
     target: &TargetRequest,
-) -> Result<(), CliError> {
+) -> Result<LaunchBody, CliError> {
     let mut n_looks = 0;
     loop {
         n_looks += 1;
@@ -116,8 +147,8 @@ async fn wait_until_ended(
             }
         }
         let now: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
-        if let Some(outcome) = now.outcome {
-            return print_line(&format!("{} in {}: {outcome}", now.agent_id, now.project_id));
+        if now.outcome.is_some() {
+            return Ok(now);
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
@@ -126,15 +157,23 @@ async fn wait_until_ended(
 impl ResumeArguments {
     pub(super) async fn resume(self, client: &Client) -> Result<(), CliError> {
         let all = self.agent.is_none() && self.provider.is_none();
-        let Self { agent, project, purpose, provider } = self;
+        let Self { agent, project, purpose, provider, form } = self;
         let agent_id = id_of(agent.as_ref(), client).await?;
         let project_id = id_of(project.as_ref(), client).await?;
         let target = TargetRequest { all, agent_id, project_id, purpose, force: false, provider };
         client.post_only("/resume", &target).await?;
-        print_line("resumed")?;
+        if !form.json {
+            print_line("resumed")?;
+        }
         // The pause file and parked providers have conditions of their own, which this command does
         // not end.
         let status: StatusBody = client.get("/status").await?;
+        if form.json {
+            let StatusBody { pause_file_path, parked, .. } = status;
+            return print_json(&json!({
+                "isResumed": true, "pauseFilePath": pause_file_path, "parked": parked,
+            }));
+        }
         if let Some(path) = &status.pause_file_path {
             print_line(&pause_file_line(path))?;
         }

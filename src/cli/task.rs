@@ -13,7 +13,7 @@ use super::named::{Named, id_of, ids};
 use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::task_wait::{self, WaitForTasks};
-use super::workspace::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask};
+use super::workspace::{self, DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask};
 use crate::config::Environment;
 use crate::domain::check::CheckResult;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
@@ -80,6 +80,8 @@ pub(super) enum TaskCommand {
     Keep {
         /// Task id
         task: Named<TaskId>,
+        #[command(flatten)]
+        form: Form,
     },
     /// Bring back the files of a task as they were kept
     Restore(RestoreTask),
@@ -246,10 +248,10 @@ impl TaskCommand {
             Self::Merge(merge) => merge.run(client).await,
             Self::Publish(publish) => publish.run(client).await,
             Self::Discard(discard) => discard.run(client).await,
-            Self::Keep { task } => {
-                let task = task.id(client).await?;
-                client.post_only(&format!("/tasks/{task}/workspace/keep"), &()).await?;
-                print_line("the result is kept")
+            Self::Keep { task, form } => {
+                let id = task.id(client).await?;
+                client.post_only(&format!("/tasks/{id}/workspace/keep"), &()).await?;
+                workspace::print_changed(client, &task, form, "the result is kept").await
             }
         }
     }

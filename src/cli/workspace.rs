@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
@@ -44,6 +44,8 @@ pub(super) enum WorkspaceCommand {
     Path {
         /// Task id
         task: Named<TaskId>,
+        #[command(flatten)]
+        form: Form,
     },
     /// List the snapshots of the folder of a project without clones
     Snapshots {
@@ -66,11 +68,15 @@ pub(super) enum WorkspaceCommand {
         /// The time of the snapshot: before or after the launch
         #[arg(long, default_value_t = Moment::Before)]
         moment: Moment,
+        #[command(flatten)]
+        form: Form,
     },
     /// Let a broken workspace be tried again
     Retry {
         /// Task id
         task: Named<TaskId>,
+        #[command(flatten)]
+        form: Form,
     },
 }
 
@@ -87,12 +93,12 @@ impl WorkspaceCommand {
                     client.get(&format!("/projects/{project}/snapshots")).await?;
                 if form.json { print_json(&found) } else { print_snapshots(&found, zone) }
             }
-            Self::Restore { project, launch, to, moment } => {
+            Self::Restore { project, launch, to, moment, form } => {
                 let project = project.id(client).await?;
                 let to = environment.working_directory().join(to);
                 let path = format!("/projects/{project}/snapshots/{launch}/restore");
                 client.post_only(&path, &RestoreRequest { moment, to: to.clone() }).await?;
-                print_line(&to.to_string_lossy())
+                print_path(&to, form)
             }
             Self::List { project, all, form } => {
                 let project = id_of(project.as_ref(), client).await?;
@@ -105,20 +111,21 @@ impl WorkspaceCommand {
                 let found = of_task(client, &task).await?;
                 if form.json { print_json(&found) } else { print_workspace(&found) }
             }
-            Self::Path { task } => {
+            Self::Path { task, form } => {
                 let found = of_task(client, &task).await?;
                 match found.path {
-                    Some(path) => print_line(&path.to_string_lossy()),
+                    Some(path) => print_path(&path, form),
                     None => Err(CliError::Usage(format!(
                         "the files of the workspace of {task} are not on this host: it is {}",
                         found.state
                     ))),
                 }
             }
-            Self::Retry { task } => {
-                let task = task.id(client).await?;
-                client.post_only(&format!("/tasks/{task}/workspace/retry"), &()).await?;
-                print_line("the daemon tries again; `workspace show` says how that went")
+            Self::Retry { task, form } => {
+                let id = task.id(client).await?;
+                client.post_only(&format!("/tasks/{id}/workspace/retry"), &()).await?;
+                let text = "the daemon tries again; `workspace show` says how that went";
+                print_changed(client, &task, form, text).await
             }
         }
     }
@@ -260,27 +267,30 @@ pub(super) struct DiscardTask {
     /// With --forever, the id of the task once more, for scripts [default: ask on the terminal]
     #[arg(long, value_name = "ID", requires = "forever")]
     yes: Option<String>,
+    #[command(flatten)]
+    form: Form,
 }
 
 impl DiscardTask {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
-        let Self { task, forever, yes } = self;
+        let Self { task, forever, yes, form } = self;
+        let id = task.id(client).await?;
         if !forever {
-            let task = task.id(client).await?;
-            client.post_only(&format!("/tasks/{task}/workspace/discard"), &()).await?;
-            return print_line("discarded; `task keep` takes that back, and the commits stay");
+            client.post_only(&format!("/tasks/{id}/workspace/discard"), &()).await?;
+            let text = "discarded; `task keep` takes that back, and the commits stay";
+            return print_changed(client, &task, form, text).await;
         }
         let WorkspaceBody { short_id, title, .. } = of_task(client, &task).await?;
-        let task = task.id(client).await?;
         let confirm = match yes {
             Some(yes) => yes,
             None => ask_again(&short_id.to_string(), &title)?,
         };
-        let path = format!("/tasks/{task}/workspace/discard-forever");
+        let path = format!("/tasks/{id}/workspace/discard-forever");
         client.post_only(&path, &ForeverRequest { confirm }).await?;
-        print_line(&format!(
+        let text = format!(
             "the result of {short_id} is given up; its kept commits are removed after 14 days"
-        ))
+        );
+        print_changed(client, &task, form, &text).await
     }
 }
 
@@ -342,6 +352,23 @@ impl RestoreTask {
             _ => print_line(&format!("the clone of {short_id} is there: it is {state}")),
         }
     }
+}
+
+/// Prints that the workspace of a task was changed; for programs, the workspace.
+pub(super) async fn print_changed(
+    client: &Client,
+    task: &Named<TaskId>,
+    form: Form,
+    text: &str,
+) -> Result<(), CliError> {
+    if form.json { print_json(&of_task(client, task).await?) } else { print_line(text) }
+}
+
+fn print_path(path: &Path, form: Form) -> Result<(), CliError> {
+    if form.json {
+        return print_json(&serde_json::json!({ "path": path }));
+    }
+    print_line(&path.to_string_lossy())
 }
 
 async fn of_task(client: &Client, task: &Named<TaskId>) -> Result<WorkspaceBody, CliError> {

@@ -1,6 +1,6 @@
 //! `pause`, `drain`, `refresh` and `why`: the operators' commands and questions.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::check_fails;
 use crate::daemon::Daemon;
@@ -105,4 +105,49 @@ fn a_drain_waits_for_what_runs_and_stops_it_when_the_time_is_over() {
     assert_eq!(daemon.open("agt"), Vec::<Value>::new());
     assert_eq!(daemon.status()["paused"], true);
     check_fails(&daemon, &["drain", "--timeout", "soon"], 2, "--timeout");
+}
+
+#[test]
+fn programs_get_one_json_answer_of_each_command_that_operates() {
+    let daemon = Daemon::running("stop: { timeout: 1s }");
+    daemon.project("prj");
+    assert_eq!(daemon.json(&["pause"]), json!({ "is_paused": true }));
+    assert_eq!(daemon.json(&["refresh"]), json!({ "is_requested": true }));
+    let resumed = daemon.json(&["resume"]);
+    assert_eq!(resumed, json!({ "is_resumed": true, "pause_file_path": null, "parked": [] }));
+    let run = |file: &str| {
+        let write = format!("write:{file}");
+        daemon.agent(file, "prj", &["authenticate", &write, "sleep:600"]);
+        daemon.task(&format!("tsk_{file}"), "prj", file);
+        daemon.written_pid(file);
+    };
+    run("agt_1");
+    let stopped = daemon.json(&["stop", "agt_1", "prj"]);
+    assert_eq!(stopped["ended"][0]["agent_id"], "agt_1", "{stopped}");
+    assert_eq!(stopped["ended"][0]["outcome"], "stopped", "{stopped}");
+    assert_eq!((&stopped["stopping"], &stopped["abandoned"]), (&json!([]), &json!([])));
+    run("agt_2");
+    let stopping = daemon.json(&["stop", "agt_2", "prj", "--no-wait"]);
+    assert_eq!(stopping["ended"], json!([]));
+    assert!(stopping["stopping"][0].as_str().unwrap().starts_with("lch_"), "{stopping}");
+    daemon.until_ended("agt_2");
+    run("agt_3");
+    let drained = daemon.json(&["drain", "--timeout", "100ms"]);
+    assert_eq!(drained["ended"][0]["agent_id"], "agt_3", "{drained}");
+}
+
+#[test]
+fn check_tells_programs_whether_the_daemon_can_work() {
+    let daemon = Daemon::configured("");
+    let good = daemon.json(&["check"]);
+    let expected = json!([true, null, daemon.config()]);
+    assert_eq!(json!([good["is_good"], good["problem"], good["configuration"]]), expected);
+    let lines: Vec<&str> =
+        good["lines"].as_array().unwrap().iter().flat_map(Value::as_str).collect();
+    assert!(lines.iter().any(|line| line.starts_with("state directory: ")), "{lines:?}");
+    daemon.configure("ai_providers: { claude: { cli_command: no-such-program } }");
+    let said = daemon.cli(&["check", "--json"]);
+    let bad: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!((said.code, &bad["is_good"]), (1, &json!(false)), "{said:?}");
+    assert!(bad["problem"].as_str().unwrap().contains("claude"), "{bad}");
 }
