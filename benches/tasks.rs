@@ -6,7 +6,8 @@ mod rows;
 mod support;
 
 use std::path::Path;
-use std::time::Instant;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
 use agent_coordinator::domain::secret::PasskeyHash;
@@ -44,7 +45,7 @@ fn main() -> Result<()> {
     }
     let few = answers(1)?;
     let many = answers(100)?;
-    let commands = commands(10)?;
+    let commands = commands()?;
     let limit = Some(Target::AtMost(2.0));
     let figure = |name, few: &Times, many: &Times| Figure {
         p99_target: limit,
@@ -58,12 +59,22 @@ fn main() -> Result<()> {
         figure("should_start: no", &few.no_work, &many.no_work),
         figure("should_start: yes, which is reserved", &few.claim, &many.claim),
         Figure {
-            p99_target: Some(Target::AtMost(50.0)),
-            ..Figure::of_times("status --json, 10,000 tasks", &commands.status)
+            target: Some(Target::AtMost(50.0)),
+            floor: Some(commands.status_without_tasks.median()),
+            ..Figure::of_times(
+                "status --json, 10,000 tasks (floor: without tasks)",
+                &commands.status,
+            )
         },
         Figure {
-            p99_target: Some(Target::AtMost(20.0)),
-            ..Figure::of_times("--help of each command", &commands.help)
+            target: Some(Target::AtMost(20.0)),
+            floor: Some(commands.bare.median()),
+            ..Figure::of_times("--help of each command (floor: true)", &commands.help)
+        },
+        Figure {
+            target: Some(Target::AtMost(20.0)),
+            floor: Some(commands.bare.median()),
+            ..Figure::of_times("--help of the slowest command", &commands.slowest_help)
         },
     ]);
     Ok(())
@@ -99,37 +110,65 @@ fn answers(n_tasks: usize) -> Result<Answers> {
 }
 
 /// The times of whole commands, from the start of the process to its end.
+#[derive(Default)]
 struct Commands {
     status: Times,
+    /// The same of a server without tasks.
+    status_without_tasks: Times,
     help: Times,
+    /// Those of the command whose median is the greatest.
+    slowest_help: Times,
+    /// Those of `true`, which does nothing.
+    bare: Times,
 }
 
 const N_COMMANDS: usize = 100;
+/// The number of times that the help of each command is printed.
+const N_HELPS: usize = 10;
 
-/// Measures commands of a server in which every pair has `n_tasks` tasks.
-fn commands(n_tasks: usize) -> Result<Commands> {
-    let folder = Bed::folder()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(fill(folder.path(), n_tasks))?;
-    let bed = Bed::serve_in(folder, &Wanted { settings: "", role: Role::Exit, n_agents: 1 })?;
-    let mut commands = Commands { status: Times::default(), help: Times::default() };
+/// Measures commands of a server with 10,000 tasks. The floors are measured in turn with them.
+fn commands() -> Result<Commands> {
+    let (full, empty) = (server_of(10)?, server_of(0)?);
+    let mut commands = Commands::default();
     for _ in 0..N_COMMANDS {
-        let asked = Instant::now();
-        let output = bed.command().args(["status", "--json"]).output()?;
-        commands.status.add(asked.elapsed());
-        ensure!(output.status.success(), "status: {output:?}");
+        commands.status.add(time(full.command().args(["status", "--json"]))?.0);
+        commands.status_without_tasks.add(time(empty.command().args(["status", "--json"]))?.0);
+        commands.bare.add(time(&mut Command::new("true"))?.0);
     }
-    time_help(&bed, &[], &mut commands.help)?;
+    time_help(&full, &[], &mut commands)?;
     Ok(commands)
 }
 
-/// Adds the times of the help of a command and of all its subcommands.
-fn time_help(bed: &Bed, command: &[&str], times: &mut Times) -> Result<()> {
-    let asked = Instant::now();
-    let output = bed.command().args(command).arg("--help").output()?;
-    times.add(asked.elapsed());
+/// Starts a server in which every pair has `n_tasks` tasks.
+fn server_of(n_tasks: usize) -> Result<Bed> {
+    let folder = Bed::folder()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(fill(folder.path(), n_tasks))?;
+    Bed::serve_in(folder, &Wanted { settings: "", role: Role::Exit, n_agents: 1 })
+}
+
+/// Returns how long a command took, and what it printed.
+fn time(command: &mut Command) -> Result<(Duration, Vec<u8>)> {
+    let began_at = Instant::now();
+    let output = command.output()?;
+    let took = began_at.elapsed();
     ensure!(output.status.success(), "{command:?}: {output:?}");
-    let help = String::from_utf8(output.stdout)?;
+    Ok((took, output.stdout))
+}
+
+/// Adds the times of the help of a command and of all its subcommands.
+fn time_help(bed: &Bed, command: &[&str], times: &mut Commands) -> Result<()> {
+    let (mut of_this, mut help) = (Times::default(), Vec::new());
+    for _ in 0..N_HELPS {
+        let (took, printed) = time(bed.command().args(command).arg("--help"))?;
+        times.help.add(took);
+        of_this.add(took);
+        help = printed;
+    }
+    if times.slowest_help.len() == 0 || of_this.median() > times.slowest_help.median() {
+        times.slowest_help = of_this;
+    }
+    let help = String::from_utf8(help)?;
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     for line in lines.take_while(|line| !line.is_empty()) {
         // Further lines of a description begin with more spaces.
