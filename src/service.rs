@@ -31,7 +31,7 @@ mod workspaces;
 pub mod world;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -143,6 +143,8 @@ pub struct Settings {
     pub mcp_socket: PathBuf,
     /// Agents are served over HTTP, too.
     pub serves_agents_over_http: bool,
+    /// The names in `ai_providers`.
+    pub providers: BTreeSet<String>,
     /// Takes secrets out of what agents write.
     pub redactor: Arc<Redactor>,
 }

@@ -281,6 +281,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         mcp_socket: config.paths.mcp_socket_path.clone(),
         redactor: Arc::new(Redactor::for_texts(secrets.redacted().iter().map(Secret::reveal))),
         serves_agents_over_http: config.http.agents,
+        providers: config.providers.keys().cloned().collect(),
     }
 }
 

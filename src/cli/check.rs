@@ -11,6 +11,7 @@ use crate::app;
 use crate::config::{
     CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, Template, manifest,
 };
+use crate::domain::nearest::nearest;
 use crate::domain::{
     Attempt, CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret,
     ServerAddress,
@@ -235,6 +236,12 @@ fn names_of<'a>(ai_types: &BTreeSet<&str>, providers: &'a Providers) -> BTreeSet
     providers.entries.keys().map(String::as_str).chain(needed).collect()
 }
 
+/// Returns the names of the configured providers and of the presets.
+fn known_names(providers: &Providers) -> impl Iterator<Item = &str> {
+    let presets = Preset::ALL.iter().map(|(name, _)| *name);
+    providers.entries.keys().map(String::as_str).chain(presets)
+}
+
 /// Describes the configured providers and those that the manifest's agents need; if there are none,
 /// all presets.
 fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Described {
@@ -253,9 +260,13 @@ fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Described {
     for ai_type in ai_types {
         let (name, _) = providers.find(ai_type);
         if name != *ai_type {
-            described
-                .lines
-                .push(format!("ai_type {ai_type}: no provider of this name; started as {name}"));
+            let meant = nearest(ai_type, known_names(providers))
+                .map(|meant| format!(" (did you mean `{meant}`?)"))
+                .unwrap_or_default();
+            described.lines.push(format!(
+                "ai_type {ai_type}: no provider of this name{meant}; `run` refuses it for a new \
+                 agent, and an agent that has it already is started as {name}"
+            ));
         }
     }
     for name in names {

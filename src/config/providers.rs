@@ -121,8 +121,9 @@ pub enum CommandLine {
 
 keys! {
     /// How to start each kind of agent, by the `ai_type` of the agents. Without an entry, an
-    /// `ai_type` with the name of a preset uses that preset, and any other one starts as `claude`
-    /// does. A change of `run_as` makes the whole entry wait for a restart.
+    /// `ai_type` with the name of a preset uses that preset. `run` refuses any other one for a new
+    /// agent. An agent that has one already starts as `claude` does. A change of `run_as` makes
+    /// the whole entry wait for a restart.
     pub struct ProviderKeys in "ai_providers.*" {
         /// A built-in way to start an agent CLI. It knows the command line, how to give the agent
         /// the server's tools, and which login variables to pass on. Its prompt travels on standard

@@ -1,5 +1,6 @@
 //! Agents and projects as people define them, and the projects in which each agent works.
 
+mod ai_types;
 mod edit;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use super::time::Timestamp;
 use super::words::words;
 use super::workspace::{WorkspaceMode, WorkspaceOverrides};
 
+pub use ai_types::AiTypes;
 pub use edit::{AgentEdit, ProjectEdit};
 
 words! {

@@ -76,6 +76,14 @@ pub enum Refusal {
     NeedsProject { agent: AgentId },
     #[error("no agent has the ai_type `{ai_type}`")]
     ProviderNotFound { ai_type: String },
+    /// No provider of this machine has the name of the `ai_type` that an agent is to get.
+    #[error(
+        "no provider starts the ai_type `{ai_type}`{} Known are: {}{}",
+        meant.as_ref().map_or_else(|| ".".to_owned(), |meant| format!("; did you mean `{meant}`?")),
+        known.join(", "),
+        and_more(*n_more)
+    )]
+    UnknownAiType { ai_type: String, meant: Option<String>, known: Vec<String>, n_more: usize },
     #[error("no present condition has the id `{item}`: it may have ended")]
     AttentionNotFound { item: AttentionId },
     #[error("an entry is put off until a later time within a year, not until {until}")]
@@ -217,6 +225,7 @@ impl Refusal {
             Self::AmbiguousLaunch { .. } => "ambiguous_launch",
             Self::NeedsProject { .. } => "needs_project",
             Self::ProviderNotFound { .. } => "provider_not_found",
+            Self::UnknownAiType { .. } => "unknown_ai_type",
             Self::AttentionNotFound { .. } => "attention_not_found",
             Self::DelayOutOfRange { .. } => "delay_out_of_range",
             Self::ExecutionNotFound { .. } => "execution_not_found",
@@ -352,6 +361,9 @@ impl Refusal {
                 "merge it with `task merge`, or delete with `--discard`, which gives the work up",
             ),
             Self::DeletedId { .. } => Some("choose another id"),
+            Self::UnknownAiType { .. } => {
+                Some("use a known one, or add an entry of this name to ai_providers")
+            }
             Self::WorkspaceModeFixed { .. } => {
                 Some("create another project for the same directory")
             }
@@ -401,6 +413,10 @@ impl Refusal {
 
 fn list_launches(launches: &[(LaunchId, Purpose)]) -> String {
     launches.iter().map(|(id, purpose)| format!("{id} ({purpose})")).collect::<Vec<_>>().join(", ")
+}
+
+fn and_more(n: usize) -> String {
+    if n == 0 { String::new() } else { format!(" and {n} more") }
 }
 
 fn of_process(pid: Option<i32>) -> String {

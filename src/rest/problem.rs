@@ -88,6 +88,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::Superseded { .. }
         | Refusal::KeyEdited { .. }
         | Refusal::KeyTaken { .. }
+        | Refusal::UnknownAiType { .. }
         | Refusal::WorkspaceModeFixed { .. }
         | Refusal::BadWorkspaceSetting { .. }
         | Refusal::CannotClone { .. }

@@ -4,10 +4,12 @@ pub(super) mod active_projects;
 mod keys;
 pub(super) mod manifest;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::domain::agent::{AgentEdit, ProjectEdit};
+use crate::config::Preset;
+use crate::domain::agent::{AgentEdit, AiTypes, ProjectEdit};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::notice::WorkChange;
 use crate::domain::secret::PasskeyHash;
@@ -17,6 +19,7 @@ use crate::rows::{Transaction, agents, assignments, projects};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
+use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
 use super::removals::check_id;
 use super::revision::check_seen;
@@ -28,12 +31,13 @@ pub struct Catalog {
     core: Arc<Core>,
     heard: Heard,
     checkouts: OwnCheckouts,
+    board: Arc<CoordinatorBoard>,
 }
 
 impl Catalog {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, checkouts, .. } = shared;
-        Self { core, heard, checkouts }
+        let Shared { core, heard, checkouts, coordinators, .. } = shared;
+        Self { core, heard, checkouts, board: coordinators }
     }
 
     pub async fn agents(&self) -> Result<Vec<Agent>, ServiceError> {
@@ -62,7 +66,7 @@ impl Catalog {
     /// authenticate only with launch tickets.
     ///
     /// # Errors
-    /// `AlreadyExists`, the refusals of [`limits`](crate::domain::limits).
+    /// `AlreadyExists`, `UnknownAiType`, the refusals of [`limits`](crate::domain::limits).
     pub async fn add_agent(
         &self,
         id: Option<AgentId>,
@@ -71,6 +75,7 @@ impl Catalog {
         let id = id.unwrap_or_else(|| self.new_agent_id());
         let new = self.new_agent(id);
         let edit = edit.clone();
+        let ai_types = self.ai_types();
         let salt = self.core.world.new_salt();
         self.core
             .write(move |tx| {
@@ -79,6 +84,7 @@ impl Catalog {
                 }
                 check_id(tx, &Removable::Agent(new.id.clone()))?;
                 let agent = edit.apply(new.clone(), salt)?;
+                ai_types.check(None, &agent)?;
                 write_agent(tx, None, &agent)?;
                 Ok(agent)
             })
@@ -86,10 +92,11 @@ impl Catalog {
     }
 
     /// # Errors
-    /// `AgentNotFound`, the refusals of [`limits`](crate::domain::limits).
+    /// `AgentNotFound`, `UnknownAiType`, the refusals of [`limits`](crate::domain::limits).
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         let id = id.clone();
         let edit = edit.clone();
+        let ai_types = self.ai_types();
         let inputs = self.heard.inputs(&self.core);
         let salt = self.core.world.new_salt();
         self.core
@@ -97,11 +104,29 @@ impl Catalog {
                 let before = agent(tx, &id)?;
                 check_seen("Agent", &id, edit.seen, before.revision)?;
                 let after = edit.apply(before.clone(), salt)?;
+                ai_types.check(Some(&before), &after)?;
                 let news = write_agent(tx, Some(&before), &after)?;
                 inputs.tell_agents(tx, news.as_slice(), None)?;
                 Ok(after)
             })
             .await
+    }
+
+    /// Returns the `ai_type`s that new agents may get: the names of presets and of the entries of
+    /// `ai_providers`. All are allowed while a coordinator elsewhere may start the agents, because
+    /// it has providers of its own.
+    pub fn ai_types(&self) -> AiTypes {
+        if self.checkouts.get().is_none() || self.board.has_others(self.core.now()) {
+            return AiTypes::Any;
+        }
+        AiTypes::Of(self.provider_names())
+    }
+
+    /// Returns the names of presets and of the entries of `ai_providers`.
+    pub fn provider_names(&self) -> BTreeSet<String> {
+        let mut names = self.core.settings().providers.clone();
+        names.extend(Preset::ALL.iter().map(|(name, _)| (*name).to_owned()));
+        names
     }
 
     /// Gives agents their passkeys of the configuration. Returns the ids for which there is no

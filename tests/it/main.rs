@@ -1,6 +1,7 @@
 //! The integration tests: real files, real sockets, real processes. One binary, one module per subject.
 #![allow(clippy::disallowed_methods, reason = "tests may wait and ask the time")]
 
+mod ai_types;
 mod attempts;
 mod attention;
 mod backup;

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
-use crate::support::{until, until_some};
+use crate::support::{agent_fixture, until, until_some};
 
 /// The steps of an agent that works until the file `go` exists.
 const WORKS: [&str; 5] = ["authenticate", "get-my-task", "wait-for:go", "report:success", "exit:0"];
@@ -18,6 +18,13 @@ fn print(name: &str) -> String {
         "run:cat {}",
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/output").join(name).display()
     )
+}
+
+/// Returns settings with the tests' agent as two providers, `claude` and `other`.
+fn with_other(settings: &str) -> String {
+    let agent = agent_fixture();
+    let entry = format!("{{ cli_command: {}, cli_args: [script] }}", agent.display());
+    format!("ai_providers:\n  claude: {entry}\n  other: {entry}\n{settings}")
 }
 
 /// Adds an agent with this `ai_type`, and a task in progress for it.
@@ -43,7 +50,7 @@ fn why(daemon: &Daemon, agent: &str) -> Value {
 
 /// Returns a daemon in which `agt_a` runs, and `agt_b` with this `ai_type` waits.
 fn one_runs_and_one_waits(settings: &str, second: &str, reason: &str) -> Daemon {
-    let daemon = Daemon::running(settings);
+    let daemon = Daemon::running(&with_other(settings));
     daemon.project("prj");
     give_work(&daemon, "agt_a", "claude", &WORKS);
     daemon.until_in_state("agt_a", "running");
@@ -126,7 +133,7 @@ fn parked(daemon: &Daemon) -> Vec<(String, String)> {
 
 #[test]
 fn a_quota_that_is_used_up_parks_its_provider_and_nobody_else() {
-    let mut daemon = Daemon::running("parking: { initial: 1h, max: 1h }");
+    let mut daemon = Daemon::running(&with_other("parking: { initial: 1h, max: 1h }"));
     daemon.project("prj");
     give_work(
         &daemon,

@@ -4,7 +4,7 @@
 mod concerned;
 mod repeated;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +59,7 @@ pub fn settings() -> Settings {
         state_dir: PathBuf::new(),
         mcp_socket: PathBuf::new(),
         serves_agents_over_http: true,
+        providers: BTreeSet::new(),
         redactor: Arc::default(),
         file_owners: agent_coordinator::domain::FileOwners::default(),
         passkeys: BTreeMap::new(),

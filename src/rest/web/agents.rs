@@ -16,8 +16,7 @@ use super::layout::{Frame, NavSection, go_to, rendered};
 use super::shown::{Face, Faces, When};
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::config::Preset;
-use crate::domain::agent::AgentStatus;
+use crate::domain::agent::{AgentStatus, AiTypes};
 use crate::domain::start_history::StartReason;
 use crate::domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, Refusal};
 use crate::rest::extract::{InForm, InPath, given};
@@ -331,14 +330,15 @@ async fn edit(
     }))
 }
 
-/// Returns the kinds of the existing agents and the built-in ones.
+/// Returns the kinds that the form suggests. Those of existing agents are among them if coordinators
+/// elsewhere may start them.
 async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
-    let mut kinds: Vec<String> =
-        state.service.catalog.agents().await?.into_iter().map(|agent| agent.ai_type).collect();
-    kinds.extend(Preset::ALL.iter().map(|(name, _)| (*name).to_owned()));
-    kinds.sort();
-    kinds.dedup();
-    Ok(kinds)
+    let catalog = &state.service.catalog;
+    let mut kinds = catalog.provider_names();
+    if catalog.ai_types() == AiTypes::Any {
+        kinds.extend(catalog.agents().await?.into_iter().map(|agent| agent.ai_type));
+    }
+    Ok(kinds.into_iter().collect())
 }
 
 /// Makes an agent with a new passkey. The page shows the passkey now, because it has no other

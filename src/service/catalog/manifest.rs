@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::config::manifest::Manifest;
-use crate::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
+use crate::domain::agent::{AgentEdit, AgentStatus, AiTypes, ProjectEdit, ProjectStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::notice::WorkChange;
@@ -269,10 +269,11 @@ impl Catalog {
         let agents: Vec<AgentEntry> =
             wanted.agents.iter().map(|entry| self.agent_entry(entry)).collect();
         let wanted = wanted.clone();
+        let ai_types = self.ai_types();
         let inputs = self.heard.inputs(&self.core);
         let applied = self.core.try_write(move |tx| {
             let mut applying = Applying::default();
-            applying.agents(tx, &agents)?;
+            applying.agents(tx, &agents, &ai_types)?;
             applying.projects(tx, &wanted.projects)?;
             applying.tasks(tx, &wanted.tasks)?;
             if !applying.problems.is_empty() {
@@ -302,6 +303,7 @@ impl Applying {
         &mut self,
         tx: &mut Transaction<'_>,
         entries: &[AgentEntry],
+        ai_types: &AiTypes,
     ) -> Result<(), StoreError> {
         let mut seen = BTreeSet::new();
         for AgentEntry { new, edit, salt } in entries {
@@ -315,7 +317,10 @@ impl Applying {
             if before.is_none() && self.is_deleted(tx, "agents", &Removable::Agent(id.clone()))? {
                 continue;
             }
-            match edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt) {
+            let after = edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt);
+            let checked =
+                after.and_then(|after| ai_types.check(before.as_ref(), &after).map(|()| after));
+            match checked {
                 Ok(after) => {
                     self.news.extend(write_agent(tx, before.as_ref(), &after)?);
                     self.note("agent", id.as_str(), applied_as(before.as_ref(), &after));
@@ -498,6 +503,7 @@ impl Applying {
 const fn field_of(refusal: &Refusal) -> Option<Field> {
     match refusal {
         Refusal::TooLong { text, .. } | Refusal::NotOneLine { text, .. } => Some((text, None)),
+        Refusal::UnknownAiType { .. } => Some(("ai_type", None)),
         _ => None,
     }
 }

@@ -184,6 +184,13 @@ impl CoordinatorBoard {
         launch.is_open() && has_begun && launch.coordinator.as_ref().is_some_and(is_missing)
     }
 
+    /// Returns whether a coordinator outside this process is present.
+    pub(in crate::service) fn has_others(&self, now: Timestamp) -> bool {
+        let is_other = |known: &OnBoard| !known.is_here && known.is_there(now);
+        let asks = |unlisted: Unlisted| now.since(unlisted.at) <= SILENT_AFTER;
+        self.lock().values().any(is_other) || self.unlisted().is_some_and(asks)
+    }
+
     fn unlisted(&self) -> Option<Unlisted> {
         *lock(&self.unlisted)
     }

@@ -107,12 +107,21 @@ fn the_example_with_real_clis_is_right_and_says_what_is_missing() {
 #[test]
 fn an_agent_of_the_manifest_that_is_started_as_another_is_named() {
     let daemon = Daemon::configured("manifest: manifest.yaml");
-    daemon.write("manifest.yaml", "agents: { agt_a: { ai_type: gpt }, agt_b: { ai_type: codex } }");
+    daemon.write(
+        "manifest.yaml",
+        "agents: { agt_a: { ai_type: cluade }, agt_b: { ai_type: codex } }",
+    );
     let mut command = daemon.command();
     let output = command.env("PATH", daemon.folder()).arg("check").output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("ai_type gpt: no provider of this name; started as claude"), "{said}");
-    assert!(said.contains("provider codex:") && !said.contains("provider gpt:"), "{said}");
+    assert!(
+        said.contains(
+            "ai_type cluade: no provider of this name (did you mean `claude`?); `run` refuses it"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("it already is started as claude"), "{said}");
+    assert!(said.contains("provider codex:") && !said.contains("provider cluade:"), "{said}");
     // One agent has the tests' agent for a program, and the other has no program.
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(

@@ -27,6 +27,7 @@ fn japanese_problem(code: &str) -> Option<&'static str> {
         "no_such_route" => "ページが見つかりません",
         "not_assigned" => "エージェントがプロジェクトに割り当てられていません",
         "inactive" => "エージェントまたはプロジェクトが無効です",
+        "unknown_ai_type" => "この種別 (ai_type) を起動できるプロバイダーがありません",
         "already_exists" => "同じIDがすでに存在します",
         "invalid" | "invalid_form" | "invalid_body" | "invalid_query" | "invalid_path" => {
             "入力内容が正しくありません"
