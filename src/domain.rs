@@ -16,6 +16,7 @@ pub mod compat;
 pub mod creation;
 pub mod credential;
 pub mod event;
+pub mod export;
 pub mod file_owner;
 pub mod forge;
 pub mod guidance;

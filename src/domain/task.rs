@@ -254,7 +254,7 @@ fn check_right(
 }
 
 /// Checks that a task has a visible title on one line.
-fn check_title(task: &Task) -> Result<(), Refusal> {
+pub(in crate::domain) fn check_title(task: &Task) -> Result<(), Refusal> {
     limits::TITLE.take(&task.title)?;
     if task.title.trim().is_empty() {
         return Err(Refusal::Invalid("a task needs a title".to_owned()));

@@ -96,7 +96,8 @@ impl TaskGraph {
         None
     }
 
-    fn waits_for(&self, id: &TaskId) -> impl Iterator<Item = &TaskId> {
+    /// Returns the dependencies and the subtasks of a task.
+    pub(in crate::domain) fn waits_for(&self, id: &TaskId) -> impl Iterator<Item = &TaskId> {
         let dependencies = self.tasks.get(id).into_iter().flat_map(|task| &task.dependencies);
         dependencies.chain(self.subtasks(id).map(|subtask| &subtask.id))
     }
