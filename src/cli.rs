@@ -19,11 +19,13 @@ mod error;
 mod events;
 mod execution;
 mod exit_codes;
+mod export;
 mod follow;
 mod forge;
 mod forge_items;
 mod history;
 mod http_bridge;
+mod import;
 mod inbox;
 mod init;
 mod login;
@@ -166,6 +168,16 @@ enum Question {
         #[command(flatten)]
         form: output::Form,
     },
+    /// Write projects, agents, tasks and chats of a running daemon as JSON lines
+    ///
+    /// The file contains no passkeys, tokens or hashes. `import` reads it, also with another version
+    /// or another database. The file is read in parts: what changes meanwhile may be in it or not.
+    Export(export::ExportArguments),
+    /// Add the projects, agents, tasks and chats of an export to a running daemon
+    ///
+    /// All of the file is imported, or nothing. Nothing starts: tasks in progress become todo, unless
+    /// --start is given. Imported agents have no passkey.
+    Import(import::ImportArguments),
     /// Show what runs, what waits and why, and what ended recently
     Status(status::StatusArguments),
     /// Print counters and gauges for monitoring, in the text format of Prometheus
@@ -373,6 +385,8 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Apply { manifest, form } => {
                 apply::apply(&client, &manifest, environment, form).await
             }
+            Question::Export(export) => export.run(&client, environment).await,
+            Question::Import(import) => import.run(&client, environment).await,
             Question::Status(status) => status.run(&client).await,
             Question::Metrics => metrics::metrics(&client).await,
             Question::Logs(logs) => logs.print(&client).await,

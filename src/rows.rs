@@ -17,6 +17,7 @@ pub mod events;
 pub mod executions;
 mod filter;
 pub mod forge_items;
+pub mod imports;
 pub mod launch_retention;
 pub mod launches;
 pub mod messages;

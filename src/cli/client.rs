@@ -84,6 +84,20 @@ impl Client {
         }
     }
 
+    /// Sends a body that is not JSON, and returns the refusal as a value.
+    pub(super) async fn post_text_or_problem<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Result<T, Problem>, CliError> {
+        let response = self.send(Method::POST, path, body).await?;
+        if response.status().is_success() {
+            Ok(Ok(read(response).await?))
+        } else {
+            Ok(Err(refusal(response).await?))
+        }
+    }
+
     /// Hands each piece of the body to `take` as it comes. Returns the headers of the answer.
     pub(super) async fn stream(
         &self,

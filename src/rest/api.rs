@@ -39,6 +39,8 @@ pub(super) struct About {
     summary: &'static str,
     query: Option<Described>,
     takes: Option<Described>,
+    /// The media type of a body that is not JSON.
+    takes_text: Option<&'static str>,
     gives: Given,
     status: StatusCode,
     access: Access,
@@ -63,7 +65,8 @@ enum Given {
 pub(super) fn about(summary: &'static str) -> About {
     let gives = Given::Nothing;
     let status = StatusCode::NO_CONTENT;
-    About { summary, query: None, takes: None, gives, status, access: Access::Operators }
+    let access = Access::Operators;
+    About { summary, query: None, takes: None, takes_text: None, gives, status, access }
 }
 
 impl About {
@@ -73,6 +76,11 @@ impl About {
 
     pub(super) fn takes<T: JsonSchema>(self) -> Self {
         Self { takes: Some(|generator| T::json_schema(generator)), ..self }
+    }
+
+    /// Describes a body of this media type that may be any text.
+    pub(super) fn takes_text(self, kind: &'static str) -> Self {
+        Self { takes_text: Some(kind), ..self }
     }
 
     pub(super) fn gives<T: JsonSchema>(self) -> Self {
@@ -214,7 +222,7 @@ fn describe_one(
     given: &mut SchemaGenerator,
     taken: &mut SchemaGenerator,
 ) -> Value {
-    let About { summary, query, takes, gives, status, access } = &operation.about;
+    let About { summary, query, takes, takes_text, gives, status, access } = &operation.about;
     let mut parameters: Vec<Value> = names_in(&operation.path)
         .map(|name| {
             let schema = json!({ "type": "string", "pattern": PATTERN });
@@ -256,6 +264,10 @@ fn describe_one(
         let schema = takes(taken).to_value();
         let is_required = !takes_empty_object(&schema);
         described["requestBody"] = json!({ "required": is_required, "content": { "application/json": { "schema": schema } } });
+    }
+    if let Some(kind) = takes_text {
+        let content = json!({ *kind: { "schema": { "type": "string" } } });
+        described["requestBody"] = json!({ "required": true, "content": content });
     }
     if *access == Access::Everybody {
         described["security"] = json!([]);

@@ -11,6 +11,7 @@ pub mod coordinator;
 pub mod credentials;
 pub mod events;
 pub mod executions;
+pub mod export;
 pub mod forge;
 mod history;
 pub mod launches;
@@ -64,6 +65,7 @@ pub(super) fn api() -> Api {
         .merge(forge::routes())
         .merge(operate::routes())
         .merge(manifest::routes())
+        .merge(export::routes())
         .merge(why::routes())
         .merge(attention::routes())
         .merge(lookup::routes())

@@ -2,7 +2,7 @@
 
 use crate::domain::event::NewEvent;
 use crate::domain::{Agent, AgentId};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
 
 use super::audit::{Audited, Fields, Shown, plain};
 use super::{Transaction, Wake};
@@ -62,6 +62,11 @@ pub fn get(tx: &mut Read<'_>, id: &AgentId) -> Result<Option<Agent>, StoreError>
 /// Returns all agents by id.
 pub fn list(tx: &mut Read<'_>) -> Result<Vec<Agent>, StoreError> {
     tx.list("ORDER BY id", &[])
+}
+
+/// Returns the ids of all agents, in their order.
+pub fn list_ids(tx: &mut Read<'_>) -> Result<Vec<AgentId>, StoreError> {
+    tx.rows("agent", "SELECT id FROM agents ORDER BY id", &[], cell)
 }
 
 pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {

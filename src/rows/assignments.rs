@@ -30,10 +30,15 @@ pub fn exists(tx: &mut Read<'_>, assignment: &Assignment) -> Result<bool, StoreE
 
 /// Adds an assignment. One that exists stays.
 pub fn add(tx: &mut Transaction<'_>, assignment: &Assignment) -> Result<(), StoreError> {
+    insert(tx, assignment)?;
+    tell(tx, assignment, "add", "assignment.added")
+}
+
+/// Inserts the row of an assignment. One that exists stays.
+pub(super) fn insert(tx: &mut Transaction<'_>, assignment: &Assignment) -> Result<(), StoreError> {
     let sql = "INSERT INTO assignments (project_id, agent_id) VALUES (?1, ?2) \
         ON CONFLICT (project_id, agent_id) DO NOTHING";
-    tx.execute(sql, &values(assignment))?;
-    tell(tx, assignment, "add", "assignment.added")
+    tx.execute(sql, &values(assignment)).map(drop)
 }
 
 /// Removes an assignment, if it exists.

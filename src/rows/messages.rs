@@ -99,6 +99,24 @@ pub fn last_before(tx: &mut Read<'_>, chat: &Assignment, at: Timestamp) -> Resul
 /// # Errors
 /// [`StoreError::Outdated`] if there is one with its id.
 pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError> {
+    insert(tx, message)?;
+    tx.audit(|_| Ok(Entry::between("message", &message.id, None, shown(message))))?;
+    let chat = Assignment { project: message.project.clone(), agent: message.agent.clone() };
+    if message.sender == Sender::User {
+        let agent = chat.agent.clone();
+        let project = chat.project.clone();
+        tx.wake(Wake::Agent(InstanceKey::new(agent, project, Purpose::Chat)));
+    }
+    tx.wake(Wake::Chat(chat));
+    tx.wake(Wake::ChatExport);
+    Ok(())
+}
+
+/// Inserts the row of a message with the next number.
+///
+/// # Errors
+/// [`StoreError::Outdated`] if there is one with its id.
+pub(super) fn insert(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError> {
     let sql = "INSERT INTO messages (id, agent_id, project_id, sender, author, content, created_at, \
         is_visible) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING";
     let n_added = tx.execute(
@@ -117,15 +135,6 @@ pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError
     if n_added == 0 {
         return Err(StoreError::Outdated { what: "message", id: message.id.to_string() });
     }
-    tx.audit(|_| Ok(Entry::between("message", &message.id, None, shown(message))))?;
-    let chat = Assignment { project: message.project.clone(), agent: message.agent.clone() };
-    if message.sender == Sender::User {
-        let agent = chat.agent.clone();
-        let project = chat.project.clone();
-        tx.wake(Wake::Agent(InstanceKey::new(agent, project, Purpose::Chat)));
-    }
-    tx.wake(Wake::Chat(chat));
-    tx.wake(Wake::ChatExport);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
-use crate::domain::{ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
+use crate::domain::{AgentId, ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
 use crate::store::{
     ArchivedTasks, BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value, cell,
 };
@@ -228,6 +228,25 @@ pub fn list(tx: &mut Read<'_>, wanted: &TaskFilter) -> Result<Vec<Task>, StoreEr
         ArchivedTasks::Only => filter.also("archived_at IS NOT NULL"),
     }
     filter.list(tx, "ORDER BY created_at, id")
+}
+
+/// Returns the tasks of a project with numbers after `after`, in the order of their numbers. A task
+/// that is created later has a greater number.
+pub fn list_by_number(
+    tx: &mut Read<'_>,
+    project: &ProjectId,
+    after: u32,
+    limit: usize,
+) -> Result<Vec<Task>, StoreError> {
+    let rest = "WHERE project_id = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
+    tx.list(rest, &[project.into(), after.into(), limit.into()])
+}
+
+/// Returns the agents that have tasks of a project, by id.
+pub fn list_assignees(tx: &mut Read<'_>, project: &ProjectId) -> Result<Vec<AgentId>, StoreError> {
+    let sql = "SELECT DISTINCT assignee_id FROM tasks \
+        WHERE project_id = ?1 AND assignee_id IS NOT NULL ORDER BY assignee_id";
+    tx.rows("task", sql, &[project.into()], cell)
 }
 
 /// Returns the tasks that begin when their dependencies are done, of all projects or of one, by

@@ -22,6 +22,7 @@ mod daemon;
 mod doctor;
 mod documents;
 mod events;
+mod export;
 mod faults;
 mod footprint;
 mod forge;

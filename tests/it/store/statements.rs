@@ -292,6 +292,7 @@ fn deletion(bed: &Bed) {
 fn questions(bed: &Bed) {
     bed.read("accounts", |tx| Ok((accounts::get(tx, "claude")?, accounts::list_parked(tx)?)));
     bed.read("agents", |tx| {
+        agents::list_ids(tx)?;
         Ok((agents::get(tx, &id("a"))?, agents::list(tx)?, agents::count(tx)?))
     });
     bed.read("assignments", |tx| {
@@ -387,6 +388,8 @@ fn questions(bed: &Bed) {
         workspaces::list_finished(tx)
     });
     bed.read("tasks", |tx| {
+        tasks::list_by_number(tx, &id("p"), 0, 9)?;
+        tasks::list_assignees(tx, &id("p"))?;
         Ok((tasks::list_wanted(tx, None)?, tasks::list_wanted(tx, Some(&id("p")))?))
     });
     bed.read("tasks", |tx| {
