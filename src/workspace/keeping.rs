@@ -172,7 +172,12 @@ impl Checkouts {
         }
         let about = about.input(entries).text().await?;
         let base = order.base_commit.as_deref();
-        let reached = self.reached(place, tips.iter().chain([&files.all]), base).await?;
+        // Without objects of its own, the workspace has lost none. The question takes long.
+        let reached = if objects.is_empty() {
+            BTreeSet::new()
+        } else {
+            self.reached(place, tips.iter().chain([&files.all]), base).await?
+        };
         let is_lost = |id: &&String| objects.contains(*id) && !reached.contains(*id);
         let mut lost = String::new();
         for id in of_kind("blob").iter().filter(is_lost) {
@@ -241,6 +246,9 @@ impl Checkouts {
         ids: impl Iterator<Item = &'a String>,
     ) -> Result<BTreeMap<String, String>, CheckoutError> {
         let ids: BTreeSet<String> = ids.cloned().collect();
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
         let check = ["cat-file", "--batch-check=%(objectname) %(objecttype)"];
         let listed = self.git.on(&place.keep(), check).input(lines(&ids)).long().text().await?;
         let kinds = listed.lines().filter_map(|line| line.split_once(' '));
@@ -286,6 +294,9 @@ impl Checkouts {
         order: &KeepOrder,
         objects: &BTreeSet<String>,
     ) -> Result<BTreeSet<String>, CheckoutError> {
+        if objects.is_empty() {
+            return Ok(BTreeSet::new());
+        }
         let base = order.base_commit.as_deref();
         let since = self.reached(place, std::iter::once(kept), base).await?;
         let mut rest: BTreeSet<String> = objects.difference(&since).cloned().collect();

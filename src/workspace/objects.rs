@@ -115,6 +115,9 @@ impl Checkouts {
         quarantine: &Path,
         on_copies: impl Fn(&[&OsStr]) -> Call<'a>,
     ) -> Result<(), CheckoutError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
         let new = self.missing(place, ids).await?;
         if new.is_empty() {
             return Ok(());
