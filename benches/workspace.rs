@@ -131,6 +131,7 @@ impl Workspaces {
     }
 
     async fn make_at_once(&self, figures: &mut Vec<Figure>) -> Result<()> {
+        let floor = self.check_out_at_once()?;
         let mut steps = tokio::task::JoinSet::new();
         let began = Instant::now();
         for n in 0..N_AT_ONCE {
@@ -144,9 +145,29 @@ impl Workspaces {
         let took = began.elapsed().as_secs_f64() * 1e3;
         figures.push(Figure {
             target: Some(Target::AtMost(12_000.0)),
-            ..Figure::new("20 workspaces at once", "ms", took)
+            floor: Some(floor),
+            ..Figure::new("20 workspaces at once; floor: 20 bare checkouts at once", "ms", took)
         });
         Ok(())
+    }
+
+    /// Returns how long bare checkouts of the same files take at once, in milliseconds.
+    fn check_out_at_once(&self) -> Result<f64> {
+        let names: Vec<String> = (0..N_AT_ONCE).map(|n| format!("bare-at-once-{n}")).collect();
+        for name in &names {
+            git(&self.folder, &["clone", "-q", "-s", "-n", "source", name])?;
+        }
+        let began = Instant::now();
+        let mut running = Vec::new();
+        for name in &names {
+            let mut checkout = Command::new("git");
+            checkout.args(["checkout", "-q", "-f", "main"]).current_dir(self.folder.join(name));
+            running.push(checkout.spawn()?);
+        }
+        for mut checkout in running {
+            ensure!(checkout.wait()?.success(), "a checkout failed");
+        }
+        Ok(began.elapsed().as_secs_f64() * 1e3)
     }
 
     /// Measures how long it takes to keep a workspace in which some files were changed.
