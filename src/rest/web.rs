@@ -38,12 +38,13 @@ mod words;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::Redirect;
-use axum::routing::get;
+use axum::routing::{any, get};
 use tower_http::compression::CompressionLayer;
 
 pub(super) use login::{Says, login_page};
 
 use super::{RestState, public_path};
+use crate::http::problem::no_such_route;
 
 /// Returns the files that pages need beside themselves. They contain no secret.
 pub(super) fn open() -> Router<RestState> {
@@ -71,7 +72,8 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(settings::routes())
         .merge(side::routes())
         .merge(palette::routes())
-        .merge(news::routes());
+        .merge(news::routes())
+        .route("/ui/{*path}", any(no_such_route));
     pages
         .layer(from_fn_with_state(state.clone(), errors::as_pages))
         .layer(from_fn_with_state(state, public_path::in_pages))
