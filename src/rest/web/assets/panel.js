@@ -169,7 +169,7 @@ document.addEventListener("submit", async (event) => {
   if (!form) return;
   event.preventDefault();
   const deed = event.submitter.value;
-  const path = `/ui/do/removals/${form.dataset.removal}`;
+  const path = `${root}/ui/do/removals/${form.dataset.removal}`;
   event.submitter.disabled = true;
   const answer = await post(`${path}/${deed}`, new FormData(form));
   event.submitter.disabled = false;
