@@ -1,6 +1,7 @@
 //! The web pages of the real daemon, in a real browser.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod acceptance;
 mod board;
 mod browser;
 mod changes;

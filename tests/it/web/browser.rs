@@ -201,10 +201,40 @@ impl Browser {
 
     /// Returns the errors that the browser wrote to its console.
     pub fn complaints(&self) -> Vec<Value> {
+        let answer = self.ask("se/log", &json!({ "type": "browser" }));
+        let lines = answer.as_array().unwrap_or_else(|| panic!("{answer}"));
+        lines.iter().filter(|line| line["level"] == "SEVERE").cloned().collect()
+    }
+
+    /// Gives the page a screen of this size, also of one that is smaller than a window can be.
+    pub fn emulate_screen(&self, width: u32, height: u32) {
+        self.emulate_device(width, height, false);
+    }
+
+    /// Gives the page a screen of this size that is touched.
+    pub fn emulate_phone(&self, width: u32, height: u32) {
+        self.emulate_device(width, height, true);
+        self.emulate("setTouchEmulationEnabled", &json!({ "enabled": true }));
+    }
+
+    fn emulate_device(&self, width: u32, height: u32, is_phone: bool) {
+        let device =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone });
+        self.emulate("setDeviceMetricsOverride", &device);
+    }
+
+    /// Calls a method of the domain `Emulation` of the browser's own protocol.
+    pub fn emulate(&self, method: &str, parameters: &Value) {
+        let call = json!({ "cmd": format!("Emulation.{method}"), "params": parameters });
+        self.ask("goog/cdp/execute", &call);
+    }
+
+    /// Returns the value of a command of the driver that the client library does not know.
+    fn ask(&self, command: &str, body: &Value) -> Value {
         let session = self.runtime.block_on(self.client().session_id()).unwrap().unwrap();
-        let body = r#"{"type":"browser"}"#;
+        let body = body.to_string();
         let request = format!(
-            "POST /session/{session}/se/log HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+            "POST /session/{session}/{command} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
@@ -224,9 +254,9 @@ impl Browser {
         }
         let mut answer = vec![0; length];
         stream.read_exact(&mut answer).unwrap();
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        let lines = answer["value"].as_array().unwrap_or_else(|| panic!("{answer}"));
-        lines.iter().filter(|line| line["level"] == "SEVERE").cloned().collect()
+        let mut answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert!(answer["value"]["error"].is_null(), "{command}: {answer}");
+        answer["value"].take()
     }
 
     /// Returns a picture of the window, as PNG.

@@ -11,7 +11,7 @@ use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
 use crate::support::skip;
 
-const PAGES: [&str; 12] = [
+pub const PAGES: [&str; 12] = [
     "/ui/inbox",
     "/ui/tasks/tsk",
     "/ui/projects",
@@ -26,7 +26,7 @@ const PAGES: [&str; 12] = [
     "/ui/settings",
 ];
 
-fn busy() -> Daemon {
+pub fn busy() -> Daemon {
     let daemon = daemon(&["agt", "idle"]);
     daemon
         .steps("agt", &["authenticate", "get-my-task", "print:hello", "write:ready", "sleep:600"]);
@@ -48,7 +48,7 @@ fn busy() -> Daemon {
     daemon
 }
 
-fn go_to(browser: &Browser, page: &str) {
+pub fn go_to(browser: &Browser, page: &str) {
     browser.go_to(page);
     if page.contains("task=") {
         browser.find("#panel .task");

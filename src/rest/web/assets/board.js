@@ -52,20 +52,25 @@ function place(card) {
   if (hadFocus) find(".card-link", card).focus({ preventScroll: true });
 }
 
+// The button of a card can be reached from its card alone.
+function setStop(link, isStop) {
+  for (const target of [link, ...findAll(".act", link.closest(".card"))]) target.tabIndex = isStop ? 0 : -1;
+}
+
 // One card of the board has the Tab stop; the arrow keys walk from it. The card of the open panel is marked.
 function afterCards() {
   if (!board()) return;
   const links = findAll(".card-link", board());
   const stop = links.find((link) => link.tabIndex === 0 && link.checkVisibility()) ?? links.find((link) => link.checkVisibility()) ?? links[0];
-  for (const link of links) link.tabIndex = link === stop ? 0 : -1;
+  for (const link of links) setStop(link, link === stop);
   const open = find("#panel [data-shows-task]")?.dataset.showsTask;
   for (const card of findAll(".card", board())) card.classList.toggle("is-open", card.dataset.task === open);
   writeTimes();
 }
 document.addEventListener("focusin", (event) => {
   if (!event.target.matches?.(".card-link")) return;
-  for (const link of findAll('.card-link[tabindex="0"]')) link.tabIndex = -1;
-  event.target.tabIndex = 0;
+  for (const link of findAll('.card-link[tabindex="0"]')) setStop(link, false);
+  setStop(event.target, true);
 });
 
 // What agents do changes the lines of cards. They are read at most once a second.
