@@ -238,6 +238,7 @@ fn settings(state_dir: &Path) -> Settings {
         mcp_socket: state_dir.join("mcp.sock"),
         serves_agents_over_http: true,
         redactor: Arc::default(),
+        providers: std::collections::BTreeSet::new(),
         passkeys: std::collections::BTreeMap::new(),
         ticket_key: Secret::new("no ticket is asked for"),
         state_dir: state_dir.to_owned(),

@@ -12,6 +12,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line};
 use crate::config::Environment;
+use crate::domain::AgentId;
 use crate::domain::export::lines::LineSplitter;
 use crate::domain::export::{Counts, MAX_FILE};
 use crate::rest::Problem;
@@ -29,6 +30,7 @@ const PIECE: usize = 1 << 20;
                   Exit codes: 0 imported, or would be; 1 refused, failed or not confirmed; \
                   2 usage; 69 no daemon runs."
 )]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(super) struct ImportArguments {
     /// A file that `export` wrote; `-` reads standard input
     file: PathBuf,
@@ -192,7 +194,7 @@ fn without_passkey(report: &ImportReport) -> Option<String> {
     if agents.is_empty() {
         return None;
     }
-    let shown: Vec<&str> = agents.iter().take(MAX_LISTED).map(|agent| agent.as_str()).collect();
+    let shown: Vec<&str> = agents.iter().take(MAX_LISTED).map(AgentId::as_str).collect();
     let more = match agents.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         n => format!(" and {n} more"),

@@ -226,7 +226,7 @@ mod tests {
     fn folder() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let text = |from: usize, to: usize| -> String {
-            (from..to).map(|n| format!("line {n}\n")).collect()
+            (from..to).flat_map(|n| ["line ".to_owned(), n.to_string(), "\n".to_owned()]).collect()
         };
         fs::write(rotated_log(dir.path(), 2), text(0, 10)).unwrap();
         fs::write(rotated_log(dir.path(), 1), text(10, 20)).unwrap();

@@ -92,7 +92,7 @@ pub enum ImportError {
 
 /// The reason why the transaction of an import is rolled back.
 enum Undone {
-    DryRun(ImportReport),
+    DryRun(Box<ImportReport>),
     Failed(ImportError),
 }
 
@@ -129,13 +129,14 @@ impl Service {
             }
             let report = importing.report(|ai_type| settings.file_owners.of(ai_type));
             if wish.mode == ImportMode::DryRun {
-                return Err(Undone::DryRun(report));
+                return Err(Undone::DryRun(Box::new(report)));
             }
             imports::finish(tx, &file.header, report.added, report.n_started)?;
             Ok(report)
         });
         match done.await {
-            Ok(report) | Err(Undone::DryRun(report)) => Ok(report),
+            Ok(report) => Ok(report),
+            Err(Undone::DryRun(report)) => Ok(*report),
             Err(Undone::Failed(error)) => Err(error),
         }
     }

@@ -62,8 +62,8 @@ fn carried(from: &Daemon, to: &Daemon) -> PathBuf {
 }
 
 fn write(daemon: &Daemon, lines: &[Value]) -> PathBuf {
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    daemon.write("fleet.jsonl", &text);
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    daemon.write("fleet.jsonl", &(lines.join("\n") + "\n"));
     daemon.folder().join("fleet.jsonl")
 }
 

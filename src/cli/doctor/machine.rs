@@ -190,8 +190,8 @@ pub(super) fn service_manager(environment: &Environment) -> Finding {
 /// Returns whether a unit of the machine starts the daemon as this user. Without `User=`, that is
 /// root.
 fn runs_as(unit: &str, user: &str) -> bool {
-    let named = unit.lines().filter_map(|line| line.trim().strip_prefix("User="));
-    named.last().unwrap_or("root").trim() == user
+    let mut named = unit.lines().filter_map(|line| line.trim().strip_prefix("User="));
+    named.next_back().unwrap_or("root").trim() == user
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub fn imported(task: Task, starts: Starts, now: Timestamp) -> Task {
         status => status,
     };
     let status_since = if begun { now } else { task.status_since };
-    Task { status, status_since, start_wanted_since, ..task }
+    Task { status, start_wanted_since, status_since, ..task }
 }
 
 /// Returns a task in progress, if it waits for dependencies that are all done.

@@ -26,9 +26,9 @@ use crate::service::{ArchivedTasks, ProjectEdit, ServiceError, TaskFilter};
 struct ProjectsPage {
     frame: Frame,
     projects: Vec<ProjectTile>,
+    archived: Vec<ProjectTile>,
     /// The steps that are to be taken first; `None` after them.
     first_run: Option<FirstRun>,
-    archived: Vec<ProjectTile>,
 }
 
 #[derive(Template)]

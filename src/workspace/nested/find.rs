@@ -30,10 +30,9 @@ pub(in crate::workspace) fn part_at(
     }
     let aside = if kind.is_dir() { PartKind::Folder } else { PartKind::File };
     if name != ".git" {
-        let is_taken =
-            is_kept_aside(name, kind) && !(kind.is_file() && !may_read(&tree.join(path)));
+        let is_readable = !kind.is_file() || may_read(&tree.join(path));
         let part = Part { path: path.to_owned(), kind: aside };
-        return is_taken.then_some((part, None));
+        return (is_kept_aside(name, kind) && is_readable).then_some((part, None));
     }
     if kind.is_file() && read_text(&tree.join(path)).is_none() {
         return None;

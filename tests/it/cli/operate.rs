@@ -143,7 +143,7 @@ fn check_tells_programs_whether_the_daemon_can_work() {
     let expected = json!([true, null, daemon.config()]);
     assert_eq!(json!([good["is_good"], good["problem"], good["configuration"]]), expected);
     let lines: Vec<&str> =
-        good["lines"].as_array().unwrap().iter().flat_map(Value::as_str).collect();
+        good["lines"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(lines.iter().any(|line| line.starts_with("state directory: ")), "{lines:?}");
     daemon.configure("ai_providers: { claude: { cli_command: no-such-program } }");
     let said = daemon.cli(&["check", "--json"]);
