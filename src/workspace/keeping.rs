@@ -83,7 +83,9 @@ impl Checkouts {
         }
         let result = result.or_else(|| order.base_commit.clone());
         self.prepare_reading(place).await?;
-        if !place.folder.join(MADE).exists() || !read_made(place)?.has_no_gitlinks {
+        // The owner of a workspace can change its index.
+        let may_have_gitlinks = place.owner.is_some() || !place.folder.join(MADE).exists();
+        if may_have_gitlinks || !read_made(place)?.has_no_gitlinks {
             self.forget_gitlinks(place).await?;
         }
         let newest = result.as_deref();

@@ -165,7 +165,7 @@ impl Checkouts {
             for (path, pointer) in files {
                 let file = top.join(&path);
                 // Work that comes back has the files that it had.
-                let is_kept = !is_new && pointer.is_of(&file);
+                let is_kept = !is_new && is_inside(&top, &file) && pointer.is_of(&file);
                 if is_kept || (is_new && fill_in(&file, &pointer, &from, &store)?) {
                     filled.push(path);
                 }
@@ -213,6 +213,12 @@ impl Checkouts {
         let found = small.into_iter().zip(contents);
         Ok(found.filter_map(|(id, content)| Some((id, Pointer::parse(content)?))).collect())
     }
+}
+
+/// Returns whether the folder of a file is in a work tree, and not behind a link.
+fn is_inside(top: &Path, file: &Path) -> bool {
+    let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
+    folder.zip(top.canonicalize().ok()).is_some_and(|(folder, top)| folder.starts_with(top))
 }
 
 /// Puts the file that a pointer names in the place of the pointer, if `from` has it, and into `to`.

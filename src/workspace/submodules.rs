@@ -259,26 +259,38 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Returns the commits of the submodules of a commit that the keep repository has, with those
-    /// in them.
+    /// Returns the commits of the submodules of a commit, with those in them, as far as they come from
+    /// a repository that was fetched for submodules, or from this workspace. An agent can name any
+    /// commit, also one of another agent that is not for it.
     pub(super) async fn commits_of_submodules(
         &self,
         place: &Place,
         commit: &str,
     ) -> Result<BTreeSet<String>, CheckoutError> {
+        let mut seen = BTreeSet::new();
         let mut found = BTreeSet::new();
         let mut around = vec![commit.to_owned()];
         while let Some(commit) = around.pop() {
-            for submodule in self.submodules_of(place, &commit).await? {
-                if !found.contains(&submodule.commit)
-                    && self.has_history(place, &submodule.commit).await?
-                {
-                    found.insert(submodule.commit.clone());
-                    around.push(submodule.commit);
+            for Submodule { commit, .. } in self.submodules_of(place, &commit).await? {
+                if seen.len() == MAX_SUBMODULES || !seen.insert(commit.clone()) {
+                    continue;
+                }
+                if self.is_of_submodules(place, &commit).await? {
+                    found.insert(commit.clone());
+                    around.push(commit);
                 }
             }
         }
         Ok(found)
+    }
+
+    async fn is_of_submodules(&self, place: &Place, commit: &str) -> Result<bool, CheckoutError> {
+        let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
+        let followed = format!("--glob={SUBMODULES}/*");
+        let own = format!("--glob=refs/agent-coordinator/kept/{name}/*");
+        let list = ["rev-list", "--max-count=1", commit, "--not", &followed, &own];
+        let ended = self.git.on(&place.keep(), list).long().end().await?;
+        Ok(ended.code == Some(0) && ended.stdout.is_empty())
     }
 
     /// Does the same with the submodules that the keep repository has. The folders of the others

@@ -587,6 +587,20 @@ fn repositories_inside_a_clone_come_back_in_the_clone_of_another_user() {
 }
 
 #[test]
+fn files_that_commits_have_and_gitignore_names_are_kept_for_another_user() {
+    let works = "run:echo dist/ >.gitignore; mkdir dist; echo one >dist/one.txt; echo two >dist/two.txt; \
+         git add .gitignore; git add -f dist; git commit -qm work; echo more >>dist/two.txt";
+    let steps = ["authenticate", "get-my-task", works, "report:success"];
+    let Some(users) = Users::new("", &[("one", "claude", &steps)]) else { return };
+    users.daemon().task("tsk", "prj", "one");
+    users.bed.until_kept("tsk");
+    let shown = users.shown();
+    let content = &shown["content"];
+    let found = (&content["n_commits"], &content["n_uncommitted"], &content["is_complete"]);
+    assert_eq!(found, (&1.into(), &1.into(), &true.into()), "{shown}");
+}
+
+#[test]
 fn a_clone_of_another_user_has_submodules_and_their_commits_are_kept() {
     let works = "run:cat lib/lib.txt >seen; git status --porcelain -- lib >>seen; \
          echo two >lib/two.txt; git -C lib add two.txt; git -C lib commit -qm in-lib; \

@@ -130,9 +130,7 @@ impl Checkouts {
                 )));
             }
         }
-        let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
-        let quarantine = place.project.join(format!(".q-{name}-files"));
-        self.take_from(place, &place.scratch().join("objects"), &quarantine).await?;
+        self.take_scratch(place).await?;
         // They are complete in the keep repository, or this fails.
         let trees = [&files.visible, &files.all];
         if let Err(error) = self.reached(place, trees.into_iter(), None).await {
@@ -140,8 +138,23 @@ impl Checkouts {
             let _ = std::fs::remove_file(place.index());
             return Err(error);
         }
-        remove_folder(&place.scratch().join("objects"))?;
         Ok(files)
+    }
+
+    /// Takes the objects that git wrote as another owner into the keep repository. Does nothing for
+    /// the daemon's own user.
+    pub(in crate::workspace) async fn take_scratch(
+        &self,
+        place: &Place,
+    ) -> Result<(), CheckoutError> {
+        if place.owner.is_none() {
+            return Ok(());
+        }
+        let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
+        let quarantine = place.project.join(format!(".q-{name}-files"));
+        let written = place.scratch().join("objects");
+        self.take_from(place, &written, &quarantine).await?;
+        remove_folder(&written)
     }
 }
 

@@ -11,6 +11,13 @@ use crate::workspace::refs::read_text;
 use crate::workspace::repository::Repository;
 use crate::workspace::rights::may_read;
 
+/// The longest file of a name that git refuses, in bytes. It is held in memory while it is taken.
+const MAX_FILE: u64 = 64 << 20;
+
+fn size_of(file: &Path) -> u64 {
+    file.symlink_metadata().map_or(0, |found| found.len())
+}
+
 /// Returns whether git refuses an entry of this name and kind under every setting.
 pub(in crate::workspace) fn is_kept_aside(name: &OsStr, kind: FileType) -> bool {
     let is_like = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
@@ -30,7 +37,8 @@ pub(in crate::workspace) fn part_at(
     }
     let aside = if kind.is_dir() { PartKind::Folder } else { PartKind::File };
     if name != ".git" {
-        let is_readable = !kind.is_file() || may_read(&tree.join(path));
+        let file = tree.join(path);
+        let is_readable = !kind.is_file() || (may_read(&file) && size_of(&file) <= MAX_FILE);
         let part = Part { path: path.to_owned(), kind: aside };
         return (is_kept_aside(name, kind) && is_readable).then_some((part, None));
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{MAX_PARTS, Nested, Part, PartKind, path_in};
 use crate::workspace::objects::is_folder;
+use crate::workspace::refs::is_id;
 use crate::workspace::rights::{blocking_as, may_read};
 use crate::workspace::source::entries;
 use crate::workspace::{CheckoutError, Checkouts, Place};
@@ -180,15 +181,37 @@ impl Checkouts {
         let paths: Vec<u8> =
             hidden.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
         let index = place.index();
+        // Of another owner, the folder for new objects was removed when they were taken.
+        self.prepare_reading(place).await?;
         let add = ["add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul"];
         let add = self.on_files(place, &add.map(OsStr::new), &index).input(paths);
         add.variable("GIT_LITERAL_PATHSPECS", "1").run().await?;
         let list = self.on_files(place, &["ls-files", "--stage", "-z"].map(OsStr::new), &index);
         let listed = list.run().await?;
-        let is_hidden = |entry: &&[u8]| path_in(entry).is_some_and(|path| hidden.contains(&path));
-        let found = listed.split_inclusive(|byte| *byte == 0).filter(is_hidden);
-        Ok(found.flat_map(<[u8]>::to_vec).collect())
+        self.take_scratch(place).await?;
+        let hidden: BTreeSet<&PathBuf> = hidden.iter().collect();
+        let found = listed.split_inclusive(|byte| *byte == 0);
+        let found = found.filter(|entry| path_in(entry).is_some_and(|it| hidden.contains(&it)));
+        let found: Vec<&[u8]> = found.filter(|entry| is_of_a_file(entry)).collect();
+        let ids = found.iter().filter_map(|entry| id_in(entry)).collect::<BTreeSet<String>>();
+        let known = self.kinds(place, ids.iter()).await?;
+        let is_known = |entry: &&&[u8]| id_in(entry).is_some_and(|id| known.contains_key(&id));
+        Ok(found.iter().filter(is_known).flat_map(|entry| entry.to_vec()).collect())
     }
+}
+
+/// Returns whether an entry of an index is a file or a link without conflicts. Another owner can
+/// change the index.
+fn is_of_a_file(entry: &[u8]) -> bool {
+    let modes: [&[u8]; 3] = [b"100644 ", b"100755 ", b"120000 "];
+    let tab = entry.iter().position(|byte| *byte == b'\t').unwrap_or(0);
+    modes.iter().any(|mode| entry.starts_with(mode)) && entry[..tab].ends_with(b" 0")
+}
+
+/// Returns the id in an entry of an index.
+fn id_in(entry: &[u8]) -> Option<String> {
+    let id = std::str::from_utf8(entry.split(|byte| *byte == b' ').nth(1)?).ok()?;
+    is_id(id).then(|| id.to_owned())
 }
 
 /// Returns whether an entry is a link, or a file that this thread may read.

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use super::{LFS, PARTS, path_in, raw_objects};
 use crate::workspace::lending::alternates;
 use crate::workspace::objects::lines;
-use crate::workspace::refs::Refs;
+use crate::workspace::refs::{Refs, is_id};
 use crate::workspace::rights::Owner;
 use crate::workspace::source::entries;
 use crate::workspace::{CheckoutError, Checkouts, Place, make_folder, write};
@@ -145,8 +145,10 @@ impl Checkouts {
             }
             let refs = self.read_about(part, "refs", place).await?;
             let refs = Refs::from_kept(&String::from_utf8_lossy(&refs));
-            let kinds = self.kinds(place, refs.named.iter()).await?;
-            borrowed.extend(kinds.into_keys());
+            let tags = self.read_about(part, "objects", place).await?;
+            let tagged = raw_objects(&tags).into_iter().filter_map(|(_, text)| tagged_in(text));
+            let named: BTreeSet<String> = refs.named.iter().cloned().chain(tagged).collect();
+            borrowed.extend(self.kinds(place, named.iter()).await?.into_keys());
         }
         Ok(borrowed)
     }
@@ -219,6 +221,13 @@ impl Checkouts {
         }
         Ok(parts)
     }
+}
+
+/// Returns the id of the object that a tag names.
+fn tagged_in(tag: &[u8]) -> Option<String> {
+    let line = tag.split(|byte| *byte == b'\n').next()?;
+    let id = std::str::from_utf8(line.strip_prefix(b"object ")?).ok()?;
+    is_id(id).then(|| id.to_owned())
 }
 
 /// Makes room for a part at `path` below `tree`, where the other files of the kept commit are: for a
