@@ -92,20 +92,42 @@ pub(super) async fn in_pages(
     }
 }
 
-/// Returns a page whose addresses on this server begin with `path`. The addresses are attributes.
-/// In texts of people a quotation mark is escaped, so they do not have this form.
+/// The attributes of our templates that have an address. Others may have a text of a person that
+/// begins like one.
+const ADDRESSES: [&str; 14] = [
+    "href",
+    "src",
+    "action",
+    "hx-get",
+    "hx-post",
+    "data-address",
+    "data-back",
+    "data-copy",
+    "data-events",
+    "data-href",
+    "data-panel",
+    "data-part",
+    "data-reopen-when-done",
+    "data-source",
+];
+
+/// Returns a page whose addresses on this server begin with `path`. They are attributes of tags. In
+/// texts of people `<` and `>` are escaped, so they are in no tag.
 fn under(path: &str, page: &str) -> String {
-    const START: &str = "=\"/";
-    let mut pieces = page.split(START);
-    let mut changed = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        changed.push_str("=\"");
-        if !piece.starts_with('/') {
+    let mut changed = String::with_capacity(page.len() + page.len() / 16);
+    let mut rest = page;
+    while let Some(at) = rest.find("=\"/") {
+        let (before, after) = rest.split_at(at + 2);
+        changed.push_str(before);
+        let name = changed.rsplit(|c: char| c.is_whitespace()).next().unwrap_or_default();
+        let name = name.trim_end_matches("=\"");
+        let is_in_tag = changed.rfind('<') > changed.rfind('>');
+        if is_in_tag && ADDRESSES.contains(&name) && !after.starts_with("//") {
             changed.push_str(path);
         }
-        changed.push('/');
-        changed.push_str(piece);
+        rest = after;
     }
+    changed.push_str(rest);
     changed.replacen("data-base=\"\"", &format!("data-base=\"{path}\""), 1)
 }
 
@@ -116,11 +138,13 @@ mod tests {
     #[test]
     fn the_addresses_of_a_page_begin_with_the_path_and_nothing_else_changes() {
         let page = "<body data-base=\"\"><a href=\"/ui/x\">=&#34;/ui/y</a><use href=\"#i\"/>\
-            <a href=\"//other/\" title=\"a=/b\"><a href=\"https://h/ui\"><img src=\"/assets/1\">";
+            <a href=\"//other/\" title=\"a=/b\"><a href=\"https://h/ui\"><img src=\"/assets/1\">\
+            <code>href=\"/x\"</code><input value=\"/srv/work\">";
         assert_eq!(
             under("/at/it", page),
             "<body data-base=\"/at/it\"><a href=\"/at/it/ui/x\">=&#34;/ui/y</a><use href=\"#i\"/>\
-            <a href=\"//other/\" title=\"a=/b\"><a href=\"https://h/ui\"><img src=\"/at/it/assets/1\">"
+            <a href=\"//other/\" title=\"a=/b\"><a href=\"https://h/ui\"><img src=\"/at/it/assets/1\">\
+            <code>href=\"/x\"</code><input value=\"/srv/work\">"
         );
     }
 }
