@@ -120,6 +120,9 @@ pub struct TaskLine {
     /// The time since which it is to begin when its dependencies are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_wanted_since: Option<Timestamp>,
+    /// The time since which it is archived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub status_since: Timestamp,
 }
@@ -258,6 +261,7 @@ impl From<Task> for TaskLine {
             parent: task.parent,
             dependencies: task.dependencies,
             start_wanted_since: task.start_wanted_since,
+            archived_at: task.archived_at,
             created_at: task.created_at,
             status_since: task.status_since,
         }

@@ -1,15 +1,17 @@
 //! `export`: projects, agents, tasks and chats as JSON lines, in parts.
 //!
 //! Each part is read from one snapshot. The parts together are not one: what changes meanwhile may
-//! be in the file or not. All that the objects of the file refer to is in the file, because nothing
-//! of it is ever deleted, and because agents that came meanwhile follow at the end.
+//! be in the file or not. Agents that came meanwhile follow at the end. If people delete something
+//! during an export, the file may refer to it, and `import` names the line.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
 use crate::domain::export::{AgentLine, Counts, Header, Line, MessageLine, ProjectLine, TaskLine};
 use crate::domain::id::{AgentId, ProjectId};
-use crate::domain::{Assignment, InstanceKey, Project, Purpose, Refusal, Timestamp};
+use crate::domain::{
+    Assignment, InstanceKey, Project, Purpose, Refusal, Task, TaskStatus, Timestamp,
+};
 use crate::rows::{agents, assignments, messages, project_keys, projects, start_histories, tasks};
 use crate::store::{MessageFilter, Read, StoreError};
 
@@ -115,8 +117,13 @@ impl Service {
             Part::Projects(ids) => self.core.read(move |tx| Ok(project_lines(tx, &ids)?)).await?,
             Part::Tasks(project, after) => {
                 let of = project.clone();
-                let read =
-                    move |tx: &mut Read<'_>| Ok(tasks::list_by_number(tx, &of, after, PAGE)?);
+                let read = move |tx: &mut Read<'_>| {
+                    let mut found = tasks::list_by_number(tx, &of, after, PAGE)?;
+                    for task in &mut found {
+                        forget_deleted_agent(tx, task)?;
+                    }
+                    Ok(found)
+                };
                 let found = self.core.read(read).await?;
                 if let Some(last) = found.last().filter(|_| found.len() == PAGE) {
                     export.rest.push_front(Part::Tasks(project, last.short_id.number));
@@ -124,7 +131,14 @@ impl Service {
                 found.into_iter().map(TaskLine::from).map(Line::Task).collect()
             }
             Part::Chats => {
-                let chats = self.core.read(|tx| Ok(messages::list_chats(tx)?)).await?;
+                let read = |tx: &mut Read<'_>| {
+                    let agents: BTreeSet<AgentId> = agents::list_ids(tx)?.into_iter().collect();
+                    let mut chats = messages::list_chats(tx)?;
+                    // The messages of a deleted agent stay until that cannot be undone any more.
+                    chats.retain(|chat| agents.contains(&chat.agent));
+                    Ok(chats)
+                };
+                let chats = self.core.read(read).await?;
                 for chat in chats.into_iter().rev() {
                     if export.projects.binary_search(&chat.project).is_ok() {
                         export.rest.push_front(Part::Messages(chat, 0));
@@ -184,6 +198,20 @@ fn wanted_agents(
         wanted.extend(tasks::list_assignees(tx, project)?);
     }
     Ok(wanted)
+}
+
+/// Leaves out the assignee of a task if that agent was deleted: an import could not find it.
+fn forget_deleted_agent(tx: &mut Read<'_>, task: &mut Task) -> Result<(), StoreError> {
+    let Some(assignee) = &task.assignee else { return Ok(()) };
+    if agents::get(tx, assignee)?.is_some() {
+        return Ok(());
+    }
+    task.assignee = None;
+    task.start_wanted_since = None;
+    if task.status == TaskStatus::InProgress {
+        task.status = TaskStatus::Todo;
+    }
+    Ok(())
 }
 
 fn project_lines(tx: &mut Read<'_>, ids: &[ProjectId]) -> Result<Vec<Line>, StoreError> {

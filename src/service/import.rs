@@ -7,20 +7,23 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::agent::AiTypes;
+use crate::domain::agent::{AgentStatus, AiTypes};
 use crate::domain::export::check::{Starts, begun, check, imported};
 use crate::domain::export::problems::Problems;
 use crate::domain::export::read::{ExportFile, Numbered, ProjectEntry};
 use crate::domain::export::{Counts, MAX_NUMBER};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::{
-    Agent, Assignment, FileOwner, InstanceKey, Project, ProjectKey, Purpose, Refusal, ShortId,
-    StartHistory, Task, TaskGraph, TaskStatus,
+    Agent, Assignment, FileOwner, InstanceKey, Project, ProjectKey, Purpose, Refusal, Removable,
+    ShortId, StartHistory, Task, TaskGraph, TaskStatus,
 };
 use crate::rows::project_keys::{self, KeyRecord};
-use crate::rows::{Transaction, agents, imports, messages, projects, start_histories, tasks};
+use crate::rows::{
+    Transaction, agents, deletions, imports, messages, projects, start_histories, tasks,
+};
 use crate::store::{MessageFilter, StoreError};
 
+use super::removals::refuse_id;
 use super::tasks::release_for;
 use super::tasks::rules::parts_of;
 use super::{Service, ServiceError};
@@ -194,6 +197,20 @@ impl<'a> Importing<'a> {
         self.wish.existing == Existing::Leave
     }
 
+    /// Returns whether a thing with this id was deleted here, which is then a problem of the line.
+    fn was_deleted(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        line: usize,
+        of: &Removable,
+    ) -> Result<bool, StoreError> {
+        let refusal = refuse_id(tx, of)?;
+        if let Some(refusal) = &refusal {
+            self.problems.add(line, format!("{refusal}; remove it from the file"));
+        }
+        Ok(refusal.is_some())
+    }
+
     fn agents(
         &mut self,
         tx: &mut Transaction<'_>,
@@ -205,7 +222,13 @@ impl<'a> Importing<'a> {
                 self.left.agents += u64::from(self.exists(*line, "agent", agent.id.as_str()));
                 continue;
             }
-            if let Err(refusal) = self.ai_types.check(None, agent) {
+            if self.was_deleted(tx, *line, &Removable::Agent(agent.id.clone()))? {
+                continue;
+            }
+            // An agent that does not start may wait for the provider that is missing.
+            if agent.status == AgentStatus::Active
+                && let Err(refusal) = self.ai_types.check(None, agent)
+            {
                 self.problems.add(*line, format!("agent `{}`: {refusal}", agent.id));
                 continue;
             }
@@ -230,7 +253,9 @@ impl<'a> Importing<'a> {
             }
             self.known_projects.insert(project.id.clone(), Some(project.clone()));
             self.new_projects.insert(project.id.clone());
-            if !self.claims_keys(tx, *line, entry)? {
+            if self.was_deleted(tx, *line, &Removable::Project(project.id.clone()))?
+                || !self.claims_keys(tx, *line, entry)?
+            {
                 continue;
             }
             imports::add_project(tx, project)?;
@@ -314,6 +339,9 @@ impl<'a> Importing<'a> {
                 self.left.tasks += u64::from(self.exists(*line, "task", task.id.as_str()));
                 continue;
             }
+            if self.was_deleted(tx, *line, &Removable::Task(task.id.clone()))? {
+                continue;
+            }
             let Some(project) = self.find_project(tx, &task.project)? else {
                 self.problems.add(*line, missing("task", &task.id, "project", &task.project));
                 continue;
@@ -331,6 +359,17 @@ impl<'a> Importing<'a> {
                     task.id, other.id
                 );
                 self.problems.add(*line, message);
+            }
+            // The project may have had another key when it was deleted.
+            for record in project_keys::list_of_project(tx, &project.id)? {
+                let former = ShortId { key: record.key, ..short_id.clone() };
+                if let Some(other) = deletions::find_short(tx, &former)? {
+                    let message = format!(
+                        "task `{}` has the short id {former}, which the deleted task `{other}` had",
+                        task.id
+                    );
+                    self.problems.add(*line, message);
+                }
             }
             let of_project = greatest.entry(project.id).or_insert((project.key, 0));
             of_project.1 = of_project.1.max(short_id.number);

@@ -39,6 +39,7 @@ fn fleet() -> Daemon {
     add("four", "site", &["--status", "backlog"]);
     add("five", "site", &[]);
     daemon.done(&["task", "set", "five", "--status", "cancelled"]);
+    daemon.done(&["task", "archive", "five"]);
     daemon.done(&["chat", "send", "cy", "site", "hello\nthere"]);
     daemon.done(&["chat", "end", "cy", "site"]);
     daemon
@@ -114,6 +115,22 @@ fn an_export_is_imported_and_exported_again_as_the_same() {
     let imports: Vec<_> = audit.iter().filter(|line| line["what"] == "import").collect();
     assert_eq!(imports.len(), 1, "{audit:?}");
     assert!(audit.iter().all(|line| line["action"] != "add" || line["id"] != "one"), "{audit:?}");
+}
+
+#[test]
+fn an_export_names_no_agent_that_was_deleted() {
+    let first = fleet();
+    for task in ["two", "three"] {
+        first.done(&["task", "set", task, "--status", "cancelled"]);
+    }
+    for agent in ["ann", "cy"] {
+        first.done(&["agent", "delete", agent, "--yes"]);
+    }
+    let second = Daemon::running("");
+    let file = carried(&first, &second);
+    let report = second.json(&["import", file.to_str().unwrap(), "--yes"]);
+    let counts = json!({ "agents": 1, "projects": 2, "tasks": 5, "messages": 0 });
+    assert_eq!(report["added"], counts, "{report}");
 }
 
 #[test]
@@ -221,6 +238,20 @@ fn what_exists_is_refused_or_left_as_it_is() {
     second.done(&["import", file.to_str().unwrap(), "--yes", "--merge"]);
     second.done(&["task", "add", "--id", "last", "--project", "shop", "--title", "z"]);
     assert_eq!(second.json(&["task", "show", "last"])["short_id"], "SHOP-41");
+
+    // Ids and short ids of deleted tasks are never given again.
+    second.done(&["task", "set", "other", "--status", "cancelled"]);
+    second.done(&["task", "delete", "other", "--yes"]);
+    for (id, number, why) in [
+        ("other", 50, "A task `other` was deleted"),
+        ("seven", 4, "has the short id SHOP-4, which the deleted task `other` had"),
+    ] {
+        let new = lines.iter_mut().find(|line| line["kind"] == "task").unwrap();
+        new["id"] = json!(id);
+        new["number"] = json!(number);
+        let file = write(&second, &lines);
+        is_refused(&second, &file, &["--merge"], why);
+    }
 }
 
 #[test]

@@ -335,6 +335,7 @@ fn task(found: TaskLine) -> Result<Task, String> {
             .map(std::borrow::Cow::into_owned),
         dependencies,
         start_wanted_since: found.start_wanted_since,
+        archived_at: found.archived_at.filter(|_| !task.status.is_open()),
         status_since: found.status_since,
         ..task
     })
