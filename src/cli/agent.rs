@@ -47,7 +47,7 @@ pub(super) enum AgentCommand {
     Archive(ChangeAgent),
     /// Make an archived agent active again
     Unarchive(ChangeAgent),
-    /// Delete an agent that does not work, after a question; it can be undone for a minute
+    /// Delete an agent that does not work, after a question; it can be undone for a while
     Delete {
         /// Agent: its id, its name, or the beginning of its id
         agent: Named<AgentId>,
@@ -55,7 +55,12 @@ pub(super) enum AgentCommand {
         delete: DeleteArguments,
     },
     /// Undo the deletion of an agent
-    Undelete(ChangeAgent),
+    Undelete {
+        /// Agent: its id, as `agent delete` printed it
+        agent: AgentId,
+        #[command(flatten)]
+        form: Form,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -108,7 +113,11 @@ impl AgentCommand {
             }
             Self::Archive(agent) => agent.run(client, "archive", "archived").await,
             Self::Unarchive(agent) => agent.run(client, "unarchive", "active again").await,
-            Self::Undelete(agent) => agent.run(client, "undelete", "back").await,
+            // A name or the beginning of an id would be looked up among those that exist.
+            Self::Undelete { agent, form } => {
+                let told = |agent: &AgentBody| format!("{} is back", plain(&agent.name));
+                removal::change(client, &format!("/agents/{agent}"), "undelete", form, told).await
+            }
             Self::Delete { agent, delete } => {
                 let path = format!("/agents/{}", agent.id(client).await?);
                 delete.run(client, &path, false).await

@@ -56,7 +56,7 @@ pub(super) enum ProjectCommand {
     /// Make an archived project active again
     Unarchive(ChangeProject),
     /// Delete a project with its finished tasks, its chats and its output, after a question; it can
-    /// be undone for a minute
+    /// be undone for a while
     Delete {
         /// Project: its id, its key, its name, or the beginning of its id
         project: Named<ProjectId>,
@@ -67,7 +67,12 @@ pub(super) enum ProjectCommand {
         delete: DeleteArguments,
     },
     /// Undo the deletion of a project
-    Undelete(ChangeProject),
+    Undelete {
+        /// Project: its id, as `project delete` printed it
+        project: ProjectId,
+        #[command(flatten)]
+        form: Form,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -134,7 +139,12 @@ impl ProjectCommand {
             }
             Self::Archive(project) => project.run(client, "archive", "archived").await,
             Self::Unarchive(project) => project.run(client, "unarchive", "active again").await,
-            Self::Undelete(project) => project.run(client, "undelete", "back").await,
+            // A name or the beginning of an id would be looked up among those that exist.
+            Self::Undelete { project, form } => {
+                let told = |project: &ProjectBody| format!("{} is back", plain(&project.name));
+                removal::change(client, &format!("/projects/{project}"), "undelete", form, told)
+                    .await
+            }
             Self::Delete { project, discard, delete } => {
                 let path = format!("/projects/{}", project.id(client).await?);
                 delete.run(client, &path, discard).await

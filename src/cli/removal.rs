@@ -60,14 +60,20 @@ impl DeleteArguments {
         discards: bool,
     ) -> Result<(), CliError> {
         let query = if discards { "?discard=true" } else { "" };
+        if self.form.json && !self.yes && !self.dry_run {
+            let told = "`--json` asks no question: add `--yes`, or `--dry-run`";
+            return Err(CliError::Usage(told.to_owned()));
+        }
         if !self.yes {
             let preview: DeletionBody = client.get(&format!("{path}/deletion{query}")).await?;
             if self.dry_run {
                 return self.show(&preview);
             }
-            // A refusal comes before the question.
-            if preview.refused.is_none() && !confirmed(&preview)? {
-                return print_line("nothing was deleted");
+            if let Some(refused) = refusal(&preview) {
+                return Err(CliError::Failed(refused));
+            }
+            if !confirmed(&preview)? {
+                return Err(CliError::Failed("nothing was deleted".to_owned()));
             }
         }
         let deleted: DeletionBody = client.delete_and_read(&format!("{path}{query}")).await?;
@@ -85,11 +91,15 @@ impl DeleteArguments {
         } else {
             lines(preview).iter().try_for_each(|line| print_line(line))?;
         }
-        match &preview.refused {
-            Some(refused) => Err(CliError::Failed(plain(refused))),
-            None => Ok(()),
-        }
+        refusal(preview).map_or(Ok(()), |refused| Err(CliError::Failed(refused)))
     }
+}
+
+/// Returns why a deletion would be refused, with the way out.
+fn refusal(preview: &DeletionBody) -> Option<String> {
+    let refused = plain(preview.refused.as_ref()?);
+    let hint = preview.hint.as_ref().map(|hint| format!("\nhint: {}", plain(hint)));
+    Some(refused + &hint.unwrap_or_default())
 }
 
 fn undo_command(deleted: &DeletionBody) -> String {
@@ -184,6 +194,7 @@ mod tests {
             ],
             refused: None,
             refused_code: None,
+            hint: None,
             undo_until: None,
         };
         let expected = [

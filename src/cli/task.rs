@@ -89,7 +89,7 @@ pub(super) enum TaskCommand {
     Archive(ChangeTask),
     /// Show an archived task again
     Unarchive(ChangeTask),
-    /// Delete a finished task with its subtasks, after a question; it can be undone for a minute
+    /// Delete a finished task with its subtasks, after a question; it can be undone for a while
     Delete {
         /// Task: its id, its short id such as SHOP-12, or the beginning of its id
         task: Named<TaskId>,
@@ -100,7 +100,12 @@ pub(super) enum TaskCommand {
         delete: DeleteArguments,
     },
     /// Undo the deletion of a task
-    Undelete(ChangeTask),
+    Undelete {
+        /// Task: its id or its short id, as `task delete` printed it
+        task: TaskId,
+        #[command(flatten)]
+        form: Form,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -209,7 +214,11 @@ impl TaskCommand {
             Self::Restore(restore) => restore.run(client, environment).await,
             Self::Archive(task) => task.run(client, "archive", "archived").await,
             Self::Unarchive(task) => task.run(client, "unarchive", "shown again").await,
-            Self::Undelete(task) => task.run(client, "undelete", "back").await,
+            // A name or the beginning of an id would be looked up among those that exist.
+            Self::Undelete { task, form } => {
+                let told = |task: &TaskBody| format!("{} is back", task.short_id);
+                removal::change(client, &format!("/tasks/{task}"), "undelete", form, told).await
+            }
             Self::Delete { task, discard, delete } => {
                 let path = format!("/tasks/{}", task.id(client).await?);
                 delete.run(client, &path, discard).await

@@ -184,7 +184,7 @@ pub enum Refusal {
     #[error("The {kind} {id} was deleted, and that can't be undone any more")]
     UndoOver { kind: RemovableKind, id: String },
     /// An undo needs something that does not exist any more.
-    #[error("{what} can't come back: {missing} does not exist")]
+    #[error("{what} can't come back: {missing}")]
     CannotComeBack { what: String, missing: String },
     #[error("A {kind} `{id}` was deleted, and an id is never given again")]
     DeletedId { kind: RemovableKind, id: String },

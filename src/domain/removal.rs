@@ -44,7 +44,7 @@ words! {
         Messages = "messages",
         /// Launches that have ended, with their output.
         Launches = "launches",
-        /// Tasks that stay, and lose their agent or a dependency.
+        /// Tasks that stay: they lose a dependency, or keep the id of an agent that is gone.
         KeptTasks = "kept_tasks",
     }
 }

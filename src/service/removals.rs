@@ -6,6 +6,7 @@
 
 mod facts;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::domain::agent::{AgentStatus, ProjectStatus};
@@ -20,7 +21,7 @@ use crate::store::{Read, StoreError};
 
 use super::core::Core;
 use super::tasks::ids::short_id_in;
-use super::tasks::rules::{change_task, tasks_below, write_task};
+use super::tasks::rules::{change_task, graph_around, tasks_below, write_task};
 use super::{Heard, Inputs, ServiceError, Shared, catalog, tasks as all_tasks};
 
 /// The things that a deletion would take along or has taken along.
@@ -276,13 +277,13 @@ fn undelete(
         let what = format!("Task {}", task.short_id);
         let key = projects::get(tx, &task.project)?.map(|project| project.key);
         let Some(key) = key else {
-            let missing = "its project".to_owned();
+            let missing = "its project does not exist".to_owned();
             return Err(Refusal::CannotComeBack { what, missing }.into());
         };
         if let Some(parent) = &task.parent
             && tasks::get(tx, parent)?.is_none()
         {
-            let missing = "the task that it is part of".to_owned();
+            let missing = "the task that it is part of does not exist".to_owned();
             return Err(Refusal::CannotComeBack { what, missing }.into());
         }
         // The project may have got another key meanwhile.
@@ -290,17 +291,32 @@ fn undelete(
             task.short_id.key = key.clone();
         }
     }
-    // The other side of an assignment may have been deleted meanwhile.
+    let coming: BTreeSet<TaskId> = content.tasks.iter().map(|task| task.id.clone()).collect();
+    for task in &mut content.tasks {
+        let mut dependencies = Vec::new();
+        for id in std::mem::take(&mut task.dependencies) {
+            let is_kept =
+                coming.contains(&id) || is_there(tx, &deletion.of, &Removable::Task(id.clone()))?;
+            dependencies.extend(is_kept.then_some(id));
+        }
+        task.dependencies = dependencies;
+    }
     let mut assignments = Vec::new();
     for assignment in std::mem::take(&mut content.assignments) {
-        let is_there = match &deletion.of {
-            Removable::Agent(_) => projects::get(tx, &assignment.project)?.is_some(),
-            _ => agents::get(tx, &assignment.agent)?.is_some(),
+        let other = match &deletion.of {
+            Removable::Agent(_) => Removable::Project(assignment.project.clone()),
+            _ => Removable::Agent(assignment.agent.clone()),
         };
-        assignments.extend(is_there.then_some(assignment));
+        assignments.extend(is_there(tx, &deletion.of, &other)?.then_some(assignment));
     }
     content.assignments = assignments;
+    for DeletedLink { task, .. } in &content.links {
+        is_there(tx, &deletion.of, &Removable::Task(task.clone()))?;
+    }
     deletions::undo(tx, &deletion)?;
+    for task in &deletion.content.tasks {
+        check_restored(tx, task)?;
+    }
     for DeletedLink { task, dependency } in deletion.content.links {
         let Some(before) = tasks::get(tx, &task)? else { continue };
         if before.dependencies.contains(&dependency) {
@@ -316,6 +332,37 @@ fn undelete(
         }
     }
     Ok(())
+}
+
+/// Returns whether something that comes back with `of` finds its other side.
+///
+/// # Errors
+/// `CannotComeBack` if that was deleted and can come back itself.
+fn is_there(tx: &mut Read<'_>, of: &Removable, other: &Removable) -> Result<bool, ServiceError> {
+    if exists(tx, other)? {
+        return Ok(true);
+    }
+    if !deletions::exists(tx, other)? {
+        return Ok(false);
+    }
+    let named = |of: &Removable| format!("{} `{}`", of.kind(), of.id());
+    Err(Refusal::CannotComeBack {
+        what: format!("The {}", named(of)),
+        missing: format!("the {} was deleted, too: undelete that first", named(other)),
+    }
+    .into())
+}
+
+/// Checks that a task which came back does not wait for itself: others may depend on new tasks by
+/// now.
+fn check_restored(tx: &mut Read<'_>, task: &Task) -> Result<(), ServiceError> {
+    let graph = graph_around(tx, &[(None, task)])?;
+    if graph.find_cycle(&task.id).is_none() {
+        return Ok(());
+    }
+    let what = format!("Task {}", task.short_id);
+    let missing = "it would wait for itself, by tasks that were changed since".to_owned();
+    Err(Refusal::CannotComeBack { what, missing }.into())
 }
 
 fn set_archived(

@@ -209,6 +209,12 @@ async fn nothing_that_goes_on_is_archived_or_deleted() {
     ] {
         assert!(refusal.to_string().ends_with("Ann works on SHOP-1"), "{refusal}");
     }
+    // A task in progress keeps its agent between two launches.
+    let (_store, service) = shop().await;
+    add(&service, new_task("tsk")).await;
+    set(&service, "tsk", TaskStatus::InProgress).await;
+    let refusal = refused(service.removals.delete(&agent("ann"), false).await);
+    assert!(refusal.to_string().contains("SHOP-1 is in_progress"), "{refusal}");
     // A chat that waits for its agent counts as open.
     let (_store, service) = shop().await;
     service.chats.say(&id("ann"), &id("shop"), None, "hello").await.unwrap();
@@ -292,6 +298,34 @@ async fn a_task_comes_back_only_to_what_it_belongs_to() {
 }
 
 #[tokio::test]
+async fn what_was_deleted_later_comes_back_first() {
+    let (_store, service) = shop().await;
+    add(&service, new_task("one")).await;
+    set(&service, "one", TaskStatus::Cancelled).await;
+    let depends = NewTask { dependencies: vec![id("one")], ..new_task("two") };
+    add(&service, depends).await;
+    set(&service, "two", TaskStatus::Cancelled).await;
+    for name in ["two", "one"] {
+        service.removals.delete(&task(name), false).await.unwrap();
+    }
+    let refusal = refused(service.removals.undelete(&task("two")).await);
+    assert!(refusal.to_string().contains("the task `one` was deleted, too"), "{refusal}");
+    service.removals.undelete(&task("one")).await.unwrap();
+    service.removals.undelete(&task("two")).await.unwrap();
+    let two = service.tasks.view(&id("two")).await.unwrap().task;
+    assert_eq!(two.dependencies, [id::<TaskId>("one")]);
+    // The assignment went with the agent.
+    service.removals.delete(&agent("ann"), false).await.unwrap();
+    service.removals.delete(&project("shop"), false).await.unwrap();
+    let refusal = refused(service.removals.undelete(&agent("ann")).await);
+    assert_eq!(refusal.code(), "cannot_come_back");
+    service.removals.undelete(&project("shop")).await.unwrap();
+    service.removals.undelete(&agent("ann")).await.unwrap();
+    let (_, members) = service.catalog.project(&id("shop")).await.unwrap();
+    assert_eq!(members, [id::<AgentId>("ann")]);
+}
+
+#[tokio::test]
 async fn an_archived_task_is_left_out_of_lists_until_it_is_shown_again_or_reopened() {
     let (_store, service) = shop().await;
     add_done(&service, new_task("tsk")).await;
@@ -316,11 +350,15 @@ async fn a_deletion_and_a_start_of_its_agent_never_both_succeed() {
     for _ in 0..40 {
         let (store, service) = shop().await;
         add(&service, new_task("tsk")).await;
-        set(&service, "tsk", TaskStatus::InProgress).await;
         let key = InstanceKey::new(id("ann"), id("shop"), Purpose::Task);
         let claim = tokio::spawn({
             let service = service.clone();
             async move {
+                let begins =
+                    TaskEdit { status: Some(TaskStatus::InProgress), ..TaskEdit::default() };
+                if service.tasks.set(&id("tsk"), &begins).await.is_err() {
+                    return false;
+                }
                 let answer = service.launches.should_start(&key, Some(&id("crd"))).await.unwrap();
                 answer.claim.is_some()
             }

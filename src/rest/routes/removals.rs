@@ -9,7 +9,7 @@ use super::projects::ProjectBody;
 use super::tasks::TaskBody;
 use crate::domain::removal::{Affected, AffectedKind, RemovableKind};
 use crate::domain::words::words;
-use crate::domain::{AgentId, ProjectId, Removable, TaskId, Timestamp};
+use crate::domain::{AgentId, ProjectId, Refusal, Removable, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
@@ -77,6 +77,9 @@ pub struct DeletionBody {
     /// The code of this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_code: Option<String>,
+    /// The way out of this reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// The last time at which `undelete` brings it back; absent before it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo_until: Option<Timestamp>,
@@ -108,6 +111,7 @@ impl From<RemovalView> for DeletionBody {
             what: view.what,
             affected: view.affected.into_iter().map(AffectedBody::from).collect(),
             refused: view.refusal.as_ref().map(ToString::to_string),
+            hint: view.refusal.as_ref().and_then(Refusal::hint).map(str::to_owned),
             refused_code: view.refusal.map(|refusal| refusal.code().to_owned()),
             undo_until: view.undo_until,
         }
@@ -146,7 +150,7 @@ pub(super) fn routes() -> Api {
         .post(
             "/agents/{id}/unarchive",
             unarchive_agent,
-            about("Shows an archived agent again").gives::<AgentBody>(),
+            about("Shows an archived agent again, which is active then").gives::<AgentBody>(),
         )
         .get("/projects/{project}/deletion", preview_project, preview().gives::<DeletionBody>())
         .delete("/projects/{project}", delete_project, delete("Deletes a project that has ended"))
@@ -163,7 +167,7 @@ pub(super) fn routes() -> Api {
         .post(
             "/projects/{project}/unarchive",
             unarchive_project,
-            about("Shows an archived project again").gives::<ProjectBody>(),
+            about("Shows an archived project again, which is active then").gives::<ProjectBody>(),
         )
 }
 

@@ -4,7 +4,7 @@ use crate::domain::removal::Deletion;
 use crate::domain::{LaunchId, ProjectId, Removable};
 use crate::rows::{Transaction, deletions, launches, workspaces};
 use crate::store::{LaunchFilter, StoreError};
-use crate::telemetry::counters;
+use crate::telemetry::{ErrorChain, counters};
 
 use super::Maintenance;
 use crate::instance_dir;
@@ -34,7 +34,14 @@ impl Maintenance {
                     None => Ok(false),
                 }
             });
-            n_forgotten += u64::from(forgotten.await?);
+            match forgotten.await {
+                Ok(is_forgotten) => n_forgotten += u64::from(is_forgotten),
+                // The others are not kept because of it.
+                Err(error) => {
+                    let error = ErrorChain(&error);
+                    tracing::warn!(%error, "could not remove something that was deleted");
+                }
+            }
         }
         if has_empty_workspaces {
             self.core.write(|tx| Ok(deletions::forget_workspaces(tx)?)).await?;

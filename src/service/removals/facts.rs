@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::removal::{Affected, AffectedKind, RemovalFacts};
 use crate::domain::{
-    AgentId, Assignment, Launch, ProjectId, Purpose, Removable, ShortId, Task, TaskId, Workspace,
-    WorkspaceId,
+    AgentId, Assignment, Launch, ProjectId, Purpose, Removable, ShortId, Task, TaskId, TaskStatus,
+    Workspace, WorkspaceId,
 };
 use crate::rows::{
     agents, assignments, deletions, forge_items, launches, projects, tasks, workspaces,
@@ -60,7 +60,17 @@ fn of_task(tx: &mut Read<'_>, id: &TaskId) -> Result<RemovalFacts, ServiceError>
 fn of_agent(tx: &mut Read<'_>, id: &AgentId) -> Result<RemovalFacts, ServiceError> {
     let agent = catalog::agent(tx, id)?;
     let chats = deletions::list_wanted_chats(tx, &Removable::Agent(id.clone()))?;
-    let at_work = at_work(tx, |launch| launch.key.agent == *id, &chats)?;
+    let mut at_work = at_work(tx, |launch| launch.key.agent == *id, &chats)?;
+    // Its work goes on between two launches, too.
+    let assigned = TaskFilter { assignee: Some(id.clone()), ..TaskFilter::default() };
+    let assigned = if at_work.is_empty() { tasks::list(tx, &assigned)? } else { Vec::new() };
+    for task in assigned {
+        if task.status == TaskStatus::InProgress {
+            at_work.push(format!("{} is {} and assigned to it", task.short_id, task.status));
+        } else if task.start_wanted_since.is_some() {
+            at_work.push(format!("{} begins after others and is assigned to it", task.short_id));
+        }
+    }
     Ok(RemovalFacts {
         what: format!("Agent {}", agent.name),
         tasks: Vec::new(),
