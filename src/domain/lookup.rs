@@ -1,6 +1,7 @@
 //! Finds the agent, the project or the task that a text of a person names: by its id, by a shorter
 //! form, or by the beginning of its id.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use super::printable::is_unprintable;
@@ -58,15 +59,21 @@ pub struct Completion {
 pub fn completions(kind: LookupKind, text: &str, candidates: Vec<Candidate>) -> Vec<Completion> {
     let wanted = text.to_lowercase();
     let begins = |form: &&String| form.to_lowercase().starts_with(&wanted);
-    let names: Vec<String> = candidates.iter().map(|each| each.name.to_lowercase()).collect();
+    // The number of candidates for which each text stands, also as an id or a key.
+    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+    for Candidate { id, short_id, name } in &candidates {
+        let texts = [Some(id), short_id.as_ref(), Some(name)].into_iter().flatten();
+        for text in texts.map(|text| text.to_lowercase()).collect::<BTreeSet<String>>() {
+            *uses.entry(text).or_default() += 1;
+        }
+    }
     let completion = |Candidate { id, short_id, name }: Candidate| {
-        let is_unique = |name: &&String| {
-            let name = name.to_lowercase();
-            names.iter().filter(|other| **other == name).count() == 1
+        let is_unique = |name: &&String| uses.get(&name.to_lowercase()) == Some(&1);
+        let is_plain = |name: &&String| {
+            !name.is_empty() && !name.starts_with('-') && !name.chars().any(is_unprintable)
         };
-        let is_plain = |name: &&String| !name.is_empty() && !name.chars().any(is_unprintable);
         let named = Some(&name).filter(|_| kind != LookupKind::Task);
-        let named = named.filter(is_plain).filter(is_unique).filter(begins);
+        let named = named.filter(is_plain).filter(begins).filter(is_unique);
         let key = short_id.as_ref().filter(begins);
         let key = key.filter(|_| kind == LookupKind::Task || !text.is_empty());
         let id = Some(&id).filter(|id| id.starts_with(text));

@@ -84,6 +84,7 @@ fn newest_tasks_of(tx: &mut Read<'_>, text: &str) -> Result<Vec<Candidate>, Stor
             found.extend(tasks::list_of_numbers(tx, &project.id, &numbers, limit)?);
         }
     }
+    found.sort_by_key(|task| std::cmp::Reverse(task.created_at));
     if !text.is_empty() {
         let others = tasks::list_with_prefix(tx, text, MAX_COMPLETIONS)?;
         let is_new = |other: &Task| found.iter().all(|task| task.id != other.id);
