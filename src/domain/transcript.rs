@@ -6,6 +6,8 @@
 
 mod families;
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::printable;
@@ -100,28 +102,31 @@ enum Piece {
 /// Returns the entries of these lines, in their order.
 pub fn entries<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
+    let mut begun = BTreeMap::new();
     for line in lines {
         let Some((at, pieces)) = families::read(line) else {
             add_plain(&mut entries, line);
             continue;
         };
         for piece in pieces {
-            add(&mut entries, at, piece);
+            add(&mut entries, &mut begun, at, piece);
         }
     }
     entries
 }
 
-fn add(entries: &mut Vec<Entry>, at: Option<Timestamp>, piece: Piece) {
+/// Adds a piece. `begun` has the places of the calls without a result, by id.
+fn add(
+    entries: &mut Vec<Entry>,
+    begun: &mut BTreeMap<String, usize>,
+    at: Option<Timestamp>,
+    piece: Piece,
+) {
     let body = match piece {
-        Piece::Is(Body::Call(call)) => match (waiting(entries, &call.id), call.result) {
-            // The line of its end has the whole call again.
-            (Some(begun), result @ Some(_)) => {
-                begun.result = result;
-                return;
-            }
-            (_, result) => Body::Call(Call { result, ..call }),
-        },
+        // The line of the end of a call may have the whole call again.
+        Piece::Is(Body::Call(Call { id, result: Some(result), .. })) if begun.contains_key(&id) => {
+            return end_call(entries, begun, &id, result);
+        }
         Piece::Is(body) => body,
         Piece::More(more) => {
             if let Some(Entry { body: Body::Text(text), .. }) = entries.last_mut()
@@ -132,25 +137,30 @@ fn add(entries: &mut Vec<Entry>, at: Option<Timestamp>, piece: Piece) {
             }
             Body::Text(more)
         }
-        Piece::Got { call, result } => match waiting(entries, &call) {
-            Some(begun) => {
-                begun.result = Some(result);
-                return;
-            }
-            None => Body::Result { call, result },
-        },
+        Piece::Got { call, result } if begun.contains_key(&call) => {
+            return end_call(entries, begun, &call, result);
+        }
+        Piece::Got { call, result } => Body::Result { call, result },
     };
+    if let Body::Call(Call { id, result: None, .. }) = &body
+        && !id.is_empty()
+    {
+        begun.insert(id.clone(), entries.len());
+    }
     entries.push(Entry { at, body });
 }
 
-/// Returns the newest call with this id that has no result yet.
-fn waiting<'a>(entries: &'a mut [Entry], id: &str) -> Option<&'a mut Call> {
-    let calls = entries.iter_mut().rev().filter_map(|entry| match &mut entry.body {
-        Body::Call(call) => Some(call),
-        _ => None,
-    });
-    let mut waiting = calls.filter(|call| call.result.is_none() && !id.is_empty());
-    waiting.find(|call| call.id == id)
+/// Gives the call with this id its result.
+fn end_call(
+    entries: &mut [Entry],
+    begun: &mut BTreeMap<String, usize>,
+    id: &str,
+    result: CallResult,
+) {
+    let place = begun.remove(id);
+    if let Some(Entry { body: Body::Call(call), .. }) = place.and_then(|at| entries.get_mut(at)) {
+        call.result = Some(result);
+    }
 }
 
 fn add_plain(entries: &mut Vec<Entry>, line: &str) {

@@ -17,7 +17,8 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// The number of bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A place between two lines of the output. It stays valid while the files are rotated.
+/// A place between two lines of the output. It stays valid while the files are rotated, until its
+/// file is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputPlace {
     /// The number of the file on its disk.
@@ -101,10 +102,8 @@ pub fn before(dir: &Path, place: Option<OutputPlace>, n_lines: usize) -> io::Res
     let mut lines = VecDeque::new();
     let mut room = MAX_BYTES;
     for (at, part) in parts.iter().enumerate().skip(first) {
-        let to = match end.take() {
-            Some(end) => end,
-            None => part.file.metadata()?.len(),
-        };
+        let length = part.file.metadata()?.len();
+        let to = end.take().map_or(length, |end| end.min(length));
         let (found, from, until) = last_lines(part, to, n_lines - lines.len(), room)?;
         page.end = page.end.or(Some(part.place(until)));
         room = room.saturating_sub(found.iter().map(String::len).sum());
@@ -135,6 +134,9 @@ fn last_lines(
     while from > 0 && n_ends <= n_lines && bytes.len() < room.max(CHUNK) {
         let start = from.saturating_sub(CHUNK as u64);
         let mut piece = part.read(start, from)?;
+        if piece.is_empty() {
+            break;
+        }
         n_ends += piece.split(|&byte| byte == b'\n').count() - 1;
         piece.append(&mut bytes);
         bytes = piece;

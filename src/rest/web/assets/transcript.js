@@ -25,7 +25,10 @@ function joinCalls() {
     begun.open ||= result.open;
     find(".end", begun).replaceWith(find(".end", result));
     begun.append(...findAll(".got", result));
-    result.closest("li").remove();
+    const entry = result.closest("li");
+    const { place } = entry.dataset;
+    if (place && entry.nextElementSibling) entry.nextElementSibling.dataset.place ??= place;
+    entry.remove();
   }
 }
 
@@ -43,8 +46,8 @@ function addEntries(page, { isEarlier = false } = {}) {
   if (!isEarlier && isAtEnd && script.children.length > MAX_ENTRIES) {
     // Whole pages go, so that "earlier" finds them again.
     do script.firstElementChild.remove();
-    while (script.children.length > 0.8 * MAX_ENTRIES || !script.firstElementChild.dataset.place);
-    shown.start = script.firstElementChild.dataset.place;
+    while (script.children.length > 1 && (script.children.length > 0.8 * MAX_ENTRIES || !script.firstElementChild.dataset.place));
+    shown.start = script.firstElementChild.dataset.place ?? shown.start;
   }
   writeTimes();
   find("#earlier-entries").hidden = !shown.start;
