@@ -113,10 +113,15 @@ pub fn find_program(program: &str, environment: &Environment) -> Option<PathBuf>
     path.split(':').map(|folder| Path::new(folder).join(program)).find(is_program)
 }
 
+/// The variables of the daemon that a program gets which only prints its version. The others may
+/// be secrets.
+const PASSED_ON: [&str; 4] = ["HOME", "LANG", "PATH", "TMPDIR"];
+
 /// Returns the first line that a program prints for `--version`.
 pub async fn version_of(program: &Path) -> Option<String> {
     let mut command = tokio::process::Command::new(program);
-    command.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
+    command.arg("--version").stdin(Stdio::null()).kill_on_drop(true).env_clear();
+    command.envs(PASSED_ON.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     let output = tokio::time::timeout(VERSION_TIMEOUT, command.output()).await.ok()?.ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)

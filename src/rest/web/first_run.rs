@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 use super::layout::{Frame, go_to, rendered};
 use super::shown::Face;
-use crate::domain::{AgentId, Priority, Project, ProjectId, Refusal, TaskId, TaskStatus};
+use crate::domain::agent::{AgentStatus, ProjectStatus};
+use crate::domain::{Agent, AgentId, Priority, Project, ProjectId, Refusal, TaskId, TaskStatus};
 use crate::rest::extract::InForm;
 use crate::rest::programs::{FoundProgram, ProgramLogin};
 use crate::rest::{Problem, RestState};
@@ -67,7 +68,8 @@ impl FirstRun {
     /// Returns the steps; `None` if they were taken, or if the reader may not take them.
     pub(super) async fn read(frame: &Frame, state: &RestState) -> Result<Option<Self>, Problem> {
         let mut projects = state.service.catalog.projects().await?;
-        if !frame.may_change() || projects.len() > 1 {
+        let is_used = |(project, _): &(Project, _)| project.status != ProjectStatus::Active;
+        if !frame.may_change() || projects.len() > 1 || projects.iter().any(is_used) {
             return Ok(None);
         }
         let directory = state.programs.directory.as_ref();
@@ -85,7 +87,9 @@ impl FirstRun {
             return Ok(None);
         }
         let agents = state.service.catalog.agents().await?;
-        let agent = agents.iter().find(|agent| members.contains(&agent.id));
+        let is_member =
+            |agent: &&Agent| agent.status == AgentStatus::Active && members.contains(&agent.id);
+        let agent = agents.iter().find(is_member);
         let form_id = match agent {
             Some(_) => state.service.tasks.new_id().to_string(),
             None => state.service.catalog.new_agent_id().to_string(),

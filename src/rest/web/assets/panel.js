@@ -155,20 +155,24 @@ document.addEventListener("click", (event) => {
 
 // ---- Archiving and deleting ---------------------------------------------------------------------------------------------------
 
+// The longest time that a timer of the browser can wait, in milliseconds.
+const LONGEST_TIMER = 2 ** 31 - 1;
+
 // The note about what was done. A deletion can be undone as long as the note is there.
 function tellRemoval({ text, undo, until }) {
   const run = async () => {
     const answer = await post(undo, {});
     if (answer?.ok && !board()) location.reload();
   };
-  toast(text, { isBad: false, action: undo ? { text: body.dataset.undo, run } : null, shownFor: undo ? until - Date.now() : SHOWN_FOR });
+  toast(text, { isBad: false, action: undo ? { text: body.dataset.undo, run } : null, shownFor: undo ? Math.min(until - Date.now(), LONGEST_TIMER) : SHOWN_FOR });
 }
 
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest?.("[data-removal]");
   if (!form) return;
   event.preventDefault();
-  const deed = event.submitter.value;
+  const deed = event.submitter?.value;
+  if (!deed) return;
   const path = `${root}/ui/do/removals/${form.dataset.removal}`;
   event.submitter.disabled = true;
   const answer = await post(`${path}/${deed}`, new FormData(form));
@@ -215,7 +219,7 @@ const KEYS = {
 document.addEventListener("keydown", (event) => {
   if (event.isComposing || event.defaultPrevented) return;
   if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) {
-    event.target.closest?.("form:not([data-say], [hx-trigger=change])")?.requestSubmit();
+    event.target.closest?.("form:not([data-say], [data-removal], [hx-trigger=change])")?.requestSubmit();
     return;
   }
   if (dialog.open || palette?.open || event.ctrlKey || event.altKey || event.metaKey) return;
