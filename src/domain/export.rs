@@ -1,8 +1,9 @@
 //! The file of `export` and `import`: JSON lines with projects, agents, tasks and chats.
 //!
-//! The first line is the [`Header`], the last one counts the objects ([`Line::End`]), so that a file
-//! that was cut off is noticed. The objects between them may come in any order. A file contains no
-//! passkey, token or hash. [`read`] reads it, and [`check`] has the rules for its tasks.
+//! The first line is the [`Header`], the last one counts the objects ([`Line::End`]), so that a
+//! file that was cut off is noticed. The objects between them may come in any order. A file
+//! contains no passkey, token or hash. [`read`] reads it, and [`check`] has the rules for its
+//! tasks.
 
 pub mod check;
 pub mod lines;

@@ -336,7 +336,8 @@ enum Change {
     Undone,
 }
 
-/// Adds the events and the entry of the audit log, and wakes the listeners that a deletion concerns.
+/// Adds the events and the entry of the audit log, and wakes the listeners that a deletion
+/// concerns.
 fn tell(tx: &mut Transaction<'_>, deletion: &Deletion, change: Change) -> Result<(), StoreError> {
     let (action, kinds) = match change {
         Change::Deleted => ("delete", ["task.deleted", "agent.deleted", "project.deleted"]),

@@ -109,8 +109,8 @@ impl Service {
     /// Imports all objects of a file or none.
     ///
     /// # Errors
-    /// `Problems`: objects that exist, unknown references, keys and numbers of other projects, tasks
-    /// that wait for themselves, an `ai_type` that is not startable.
+    /// `Problems`: objects that exist, unknown references, keys and numbers of other projects,
+    /// tasks that wait for themselves, an `ai_type` that is not startable.
     pub async fn import(
         &self,
         file: ExportFile,
@@ -281,8 +281,8 @@ impl<'a> Importing<'a> {
         Ok(())
     }
 
-    /// Claims the keys of a new project. Returns whether that is possible: a key that another project
-    /// has or had is refused, because its short ids are those of that project's tasks.
+    /// Claims the keys of a new project. Returns whether that is possible: a key that another
+    /// project has or had is refused, because its short ids are those of that project's tasks.
     fn claims_keys(
         &mut self,
         tx: &mut Transaction<'_>,

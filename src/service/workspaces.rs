@@ -564,8 +564,8 @@ fn publish_order(workspace: &Workspace, project: &Project) -> Option<PublishOrde
     })
 }
 
-/// Returns the step that removes the files of a workspace; `None` if its content was never kept. The
-/// host checks the proof once more, and keeps what has no proof.
+/// Returns the step that removes the files of a workspace; `None` if its content was never kept.
+/// The host checks the proof once more, and keeps what has no proof.
 fn removal_of(workspace: &Workspace, agent: Option<&AgentId>) -> Option<Job> {
     let content = workspace.content.as_ref()?;
     let keep = keep_order(workspace, agent);

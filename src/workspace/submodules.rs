@@ -198,9 +198,9 @@ impl Checkouts {
         )))
     }
 
-    /// Makes the submodules of a new workspace, which no agent has used yet. The keep repository has
-    /// their commits, and lends them to `owner`. `tree` is the top of the workspace, which is at
-    /// `commit`.
+    /// Makes the submodules of a new workspace, which no agent has used yet. The keep repository
+    /// has their commits, and lends them to `owner`. `tree` is the top of the workspace, which is
+    /// at `commit`.
     pub(super) async fn add_submodules(
         &self,
         place: &Place,
@@ -259,9 +259,9 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Returns the commits of the submodules of a commit, with those in them, as far as they come from
-    /// a repository that was fetched for submodules, or from this workspace. An agent can name any
-    /// commit, also one of another agent that is not for it.
+    /// Returns the commits of the submodules of a commit, with those in them, as far as they come
+    /// from a repository that was fetched for submodules, or from this workspace. An agent can name
+    /// any commit, also one of another agent that is not for it.
     pub(super) async fn commits_of_submodules(
         &self,
         place: &Place,

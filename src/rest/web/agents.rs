@@ -330,8 +330,8 @@ async fn edit(
     }))
 }
 
-/// Returns the kinds that the form suggests. Those of existing agents are among them if coordinators
-/// elsewhere may start them.
+/// Returns the kinds that the form suggests. Those of existing agents are among them if
+/// coordinators elsewhere may start them.
 async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
     let catalog = &state.service.catalog;
     let mut kinds = catalog.provider_names();

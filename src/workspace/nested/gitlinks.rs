@@ -68,8 +68,8 @@ impl Checkouts {
         Ok(tracked)
     }
 
-    /// Removes the commits of submodules from the daemon's index of a workspace. Git runs a process in a
-    /// submodule that it looks at, with the settings of the agent.
+    /// Removes the commits of submodules from the daemon's index of a workspace. Git runs a process
+    /// in a submodule that it looks at, with the settings of the agent.
     pub(in crate::workspace) async fn forget_gitlinks(
         &self,
         place: &Place,
@@ -90,10 +90,10 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Returns the tree `visible` as a commit of the agent would have it. The submodules of `result`
-    /// are at the commit of their HEAD, or as in `result` if their files were never fetched. A file
-    /// of LFS with the content that the pointer in `result` names is that pointer. A file that
-    /// `result` has is there, also if `.gitignore` names it.
+    /// Returns the tree `visible` as a commit of the agent would have it. The submodules of
+    /// `result` are at the commit of their HEAD, or as in `result` if their files were never
+    /// fetched. A file of LFS with the content that the pointer in `result` names is that pointer.
+    /// A file that `result` has is there, also if `.gitignore` names it.
     pub(in crate::workspace) async fn as_committed(
         &self,
         visible: String,
