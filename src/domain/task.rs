@@ -21,9 +21,11 @@ pub mod batch;
 mod chain;
 mod edit;
 mod graph;
+mod search;
 
 pub use edit::{NewTask, TaskEdit, each_once};
 pub use graph::TaskGraph;
+pub use search::TaskSearch;
 
 use super::id::{AgentId, ProjectId, TaskId};
 use super::limits;

@@ -133,50 +133,6 @@ pub fn list_with_prefix(
     tx.list(rest, &[prefix.into(), (&end).into(), limit.into()])
 }
 
-/// Returns the tasks that contain all words, without regard to case: in the title, the description,
-/// an id, or the name or id of the assignee. The task whose short id is the whole text comes first,
-/// then those with all of it in their title, then open ones, then those that changed last.
-///
-/// Words may be parts of words, so this reads each task once and uses no index.
-pub fn search(tx: &mut Read<'_>, words: &[String], limit: usize) -> Result<Vec<Task>, StoreError> {
-    let mut filter = Filter::default();
-    for word in words {
-        let pattern = filter.arg(containing(word));
-        filter.also(format!("LOWER({SEARCHED}) LIKE LOWER({pattern}) ESCAPE '!'"));
-    }
-    let whole = words.join(" ");
-    let title = filter.arg(containing(&whole));
-    let id = filter.arg(whole);
-    let limit = filter.arg(limit);
-    let order = format!(
-        "ORDER BY CASE WHEN LOWER({SHORT_ID}) = LOWER({id}) THEN 0 \
-            WHEN LOWER(title) LIKE LOWER({title}) ESCAPE '!' THEN 1 ELSE 2 END, \
-        CASE WHEN status IN ('done', 'cancelled') THEN 1 ELSE 0 END, \
-        status_since DESC, id LIMIT {limit}"
-    );
-    filter.list(tx, &order)
-}
-
-const SHORT_ID: &str = "project_key || '-' || CAST(number AS TEXT)";
-/// The texts of a task that a search reads. Spaces keep a word from matching across two of them.
-const SEARCHED: &str = "title || ' ' || project_key || '-' || CAST(number AS TEXT) || ' ' || id \
-    || ' ' || COALESCE(assignee_id, '') || ' ' \
-    || COALESCE((SELECT name FROM agents WHERE agents.id = tasks.assignee_id), '') \
-    || ' ' || description";
-
-/// Returns the pattern of `LIKE` for texts that contain `word`. `!` makes a wildcard a character.
-fn containing(word: &str) -> String {
-    let mut pattern = String::from("%");
-    for c in word.chars() {
-        if matches!(c, '%' | '_' | '!') {
-            pattern.push('!');
-        }
-        pattern.push(c);
-    }
-    pattern.push('%');
-    pattern
-}
-
 /// Returns the newest tasks of a project with numbers in a range.
 pub fn list_of_numbers(
     tx: &mut Read<'_>,

@@ -14,12 +14,14 @@ use std::time::Duration;
 
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
-use crate::domain::task::{Actor, NewTask, TaskEdit};
+use crate::domain::task::{Actor, NewTask, TaskEdit, TaskSearch};
 use crate::domain::{
-    Check, Execution, InstanceKey, ProjectId, Purpose, Refusal, Removable, ShortId, StartHistory,
-    Task, TaskStatus,
+    AgentId, Check, Execution, InstanceKey, ProjectId, Purpose, Refusal, Removable, ShortId,
+    StartHistory, Task, TaskStatus,
 };
-use crate::rows::{Transaction, events, executions, project_keys, start_histories, tasks};
+use crate::rows::{
+    Transaction, agents, events, executions, project_keys, projects, start_histories, tasks,
+};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::catalog::{check_assignable, project};
@@ -31,8 +33,8 @@ use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
 use rules::{Changed, change_task, tasks_below};
 
-/// The number of words of a search that count.
-const MAX_SEARCHED_WORDS: usize = 8;
+/// The number of tasks of a project that a search reads at once.
+const SEARCHED_PAGE: usize = 500;
 
 /// A task with its subtasks, dependencies and executions.
 #[derive(Debug, Clone)]
@@ -83,12 +85,10 @@ impl Tasks {
     }
 
     /// Returns at most `limit` tasks of all projects that contain all words of a text, the best
-    /// first. Without a word, these are the tasks whose status changed last.
+    /// first. Without a word, these are the open tasks whose status changed last.
     pub async fn search(&self, text: &str, limit: usize) -> Result<Vec<Task>, ServiceError> {
-        // More words find nothing that these do not find.
-        let words = text.split_whitespace().take(MAX_SEARCHED_WORDS).map(str::to_owned);
-        let words: Vec<String> = words.collect();
-        self.core.read(move |tx| Ok(tasks::search(tx, &words, limit)?)).await
+        let search = TaskSearch::new(text);
+        self.core.read(move |tx| Ok(find_all(tx, &search, limit)?)).await
     }
 
     /// Returns the short ids of tasks. A task that does not exist is left out.
@@ -277,4 +277,32 @@ pub(super) fn create_task(
     let task = change_task(tx, None, &task, Actor::Person)?.task;
     release_for(tx, &task)?;
     Ok(task)
+}
+
+/// Returns the best tasks of a search, at most `limit`.
+fn find_all(tx: &mut Read<'_>, search: &TaskSearch, limit: usize) -> Result<Vec<Task>, StoreError> {
+    let names = agents::list(tx)?.into_iter().map(|agent| (agent.id, agent.name));
+    let names: BTreeMap<AgentId, String> = names.collect();
+    let mut found = BTreeMap::new();
+    for project in projects::list(tx)? {
+        let mut after = 0;
+        loop {
+            let page = tasks::list_by_number(tx, &project.id, after, SEARCHED_PAGE)?;
+            let is_last = page.len() < SEARCHED_PAGE;
+            after = page.last().map_or(after, |task| task.short_id.number);
+            for task in page {
+                let assignee = task.assignee.as_ref().and_then(|id| names.get(id));
+                if let Some(rank) = search.rank(&task, assignee.map(String::as_str)) {
+                    found.insert(rank, task);
+                }
+            }
+            while found.len() > limit {
+                found.pop_last();
+            }
+            if is_last {
+                break;
+            }
+        }
+    }
+    Ok(found.into_values().collect())
 }

@@ -357,7 +357,7 @@ texts! {
     until_when: "until", "まで";
     for_tasks: "For tasks", "タスク用";
     for_chats: "For chats", "チャット用";
-    task: "task", "タスク";
+    task: "Task", "タスク";
     memory: "Memory", "メモリー";
     last_line: "Last seen", "最新の出力";
     state: "State", "状態";

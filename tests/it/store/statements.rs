@@ -400,7 +400,6 @@ fn questions(bed: &Bed) {
         tasks::count_by_status(tx)?;
         tasks::oldest_waiting(tx)?;
         tasks::count_open(tx)?;
-        tasks::search(tx, &["a".to_owned(), "b".to_owned()], 9)?;
         tasks::list_of_numbers(tx, &id("p"), &(1..=9), 9)?;
         tasks::list_with_prefix(tx, "t", 9)
     });
