@@ -264,9 +264,9 @@ fn board(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> 
         moved.add(millis(browser.seen()? - began));
     }
     let paint = Figure::of_times("the board with 2,000 tasks, first paint", &paints);
-    figures.push(Figure { target: Some(Target::AtMost(300.0)), ..paint });
+    figures.push(Figure { target: Some(Target::AtMost(200.0)), ..paint });
     figures.push(Figure {
-        target: Some(Target::AtMost(150.0)),
+        target: Some(Target::AtMost(60.0)),
         ..Figure::new("all of it, compressed", "KiB", weight)
     });
     let moved = Figure::of_times("a task moved elsewhere -> seen on the board", &moved);
