@@ -11,6 +11,7 @@ pub mod attention;
 pub mod authentication;
 pub mod chat;
 pub mod check;
+pub mod cli_lines;
 pub mod command;
 pub mod compat;
 pub mod creation;

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 pub use lines::Lines;
 
+use crate::domain::cli_lines::Family;
 use crate::domain::printable::one_line;
 use crate::domain::transcript::{telling, tool_name};
 use crate::domain::{OutputFact, Timestamp, Usage};
@@ -50,42 +51,13 @@ pub fn recognise(line: &str, now: Now) -> Option<Vec<OutputFact>> {
     }
     let line: Value = serde_json::from_str(line).ok()?;
     let kind = line["type"].as_str()?;
-    let has = |name: &str| line.get(name).is_some();
-    match kind {
-        _ if has("sessionID") => opencode::read(kind, &line),
-        _ if has("data") => copilot::read(kind, &line),
-        "result" if has("sessionId") => copilot::read(kind, &line),
-        "system" | "assistant" | "user" | "result" | "rate_limit_event" | "stream_event"
-            if has("session_id") =>
-        {
-            Some(claude::read(kind, &line))
-        }
-        "init" | "message" | "tool_use" | "tool_result" | "result" | "error"
-            if has("timestamp") =>
-        {
-            Some(gemini::read(kind, &line))
-        }
-        _ => codex::read(kind, &line, now),
+    match Family::of(kind, &line) {
+        Family::Claude => Some(claude::read(kind, &line)),
+        Family::Copilot => copilot::read(kind, &line),
+        Family::Gemini => Some(gemini::read(kind, &line)),
+        Family::Opencode => opencode::read(kind, &line),
+        Family::Codex => codex::read(kind, &line, now),
     }
-}
-
-/// Returns a number that may be absent, or be written as a fraction.
-fn number(value: &Value) -> u64 {
-    value.as_u64().or_else(|| value.as_f64().map(whole)).unwrap_or(0)
-}
-
-/// Returns the millionths of an amount in US dollars.
-fn micros(dollars: &Value) -> u64 {
-    dollars.as_f64().map_or(0, |dollars| whole((dollars * 1e6).round()))
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "what has no place becomes the nearest that has"
-)]
-const fn whole(number: f64) -> u64 {
-    number as u64
 }
 
 fn time(value: &Value) -> Option<Timestamp> {

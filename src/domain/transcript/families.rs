@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::{Body, Call, Piece, called, failed, note, result, said, text_of};
+use crate::domain::cli_lines::{self, Family};
 use crate::domain::{Timestamp, Usage};
 
 /// Returns the time of a line and the things that it says.
@@ -14,22 +15,12 @@ pub(super) fn read(line: &str) -> Option<(Option<Timestamp>, Vec<Piece>)> {
     }
     let line: Value = serde_json::from_str(line).ok()?;
     let kind = line["type"].as_str()?;
-    let has = |name: &str| line.get(name).is_some();
-    let pieces = match kind {
-        _ if has("sessionID") => opencode(kind, &line),
-        _ if has("data") => copilot(kind, &line),
-        "result" if has("sessionId") => Some(Vec::new()),
-        "system" | "assistant" | "user" | "result" | "rate_limit_event" | "stream_event"
-            if has("session_id") =>
-        {
-            Some(claude(kind, &line))
-        }
-        "init" | "message" | "tool_use" | "tool_result" | "result" | "error"
-            if has("timestamp") =>
-        {
-            Some(gemini(kind, &line))
-        }
-        _ => codex(kind, &line),
+    let pieces = match Family::of(kind, &line) {
+        Family::Claude => Some(claude(kind, &line)),
+        Family::Copilot => copilot(kind, &line),
+        Family::Gemini => Some(gemini(kind, &line)),
+        Family::Opencode => opencode(kind, &line),
+        Family::Codex => codex(kind, &line),
     };
     Some((time(&line["timestamp"]), pieces?))
 }
@@ -82,41 +73,10 @@ fn claude(kind: &str, line: &Value) -> Vec<Piece> {
             // The text of a result without an error was the last answer.
             let error = line["result"].as_str().or_else(|| line["error"]["message"].as_str());
             let error = error.filter(|_| line["is_error"] == true).and_then(failed);
-            error.into_iter().chain(claude_total(line)).collect()
+            error.into_iter().chain(total(cli_lines::claude_total(line))).collect()
         }
         _ => Vec::new(),
     }
-}
-
-/// Returns the total of a session. The sums of the models may be more than the main model used.
-fn claude_total(line: &Value) -> Option<Piece> {
-    let usage = &line["usage"];
-    let cache_read_tokens = number(&usage["cache_read_input_tokens"]);
-    // With a total (qwen), tokens from the cache are counted as input, too.
-    let cached = if usage["total_tokens"].is_null() { 0 } else { cache_read_tokens };
-    let of_main = Usage {
-        input_tokens: number(&usage["input_tokens"]).saturating_sub(cached),
-        output_tokens: number(&usage["output_tokens"]),
-        cache_read_tokens,
-        cache_write_tokens: number(&usage["cache_creation_input_tokens"]),
-        ..Usage::default()
-    };
-    let models = line["modelUsage"].as_object().into_iter().flat_map(|models| models.values());
-    let of_models = models.fold(Usage::default(), |sum, model| {
-        sum.plus(Usage {
-            input_tokens: number(&model["inputTokens"]),
-            output_tokens: number(&model["outputTokens"]),
-            cache_read_tokens: number(&model["cacheReadInputTokens"]),
-            cache_write_tokens: number(&model["cacheCreationInputTokens"]),
-            ..Usage::default()
-        })
-    });
-    let total = Usage {
-        cost_usd_micros: micros(&line["total_cost_usd"]),
-        turns: number(&line["num_turns"]),
-        ..of_main.at_least(of_models)
-    };
-    total_of(total, false)
 }
 
 /// Reads a line of codex; `None` for a line of another program.
@@ -131,17 +91,7 @@ fn codex(kind: &str, line: &Value) -> Option<Vec<Piece>> {
             "error" => note(text("message")).into_iter().collect(),
             _ => codex_call(item, true).into_iter().collect(),
         },
-        "turn.completed" => {
-            let usage = &line["usage"];
-            let total = Usage {
-                input_tokens: number(&usage["input_tokens"]),
-                output_tokens: number(&usage["output_tokens"]),
-                cache_read_tokens: number(&usage["cached_input_tokens"]),
-                cache_write_tokens: 0,
-                ..Usage::default()
-            };
-            total_of(total, true).into_iter().collect()
-        }
+        "turn.completed" => total(cli_lines::codex_total(&line["usage"])).into_iter().collect(),
         "turn.failed" => failed(line["error"]["message"].as_str()?).into_iter().collect(),
         "error" => failed(line["message"].as_str()?).into_iter().collect(),
         _ => return None,
@@ -200,15 +150,9 @@ fn gemini(kind: &str, line: &Value) -> Vec<Piece> {
         }
         "error" => failed(text("message")),
         "result" => {
-            let stats = &line["stats"];
-            let total = Usage {
-                input_tokens: number(&stats["input_tokens"]),
-                output_tokens: number(&stats["output_tokens"]),
-                cache_read_tokens: number(&stats["cached"]),
-                ..Usage::default()
-            };
             let error = line["error"]["message"].as_str().and_then(failed);
-            return error.into_iter().chain(total_of(total, true)).collect();
+            let total = total(cli_lines::gemini_total(&line["stats"]));
+            return error.into_iter().chain(total).collect();
         }
         _ => None,
     };
@@ -258,6 +202,7 @@ fn copilot(kind: &str, line: &Value) -> Option<Vec<Piece>> {
             Some(Piece::Got { call: text("toolCallId").to_owned(), result })
         }
         "session.error" => failed(text("message")),
+        "result" => None,
         _ if ["session.", "assistant.", "user.", "tool.", "model.", "system.", "hook."]
             .iter()
             .any(|of| kind.starts_with(of)) =>
@@ -269,24 +214,7 @@ fn copilot(kind: &str, line: &Value) -> Option<Vec<Piece>> {
     Some(piece.into_iter().collect())
 }
 
-/// Returns a total, unless nothing was used. Some CLIs count tokens of the cache as input, too.
-fn total_of(usage: Usage, is_with_cache: bool) -> Option<Piece> {
-    let cached = if is_with_cache { usage.cache_read_tokens } else { 0 };
-    let usage = Usage { input_tokens: usage.input_tokens.saturating_sub(cached), ..usage };
+/// Returns a total, unless nothing was used.
+fn total(usage: Usage) -> Option<Piece> {
     (usage.tokens() > 0).then_some(Piece::Is(Body::Total(usage)))
-}
-
-/// Returns a number that may be absent.
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(0)
-}
-
-/// Returns the millionths of an amount in US dollars.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "what has no place becomes the nearest that has"
-)]
-fn micros(dollars: &Value) -> u64 {
-    dollars.as_f64().map_or(0, |dollars| (dollars * 1e6).round() as u64)
 }

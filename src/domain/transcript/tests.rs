@@ -168,6 +168,16 @@ fn plain_lines_are_put_together_without_colours() {
 }
 
 #[test]
+fn the_total_of_codex_has_the_tokens_that_it_wrote_into_the_cache() {
+    let line = r#"{"type":"turn.completed","usage":{"input_tokens":100,"cached_input_tokens":60,
+        "cache_write_input_tokens":10,"output_tokens":5}}"#;
+    let [Entry { body: Body::Total(usage), .. }] = &entries([line])[..] else {
+        panic!("a total is expected")
+    };
+    assert_eq!((usage.input_tokens, usage.cache_write_tokens), (30, 10));
+}
+
+#[test]
 fn long_texts_are_cut_between_characters() {
     let text = "字".repeat(MAX_TEXT);
     let line =

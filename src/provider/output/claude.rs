@@ -6,8 +6,9 @@
 
 use serde_json::Value;
 
-use super::{called, got, micros, number, one_line, said, text_of, trouble};
+use super::{called, got, one_line, said, text_of, trouble};
 use crate::domain::activity::Mark;
+use crate::domain::cli_lines::{claude_answer, claude_total, number};
 use crate::domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
 
 pub(super) fn read(kind: &str, line: &Value) -> Vec<OutputFact> {
@@ -90,28 +91,14 @@ fn read_answer(session: Mark, line: &Value) -> Vec<OutputFact> {
     }
     facts.push(OutputFact::Recovered);
     if let Some(id) = message["id"].as_str() {
-        let usage = Usage { turns: 1, ..tokens(&message["usage"]) };
+        let usage = Usage { turns: 1, ..claude_answer(&message["usage"]) };
         facts.push(OutputFact::Step { session, step: Mark::of(id), usage });
     }
     facts
 }
 
 fn read_result(session: Mark, line: &Value) -> Vec<OutputFact> {
-    let models = line["modelUsage"].as_object().into_iter().flat_map(|models| models.values());
-    let of_models = models.fold(Usage::default(), |sum, model| {
-        sum.plus(Usage {
-            input_tokens: number(&model["inputTokens"]),
-            output_tokens: number(&model["outputTokens"]),
-            cache_read_tokens: number(&model["cacheReadInputTokens"]),
-            cache_write_tokens: number(&model["cacheCreationInputTokens"]),
-            ..Usage::default()
-        })
-    });
-    let usage = Usage {
-        cost_usd_micros: micros(&line["total_cost_usd"]),
-        turns: number(&line["num_turns"]),
-        ..tokens(&line["usage"]).at_least(of_models)
-    };
+    let usage = claude_total(line);
     let mut facts = vec![OutputFact::Total { session, usage }];
     // The CLI also says "success" when the service refused.
     if line["is_error"] == true {
@@ -155,24 +142,6 @@ fn class_of_word(error: &str) -> Option<FailureClass> {
         "overloaded" | "server_error" => Some(FailureClass::Overload),
         "invalid_request" | "model_not_found" => Some(FailureClass::Config),
         _ => None,
-    }
-}
-
-fn tokens(usage: &Value) -> Usage {
-    let cache_read_tokens = number(&usage["cache_read_input_tokens"]);
-    let input_tokens = number(&usage["input_tokens"]);
-    // A CLI that reports a total (qwen) counts tokens from the cache as input, too.
-    let is_with_cache = !usage["total_tokens"].is_null();
-    Usage {
-        input_tokens: if is_with_cache {
-            input_tokens.saturating_sub(cache_read_tokens)
-        } else {
-            input_tokens
-        },
-        output_tokens: number(&usage["output_tokens"]),
-        cache_read_tokens,
-        cache_write_tokens: number(&usage["cache_creation_input_tokens"]),
-        ..Usage::default()
     }
 }
 

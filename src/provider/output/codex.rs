@@ -7,9 +7,10 @@ use jiff::fmt::strtime;
 use jiff::{Span, Zoned};
 use serde_json::Value;
 
-use super::{MAX_TEXT, Now, called, got, number, one_line, one_turn, said, trouble};
+use super::{MAX_TEXT, Now, called, got, one_line, one_turn, said, trouble};
 use crate::domain::activity::Mark;
-use crate::domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
+use crate::domain::cli_lines::codex_total;
+use crate::domain::{Failure, FailureClass, OutputFact, Timestamp};
 
 /// The lines do not name their thread. A process has one.
 const SESSION: Mark = Mark::UNNAMED;
@@ -20,7 +21,7 @@ pub(super) fn read(kind: &str, line: &Value, now: Now) -> Option<Vec<OutputFact>
         "item.started" => started(&line["item"]).into_iter().collect(),
         "item.completed" => completed(&line["item"]),
         "turn.completed" => {
-            vec![OutputFact::Total { session: SESSION, usage: tokens(&line["usage"]) }]
+            vec![OutputFact::Total { session: SESSION, usage: codex_total(&line["usage"]) }]
         }
         "turn.failed" => failed(line["error"]["message"].as_str()?, now),
         "error" => failed(line["message"].as_str()?, now),
@@ -112,17 +113,4 @@ fn named_pause(named: &str) -> Option<Span> {
     }
     let pause: Span = named.parse().ok()?;
     (!pause.is_negative()).then_some(pause)
-}
-
-fn tokens(usage: &Value) -> Usage {
-    let cache_read_tokens = number(&usage["cached_input_tokens"]);
-    let cache_write_tokens = number(&usage["cache_write_input_tokens"]);
-    Usage {
-        input_tokens: number(&usage["input_tokens"])
-            .saturating_sub(cache_read_tokens.saturating_add(cache_write_tokens)),
-        output_tokens: number(&usage["output_tokens"]),
-        cache_read_tokens,
-        cache_write_tokens,
-        ..Usage::default()
-    }
 }

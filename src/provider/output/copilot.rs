@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
-use super::{called, got, number, one_turn, said, trouble};
+use super::{called, got, one_turn, said, trouble};
 use crate::domain::activity::Mark;
+use crate::domain::cli_lines::number;
 use crate::domain::{FailureClass, OutputFact, Usage};
 
 /// The events do not name their session. A process has one.

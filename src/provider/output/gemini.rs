@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{called, got, number, one_turn, said, time, trouble};
+use super::{called, got, one_turn, said, time, trouble};
 use crate::domain::activity::Mark;
-use crate::domain::{FailureClass, OutputFact, Usage};
+use crate::domain::cli_lines::gemini_total;
+use crate::domain::{FailureClass, OutputFact};
 
 /// Only the first line names the session. A process has one.
 const SESSION: Mark = Mark::UNNAMED;
@@ -48,14 +49,7 @@ pub(super) fn read_text(line: &str) -> Option<Vec<OutputFact>> {
 }
 
 fn read_result(line: &Value) -> Vec<OutputFact> {
-    let stats = &line["stats"];
-    let cache_read_tokens = number(&stats["cached"]);
-    let usage = Usage {
-        input_tokens: number(&stats["input_tokens"]).saturating_sub(cache_read_tokens),
-        output_tokens: number(&stats["output_tokens"]),
-        cache_read_tokens,
-        ..Usage::default()
-    };
+    let usage = gemini_total(&line["stats"]);
     let mut facts = vec![OutputFact::Total { session: SESSION, usage }];
     if line["status"] == "success" {
         // The last answer of the agent asked for no tool.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{called, got, micros, number, said, trouble};
+use super::{called, got, said, trouble};
 use crate::domain::activity::Mark;
+use crate::domain::cli_lines::{micros, number};
 use crate::domain::{FailureClass, OutputFact, Timestamp, Usage};
 
 pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {

@@ -1,0 +1,153 @@
+//! The lines of JSON that agent CLIs print: the family of a line, and the usage in it.
+//!
+//! `provider::output` reads facts from these lines, and [`super::transcript`] entries for people.
+
+use serde_json::Value;
+
+use super::Usage;
+
+/// CLIs that print lines of the same form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// claude, and qwen.
+    Claude,
+    Copilot,
+    Gemini,
+    Opencode,
+    /// codex, or a program that is not known. The kind of the line decides.
+    Codex,
+}
+
+impl Family {
+    /// Returns the family of a line of the kind `kind`, which is its `type`.
+    pub fn of(kind: &str, line: &Value) -> Self {
+        let has = |name: &str| line.get(name).is_some();
+        match kind {
+            _ if has("sessionID") => Self::Opencode,
+            _ if has("data") => Self::Copilot,
+            "result" if has("sessionId") => Self::Copilot,
+            "system" | "assistant" | "user" | "result" | "rate_limit_event" | "stream_event"
+                if has("session_id") =>
+            {
+                Self::Claude
+            }
+            "init" | "message" | "tool_use" | "tool_result" | "result" | "error"
+                if has("timestamp") =>
+            {
+                Self::Gemini
+            }
+            _ => Self::Codex,
+        }
+    }
+}
+
+/// Returns the usage of an answer of claude or qwen.
+pub fn claude_answer(usage: &Value) -> Usage {
+    let cache_read_tokens = number(&usage["cache_read_input_tokens"]);
+    // A CLI that reports a total (qwen) counts tokens from the cache as input, too.
+    let cached = if usage["total_tokens"].is_null() { 0 } else { cache_read_tokens };
+    Usage {
+        input_tokens: number(&usage["input_tokens"]).saturating_sub(cached),
+        output_tokens: number(&usage["output_tokens"]),
+        cache_read_tokens,
+        cache_write_tokens: number(&usage["cache_creation_input_tokens"]),
+        ..Usage::default()
+    }
+}
+
+/// Returns the total in a `result` of claude or qwen. The sums of the models may be more than the
+/// main model used.
+pub fn claude_total(line: &Value) -> Usage {
+    let models = line["modelUsage"].as_object().into_iter().flat_map(|models| models.values());
+    let of_models = models.fold(Usage::default(), |sum, model| {
+        sum.plus(Usage {
+            input_tokens: number(&model["inputTokens"]),
+            output_tokens: number(&model["outputTokens"]),
+            cache_read_tokens: number(&model["cacheReadInputTokens"]),
+            cache_write_tokens: number(&model["cacheCreationInputTokens"]),
+            ..Usage::default()
+        })
+    });
+    Usage {
+        cost_usd_micros: micros(&line["total_cost_usd"]),
+        turns: number(&line["num_turns"]),
+        ..claude_answer(&line["usage"]).at_least(of_models)
+    }
+}
+
+/// Returns the total of a thread of codex, which counts tokens of the cache as input, too.
+pub fn codex_total(usage: &Value) -> Usage {
+    let cache_read_tokens = number(&usage["cached_input_tokens"]);
+    let cache_write_tokens = number(&usage["cache_write_input_tokens"]);
+    Usage {
+        input_tokens: number(&usage["input_tokens"])
+            .saturating_sub(cache_read_tokens.saturating_add(cache_write_tokens)),
+        output_tokens: number(&usage["output_tokens"]),
+        cache_read_tokens,
+        cache_write_tokens,
+        ..Usage::default()
+    }
+}
+
+/// Returns the total in the `stats` of gemini, which counts tokens from the cache as input, too.
+pub fn gemini_total(stats: &Value) -> Usage {
+    let cache_read_tokens = number(&stats["cached"]);
+    Usage {
+        input_tokens: number(&stats["input_tokens"]).saturating_sub(cache_read_tokens),
+        output_tokens: number(&stats["output_tokens"]),
+        cache_read_tokens,
+        ..Usage::default()
+    }
+}
+
+/// Returns a number that may be absent, or be written as a fraction.
+pub fn number(value: &Value) -> u64 {
+    value.as_u64().or_else(|| value.as_f64().map(whole)).unwrap_or(0)
+}
+
+/// Returns the millionths of an amount in US dollars.
+pub fn micros(dollars: &Value) -> u64 {
+    dollars.as_f64().map_or(0, |dollars| whole((dollars * 1e6).round()))
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what has no place becomes the nearest that has"
+)]
+const fn whole(number: f64) -> u64 {
+    number as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tokens_of_the_cache_are_counted_once() {
+        let codex = json!({ "input_tokens": 100, "cached_input_tokens": 60,
+            "cache_write_input_tokens": 10, "output_tokens": 5 });
+        let usage = codex_total(&codex);
+        assert_eq!((usage.input_tokens, usage.cache_write_tokens, usage.tokens()), (30, 10, 105));
+        let gemini = json!({ "input_tokens": 100, "cached": 60, "output_tokens": 5 });
+        assert_eq!(gemini_total(&gemini).tokens(), 105);
+        let claude = json!({ "input_tokens": 100, "cache_read_input_tokens": 60 });
+        assert_eq!(claude_answer(&claude).tokens(), 160);
+        let qwen = json!({ "input_tokens": 100, "cache_read_input_tokens": 60, "total_tokens": 1 });
+        assert_eq!(claude_answer(&qwen).tokens(), 100);
+    }
+
+    #[test]
+    fn the_family_is_that_of_the_fields_and_the_kind() {
+        let check = |line: Value, family| {
+            assert_eq!(Family::of(line["type"].as_str().unwrap(), &line), family, "{line}");
+        };
+        check(json!({ "type": "result", "session_id": "s" }), Family::Claude);
+        check(json!({ "type": "result", "sessionId": "s" }), Family::Copilot);
+        check(json!({ "type": "result", "timestamp": "t" }), Family::Gemini);
+        check(json!({ "type": "error", "sessionID": "s" }), Family::Opencode);
+        check(json!({ "type": "error", "message": "m" }), Family::Codex);
+        check(json!({ "type": "assistant.message", "data": {} }), Family::Copilot);
+    }
+}
