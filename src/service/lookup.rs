@@ -24,11 +24,7 @@ impl Service {
         let text = text.to_owned();
         self.core
             .read(move |tx| {
-                let candidates = match kind {
-                    LookupKind::Agent => agents_of(tx)?,
-                    LookupKind::Project => projects_of(tx)?,
-                    LookupKind::Task => tasks_of(tx, &text)?,
-                };
+                let candidates = candidates(tx, kind, |tx| tasks_of(tx, &text))?;
                 let mut found = named(kind, &text, candidates);
                 found.truncate(MAX_CANDIDATES);
                 Ok(found)
@@ -51,16 +47,25 @@ impl Service {
         let text = text.to_owned();
         self.core
             .read(move |tx| {
-                let candidates = match kind {
-                    LookupKind::Agent => agents_of(tx)?,
-                    LookupKind::Project => projects_of(tx)?,
-                    LookupKind::Task => newest_tasks_of(tx, &text)?,
-                };
+                let candidates = candidates(tx, kind, |tx| newest_tasks_of(tx, &text))?;
                 let mut found = completions(kind, &text, candidates);
                 found.truncate(MAX_COMPLETIONS);
                 Ok(found)
             })
             .await
+    }
+}
+
+/// Returns all agents or projects, or the tasks that `tasks` chooses.
+fn candidates(
+    tx: &mut Read<'_>,
+    kind: LookupKind,
+    tasks: impl FnOnce(&mut Read<'_>) -> Result<Vec<Candidate>, StoreError>,
+) -> Result<Vec<Candidate>, StoreError> {
+    match kind {
+        LookupKind::Agent => agents_of(tx),
+        LookupKind::Project => projects_of(tx),
+        LookupKind::Task => tasks(tx),
     }
 }
 

@@ -43,7 +43,7 @@ impl Archived {
     }
 }
 
-/// Which agents or projects to list.
+/// The choice of agents or projects to list.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ArchivedQuery {
@@ -119,11 +119,11 @@ impl From<RemovalView> for DeletionBody {
 }
 
 pub(super) fn routes() -> Api {
-    let preview = || about("What deleting it takes along").query::<DeletionQuery>();
-    let delete = |summary| about(summary).query::<DeletionQuery>().gives::<DeletionBody>();
+    let previewed = || about("What deleting it takes along").query::<DeletionQuery>();
+    let deletes = |summary| about(summary).query::<DeletionQuery>().gives::<DeletionBody>();
     Api::new()
-        .get("/tasks/{id}/deletion", preview_task, preview().gives::<DeletionBody>())
-        .delete("/tasks/{id}", delete_task, delete("Deletes a task that has ended"))
+        .get("/tasks/{id}/deletion", preview::<InTask>, previewed().gives::<DeletionBody>())
+        .delete("/tasks/{id}", delete::<InTask>, deletes("Deletes a task that has ended"))
         .post(
             "/tasks/{id}/undelete",
             undelete_task,
@@ -135,8 +135,16 @@ pub(super) fn routes() -> Api {
             unarchive_task,
             about("Shows an archived task again").gives::<TaskBody>(),
         )
-        .get("/agents/{id}/deletion", preview_agent, preview().gives::<DeletionBody>())
-        .delete("/agents/{id}", delete_agent, delete("Deletes an agent that does not work"))
+        .get(
+            "/agents/{id}/deletion",
+            preview::<InPath<AgentId>>,
+            previewed().gives::<DeletionBody>(),
+        )
+        .delete(
+            "/agents/{id}",
+            delete::<InPath<AgentId>>,
+            deletes("Deletes an agent that does not work"),
+        )
         .post(
             "/agents/{id}/undelete",
             undelete_agent,
@@ -152,8 +160,16 @@ pub(super) fn routes() -> Api {
             unarchive_agent,
             about("Shows an archived agent again, which is active then").gives::<AgentBody>(),
         )
-        .get("/projects/{project}/deletion", preview_project, preview().gives::<DeletionBody>())
-        .delete("/projects/{project}", delete_project, delete("Deletes a project that has ended"))
+        .get(
+            "/projects/{project}/deletion",
+            preview::<InPath<ProjectId>>,
+            previewed().gives::<DeletionBody>(),
+        )
+        .delete(
+            "/projects/{project}",
+            delete::<InPath<ProjectId>>,
+            deletes("Deletes a project that has ended"),
+        )
         .post(
             "/projects/{project}/undelete",
             undelete_project,
@@ -171,40 +187,42 @@ pub(super) fn routes() -> Api {
         )
 }
 
-async fn preview(
-    state: &RestState,
-    of: Removable,
-    query: &DeletionQuery,
-) -> Result<Json<DeletionBody>, Problem> {
-    let discards = query.discard.unwrap_or(false);
-    Ok(Json(state.service.removals.preview(&of, discards).await?.into()))
+impl From<InTask> for Removable {
+    fn from(InTask(id): InTask) -> Self {
+        Self::Task(id)
+    }
 }
 
-async fn delete(
-    state: &RestState,
-    of: Removable,
-    query: &DeletionQuery,
+impl From<InPath<AgentId>> for Removable {
+    fn from(InPath(id): InPath<AgentId>) -> Self {
+        Self::Agent(id)
+    }
+}
+
+impl From<InPath<ProjectId>> for Removable {
+    fn from(InPath(id): InPath<ProjectId>) -> Self {
+        Self::Project(id)
+    }
+}
+
+async fn preview<P: Into<Removable>>(
+    State(state): State<RestState>,
+    place: P,
+    InQuery(query): InQuery<DeletionQuery>,
 ) -> Result<Json<DeletionBody>, Problem> {
     let discards = query.discard.unwrap_or(false);
-    let view = state.service.removals.delete(&of, discards).await?;
+    Ok(Json(state.service.removals.preview(&place.into(), discards).await?.into()))
+}
+
+async fn delete<P: Into<Removable>>(
+    State(state): State<RestState>,
+    place: P,
+    InQuery(query): InQuery<DeletionQuery>,
+) -> Result<Json<DeletionBody>, Problem> {
+    let of = place.into();
+    let view = state.service.removals.delete(&of, query.discard.unwrap_or(false)).await?;
     tracing::info!(kind = %of.kind(), id = of.id(), name = view.name, "deleted");
     Ok(Json(view.into()))
-}
-
-async fn preview_task(
-    State(state): State<RestState>,
-    InTask(id): InTask,
-    InQuery(query): InQuery<DeletionQuery>,
-) -> Result<Json<DeletionBody>, Problem> {
-    preview(&state, Removable::Task(id), &query).await
-}
-
-async fn delete_task(
-    State(state): State<RestState>,
-    InTask(id): InTask,
-    InQuery(query): InQuery<DeletionQuery>,
-) -> Result<Json<DeletionBody>, Problem> {
-    delete(&state, Removable::Task(id), &query).await
 }
 
 async fn undelete_task(
@@ -239,22 +257,6 @@ async fn task_body(state: &RestState, id: &TaskId) -> Result<Json<TaskBody>, Pro
     Ok(Json(state.service.tasks.view(id).await?.task.into()))
 }
 
-async fn preview_agent(
-    State(state): State<RestState>,
-    InPath(id): InPath<AgentId>,
-    InQuery(query): InQuery<DeletionQuery>,
-) -> Result<Json<DeletionBody>, Problem> {
-    preview(&state, Removable::Agent(id), &query).await
-}
-
-async fn delete_agent(
-    State(state): State<RestState>,
-    InPath(id): InPath<AgentId>,
-    InQuery(query): InQuery<DeletionQuery>,
-) -> Result<Json<DeletionBody>, Problem> {
-    delete(&state, Removable::Agent(id), &query).await
-}
-
 async fn undelete_agent(
     State(state): State<RestState>,
     InPath(id): InPath<AgentId>,
@@ -284,22 +286,6 @@ async fn unarchive_agent(
 
 async fn agent_body(state: &RestState, id: &AgentId) -> Result<Json<AgentBody>, Problem> {
     Ok(Json(state.service.catalog.agent(id).await?.into()))
-}
-
-async fn preview_project(
-    State(state): State<RestState>,
-    InPath(id): InPath<ProjectId>,
-    InQuery(query): InQuery<DeletionQuery>,
-) -> Result<Json<DeletionBody>, Problem> {
-    preview(&state, Removable::Project(id), &query).await
-}
-
-async fn delete_project(
-    State(state): State<RestState>,
-    InPath(id): InPath<ProjectId>,
-    InQuery(query): InQuery<DeletionQuery>,
-) -> Result<Json<DeletionBody>, Problem> {
-    delete(&state, Removable::Project(id), &query).await
 }
 
 async fn undelete_project(
