@@ -116,9 +116,9 @@ struct Commands {
     /// The same of a server without tasks.
     status_without_tasks: Times,
     help: Times,
-    /// Those of the command whose median is the greatest.
+    /// The times of the command whose median is the greatest.
     slowest_help: Times,
-    /// Those of `true`, which does nothing.
+    /// The times of `true`, which does nothing.
     bare: Times,
 }
 

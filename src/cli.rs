@@ -141,8 +141,8 @@ enum Command {
     Mcp,
     /// Print the completions for a shell
     ///
-    /// Those for bash, zsh and fish ask the daemon for the short ids of tasks and the names of
-    /// agents and projects.
+    /// The completions for bash, zsh and fish ask the daemon for the short ids of tasks and the
+    /// names of agents and projects.
     Completions {
         /// The shell
         shell: clap_complete::Shell,

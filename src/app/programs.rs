@@ -53,7 +53,7 @@ async fn look(
         Some(FoundProgram { ai_type: (*ai_type).to_owned(), program, version, login })
     });
     let mut found: Vec<FoundProgram> = join_all(found).await.into_iter().flatten().collect();
-    // Those that can start at once come first.
+    // Programs that can start at once come first.
     found.sort_by_key(|program| match program.login {
         ProgramLogin::Yes => 0,
         ProgramLogin::Unknown => 1,

@@ -38,7 +38,7 @@ struct Answer {
     problem: Option<String>,
     /// The file that is used; none if all settings have their defaults.
     configuration: Option<PathBuf>,
-    /// What is printed for people.
+    /// The lines that people see.
     lines: Vec<String>,
 }
 

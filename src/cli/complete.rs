@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
                 (None, Some(_)) => {}
             }
         } else if word.starts_with('-') && word.len() > 1 {
-            // Of `-fx VALUE`, the last letter may have the value.
+            // In `-fx VALUE`, the last letter may have the value.
             self.open_option = self.option(|arg| arg.get_short() == word.chars().last());
         } else if let Some(command) =
             self.command.find_subcommand(word).filter(|_| self.n_positionals == 0)

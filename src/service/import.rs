@@ -28,7 +28,7 @@ use super::tasks::release_for;
 use super::tasks::rules::parts_of;
 use super::{Service, ServiceError};
 
-/// How a file is imported.
+/// The choices of an import.
 #[derive(Debug, Clone, Copy)]
 pub struct ImportWish {
     pub starts: Starts,

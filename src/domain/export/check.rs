@@ -14,7 +14,7 @@ use crate::domain::{Task, TaskGraph, TaskStatus};
 /// The number of tasks of a circle that a message names.
 const MAX_SHOWN_TASKS: usize = 8;
 
-/// What an import starts.
+/// The choice of what an import starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Starts {
     /// Tasks in progress become todo.

@@ -34,7 +34,7 @@ use crate::telemetry::ErrorChain;
 /// The media type of JSON lines.
 const JSON_LINES: &str = "application/x-ndjson";
 
-/// Which projects to export.
+/// The projects to export.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExportQuery {
@@ -46,7 +46,7 @@ pub struct ExportQuery {
     pub projects: Option<String>,
 }
 
-/// How to import.
+/// The choices of an import.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportQuery {

@@ -37,7 +37,7 @@ impl From<Candidate> for LookupBody {
     }
 }
 
-/// What a text may become.
+/// A text that a beginning of it may become.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CompletionBody {

@@ -181,7 +181,7 @@ impl Checkouts {
         let paths: Vec<u8> =
             hidden.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
         let index = place.index();
-        // Of another owner, the folder for new objects was removed when they were taken.
+        // The folder for new objects of another owner was removed when they were taken.
         self.prepare_reading(place).await?;
         let add = ["add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul"];
         let add = self.on_files(place, &add.map(OsStr::new), &index).input(paths);

@@ -32,7 +32,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// Returns the classes in the selectors of a style sheet.
 fn classes(css: &str) -> BTreeSet<&str> {
     let mut classes = BTreeSet::new();
-    // What is before a brace is a selector, or the end of the rule before it and a selector.
+    // The text before a brace is a selector, or the end of the rule before it and a selector.
     for piece in css.split('{') {
         let selector = piece.rsplit(['}', ';']).next().unwrap();
         let selector = selector.rsplit("*/").next().unwrap();
