@@ -19,6 +19,7 @@ mod process;
 #[cfg(any(target_os = "macos", test))]
 mod process_arguments;
 pub mod regular_file;
+pub mod user_names;
 mod walk;
 
 #[cfg(target_os = "linux")]

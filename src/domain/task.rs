@@ -18,11 +18,13 @@
 //! begins with the change that finishes the last dependency. An agent is refused instead.
 
 pub mod batch;
+mod board_filter;
 mod chain;
 mod edit;
 mod graph;
 mod search;
 
+pub use board_filter::BoardFilter;
 pub use edit::{NewTask, TaskEdit, each_once};
 pub use graph::TaskGraph;
 pub use search::TaskSearch;

@@ -1,6 +1,6 @@
 //! The authors of the commits that the daemon makes.
 
-use nix::unistd::{Uid, User};
+use crate::sys::user_names;
 
 /// The domain of the addresses. It exists nowhere.
 const DOMAIN: &str = "agent-coordinator.invalid";
@@ -25,22 +25,12 @@ impl Author {
             Self::Named(name) => name.clone(),
             Self::LocalUser(uid) => {
                 let uid = *uid;
-                // The users of a machine may be in a directory on the network.
-                let found = tokio::task::spawn_blocking(move || name_of_user(uid)).await;
+                let found = tokio::task::spawn_blocking(move || user_names::name_of(uid)).await;
                 found.unwrap_or_default()
             }
         };
         readable(&name)
     }
-}
-
-/// Returns the full name of a user of this machine, or else the name of the login.
-fn name_of_user(uid: u32) -> String {
-    let Ok(Some(user)) = User::from_uid(Uid::from_raw(uid)) else {
-        return format!("user {uid}");
-    };
-    let full = user.gecos.to_string_lossy().split(',').next().unwrap_or_default().trim().to_owned();
-    if full.is_empty() { user.name } else { full }
 }
 
 /// Returns a name without the characters that git refuses or leaves out in names.

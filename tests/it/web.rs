@@ -6,6 +6,7 @@ mod board;
 mod browser;
 mod changes;
 mod chat;
+mod filters;
 mod first_run;
 mod frame;
 mod inbox;
@@ -16,6 +17,7 @@ mod path;
 mod pictures;
 mod removals;
 mod styles;
+mod task_tabs;
 mod transcript;
 mod waits;
 

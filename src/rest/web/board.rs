@@ -13,10 +13,12 @@ use serde::Deserialize;
 use super::changes::{CardResult, results};
 use super::layout::{Frame, NavSection, rendered};
 use super::shown::{Card, Face, Faces, Now, When, leads_to, order_of};
+use super::tasks::Tab;
 use super::words::Words;
-use crate::domain::{AgentId, Project, ProjectId, Task, TaskId, TaskStatus};
+use crate::domain::task::BoardFilter;
+use crate::domain::{AgentId, Launch, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
-use crate::rest::routes::waiting::Standings;
+use crate::rest::routes::waiting::{Standing, Standings};
 use crate::rest::{Problem, RestState};
 use crate::service::TaskFilter;
 
@@ -36,11 +38,12 @@ struct BoardPage {
     is_crowded: bool,
     columns: Vec<Column>,
     n_tasks: usize,
-    /// The text that is searched for.
-    q: String,
+    /// The filter as the address has it.
+    query: BoardQuery,
     is_searched: bool,
     /// The number of tasks that match it.
     n_found: usize,
+    n_running: usize,
     /// The part that the panel begins with.
     open: Option<String>,
 }
@@ -62,7 +65,7 @@ struct AvatarsPart {
     project: Project,
     members: Vec<Face>,
     paused_since: Option<When>,
-    q: String,
+    query: BoardQuery,
     /// Several agents work in its directory at once.
     is_crowded: bool,
 }
@@ -122,30 +125,39 @@ impl Column {
     }
 }
 
-/// The content that the panel of a board begins with.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PanelQuery {
+/// The address of a board: what is searched for, and the content that the panel begins with.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct BoardQuery {
     task: Option<TaskId>,
+    /// The part of the task that the panel shows.
+    tab: Tab,
     chat: Option<AgentId>,
-    #[serde(default)]
     q: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SearchQuery {
-    #[serde(default)]
-    q: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FromQuery {
-    #[serde(default)]
+    /// The id of an agent; empty for all.
+    assignee: String,
+    /// A priority; empty for all.
+    priority: String,
+    /// `person` for the tasks that only a person can help.
+    needs: String,
+    /// The index of the first card of a column that is shown.
     from: usize,
-    #[serde(default)]
-    q: String,
+}
+
+impl BoardQuery {
+    /// Returns the filter. Values that do not exist choose nothing.
+    fn filter(&self) -> BoardFilter {
+        let mut filter = BoardFilter::parse(&self.q);
+        filter.assignee = self.assignee.parse().ok();
+        filter.priority = filter.priority.or_else(|| self.priority.parse().ok());
+        filter.needs_person |= self.needs == "person";
+        filter
+    }
+
+    #[allow(clippy::unused_self, reason = "called by its template")]
+    fn priorities(&self) -> &'static [Priority] {
+        Priority::ALL
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -168,19 +180,19 @@ async fn page(
     frame: Frame,
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
-    InQuery(query): InQuery<PanelQuery>,
+    InQuery(query): InQuery<BoardQuery>,
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.catalog.project(&id).await?;
-    let board = Board::read(&frame, &state, &id, &query.q).await?;
-    let open = match query {
-        PanelQuery { task: Some(task), .. } => {
-            let task = state.service.tasks.full_id(task).await?;
-            Some(format!("/ui/parts/tasks/{task}"))
+    let board = Board::read(&frame, &state, &id, query.filter()).await?;
+    let open = match &query {
+        BoardQuery { task: Some(task), tab, .. } => {
+            let task = state.service.tasks.full_id(task.clone()).await?;
+            Some(format!("/ui/parts/tasks/{task}?tab={}", tab.as_str()))
         }
-        PanelQuery { chat: Some(agent), .. } => {
+        BoardQuery { chat: Some(agent), .. } => {
             Some(format!("/ui/parts/projects/{id}/agents/{agent}/chat"))
         }
-        PanelQuery { task: None, chat: None, .. } => None,
+        BoardQuery { task: None, chat: None, .. } => None,
     };
     let paused_since = state.service.launches.paused_since().await?.map(When);
     let is_crowded = is_crowded(&state, &id).await?;
@@ -192,9 +204,10 @@ async fn page(
         members: board.faces.of_all(&members),
         columns: board.columns(),
         n_tasks: board.tasks.len(),
-        is_searched: !board.needles.is_empty(),
+        is_searched: !board.filter.is_empty(),
         n_found: board.n_found(),
-        q: query.q,
+        n_running: board.n_running,
+        query,
         open,
     }))
 }
@@ -204,12 +217,12 @@ async fn board(
     frame: Frame,
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
-    InQuery(query): InQuery<SearchQuery>,
+    InQuery(query): InQuery<BoardQuery>,
 ) -> Result<Response, Problem> {
     let (project, _) = state.service.catalog.project(&id).await?;
-    let board = Board::read(&frame, &state, &id, &query.q).await?;
+    let board = Board::read(&frame, &state, &id, query.filter()).await?;
     let columns = board.columns();
-    let is_searched = !board.needles.is_empty();
+    let is_searched = !board.filter.is_empty();
     let n_found = board.n_found();
     Ok(rendered(&BoardPart { frame, project, columns, is_searched, n_found }))
 }
@@ -231,7 +244,7 @@ async fn avatars(
         members,
         paused_since,
         is_crowded,
-        q: String::new(),
+        query: BoardQuery::default(),
     }))
 }
 
@@ -246,10 +259,10 @@ async fn column(
     frame: Frame,
     State(state): State<RestState>,
     InPath((id, status)): InPath<(ProjectId, TaskStatus)>,
-    InQuery(query): InQuery<FromQuery>,
+    InQuery(query): InQuery<BoardQuery>,
 ) -> Result<Response, Problem> {
     let (project, _) = state.service.catalog.project(&id).await?;
-    let board = Board::read(&frame, &state, &id, &query.q).await?;
+    let board = Board::read(&frame, &state, &id, query.filter()).await?;
     let (cards, more) = board.cards(status, query.from);
     Ok(rendered(&CardsPart { frame, project, status, cards, more }))
 }
@@ -262,7 +275,7 @@ async fn cards(
     InQuery(query): InQuery<CardsQuery>,
 ) -> Result<Response, Problem> {
     let (project, _) = state.service.catalog.project(&id).await?;
-    let board = Board::read(&frame, &state, &id, "").await?;
+    let board = Board::read(&frame, &state, &id, BoardFilter::parse("")).await?;
     let ids: BTreeSet<&str> = query.ids.split(',').collect();
     // The cards of the parents and of the dependents show something about these tasks, so they are
     // included.
@@ -296,8 +309,9 @@ struct Board {
     faces: Faces,
     standings: Standings,
     w: &'static Words,
-    /// The words that a shown task contains, in lower case.
-    needles: Vec<String>,
+    filter: BoardFilter,
+    /// The number of launches of this project that run.
+    n_running: usize,
 }
 
 impl Board {
@@ -305,7 +319,7 @@ impl Board {
         frame: &Frame,
         state: &RestState,
         project: &ProjectId,
-        q: &str,
+        chosen: BoardFilter,
     ) -> Result<Self, Problem> {
         let filter = TaskFilter { project: Some(project.clone()), ..TaskFilter::default() };
         let mut tasks = state.service.tasks.list(&filter).await?;
@@ -324,25 +338,25 @@ impl Board {
         let faces = faces.with_deleted(state.service.removals.names().await?);
         let results = results(state, project).await?;
         let standings = Standings::read(state, &tasks).await?;
-        let needles = q.split_whitespace().map(str::to_lowercase).collect();
+        let runs_here = |launch: &&Launch| launch.key.project == *project && launch.pid.is_some();
+        let n_running = open.iter().filter(runs_here).count();
         let w = frame.w;
-        Ok(Self { tasks, statuses, parts, results, faces, standings, w, needles })
+        let filter = chosen;
+        Ok(Self { tasks, statuses, parts, results, faces, standings, w, filter, n_running })
     }
 
     fn tasks_in(&self, status: TaskStatus) -> impl Iterator<Item = &Task> {
         self.tasks.iter().filter(move |task| task.status == status && self.is_found(task))
     }
 
-    /// Returns whether a task contains all words of the search: in its title, its short id or the
-    /// name of its assignee.
     fn is_found(&self, task: &Task) -> bool {
-        if self.needles.is_empty() {
-            return true;
-        }
         let agent = task.assignee.as_ref().and_then(|agent| self.faces.of(agent));
-        let agent = agent.map(|agent| agent.name).unwrap_or_default();
-        let text = format!("{} {} {agent}", task.title, task.short_id).to_lowercase();
-        self.needles.iter().all(|needle| text.contains(needle))
+        let needs_person = || match self.standings.of(task) {
+            Standing::Waits(waiting) => waiting.needs_person(),
+            Standing::Live(_) | Standing::Rests => false,
+        };
+        let name = agent.as_ref().map(|agent| agent.name.as_str());
+        self.filter.is_empty() || self.filter.matches(task, name, needs_person)
     }
 
     fn n_found(&self) -> usize {

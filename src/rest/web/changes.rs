@@ -490,13 +490,13 @@ fn card_result(workspace: Workspace) -> Option<(TaskId, CardResult)> {
     (result.n_files > 0 || result.n_uncommitted > 0).then_some((workspace.task, result))
 }
 
-/// Returns the task whose workspace a task uses, or `None` if it has none.
-pub(super) async fn workspace_owner(
+/// Returns the workspace that a task uses, its own or that of another task.
+pub(super) async fn workspace_of(
     state: &RestState,
     task: &TaskId,
-) -> Result<Option<TaskId>, Problem> {
+) -> Result<Option<Workspace>, Problem> {
     match state.service.workspaces.of_task(task).await {
-        Ok(view) => Ok(Some(view.workspace.task)),
+        Ok(view) => Ok(Some(view.workspace)),
         Err(ServiceError::Refused(Refusal::NoWorkspace { .. })) => Ok(None),
         Err(error) => Err(error.into()),
     }

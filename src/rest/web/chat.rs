@@ -4,17 +4,19 @@
 //! Therefore a repeated request writes the message once. The panel fetches answers after the last
 //! message that it has, in the order of the server.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
-use std::time::Duration;
 
 use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
-use super::shown::{Face, Faces, When};
+use super::shown::{Face, Faces, When, person};
 use super::waits::{About, WhyLine};
 use crate::domain::chat::Sender;
 use crate::domain::start_history::StartReason;
@@ -64,12 +66,24 @@ struct ShownMessage {
 }
 
 impl ShownMessage {
-    fn of(message: Message, frame: &Frame) -> Self {
+    /// Returns messages with the names of the other people who wrote some.
+    async fn all(messages: Vec<Message>, frame: &Frame) -> Vec<Self> {
+        let mut names = BTreeMap::new();
+        for author in messages.iter().filter_map(|message| message.author.as_ref()) {
+            if !names.contains_key(author) {
+                names.insert(author.clone(), person(author.clone()).await);
+            }
+        }
+        messages.into_iter().map(|message| Self::of(message, &names, frame)).collect()
+    }
+
+    fn of(message: Message, names: &BTreeMap<String, String>, frame: &Frame) -> Self {
         let reader = frame.operator.as_ref().map(|operator| operator.name.as_str());
         let is_ours = message.sender != Sender::Agent;
+        let other = message.author.filter(|author| is_ours && Some(author.as_str()) != reader);
         Self {
             is_ours,
-            author: message.author.filter(|author| is_ours && Some(author.as_str()) != reader),
+            author: other.map(|author| names.get(&author).cloned().unwrap_or(author)),
             id: message.id,
             content: message.content,
             at: When(message.created_at),
@@ -122,8 +136,7 @@ async fn panel(
     let is_coming = standing.is_gone && frame.may_change();
     let standing =
         if is_coming { ChatState { is_gone: false, may_say: false, ..standing } } else { standing };
-    let messages =
-        found.messages.into_iter().map(|message| ShownMessage::of(message, &frame)).collect();
+    let messages = ShownMessage::all(found.messages, &frame).await;
     Ok(rendered(&ChatPart {
         frame,
         project,
@@ -153,8 +166,7 @@ async fn messages(
     let page = ChatPage { after: query.after, before: query.before, limit: PAGE };
     let found = state.service.chats.conversation(&agent, &project, &page, Duration::ZERO).await?;
     let has_more = found.next.is_some();
-    let messages =
-        found.messages.into_iter().map(|message| ShownMessage::of(message, &frame)).collect();
+    let messages = ShownMessage::all(found.messages, &frame).await;
     let agent_name = state.service.catalog.agent(&agent).await?.name;
     let mut response = rendered(&MessagesPart { frame, agent_name, messages });
     if has_more {

@@ -13,6 +13,7 @@ use crate::domain::{
     Task, TaskId, TaskStatus, Timestamp, Usage,
 };
 use crate::rest::routes::waiting::{Standing, Standings};
+use crate::sys::user_names;
 
 /// A moment, which the page shows in the words and the time zone of its reader.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +54,15 @@ impl fmt::Display for Took {
             _ => write!(f, "{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
         }
     }
+}
+
+/// Returns the name of a person who acted. A user of this machine acted under a number.
+pub(super) async fn person(author: String) -> String {
+    let Some(uid) = author.strip_prefix("local:").and_then(|uid| uid.parse().ok()) else {
+        return author;
+    };
+    let found = tokio::task::spawn_blocking(move || user_names::name_of(uid)).await;
+    found.unwrap_or(author)
 }
 
 /// Returns the cost in US dollars; `None` if there is none.

@@ -1,6 +1,8 @@
 //! A task in the panel beside the board and on its own page, and the changes that a person makes to
 //! it.
 
+use std::cmp::Reverse;
+
 use askama::Template;
 use axum::Router;
 use axum::extract::State;
@@ -9,14 +11,15 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-use super::changes::workspace_owner;
+use super::changes::workspace_of;
 use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
-use super::shown::{Face, Faces, Now, Took, When, cost_of, is_bad, leads_to};
+use super::shown::{Face, Faces, Now, Took, When, cost_of, is_bad, leads_to, person};
+use super::words::Words;
 use crate::domain::event::Event;
 use crate::domain::{
     AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task,
-    TaskId, TaskStatus, Usage,
+    TaskId, TaskStatus, Timestamp, Usage, Workspace,
 };
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
@@ -30,6 +33,7 @@ struct TaskPart {
     frame: Frame,
     /// True on the page of the task, in contrast to a panel.
     is_page: bool,
+    tab: Tab,
     task: ShownTask,
     members: Vec<Face>,
 }
@@ -39,8 +43,60 @@ struct TaskPart {
 struct TaskPage {
     frame: Frame,
     is_page: bool,
+    tab: Tab,
     task: ShownTask,
     members: Vec<Face>,
+}
+
+/// A part of what a task shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Tab {
+    /// The description, the subtasks and the activity.
+    #[default]
+    Overview,
+    /// The changes in the workspace, and their checks.
+    Changes,
+    /// The transcript of the latest launch.
+    Output,
+}
+
+impl Tab {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Overview => "overview",
+            Self::Changes => "changes",
+            Self::Output => "output",
+        }
+    }
+
+    const fn text(self, w: &'static Words) -> &'static str {
+        match self {
+            Self::Overview => w.overview,
+            Self::Changes => w.changes,
+            Self::Output => w.output,
+        }
+    }
+}
+
+/// The workspace of a task, which may belong to another task.
+struct TaskWorkspace {
+    owner: TaskId,
+    branch: String,
+    n_additions: u32,
+    n_deletions: u32,
+}
+
+impl TaskWorkspace {
+    fn of(workspace: Workspace) -> Self {
+        let content = workspace.content.unwrap_or_default();
+        Self {
+            owner: workspace.task,
+            branch: workspace.branch,
+            n_additions: content.n_additions,
+            n_deletions: content.n_deletions,
+        }
+    }
 }
 
 struct ShownTask {
@@ -50,7 +106,6 @@ struct ShownTask {
     title: String,
     description: String,
     status: TaskStatus,
-    status_since: When,
     priority: Priority,
     is_archived: bool,
     assignee: Option<Face>,
@@ -59,10 +114,11 @@ struct ShownTask {
     /// The open launch that works on it.
     launch: Option<LiveLaunch>,
     project_name: String,
-    /// The cost and the number of its launches, if there are any.
+    /// The cost, the number and the time of its launches; `None` without a launch.
     spent: Option<String>,
-    /// The task whose workspace it uses; `None` if it has none.
-    workspace_of: Option<TaskId>,
+    workspace: Option<TaskWorkspace>,
+    /// The newest launch that worked on it.
+    latest_launch: Option<LaunchId>,
     /// The name and the URL of the forge item that the task was made from.
     source: Option<(String, Option<String>)>,
     parent: Option<Task>,
@@ -74,9 +130,8 @@ struct ShownTask {
     dependency_ids: String,
     subtasks: Vec<Task>,
     n_parts_done: usize,
-    executions: Vec<Work>,
-    /// The last changes of its status by people, the newest first.
-    changes: Vec<PersonChange>,
+    /// The launches, and the last changes of its status by people. The newest comes first.
+    activity: Vec<Activity>,
     checking_since: Option<When>,
     checks: Vec<Check>,
     leads_to: Vec<TaskStatus>,
@@ -94,12 +149,37 @@ impl ShownTask {
         TaskStatus::ALL
     }
 
+    /// Returns the tabs that have a content.
+    fn tabs(&self) -> Vec<Tab> {
+        let has = |tab: &Tab| match tab {
+            Tab::Overview => true,
+            Tab::Changes => self.workspace.is_some() || !self.checks.is_empty(),
+            Tab::Output => self.latest_launch.is_some(),
+        };
+        [Tab::Overview, Tab::Changes, Tab::Output].into_iter().filter(has).collect()
+    }
+
     fn may_become(&self, status: TaskStatus) -> bool {
         self.leads_to.contains(&status)
     }
 
     fn is_assigned_to(&self, agent: &Face) -> bool {
         self.assignee.as_ref().is_some_and(|assignee| assignee.id == agent.id)
+    }
+}
+
+/// An event in the history of a task.
+enum Activity {
+    Work(Work),
+    Change(PersonChange),
+}
+
+impl Activity {
+    const fn at(&self) -> Timestamp {
+        match self {
+            Self::Work(work) => work.started_at.0,
+            Self::Change(change) => change.at.0,
+        }
     }
 }
 
@@ -123,9 +203,9 @@ struct PersonChange {
 }
 
 impl PersonChange {
-    fn of(event: Event) -> Option<Self> {
+    async fn of(event: Event) -> Option<Self> {
         let status = event.detail?.parse().ok()?;
-        Some(Self { author: event.author?, status, at: When(event.at) })
+        Some(Self { author: person(event.author?).await, status, at: When(event.at) })
     }
 }
 
@@ -168,6 +248,15 @@ struct PartQuery {
     /// True if the part is on the page of the task.
     #[serde(default)]
     page: bool,
+    #[serde(default)]
+    tab: Tab,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PageQuery {
+    #[serde(default)]
+    tab: Tab,
 }
 
 #[derive(Debug, Deserialize)]
@@ -202,10 +291,12 @@ async fn page(
     frame: Frame,
     State(state): State<RestState>,
     InTask(id): InTask,
+    InQuery(PageQuery { tab }): InQuery<PageQuery>,
 ) -> Result<Response, Problem> {
     let (task, members) = read(&frame, &state, &id).await?;
     let project = Some(task.project.clone());
-    Ok(rendered(&TaskPage { frame: Frame { project, ..frame }, is_page: true, task, members }))
+    let frame = Frame { project, ..frame };
+    Ok(rendered(&TaskPage { frame, is_page: true, tab, task, members }))
 }
 
 async fn part(
@@ -215,7 +306,7 @@ async fn part(
     InQuery(query): InQuery<PartQuery>,
 ) -> Result<Response, Problem> {
     let (task, members) = read(&frame, &state, &id).await?;
-    Ok(rendered(&TaskPart { frame, is_page: query.page, task, members }))
+    Ok(rendered(&TaskPart { frame, is_page: query.page, tab: query.tab, task, members }))
 }
 
 /// Reads a task and the agents that may work on it.
@@ -236,7 +327,7 @@ async fn read(
     let item = state.service.forge_items.of_task(id).await?;
     let source =
         item.map(|item| (item.key.to_string(), Some(item.url).filter(|url| is_safe_link(url))));
-    let workspace_of = workspace_owner(state, id).await?;
+    let workspace = workspace_of(state, id).await?.map(TaskWorkspace::of);
     let is_cancelled = |other: &Task| other.status == TaskStatus::Cancelled;
     let waits_for_cancelled = view.starts_after().any(is_cancelled);
     let task = view.task;
@@ -251,16 +342,25 @@ async fn read(
         }),
         Standing::Waits(_) | Standing::Rests => None,
     };
-    let changes = state.service.tasks.changes_by_people(id, MAX_CHANGES).await?;
-    let usage = view.executions.iter().fold(Usage::default(), |sum, work| sum.plus(work.usage));
+    let mut activity = Vec::new();
+    for change in state.service.tasks.changes_by_people(id, MAX_CHANGES).await? {
+        activity.extend(PersonChange::of(change).await.map(Activity::Change));
+    }
+    let latest = launch.as_ref().map(|launch| &launch.id);
+    let latest = latest.or_else(|| view.executions.first().map(|work| &work.launch)).cloned();
+    let spent = spent_on(frame.w, &view.executions);
+    let works = view.executions.into_iter().map(|work| Work::of(work, &faces));
+    activity.extend(works.map(Activity::Work));
+    activity.sort_by_key(|event| Reverse(event.at()));
     let task = ShownTask {
-        workspace_of,
+        workspace,
+        latest_launch: latest,
         source,
         parent,
         now: Now::of(frame.w, &standings, &task),
         launch,
         project_name: project.name,
-        spent: cost_of(usage),
+        spent,
         assignee: task.assignee.as_ref().and_then(|agent| faces.of(agent)),
         dependency_ids: task.dependencies.iter().map(TaskId::as_str).collect::<Vec<_>>().join(" "),
         dependencies: view.dependencies,
@@ -268,8 +368,7 @@ async fn read(
         waits_for_cancelled,
         n_parts_done: view.subtasks.iter().filter(|task| !task.status.is_open()).count(),
         subtasks: view.subtasks,
-        executions: view.executions.into_iter().map(|work| Work::of(work, &faces)).collect(),
-        changes: changes.into_iter().filter_map(PersonChange::of).collect(),
+        activity,
         checking_since: task.checking_since.map(When),
         checks: view.checks,
         leads_to: leads_to(task.status),
@@ -279,12 +378,21 @@ async fn read(
         title: task.title,
         description: task.description,
         status: task.status,
-        status_since: When(task.status_since),
         priority: task.priority,
         is_archived: task.archived_at.is_some(),
         revision: task.revision,
     };
     Ok((task, faces.of_all(&members)))
+}
+
+/// Returns the cost, the number and the time of the launches of a task; `None` without one.
+fn spent_on(w: &Words, executions: &[Execution]) -> Option<String> {
+    let usage = executions.iter().fold(Usage::default(), |sum, work| sum.plus(work.usage));
+    let times = executions.iter().filter_map(|work| Some(work.ended_at?.since(work.started_at)));
+    let took = Took(times.sum());
+    let n_launches = w.of_launches((!executions.is_empty()).then_some(executions.len())?);
+    let parts = cost_of(usage).into_iter().chain([n_launches, took.to_string()]);
+    Some(parts.collect::<Vec<_>>().join(" · "))
 }
 
 async fn change(

@@ -128,6 +128,11 @@ texts! {
     project: "Project", "プロジェクト";
     idle: "Idle", "空き";
     waits: "Waits", "待機中";
+    something_needs_person: "Something needs a person", "対応が必要な項目があります";
+    notifications: "Notify me when something needs a person and this page is in the background",
+        "このページが背面にあるとき、対応が必要になったら通知する";
+    notifications_refused: "This browser does not allow notifications of this page. Allow them in its settings.",
+        "このブラウザーは、このページの通知を許可していません。ブラウザーの設定で許可してください。";
     needs_attention: "Needs a person", "要対応";
     works: "Working", "作業中";
     spent: "Spent", "コスト";
@@ -238,7 +243,12 @@ texts! {
     high: "High", "高";
     urgent: "Urgent", "緊急";
 
+    parts_of_task: "Parts of this task", "タスクの表示内容";
+    overview: "Overview", "概要";
     changes: "Changes", "変更";
+    output: "Output", "出力";
+    branch: "Branch", "ブランチ";
+    copy_branch: "Copy the name of the branch", "ブランチ名をコピー";
     workspace: "Where agents work", "エージェントの作業場所";
     workspace_hint:
         "Clones need a git repository. The choice cannot be changed later.",
@@ -254,6 +264,7 @@ texts! {
     discarded: "Discarded", "破棄済み";
     from_base: "from", "元:";
     merge: "Merge", "マージ";
+    merge_ways: "Other ways to merge", "その他のマージ方法";
     merge_squash: "Merge all in one commit", "1つのコミットにまとめてマージ";
     merge_rebase: "Merge commit by commit (rebase)",
         "コミットごとにマージ（リベース）";
@@ -288,11 +299,11 @@ texts! {
         "The changes are too long to be shown completely. On the command line:",
         "変更が長すぎるため、一部のみ表示しています。コマンドライン:";
     no_newline: "No newline at the end of the file", "ファイル末尾に改行がありません";
-    file_new: "new", "新規";
-    file_deleted: "deleted", "削除";
-    file_renamed: "renamed", "名前変更";
-    file_copied: "copied", "コピー";
-    file_binary: "binary", "バイナリー";
+    file_new: "New", "新規";
+    file_deleted: "Deleted", "削除";
+    file_renamed: "Renamed", "名前変更";
+    file_copied: "Copied", "コピー";
+    file_binary: "Binary", "バイナリー";
     left_out:
         "These files could not be kept, so the workspace is not removed:",
         "次のファイルは保存できないため、作業場所は削除されません:";

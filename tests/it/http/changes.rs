@@ -103,7 +103,7 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
     until_kept(&daemon, "tsk");
     let shown = part(&daemon, "en");
     for text in [
-        "<span class=\"mark good\">ready</span>",
+        "<span class=\"mark good\">Ready</span>",
         "2 files, 1 commit on <code>agents/shop-1</code> · from <code>main</code>",
         "1 not committed",
         "<tr class=\"hunk\"><td class=\"ln\"></td><td class=\"ln\"></td><td>@@ -1,3 +1,3 @@</td></tr>",
@@ -120,7 +120,7 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
     assert!(!shown.contains("<b>TWO"), "{shown}");
     let japanese = part(&daemon, "ja");
     assert!(japanese.contains("変更") && japanese.contains("main にマージ"), "{japanese}");
-    let panel = daemon.page("/ui/parts/tasks/tsk", "en");
+    let panel = daemon.page("/ui/parts/tasks/tsk?tab=changes", "en");
     assert!(
         panel.contains("data-changes-of=\"tsk\"") && panel.contains("/ui/parts/tasks/tsk/changes")
     );

@@ -72,7 +72,7 @@ fn what_is_archived_is_on_its_own_page_and_in_no_list() {
     assert_eq!(person.does("task/tsk/archive").status, 200);
     assert!(!daemon.page("/ui/parts/projects/shop/board", "en").contains("SHOP-1"));
     assert!(daemon.page("/ui/projects/shop/edit", "en").contains("Archived tasks"));
-    assert!(daemon.page("/ui/tasks/SHOP-1", "en").contains("· Archived"));
+    assert!(daemon.page("/ui/tasks/SHOP-1", "en").contains("<dd>Archived</dd>"));
     assert!(daemon.page(DIALOG, "en").contains("value=\"unarchive\""));
 
     for (kind, list) in [("agent/agt", "/ui/parts/agents"), ("project/shop", "/ui/parts/projects")]

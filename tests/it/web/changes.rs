@@ -25,7 +25,7 @@ fn the_changes_of_a_task_appear_in_its_panel_and_are_merged_there() {
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
-    browser.go_to("/ui/projects/shop?task=tsk");
+    browser.go_to("/ui/projects/shop?task=tsk&tab=changes");
     browser.find("#panel .task");
     assert!(!browser.has("#panel .changes"));
     // The changes of its agent appear without a reload.
@@ -36,7 +36,10 @@ fn the_changes_of_a_task_appear_in_its_panel_and_are_merged_there() {
     browser.until("the card shows them", || {
         browser.texts("#card-tsk .plus") == ["+2"] && browser.has("#card-tsk .dot.wait")
     });
-    assert!(!browser.find(".changes .box .diff").is_shown());
+    // The first file is open. A reader who closes it finds it closed.
+    browser.until("the lines are shown", || browser.find(".changes .box .diff").is_shown());
+    browser.find(".changes .box summary").click();
+    browser.until("it is closed", || !browser.find(".changes .box .diff").is_shown());
     browser.run("document.querySelectorAll('.changes .box summary').forEach(e => e.click())");
     browser.until("the lines are shown", || browser.find(".changes .box .diff").is_shown());
     assert!(browser.texts(".changes tr.add td:last-child").contains(&"<b>TWO</b>".to_owned()));

@@ -141,23 +141,43 @@ function writeTimes() {
 }
 setInterval(writeTimes, 1000);
 
-// ---- What needs a person: its number in the title of the window ------------------------------------------------------------
+// ---- What needs a person: its number in the title of the window, and a notification ----------------------------------------
+
+const countAttention = () => Number(find("#side-inbox")?.dataset.attention ?? 0);
+const mayNotify = () => localStorage.getItem("notifications") === "on" && globalThis.Notification?.permission === "granted";
+let shownAttention = countAttention();
 
 document.addEventListener("htmx:after:swap", () => {
-  const n = Number(find("#side-inbox")?.dataset.attention ?? 0);
+  const n = countAttention();
   const title = document.title.replace(/^\(\d+\) /, "");
   document.title = n > 0 ? `(${n}) ${title}` : title;
+  // The tag makes one notification of those of several tabs.
+  if (n > shownAttention && document.hidden && mayNotify()) new Notification(body.dataset.needsPerson, { body: document.title, tag: `${location.host}${root}` });
+  shownAttention = n;
 });
+
+const notifications = find("#notifications");
+if (notifications) {
+  notifications.checked = mayNotify();
+  notifications.addEventListener("change", async () => {
+    const isAllowed = notifications.checked && await globalThis.Notification?.requestPermission() === "granted";
+    if (notifications.checked && !isAllowed) toast(body.dataset.notAllowed);
+    notifications.checked = isAllowed;
+    localStorage.setItem("notifications", isAllowed ? "on" : "off");
+  });
+}
 
 // ---- What happens -------------------------------------------------------------------------------------------------------------
 
 // One stream per page. A page that nobody sees gives it up, so that many tabs don't use up what a browser grants to one server;
-// a chat keeps it, because its panel is open as long as the stream is.
+// a chat keeps it, because its panel is open as long as the stream is, and so does a page that may notify its reader.
 const live = { source: null, after: Number(body.dataset.after), chat: null, pending: new Set(), tasks: new Set(), workspaces: new Set() };
+
+const needsStream = () => !document.hidden || live.chat !== null || mayNotify();
 
 function listen() {
   live.source?.close();
-  if (document.hidden && !live.chat) { live.source = null; return; }
+  if (!needsStream()) { live.source = null; return; }
   const query = new URLSearchParams({ after: live.after });
   if (live.chat) query.set("chat", live.chat);
   const source = new EventSource(`${body.dataset.events}?${query}`);
@@ -229,7 +249,7 @@ function tellParts() {
 
 document.addEventListener("visibilitychange", () => {
   const isListening = live.source && live.source.readyState !== EventSource.CLOSED;
-  if (document.hidden ? isListening && !live.chat : !isListening) listen();
+  if (needsStream() !== Boolean(isListening)) listen();
 });
 
 // ---- Asking -------------------------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ async function showTasks(all) {
   const shown = find("[data-shows-task]");
   if (shown) body.dispatchEvent(new CustomEvent("live-task"));
   if (!board()) return;
-  // A search decides on the server which cards are shown.
-  const isSearched = Boolean(find("#search")?.value.trim());
+  // A filter decides on the server which cards are shown.
+  const isSearched = boardFilter().size > 0;
   if (all || ids.length > 50 || (isSearched && ids.length > 0)) { body.dispatchEvent(new CustomEvent("live-board")); return; }
   if (ids.length === 0) return;
   const answer = await fetchPart(`${root}/ui/parts/projects/${board().dataset.project}/cards?ids=${ids.join(",")}`);
@@ -65,12 +65,34 @@ function afterCards() {
   for (const link of links) setStop(link, link === stop);
   const open = find("#panel [data-shows-task]")?.dataset.showsTask;
   for (const card of findAll(".card", board())) card.classList.toggle("is-open", card.dataset.task === open);
+  setButtonStops();
   writeTimes();
 }
 document.addEventListener("focusin", (event) => {
   if (!event.target.matches?.(".card-link")) return;
   for (const link of findAll('.card-link[tabindex="0"]')) setStop(link, false);
   setStop(event.target, true);
+});
+
+// The buttons of all columns have one Tab stop, and so have the agents above them. The arrow keys walk among them.
+const BUTTON_ROWS = ["#board :is(.rail, .col-head .btn)", ".avatars .avatar"];
+const rowOf = (element) => BUTTON_ROWS.find((row) => element?.matches?.(row));
+
+function setButtonStops() {
+  for (const row of BUTTON_ROWS) {
+    const buttons = findAll(row).filter((button) => button.checkVisibility());
+    const stop = buttons.find((button) => button === document.activeElement) ?? buttons.find((button) => button.tabIndex === 0) ?? buttons[0];
+    for (const button of buttons) button.tabIndex = button === stop ? 0 : -1;
+  }
+}
+document.addEventListener("focusin", (event) => { if (rowOf(event.target)) setButtonStops(); });
+document.addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const row = step && rowOf(event.target);
+  if (!row || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
+  const buttons = findAll(row).filter((button) => button.checkVisibility());
+  buttons[buttons.indexOf(event.target) + step]?.focus();
+  event.preventDefault();
 });
 
 // What agents do changes the lines of cards. They are read at most once a second.
@@ -130,21 +152,34 @@ document.addEventListener("click", (event) => {
     if (isShown) find("#search").focus();
   }
   if (event.target.closest("[data-clear-search]")) {
-    find("#search").value = "";
+    for (const field of find("#find").elements) { field.checked = false; if (field.type !== "checkbox") field.value = ""; }
     body.dispatchEvent(new CustomEvent("live-board"));
-    keepSearch();
+    keepFilter();
     find("#search").focus();
   }
 });
 
-// The address names what is searched for.
-function keepSearch() {
+// The filter of the board: words, and the values of the other fields. An empty field chooses nothing.
+const FILTERS = ["q", "assignee", "priority", "needs"];
+function boardFilter() {
+  const form = find("#find");
+  const fields = form ? [...new FormData(form)].map(([name, value]) => [name, value.trim()]) : [];
+  return new Map(fields.filter(([, value]) => value));
+}
+
+// Writes the filter into a query, in place of the one that is there.
+function putFilter(query) {
+  for (const name of FILTERS) query.delete(name);
+  for (const [name, value] of boardFilter()) query.set(name, value);
+}
+
+// The address names the filter.
+function keepFilter() {
   const query = new URLSearchParams(location.search);
-  const q = find("#search").value.trim();
-  if (q) query.set("q", q); else query.delete("q");
+  putFilter(query);
   history.replaceState(null, "", `${location.pathname}${query.size > 0 ? `?${query}` : ""}`);
 }
-document.addEventListener("input", (event) => { if (event.target.id === "search") keepSearch(); });
+for (const kind of ["input", "change"]) document.addEventListener(kind, (event) => { if (event.target.form?.id === "find") keepFilter(); });
 
 // ---- Moving cards -------------------------------------------------------------------------------------------------------------
 

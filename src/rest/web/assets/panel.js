@@ -6,7 +6,7 @@ let openedFrom = null;
 // The address that the page shows now.
 let panelAddress = location.href;
 function pushAddress(address) {
-  history.pushState(null, "", withSearch(address));
+  history.pushState(null, "", withFilter(address));
   panelAddress = location.href;
 }
 
@@ -18,16 +18,17 @@ async function openPanel(part, address, { push = true } = {}) {
   if (!mayLeavePanel()) return;
   const from = document.activeElement?.closest?.(".card, [data-panel]");
   if (from && !find("#panel").contains(from)) openedFrom = from.id;
+  const isTab = Boolean(document.activeElement?.closest?.(".tabs"));
   await htmx.ajax("GET", part, { target: "#panel" });
   if (push && address) pushAddress(address);
-  find("#panel").focus({ preventScroll: true });
+  const tab = isTab ? find("#panel .tabs [aria-current]") : null;
+  (tab ?? find("#panel")).focus({ preventScroll: true });
 }
 
-// An address of this board, with what is searched for now.
-function withSearch(address) {
+// An address of this board, with its filter.
+function withFilter(address) {
   const url = new URL(address, location.href);
-  const q = find("#search")?.value.trim();
-  if (q) url.searchParams.set("q", q);
+  putFilter(url.searchParams);
   return `${url.pathname}${url.search}`;
 }
 
@@ -50,13 +51,16 @@ addEventListener("popstate", () => {
   for (const form of findAll("#panel [data-is-written]")) form.removeAttribute("data-is-written");
   panelAddress = location.href;
   const query = new URLSearchParams(location.search);
-  const search = find("#search");
-  if (search && search.value.trim() !== (query.get("q") ?? "")) {
-    search.value = query.get("q") ?? "";
+  const filter = boardFilter();
+  if (find("#find") && FILTERS.some((name) => (filter.get(name) ?? "") !== (query.get(name) ?? ""))) {
+    for (const field of find("#find").elements) {
+      if (field.type === "checkbox") field.checked = query.get(field.name) === field.value;
+      else if (field.name) field.value = query.get(field.name) ?? "";
+    }
     body.dispatchEvent(new CustomEvent("live-board"));
   }
   const project = board()?.dataset.project;
-  if (query.get("task")) openPanel(`${root}/ui/parts/tasks/${encodeURIComponent(query.get("task"))}`, null, { push: false });
+  if (query.get("task")) openPanel(`${root}/ui/parts/tasks/${encodeURIComponent(query.get("task"))}?tab=${query.get("tab") ?? "overview"}`, null, { push: false });
   else if (query.get("chat")) openPanel(`${root}/ui/parts/projects/${project}/agents/${encodeURIComponent(query.get("chat"))}/chat`, null, { push: false });
   else closePanel({ push: false });
 });
@@ -74,8 +78,8 @@ document.addEventListener("click", (event) => {
     openPanel(link.dataset.panel, link.dataset.address);
   }
   if (event.target.closest("[data-close]") && mayLeavePanel()) closePanel();
-  const copy = event.target.closest("[data-copy]");
-  if (copy) copyText(new URL(copy.dataset.copy, location.href).href);
+  const copy = event.target.closest("[data-copy], [data-copy-text]");
+  if (copy) copyText(copy.dataset.copyText ?? new URL(copy.dataset.copy, location.href).href);
   const asks = event.target.closest("[data-asks-reason]");
   if (asks) {
     const form = find(".why-blocked", asks.closest(".stack-2"));
@@ -114,12 +118,22 @@ document.addEventListener("htmx:after:swap", (event) => {
   writeTimes();
   showStanding();
   applyFolds();
+  openFirstFile();
   // Only the answer to the form itself moves the focus to its mistake.
   const isAnswer = event.detail.ctx?.sourceElement?.matches?.("#new-task");
   const wrong = isAnswer ? find("#new-task [aria-invalid=true]") : null;
   if (wrong && wrong !== document.activeElement) wrong.focus();
 });
 new MutationObserver(showPanel).observe(find("#panel") ?? document.createElement("div"), { childList: true });
+
+// The first of the changed files is open from the beginning. A reader may close it.
+function openFirstFile() {
+  const changes = find(".changes:not([data-is-begun])");
+  const file = changes && find(".box", changes);
+  if (!file) return;
+  file.open = true;
+  changes.dataset.isBegun = "";
+}
 
 // ---- The dialog ---------------------------------------------------------------------------------------------------------------
 
@@ -194,7 +208,7 @@ if (toldBefore) tellRemoval(JSON.parse(toldBefore));
 // ---- Keys ---------------------------------------------------------------------------------------------------------------------
 
 const isWriting = (element) => element?.matches?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
-const PLACES = { b: "projects", a: "agents", l: "launches", o: "coordinator" };
+const PLACES = { i: "inbox", b: "projects", a: "agents", l: "launches", o: "coordinator" };
 let isGoing = false;
 
 function walk(step) {

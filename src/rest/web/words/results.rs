@@ -11,12 +11,12 @@ impl Words {
         state: WorkspaceState,
     ) -> &'static str {
         let (english, japanese) = match state {
-            WorkspaceState::Wanted => ("being prepared", "準備中"),
-            WorkspaceState::Ready => ("ready", "準備完了"),
-            WorkspaceState::InUse => ("in use", "使用中"),
-            WorkspaceState::Broken => ("needs a person", "対応が必要"),
+            WorkspaceState::Wanted => ("Being prepared", "準備中"),
+            WorkspaceState::Ready => ("Ready", "準備完了"),
+            WorkspaceState::InUse => ("In use", "使用中"),
+            WorkspaceState::Broken => ("Needs a person", "対応が必要"),
             WorkspaceState::Removed => {
-                ("files removed, commits kept", "ファイル削除済み、コミット保持")
+                ("Files removed, commits kept", "ファイル削除済み、コミット保持")
             }
         };
         self.language.either(english, japanese)
@@ -29,11 +29,11 @@ impl Words {
     ) -> &'static str {
         let (english, japanese) = match mode {
             WorkspaceMode::Shared => (
-                "shared: all agents work in the project's directory",
+                "Shared: all agents work in the project's directory",
                 "共有: すべてのエージェントがプロジェクトのディレクトリで作業します",
             ),
             WorkspaceMode::Clone => (
-                "clone: each task has its own clone, and you merge its result",
+                "Clone: each task has its own clone, and you merge its result",
                 "クローン: タスクごとに専用のクローンで作業し、結果は人がマージします",
             ),
         };

@@ -29,6 +29,21 @@ impl Words {
         }
     }
 
+    pub(in crate::rest::web) fn of_running(&self, n: usize) -> String {
+        match self.language {
+            Language::English => format!("{n} running"),
+            Language::Japanese => format!("{n} 件実行中"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_launches(&self, n: usize) -> String {
+        match self.language {
+            Language::English if n == 1 => "1 launch".to_owned(),
+            Language::English => format!("{n} launches"),
+            Language::Japanese => format!("起動 {n} 回"),
+        }
+    }
+
     pub(in crate::rest::web) fn of_waits_for(&self, n: usize) -> String {
         match self.language {
             Language::English if n == 1 => "waits for 1 task".to_owned(),

@@ -1,0 +1,91 @@
+//! The filters of a board, and the notification of a page in the background.
+
+use super::browser::Browser;
+use super::{assert_quiet, daemon};
+
+#[test]
+fn a_board_shows_the_tasks_of_an_assignee_a_priority_or_that_need_a_person() {
+    let daemon = daemon(&["idle", "other"]);
+    for (id, assignee, priority) in
+        [("one", "idle", "urgent"), ("two", "idle", "low"), ("three", "other", "low")]
+    {
+        daemon.done(&[
+            "task",
+            "add",
+            "--id",
+            id,
+            "--project",
+            "prj",
+            "--assignee",
+            assignee,
+            "--priority",
+            priority,
+            "--status",
+            "todo",
+            "--title",
+            id,
+        ]);
+    }
+    daemon.done(&["task", "set", "three", "--status", "in_progress"]);
+    daemon.done(&["task", "set", "three", "--status", "blocked", "--reason", "which bank?"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.resize(1400, 800);
+    browser.go_to("/ui/projects/prj");
+    let shown = || browser.texts("#board .card-link");
+    let address = || browser.run("return location.search");
+    let choose = |name: &str, value: &str| {
+        browser.run(&format!(
+            "const field = document.querySelector('#find [name={name}]'); field.value = '{value}';\
+             field.dispatchEvent(new Event('change', {{ bubbles: true }}))"
+        ));
+    };
+    assert_eq!(shown(), ["one", "two", "three"]);
+    choose("assignee", "idle");
+    browser.until("those of one agent are shown", || shown() == ["one", "two"]);
+    choose("priority", "low");
+    browser.until("both conditions count", || shown() == ["two"]);
+    assert_eq!(address(), "?assignee=idle&priority=low");
+
+    // A reload shows the same. Clearing shows all.
+    browser.go_to("/ui/projects/prj?assignee=idle&priority=urgent&needs=person");
+    assert_eq!(shown(), [] as [&str; 0]);
+    browser.find("#nothing-found button").click();
+    browser.until("all are shown", || shown() == ["one", "two", "three"]);
+    assert_eq!(address(), "");
+    browser.find("#find label.chip").click();
+    browser.until("what needs a person is shown", || shown() == ["three"]);
+    assert_eq!(address(), "?needs=person");
+    browser.go_to("/ui/projects/prj?q=is:blocked+assignee:other");
+    assert_eq!(shown(), ["three"]);
+    // Values that do not exist choose nothing.
+    browser.go_to("/ui/projects/prj?priority=nothing&assignee=%21&needs=x");
+    assert_eq!(shown().len(), 3);
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_page_in_the_background_notifies_its_reader() {
+    let daemon = daemon(&["idle"]);
+    daemon.task("tsk", "prj", "idle");
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/settings");
+    assert!(
+        !browser.run("return document.querySelector('#notifications').checked").as_bool().unwrap()
+    );
+    browser.run("localStorage.setItem('notifications', 'on')");
+    browser.go_to("/ui/projects/prj");
+    browser.run(
+        "window.told = []; window.Notification = class { static permission = 'granted';\
+         constructor(title) { window.told.push(title); } };\
+         Object.defineProperty(document, 'hidden', { get: () => true });",
+    );
+    daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", "which bank?"]);
+    browser.until("its reader is told", || {
+        browser.run("return window.told.join()") == "Something needs a person"
+    });
+    assert_quiet(&browser);
+}
