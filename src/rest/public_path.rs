@@ -94,15 +94,16 @@ pub(super) async fn in_pages(
 
 /// The attributes of our templates that have an address. Others may have a text of a person that
 /// begins like one.
-const ADDRESSES: [&str; 14] = [
+const ADDRESSES: [&str; 15] = [
     "href",
     "src",
     "action",
     "hx-get",
     "hx-post",
     "data-address",
+    "data-again",
     "data-back",
-    "data-copy",
+    "data-copy-link",
     "data-events",
     "data-href",
     "data-panel",

@@ -26,6 +26,11 @@ pub fn get(tx: &mut Read<'_>, key: &ProjectKey) -> Result<Option<KeyRecord>, Sto
     tx.row("project key", &sql, &[key.into()], read)
 }
 
+/// Returns all keys, also those of deleted projects.
+pub fn list(tx: &mut Read<'_>) -> Result<Vec<ProjectKey>, StoreError> {
+    tx.rows("project key", "SELECT key FROM project_keys ORDER BY key", &[], |cells| cells.get())
+}
+
 /// Returns the keys of a project by key, also those that it had before.
 pub fn list_of_project(
     tx: &mut Read<'_>,

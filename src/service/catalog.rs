@@ -14,8 +14,8 @@ use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::notice::WorkChange;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{Agent, Assignment, Project, Refusal, Removable, Secret};
-use crate::rows::{Transaction, agents, assignments, projects};
+use crate::domain::{Agent, Assignment, Project, ProjectKey, Refusal, Removable, Secret};
+use crate::rows::{Transaction, agents, assignments, project_keys, projects};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
@@ -172,6 +172,11 @@ impl Catalog {
                 Ok(projects.map(|project| with_members(project, &assignments)).collect())
             })
             .await
+    }
+
+    /// Returns the keys that projects have or had.
+    pub async fn project_keys(&self) -> Result<BTreeSet<ProjectKey>, ServiceError> {
+        self.core.read(|tx| Ok(project_keys::list(tx)?.into_iter().collect())).await
     }
 
     /// # Errors

@@ -4,7 +4,7 @@
 //! Therefore a repeated request writes the message once. The panel fetches answers after the last
 //! message that it has, in the order of the server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use askama::Template;
@@ -20,7 +20,9 @@ use super::shown::{Face, Faces, When, person};
 use super::waits::{About, WhyLine};
 use crate::domain::chat::Sender;
 use crate::domain::start_history::StartReason;
-use crate::domain::{AgentId, Message, MessageId, Project, ProjectId, Purpose, Refusal};
+use crate::domain::{
+    AgentId, Message, MessageId, Project, ProjectId, ProjectKey, Purpose, Refusal,
+};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
@@ -37,6 +39,7 @@ struct ChatPart {
     agent: Face,
     agent_name: String,
     messages: Vec<ShownMessage>,
+    keys: BTreeSet<ProjectKey>,
     has_earlier: bool,
     standing: ChatState,
 }
@@ -47,6 +50,7 @@ struct MessagesPart {
     frame: Frame,
     agent_name: String,
     messages: Vec<ShownMessage>,
+    keys: BTreeSet<ProjectKey>,
 }
 
 #[derive(Template)]
@@ -137,7 +141,9 @@ async fn panel(
     let standing =
         if is_coming { ChatState { is_gone: false, may_say: false, ..standing } } else { standing };
     let messages = ShownMessage::all(found.messages, &frame).await;
+    let keys = state.service.catalog.project_keys().await?;
     Ok(rendered(&ChatPart {
+        keys,
         frame,
         project,
         agent_name: face.name.clone(),
@@ -168,7 +174,8 @@ async fn messages(
     let has_more = found.next.is_some();
     let messages = ShownMessage::all(found.messages, &frame).await;
     let agent_name = state.service.catalog.agent(&agent).await?.name;
-    let mut response = rendered(&MessagesPart { frame, agent_name, messages });
+    let keys = state.service.catalog.project_keys().await?;
+    let mut response = rendered(&MessagesPart { frame, agent_name, messages, keys });
     if has_more {
         response.headers_mut().insert("has-more", axum::http::HeaderValue::from_static("true"));
     }

@@ -1,9 +1,16 @@
 //! Markdown of people and agents as HTML. The texts are not trusted: HTML in them is shown as text,
-//! pictures become links, and links lead to web pages and mail addresses only.
+//! pictures become links, and links lead to web pages, mail addresses and tasks only.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 
-use pulldown_cmark::{Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd, html};
+use linkify::{LinkFinder, LinkKind};
+use pulldown_cmark::{
+    CowStr, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd, TextMergeStream, html,
+};
+
+use crate::domain::{ProjectKey, ShortId};
 
 /// The longest text that is read as Markdown, in bytes. A longer one is shown as it is: a browser
 /// would be busy with it for too long.
@@ -23,7 +30,9 @@ impl fmt::Display for Markdown {
 impl askama::filters::HtmlSafe for Markdown {}
 
 impl Markdown {
-    pub(super) fn of(text: &str) -> Self {
+    /// Returns a text in HTML. Web addresses in it are links, and so are short ids of tasks whose
+    /// project has one of these keys.
+    pub(super) fn of(text: &str, keys: &BTreeSet<ProjectKey>) -> Self {
         let options =
             Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
         let is_long = text.len() > MAX_LENGTH;
@@ -39,9 +48,22 @@ impl Markdown {
         // For each open link, whether it is shown.
         let mut links = Vec::new();
         let events = parser.filter_map(|event| harmless(event, &mut links));
+        let mut is_linked = true;
+        let events = TextMergeStream::new(events).flat_map(|event| {
+            match &event {
+                Event::Start(Tag::Link { .. } | Tag::CodeBlock(_)) => is_linked = false,
+                Event::End(TagEnd::Link | TagEnd::CodeBlock) => is_linked = true,
+                _ => {}
+            }
+            match event {
+                Event::Text(text) if is_linked => with_links(&text, keys),
+                event => vec![event],
+            }
+        });
         html::push_html(&mut html, events);
         html.truncate(html.trim_end().len());
-        Self(html)
+        // Each `<` of a text is escaped, so these are the tags of links.
+        Self(html.replace("<a href=\"", "<a rel=\"noopener noreferrer nofollow\" href=\""))
     }
 }
 
@@ -77,6 +99,52 @@ fn harmless<'a>(event: Event<'a>, links: &mut Vec<bool>) -> Option<Event<'a>> {
     })
 }
 
+/// Returns a text as events, with links to the web addresses and to the tasks that it names.
+fn with_links(text: &str, keys: &BTreeSet<ProjectKey>) -> Vec<Event<'static>> {
+    let mut finder = LinkFinder::new();
+    finder.kinds(&[LinkKind::Url]);
+    let mut events = Vec::new();
+    for span in finder.spans(text) {
+        match span.kind() {
+            Some(_) if is_safe(span.as_str()) => events.extend(link(span.as_str(), span.as_str())),
+            _ => push_with_tasks(span.as_str(), keys, &mut events),
+        }
+    }
+    events
+}
+
+fn push_with_tasks(text: &str, keys: &BTreeSet<ProjectKey>, events: &mut Vec<Event<'static>>) {
+    let mut done = 0;
+    for Range { start, end } in words(text) {
+        let word = &text[start..end];
+        // A short id is written in upper case, so that other words rarely are one.
+        let id = word.parse().ok().filter(|id: &ShortId| id.to_string() == word);
+        if id.is_some_and(|id| keys.contains(&id.key)) {
+            events.push(Event::Text(text[done..start].to_owned().into()));
+            events.extend(link(&format!("/ui/tasks/{word}"), word));
+            done = end;
+        }
+    }
+    events.push(Event::Text(text[done..].to_owned().into()));
+}
+
+/// Returns the places of the words of a text, which contain letters, digits, `-` and `_`.
+fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    let words = text.split(move |c: char| !is_part(c)).filter(|word| !word.is_empty());
+    words.map(move |word| {
+        let start = word.as_ptr().addr() - text.as_ptr().addr();
+        start..start + word.len()
+    })
+}
+
+fn link(url: &str, text: &str) -> [Event<'static>; 3] {
+    let dest_url = CowStr::from(url.to_owned());
+    let link_type = LinkType::Inline;
+    let link = Tag::Link { link_type, dest_url, title: "".into(), id: "".into() };
+    [Event::Start(link), Event::Text(text.to_owned().into()), Event::End(TagEnd::Link)]
+}
+
 /// Returns whether a link may be followed. One that is relative would lead to this daemon.
 fn is_safe(url: &str) -> bool {
     let url = url.to_ascii_lowercase();
@@ -98,7 +166,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, html: &str) {
-        assert_eq!(Markdown::of(text).to_string(), html);
+        let html = html.replace("<a href", "<a rel=\"noopener noreferrer nofollow\" href");
+        assert_eq!(
+            Markdown::of(text, &BTreeSet::from(["SHOP".parse().unwrap()])).to_string(),
+            html
+        );
     }
 
     #[test]
@@ -111,6 +183,26 @@ mod tests {
             "<pre><code class=\"language-rust\">fn a() {}\n</code></pre>",
         );
         check("[a](https://example.org)", "<p><a href=\"https://example.org\">a</a></p>");
+    }
+
+    #[test]
+    fn addresses_and_tasks_are_links() {
+        check(
+            "See https://example.org/a_b?c=1&d=(2), too.",
+            "<p>See <a href=\"https://example.org/a_b?c=1&amp;d=(2)\">https://example.org/a_b?c=1&amp;d=(2)</a>, too.</p>",
+        );
+        check(
+            "**SHOP-12**, SHOP-7: UTF-8, SHOP-0, xSHOP-1, shop-1 `SHOP-2`",
+            "<p><strong><a href=\"/ui/tasks/SHOP-12\">SHOP-12</a></strong>, <a href=\"/ui/tasks/SHOP-7\">SHOP-7</a>: \
+             UTF-8, SHOP-0, xSHOP-1, shop-1 <code>SHOP-2</code></p>",
+        );
+        check("[SHOP-1](https://example.org)", "<p><a href=\"https://example.org\">SHOP-1</a></p>");
+        check("```\nSHOP-1\n```", "<pre><code>SHOP-1\n</code></pre>");
+        check("file:///etc/passwd javascript:x", "<p>file:///etc/passwd javascript:x</p>");
+        check(
+            "<a href=\"x\">",
+            "<p>&lt;a href=&quot;x&quot;&gt;</p>".replace("&quot;", "\"").as_str(),
+        );
     }
 
     #[test]
@@ -140,10 +232,11 @@ mod tests {
     #[test]
     fn long_and_hostile_texts_are_shown() {
         let long = "*".repeat(1 << 20);
-        assert!(Markdown::of(&long).to_string().contains(&long));
+        assert!(Markdown::of(&long, &BTreeSet::new()).to_string().contains(&long));
         for text in ["*".repeat(MAX_LENGTH), "[".repeat(MAX_LENGTH), "> ".repeat(MAX_LENGTH / 2)] {
-            assert!(!Markdown::of(&text).to_string().contains("<script"));
+            assert!(!Markdown::of(&text, &BTreeSet::new()).to_string().contains("<script"));
         }
-        assert!(Markdown::of(&"<".repeat(MAX_LENGTH + 1)).to_string().contains("&lt;&lt;"));
+        let long = "<".repeat(MAX_LENGTH + 1);
+        assert!(Markdown::of(&long, &BTreeSet::new()).to_string().contains("&lt;&lt;"));
     }
 }

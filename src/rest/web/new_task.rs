@@ -25,6 +25,7 @@ struct NewTaskPart {
     parent: Option<Task>,
     members: Vec<Face>,
     fields: NewTaskFields,
+    is_another: bool,
     /// The mistake in the title.
     title_problem: Option<String>,
     /// The mistake in the description.
@@ -48,6 +49,9 @@ impl NewTaskPart {
 struct NewQuery {
     parent: Option<TaskId>,
     status: Option<TaskStatus>,
+    /// The reader makes several tasks, one after the other.
+    #[serde(default)]
+    another: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -60,6 +64,9 @@ struct NewTaskFields {
     assignee: String,
     priority: Priority,
     status: TaskStatus,
+    /// The task is to be in progress, whatever the form has as its status.
+    #[serde(default)]
+    start: bool,
     #[serde(default)]
     parent: String,
 }
@@ -87,9 +94,11 @@ async fn new(
         assignee: String::new(),
         priority: Priority::Medium,
         status: query.status.filter(|to| NEW_STATUSES.contains(to)).unwrap_or(TaskStatus::Todo),
+        start: false,
         parent,
     };
-    Ok(rendered(&form(frame, &state, &project, fields).await?))
+    let form = form(frame, &state, &project, fields).await?;
+    Ok(rendered(&NewTaskPart { is_another: query.another, ..form }))
 }
 
 async fn form(
@@ -110,6 +119,7 @@ async fn form(
         parent,
         members: faces.of_all(&members),
         fields,
+        is_another: false,
         title_problem: None,
         description_problem: None,
     })
@@ -135,7 +145,7 @@ async fn make(
         project: project.clone(),
         title: fields.title.clone(),
         description: fields.description.clone(),
-        status: fields.status,
+        status: if fields.start { TaskStatus::InProgress } else { fields.status },
         priority: fields.priority,
         assignee: given("assignee", &fields.assignee)?,
         parent,

@@ -2,6 +2,8 @@
 //! it.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use askama::Template;
 use axum::Router;
@@ -18,8 +20,8 @@ use super::shown::{Face, Faces, Now, Took, When, cost_of, is_bad, leads_to, pers
 use super::words::Words;
 use crate::domain::event::Event;
 use crate::domain::{
-    AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, Purpose, ShortId, Task,
-    TaskId, TaskStatus, Timestamp, Usage, Workspace,
+    AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, ProjectKey, Purpose,
+    ShortId, Task, TaskId, TaskStatus, Timestamp, Usage, Workspace,
 };
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
@@ -36,6 +38,7 @@ struct TaskPart {
     tab: Tab,
     task: ShownTask,
     members: Vec<Face>,
+    keys: BTreeSet<ProjectKey>,
 }
 
 #[derive(Template)]
@@ -46,6 +49,7 @@ struct TaskPage {
     tab: Tab,
     task: ShownTask,
     members: Vec<Face>,
+    keys: BTreeSet<ProjectKey>,
 }
 
 /// A part of what a task shows.
@@ -293,10 +297,11 @@ async fn page(
     InTask(id): InTask,
     InQuery(PageQuery { tab }): InQuery<PageQuery>,
 ) -> Result<Response, Problem> {
+    let keys = state.service.catalog.project_keys().await?;
     let (task, members) = read(&frame, &state, &id).await?;
     let project = Some(task.project.clone());
     let frame = Frame { project, ..frame };
-    Ok(rendered(&TaskPage { frame, is_page: true, tab, task, members }))
+    Ok(rendered(&TaskPage { frame, is_page: true, tab, task, members, keys }))
 }
 
 async fn part(
@@ -305,8 +310,9 @@ async fn part(
     InTask(id): InTask,
     InQuery(query): InQuery<PartQuery>,
 ) -> Result<Response, Problem> {
+    let keys = state.service.catalog.project_keys().await?;
     let (task, members) = read(&frame, &state, &id).await?;
-    Ok(rendered(&TaskPart { frame, is_page: query.page, tab: query.tab, task, members }))
+    Ok(rendered(&TaskPart { frame, is_page: query.page, tab: query.tab, task, members, keys }))
 }
 
 /// Reads a task and the agents that may work on it.
@@ -389,9 +395,10 @@ async fn read(
 fn spent_on(w: &Words, executions: &[Execution]) -> Option<String> {
     let usage = executions.iter().fold(Usage::default(), |sum, work| sum.plus(work.usage));
     let times = executions.iter().filter_map(|work| Some(work.ended_at?.since(work.started_at)));
-    let took = Took(times.sum());
-    let n_launches = w.of_launches((!executions.is_empty()).then_some(executions.len())?);
-    let parts = cost_of(usage).into_iter().chain([n_launches, took.to_string()]);
+    let time: Duration = times.sum();
+    let n_launches = (!executions.is_empty()).then_some(executions.len())?;
+    let took = (time > Duration::ZERO).then(|| Took(time).to_string());
+    let parts = cost_of(usage).into_iter().chain([w.of_launches(n_launches)]).chain(took);
     Some(parts.collect::<Vec<_>>().join(" · "))
 }
 

@@ -1,6 +1,7 @@
 //! The transcript of a launch, in pages: the last entries, those before them, and those that are
 //! new.
 
+use std::collections::BTreeSet;
 use std::str::FromStr as _;
 
 use askama::Template;
@@ -15,7 +16,7 @@ use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
 use super::shown::cost_of;
 use crate::domain::transcript::{Body, Entry, entries};
-use crate::domain::{LaunchId, Usage};
+use crate::domain::{LaunchId, ProjectKey, Usage};
 use crate::instance_dir::output_pages::{OutputPage, OutputPlace};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
@@ -28,6 +29,7 @@ const MAX_LINES: usize = 400;
 #[template(path = "parts/transcript.html")]
 struct TranscriptPart {
     frame: Frame,
+    keys: BTreeSet<ProjectKey>,
     entries: Vec<Entry>,
     /// The place before the entries, if earlier ones are kept.
     start: Option<OutputPlace>,
@@ -82,6 +84,7 @@ async fn part(
     };
     Ok(rendered(&TranscriptPart {
         frame,
+        keys: state.service.catalog.project_keys().await?,
         entries: entries(page.lines.iter().map(String::as_str)),
         start: page.start,
         end: page.end,

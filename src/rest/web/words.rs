@@ -243,6 +243,10 @@ texts! {
     high: "High", "高";
     urgent: "Urgent", "緊急";
 
+    make_another: "Make another", "続けて作成";
+    create_and_start: "Create and start", "作成して開始";
+    more_places: "More", "その他";
+    copy: "Copy", "コピー";
     parts_of_task: "Parts of this task", "タスクの表示内容";
     overview: "Overview", "概要";
     changes: "Changes", "変更";

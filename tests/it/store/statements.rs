@@ -359,6 +359,7 @@ fn questions(bed: &Bed) {
     bed.read("pauses", pauses::since);
     bed.read("project_keys", |tx| {
         project_keys::get(tx, &"SHOP".parse().unwrap())?;
+        project_keys::list(tx)?;
         project_keys::list_of_project(tx, &id("p"))
     });
     bed.read("projects", |tx| {

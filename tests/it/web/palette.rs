@@ -175,10 +175,11 @@ fn a_phone_has_a_button_for_it_and_a_viewer_gets_no_command_that_changes() {
     browser.go_to("/ui/projects/prj?task=cart");
     browser.find("#panel .task");
     browser.find("#panel [data-close]").click();
-    browser.find(".tabbar [data-open-palette]").click();
+    browser.find(".tabbar a[href='/ui/settings']").click();
+    browser.find(".body [data-open-palette]").click();
     browser.until("it is filled", || browser.has("#found [role=option]"));
     let small = browser.run(
-        "return [...document.querySelectorAll('.tabbar > *, #found [role=option]')].filter(e => \
+        "return [...document.querySelectorAll('.tabbar > *, .only-s > *, #found [role=option]')].filter(e => \
          e.checkVisibility() && Math.min(e.offsetHeight, e.offsetWidth) < 44).map(e => e.outerHTML)",
     );
     assert_eq!(small, json!([]));

@@ -45,3 +45,38 @@ fn each_part_of_a_task_has_an_address_in_the_panel_and_on_the_page() {
     assert!(people.iter().all(|name| !name.contains("local:")), "{people:?}");
     assert_quiet(&browser);
 }
+
+#[test]
+fn several_tasks_are_made_one_after_the_other_and_one_is_started() {
+    let daemon = daemon(&["agt"]);
+    daemon.steps("agt", &["authenticate", "get-my-task", "sleep:600"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.resize(1400, 800);
+    browser.go_to("/ui/projects/prj");
+    browser.find("[data-new-task]").click();
+    browser.find("#new-title").type_in("first");
+    browser.find("[data-make-another]").click();
+    browser.find("#new-task .primary").click();
+    browser.until("the form is empty again", || {
+        browser.texts("#column-todo .card-link") == ["first"]
+            && browser.run("return document.querySelector('#new-title')?.value") == ""
+    });
+    assert!(browser.run("return document.activeElement.id") == "new-title");
+    browser.find("#new-title").type_in("second, see PRJ-1");
+    browser.run("document.querySelector('#new-task [name=assignee]').value = 'agt'");
+    browser.run("document.querySelector('#new-task [name=description]').value = 'as PRJ-1, https://example.org/a'");
+    browser.find("[data-make-another]").click();
+    browser.find("#new-task [name=start]").click();
+    browser.until("it is in progress", || {
+        browser.texts("#column-in_progress .card-link") == ["second, see PRJ-1"]
+    });
+    browser.until("the dialog is closed", || browser.run("return dialog.open") == false);
+    // The description names another task and a page.
+    browser.go_to("/ui/tasks/PRJ-2");
+    assert_eq!(browser.texts(".prose a"), ["PRJ-1", "https://example.org/a"]);
+    let link = "return document.querySelector('.prose a').getAttribute('href')";
+    assert_eq!(browser.run(link), "/ui/tasks/PRJ-1");
+    assert_quiet(&browser);
+}

@@ -95,7 +95,11 @@ document.addEventListener("htmx:after:request", (event) => {
   const { ctx } = event.detail;
   if (ctx.response.status !== 204) return;
   if (ctx.sourceElement.matches(".why-blocked")) { ctx.sourceElement.reset(); ctx.sourceElement.hidden = true; }
-  if (ctx.sourceElement.matches("[data-close-when-done]")) closeDialog({ isDone: true });
+  if (ctx.sourceElement.matches("[data-close-when-done]")) {
+    const isAnother = find("[data-make-another]", ctx.sourceElement)?.checked;
+    closeDialog({ isDone: true });
+    if (isAnother) htmx.ajax("GET", ctx.sourceElement.dataset.again, { target: "#dialog" });
+  }
   const reopened = ctx.sourceElement.dataset.reopenWhenDone;
   if (reopened) htmx.ajax("GET", reopened, { target: ctx.sourceElement.closest("[data-shows-task]"), swap: "outerHTML" });
 });

@@ -78,8 +78,8 @@ document.addEventListener("click", (event) => {
     openPanel(link.dataset.panel, link.dataset.address);
   }
   if (event.target.closest("[data-close]") && mayLeavePanel()) closePanel();
-  const copy = event.target.closest("[data-copy], [data-copy-text]");
-  if (copy) copyText(copy.dataset.copyText ?? new URL(copy.dataset.copy, location.href).href);
+  const copy = event.target.closest("[data-copy-link], [data-copy-text]");
+  if (copy) copyText(copy.dataset.copyText ?? new URL(copy.dataset.copyLink, location.href).href);
   const asks = event.target.closest("[data-asks-reason]");
   if (asks) {
     const form = find(".why-blocked", asks.closest(".stack-2"));
@@ -98,6 +98,17 @@ async function copyText(text) {
     toast(text, { isBad: false });
   }
 }
+
+// Each block of code in a text has a button that copies it.
+function addCopyButtons() {
+  for (const code of findAll(".prose pre > code:only-child")) {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", className: "btn ghost small copy", textContent: body.dataset.copy });
+    button.addEventListener("click", () => copyText(code.textContent));
+    code.after(button);
+  }
+}
+addCopyButtons();
 
 // Fits the page to what is in the panel now.
 function showPanel() {
@@ -119,6 +130,7 @@ document.addEventListener("htmx:after:swap", (event) => {
   showStanding();
   applyFolds();
   openFirstFile();
+  addCopyButtons();
   // Only the answer to the form itself moves the focus to its mistake.
   const isAnswer = event.detail.ctx?.sourceElement?.matches?.("#new-task");
   const wrong = isAnswer ? find("#new-task [aria-invalid=true]") : null;
