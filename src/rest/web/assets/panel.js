@@ -80,6 +80,13 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("[data-close]") && mayLeavePanel()) closePanel();
   const copy = event.target.closest("[data-copy-link], [data-copy-text]");
   if (copy) copyText(copy.dataset.copyText ?? new URL(copy.dataset.copyLink, location.href).href);
+  // A click on the title edits it, unless the reader selects a part of it.
+  const title = event.target.closest(".task-title");
+  const edit = title && getSelection().isCollapsed && find("details[id^=edit-]", title.closest(".task"));
+  if (edit) {
+    edit.open = true;
+    find("[name=title]", edit).focus();
+  }
   const asks = event.target.closest("[data-asks-reason]");
   if (asks) {
     const form = find(".why-blocked", asks.closest(".stack-2"));
