@@ -2,34 +2,31 @@
 //! of a database that no daemon uses.
 //!
 //! ```text
-//!  database: one snapshot ──pages──► <file>.partial: checked, synced ──rename──► <file>
-//!  <file> ──pages──► <database>.restoring: checked, migrated, counters ──rename──► <database>
+//!  database and its log ──bytes──► <file>.partial: checked, synced ──rename──► <file>
+//!  <file> ──bytes──► <database>.restoring: checked, migrated, counters ──rename──► <database>
 //! ```
 //!
-//! If a backup or a restore ends early, the file with the final name is whole or does not exist. The database that a restore replaces stays under another name.
+//! If a backup or a restore ends early, the file with the final name is whole or does not exist. The
+//! database that a restore replaces stays under another name.
+
+mod source;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::open::{self, Contents, OpenError, OpenErrorKind, beside};
+use self::source::Source;
+use super::open::{self, OpenError, OpenErrorKind, beside};
 use super::schema;
-use super::sqlite::Access;
 use crate::sys::regular_file;
 
-/// The pages that are copied between two looks at the request to stop: 4 MiB.
-const N_PAGES: i32 = 1024;
-/// The pause before a page that another process has locked is tried again.
-const LOCKED: Duration = Duration::from_millis(10);
 /// The table with the origin of a backup. The restored database does not have it.
 pub(super) const ORIGIN: &str = "backup_origin";
 /// The short ids of a project that are left out if it is not known how many were given after the
@@ -123,7 +120,8 @@ impl BackupError {
 /// Copies the database at `store` into `file` (mode 0600) while other processes use it. The copy is
 /// one state of the database, and it was checked. `must_stop` is asked every few pages.
 ///
-/// Blocks, so it is not called on a thread that drives asynchronous tasks.
+/// Blocks, so it is not called on a thread that drives asynchronous tasks. A process that has the
+/// database open does not call it, because the end of the copy ends all its locks on the file.
 ///
 /// # Errors
 /// [`BackupError`] names the file, the problem and the remedy. `file` is then as it was.
@@ -136,9 +134,7 @@ pub fn back_up(
 ) -> Result<BackupContents, BackupError> {
     check_target(store, file, if_exists)?;
     let draft = Draft::make(beside(file, ".partial"), file)?;
-    let source = open_source(store)?;
-    copy_pages(&source, store, &draft.path, must_stop)?;
-    drop(source);
+    Source::open(store)?.copy_to(&draft.path, &draft.lock, must_stop)?;
     let contents = draft.complete(|connection| {
         connection.execute_batch(&format!(
             "CREATE TABLE {ORIGIN} (coordinator_id TEXT, place TEXT NOT NULL, \
@@ -183,68 +179,6 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     id(one).is_ok_and(|one| id(other).is_ok_and(|other| one == other))
 }
 
-/// Opens a database to copy its pages. The connection cannot write.
-fn open_source(path: &Path) -> Result<Connection, BackupError> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_file() => {}
-        Ok(_) => return Err(BackupError::NotAFile(path.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(OpenError::new(OpenErrorKind::Missing, path).into());
-        }
-        Err(error) => return Err(open::failed(path, error).into()),
-    }
-    let connection =
-        open::connect(&open::options(path, open::settings_of_copy(), Access::ReadOnly))?;
-    if open::check(&connection, path)? == Contents::Nothing {
-        return Err(OpenError::new(OpenErrorKind::Empty, path).into());
-    }
-    Ok(connection)
-}
-
-/// Copies all pages of one state into an empty file.
-fn copy_pages(
-    source: &Connection,
-    from: &Path,
-    to: &Path,
-    must_stop: &dyn Fn() -> bool,
-) -> Result<(), BackupError> {
-    // The state is that of the first read. Writers go on meanwhile.
-    source
-        .execute_batch("BEGIN")
-        .and_then(|()| source.query_row("SELECT COUNT(*) FROM sqlite_master", [], |_| Ok(())))
-        .map_err(|error| open::failed(from, error))?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut target =
-        Connection::open_with_flags(to, flags).map_err(|error| open::failed(to, error))?;
-    // A copy that fails is thrown away, so it needs no journal. It is synced when it is complete.
-    target
-        .execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
-        .map_err(|error| open::failed(to, error))?;
-    let failed = |error: rusqlite::Error| {
-        let is_of_source = matches!(
-            error.sqlite_error_code(),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-        );
-        open::failed(if is_of_source { from } else { to }, error)
-    };
-    let copy = Backup::new(source, &mut target).map_err(failed)?;
-    loop {
-        if must_stop() {
-            return Err(BackupError::Interrupted);
-        }
-        match copy.step(N_PAGES).map_err(failed)? {
-            StepResult::Done => return Ok(()),
-            StepResult::More => {}
-            _ => pause(),
-        }
-    }
-}
-
-#[allow(clippy::disallowed_methods, reason = "the thread of a copy blocks")]
-fn pause() {
-    std::thread::sleep(LOCKED);
-}
-
 /// A database under construction. It is removed when this is dropped, unless it got its final name.
 struct Draft {
     path: PathBuf,
@@ -279,6 +213,7 @@ impl Draft {
         // A file that was left here keeps the rights that it has.
         lock.set_permissions(fs::Permissions::from_mode(0o600)).map_err(failed)?;
         lock.set_len(0).map_err(failed)?;
+        remove(&path, &BESIDE).map_err(failed)?;
         Ok(Self { path, lock, is_placed: false })
     }
 
@@ -290,9 +225,13 @@ impl Draft {
         let failed = |error: rusqlite::Error| open::failed(&self.path, error);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
-        // One file without a log can be moved and copied by any program.
+        // The copied log is moved into the file here. One file without a log can be moved and copied
+        // by any program. The pages of the check are mapped, because reading them costs more.
         connection
-            .execute_batch("PRAGMA journal_mode = DELETE; PRAGMA synchronous = OFF")
+            .execute_batch(&format!(
+                "PRAGMA synchronous = OFF; PRAGMA journal_mode = DELETE; PRAGMA mmap_size = {}",
+                i64::MAX
+            ))
             .map_err(failed)?;
         change(&mut connection).map_err(failed)?;
         let finding: String =
@@ -338,10 +277,23 @@ impl Drop for Draft {
         if self.is_placed {
             return;
         }
-        for suffix in ["", "-journal", "-wal", "-shm"] {
-            let _ = fs::remove_file(beside(&self.path, suffix));
+        let _ = remove(&self.path, &BESIDE);
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The ends of the names of the files that SQLite keeps beside a database.
+const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
+
+/// Removes files beside a database, as far as they exist.
+fn remove(database: &Path, suffixes: &[&str]) -> io::Result<()> {
+    for suffix in suffixes {
+        match fs::remove_file(beside(database, suffix)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
     }
+    Ok(())
 }
 
 fn sync_folder(file: &Path) -> Result<(), BackupError> {
@@ -392,10 +344,9 @@ pub fn prepare_restore(
     if fs::metadata(beside(file, "-wal")).is_ok_and(|log| log.len() > 0) {
         return Err(BackupError::InUse(file.to_owned()));
     }
-    let source = open_source(file)?;
+    let source = Source::open(file)?;
     let draft = Draft::make(beside(store, ".restoring"), store)?;
-    copy_pages(&source, file, &draft.path, must_stop)?;
-    drop(source);
+    source.copy_to(&draft.path, &draft.lock, must_stop)?;
     let mut origin = None;
     draft
         .complete(|connection| {
@@ -488,7 +439,7 @@ impl Replaced {
     /// to say.
     fn look_at(store: &Path) -> Self {
         let read = || -> Result<Self, BackupError> {
-            let connection = open_source(store)?;
+            let connection = source::connect(store)?;
             let failed = |error: rusqlite::Error| open::failed(store, error);
             let mut found = Self::default();
             let sql = "SELECT key, project_id, next_number FROM project_keys";

@@ -5,6 +5,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
 
 use rusqlite::Connection;
 use serde_json::Value;
@@ -82,6 +85,63 @@ fn a_backup_of_a_running_daemon_is_restored_on_another_state_directory() {
     assert_ne!(coordinator(&other), coordinator(&daemon));
     add_task(&other, "next");
     assert_eq!(short_id(&other, "next"), "PRJ-102");
+}
+
+/// Returns the least and the greatest of the numbers in rows that each transaction writes alike.
+fn numbers(database: &Connection) -> (i64, i64) {
+    let sql = "SELECT MIN(CAST(substr(tail, 1, 9) AS INTEGER)), \
+               MAX(CAST(substr(tail, 1, 9) AS INTEGER)) FROM output_tails";
+    database.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+}
+
+#[test]
+fn a_backup_during_writes_and_checkpoints_is_one_state() {
+    let mut daemon = Daemon::configured("store: { url: 'sqlite:real/one.db' }");
+    fs::create_dir(daemon.folder().join("real")).unwrap();
+    daemon.start();
+    daemon.terminate();
+    // The log is beside the file that a link leads to.
+    std::os::unix::fs::symlink("real/one.db", daemon.folder().join("link.db")).unwrap();
+    daemon.configure("store: { url: 'sqlite:link.db' }");
+    let path = daemon.folder().join("real/one.db");
+    let writer = Connection::open(&path).unwrap();
+    writer.execute_batch("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0").unwrap();
+    let text = "x".repeat(9_000);
+    for n in 0..2_000 {
+        let sql = "INSERT INTO output_tails (launch_id, tail) VALUES (?1, ?2)";
+        writer.execute(sql, (format!("lch_{n}"), format!("000000000{text}"))).unwrap();
+    }
+    writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let written = Arc::new(AtomicI64::new(0));
+    let writing = thread::spawn({
+        let is_over = is_over.clone();
+        let written = written.clone();
+        move || {
+            let modes = ["PASSIVE", "FULL", "RESTART", "TRUNCATE"];
+            for (n, mode) in (1..).zip(modes.iter().cycle()) {
+                let sql = "UPDATE output_tails SET tail = ?1";
+                writer.execute(sql, [format!("{n:09}{text}")]).unwrap();
+                written.store(n, Ordering::SeqCst);
+                let sql = format!("PRAGMA wal_checkpoint({mode})");
+                writer.query_row(&sql, [], |_| Ok(())).unwrap();
+                if is_over.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+        }
+    });
+    for _ in 0..12 {
+        let before = written.load(Ordering::SeqCst);
+        daemon.done(&["backup", "saved.db", "--force"]);
+        let (least, greatest) =
+            numbers(&Connection::open(daemon.folder().join("saved.db")).unwrap());
+        assert_eq!(least, greatest, "the backup has parts of several states");
+        assert!(least >= before, "{least}, and {before} was committed before it began");
+    }
+    is_over.store(true, Ordering::SeqCst);
+    writing.join().unwrap();
+    assert_eq!(files(&daemon, "saved.db"), ["saved.db"]);
 }
 
 #[test]
@@ -207,6 +267,10 @@ fn what_a_killed_backup_left_is_replaced_by_the_next_one() {
     let daemon = Daemon::running(STORE);
     daemon.project("prj");
     daemon.write("saved.db.partial", "the beginning of a backup");
+    // The log of a killed backup would be taken for that of the next one.
+    let state = daemon.folder().join("one.db-wal");
+    fs::copy(&state, daemon.folder().join("saved.db.partial-wal")).unwrap();
+    daemon.project("later");
     daemon.done(&["backup", "saved.db"]);
     assert_eq!(files(&daemon, "saved.db"), ["saved.db"]);
     until("the daemon writes on", || daemon.cli(&["pause"]).code == 0);

@@ -1,11 +1,12 @@
-//! Files without a name, and reserved space.
+//! Files without a name, reserved space, and writes that begin early.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::{Advice, FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 /// Makes a file in memory that is read from its start and cannot be changed any more. Nothing is
@@ -29,4 +30,11 @@ pub fn reserve(file: &File, length: u64) -> io::Result<()> {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Begins to write a changed part of a file to the disk, without waiting for it.
+pub fn begin_to_write(file: &File, offset: u64, length: u64) {
+    // Pages that are dropped from memory have to be written first. Those that are being written
+    // stay.
+    let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::DontNeed);
 }

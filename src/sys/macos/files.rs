@@ -1,4 +1,4 @@
-//! Files without a name, and reserved space.
+//! Files without a name, reserved space, and writes that begin early.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -25,3 +25,6 @@ pub fn unnamed(folder: &Path, name: &str, content: &[u8]) -> io::Result<OwnedFd>
 pub fn reserve(mut file: &File, length: u64) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), length), &mut file).map(drop)
 }
+
+/// Does nothing: macOS has no call that begins to write a part of a file.
+pub fn begin_to_write(_file: &File, _offset: u64, _length: u64) {}

@@ -1,0 +1,120 @@
+//! The database that a backup or a restore copies.
+//!
+//! The bytes of its file and of its log are copied, because that is several times as fast as a copy
+//! of each page by SQLite. A read transaction is open meanwhile, which makes the copy one state of
+//! the database:
+//!
+//! - If the log has parts that are not in the file yet, SQLite moves only those into the file that
+//!   this read can see. All these parts stay in the log until the read ends. So each page that
+//!   changes in the file during the copy is also in the copy of the log.
+//! - If the log has no such part, SQLite moves nothing into the file until the read ends.
+//!
+//! Writers add to the log meanwhile, or begin it anew. SQLite reads a log as far as its checksums
+//! are right, up to the last complete transaction. So the copy has the state of the read, perhaps
+//! with later transactions. A database without a log is not written while it is read.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::BackupError;
+use crate::store::open::{self, Contents, OpenError, OpenErrorKind, beside};
+use crate::store::sqlite::Access;
+use crate::sys::{files, regular_file};
+
+/// The bytes that are copied between two looks at the request to stop.
+const CHUNK: u64 = 4 << 20;
+
+/// A database that is kept from losing the state that is copied.
+pub(super) struct Source {
+    path: PathBuf,
+    /// It is in a read transaction.
+    connection: Connection,
+    /// It is closed after the connection, because that ends all locks of this process on the file.
+    file: File,
+}
+
+/// Opens a database to read it. The connection cannot write.
+pub(super) fn connect(path: &Path) -> Result<Connection, BackupError> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => return Err(BackupError::NotAFile(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(OpenError::new(OpenErrorKind::Missing, path).into());
+        }
+        Err(error) => return Err(open::failed(path, error).into()),
+    }
+    let connection =
+        open::connect(&open::options(path, open::settings_of_copy(), Access::ReadOnly))?;
+    if open::check(&connection, path)? == Contents::Nothing {
+        return Err(OpenError::new(OpenErrorKind::Empty, path).into());
+    }
+    Ok(connection)
+}
+
+impl Source {
+    /// Begins to keep the state of the database at `path`.
+    pub(super) fn open(path: &Path) -> Result<Self, BackupError> {
+        let connection = connect(path)?;
+        let failed = |error| open::failed(path, error);
+        // SQLite keeps the log beside the file that a link leads to.
+        let path = fs::canonicalize(path).map_err(|error| open::failed(path, error))?;
+        let file = File::open(&path).map_err(|error| open::failed(&path, error))?;
+        // The transaction begins with the first read.
+        connection.execute_batch("BEGIN").map_err(failed)?;
+        let sql = "SELECT COUNT(*) FROM sqlite_master";
+        connection.query_row(sql, [], |_| Ok(())).map_err(failed)?;
+        Ok(Self { path, connection, file })
+    }
+
+    /// Copies the database into the empty file `to`, which is at `path`, and the log beside it.
+    pub(super) fn copy_to(
+        self,
+        path: &Path,
+        to: &File,
+        must_stop: &dyn Fn() -> bool,
+    ) -> Result<(), BackupError> {
+        copy(&self.file, to, path, must_stop)?;
+        match File::open(beside(&self.path, "-wal")) {
+            Ok(log) => {
+                let path = beside(path, "-wal");
+                let to = regular_file::make_anew(&path).map_err(|e| open::failed(&path, e))?;
+                copy(&log, &to, &path, must_stop)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(open::failed(&self.path, error).into()),
+        }
+        // The state was kept until here.
+        drop(self.connection);
+        Ok(())
+    }
+}
+
+/// Copies the bytes that a file has now into the empty file at `path`. Each part is on its way to
+/// the disk before the next one is copied, because one great write at the end would keep the daemon
+/// from syncing its own writes.
+fn copy(
+    from: &File,
+    to: &File,
+    path: &Path,
+    must_stop: &dyn Fn() -> bool,
+) -> Result<(), BackupError> {
+    let failed = |error: io::Error| open::failed(path, error);
+    let size = from.metadata().map_err(failed)?.len();
+    let mut copied = 0;
+    while copied < size {
+        if must_stop() {
+            return Err(BackupError::Interrupted);
+        }
+        let mut part = from.take(CHUNK.min(size - copied));
+        let n = io::copy(&mut part, &mut &*to).map_err(failed)?;
+        if n == 0 {
+            break;
+        }
+        files::begin_to_write(to, copied, n);
+        copied += n;
+    }
+    Ok(())
+}
