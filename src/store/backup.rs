@@ -23,6 +23,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use self::source::Source;
+use super::db::BoxError;
 use super::open::{self, OpenError, OpenErrorKind, beside};
 use super::schema;
 use crate::sys::regular_file;
@@ -97,6 +98,16 @@ pub enum BackupError {
         .0.display()
     )]
     OfPostgres(PathBuf),
+    #[error(
+        "`{}` {problem}, so nothing was restored: name a whole file that `backup` made",
+        .path.display()
+    )]
+    NoBackup {
+        path: PathBuf,
+        problem: &'static str,
+        /// The error of SQLite, if there is one.
+        source: Option<BoxError>,
+    },
     #[error("`{}` has a log beside it (`-wal`), so it is a database in use: name a file that `backup` made", .0.display())]
     InUse(PathBuf),
     #[error("could not {action} `{}`", .path.display())]
@@ -344,7 +355,7 @@ pub fn prepare_restore(
     if fs::metadata(beside(file, "-wal")).is_ok_and(|log| log.len() > 0) {
         return Err(BackupError::InUse(file.to_owned()));
     }
-    let source = Source::open(file)?;
+    let source = Source::open(file).map_err(no_backup)?;
     let draft = Draft::make(beside(store, ".restoring"), store)?;
     source.copy_to(&draft.path, &draft.lock, must_stop)?;
     let mut origin = None;
@@ -353,7 +364,8 @@ pub fn prepare_restore(
             origin = origin_of(connection)?;
             connection.execute_batch(&format!("DROP TABLE IF EXISTS {ORIGIN}"))
         })
-        .map_err(damage_is_of(file))?;
+        .map_err(damage_is_of(file))
+        .map_err(no_backup)?;
     let mut connection =
         Connection::open(&draft.path).map_err(|error| open::failed(file, error))?;
     let migrated = schema::first_missing(&connection)
@@ -361,6 +373,21 @@ pub fn prepare_restore(
     migrated.map_err(|error| open::failed(file, error))?;
     drop(connection);
     Ok(Restore { draft, store: store.to_owned(), origin })
+}
+
+/// Says of a file that is to be restored why it cannot be, in place of the words for the database
+/// of a daemon.
+fn no_backup(error: BackupError) -> BackupError {
+    let BackupError::Open(error) = error else { return error };
+    let problem = match error.kind {
+        OpenErrorKind::Missing => "does not exist",
+        OpenErrorKind::Empty => "is an empty database",
+        OpenErrorKind::Corrupt => "is damaged",
+        OpenErrorKind::NotADatabase => "is not an SQLite database",
+        OpenErrorKind::Foreign => "is the database of another program",
+        _ => return error.into(),
+    };
+    BackupError::NoBackup { path: error.path, problem, source: error.source }
 }
 
 /// Returns whether a file is what pg_dump writes.

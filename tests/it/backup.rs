@@ -185,6 +185,7 @@ fn what_is_no_backup_is_refused_and_the_state_stays() {
     daemon.terminate();
     let whole = fs::read(daemon.folder().join("saved.db")).unwrap();
     daemon.write("truncated.db", &whole[..whole.len() / 2]);
+    daemon.write("cut.db", &whole[..whole.len() - 4096]);
     daemon.write("empty.db", "");
     daemon.write("text", "not a database".repeat(1000));
     daemon.write("dump", "PGDMP\u{1}\u{e}");
@@ -197,14 +198,15 @@ fn what_is_no_backup_is_refused_and_the_state_stays() {
     change("newer.db", "INSERT INTO _sqlx_migrations VALUES (999, 'x', '', 1, x'00', 0)");
     change("foreign.db", "PRAGMA application_id = 7");
     for (file, why) in [
-        ("truncated.db", "truncated.db` is damaged"),
-        ("empty.db", "empty.db` is empty"),
+        ("truncated.db", "truncated.db` is damaged, so nothing was restored: name a whole file"),
+        ("cut.db", "cut.db` is damaged, so nothing was restored"),
+        ("empty.db", "empty.db` is an empty database"),
         ("text", "is not an SQLite database"),
         ("dump", "restore it with pg_restore or psql"),
         ("dump.sql", "restore it with pg_restore or psql"),
         ("newer.db", "was written by a newer version"),
         ("foreign.db", "is the database of another program"),
-        ("missing.db", "there is no database"),
+        ("missing.db", "missing.db` does not exist"),
         ("work", "is not a file"),
         ("one.db", "is the database in use"),
     ] {
