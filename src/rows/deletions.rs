@@ -28,6 +28,9 @@ struct Content {
 /// The cells of a row by their columns.
 type Row = BTreeMap<String, Json>;
 
+/// The column after those of the entity.
+const REVISION: &str = "revision";
+
 /// A stored row that is read like one of a table.
 struct StoredRow<'a> {
     columns: Vec<&'static str>,
@@ -36,11 +39,10 @@ struct StoredRow<'a> {
 
 impl Columns for StoredRow<'_> {
     fn cell(&self, column: usize) -> Result<Cell<'_>, BoxError> {
-        let Some(name) = self.columns.get(column) else {
-            // The last column is the revision: a row that comes back is a new one.
-            return Ok(Cell::Int(0));
-        };
-        Ok(match self.row.get(*name) {
+        let name = self.columns.get(column).copied().unwrap_or(REVISION);
+        Ok(match self.row.get(name) {
+            // An older version has stored the row without its revision.
+            None if name == REVISION => Cell::Int(0),
             None | Some(Json::Null) => Cell::Null,
             Some(Json::Bool(is_true)) => Cell::Int(i64::from(*is_true)),
             Some(Json::Number(number)) => {
@@ -68,7 +70,9 @@ fn row_of<E: Entity>(entity: &E) -> Row {
         Value::Text(text) => text.into(),
     };
     let cells = columns::<E>().into_iter().zip(entity.values());
-    cells.map(|(name, value)| (name.to_owned(), json(value))).collect()
+    let mut row: Row = cells.map(|(name, value)| (name.to_owned(), json(value))).collect();
+    row.insert(REVISION.to_owned(), entity.revision().into());
+    row
 }
 
 fn entity_of<E: Entity>(row: &Row) -> Result<E, BoxError> {
@@ -184,22 +188,33 @@ pub fn add(
 pub fn undo(tx: &mut Transaction<'_>, deletion: &Deletion) -> Result<(), StoreError> {
     let DeletedContent { projects, agents, tasks, assignments, links: _ } = &deletion.content;
     for project in projects {
-        tx.replace(project, &project.id)?;
+        put_back(tx, project, &project.id)?;
         forget_name(tx, &Removable::Project(project.id.clone()))?;
     }
     for agent in agents {
-        tx.replace(agent, &agent.id)?;
+        put_back(tx, agent, &agent.id)?;
         forget_name(tx, &Removable::Agent(agent.id.clone()))?;
     }
     for assignment in assignments {
         assignments::add(tx, assignment)?;
     }
     for task in tasks {
-        tx.replace(task, &task.id)?;
+        put_back(tx, task, &task.id)?;
         forget_name(tx, &Removable::Task(task.id.clone()))?;
     }
     forget(tx, &deletion.of)?;
     tell(tx, deletion, Change::Undone)
+}
+
+fn put_back<E: Entity>(
+    tx: &mut Transaction<'_>,
+    entity: &E,
+    id: &impl ToString,
+) -> Result<(), StoreError> {
+    if tx.put_back(entity)? {
+        return Ok(());
+    }
+    Err(StoreError::Outdated { what: E::NAME, id: id.to_string() })
 }
 
 /// Forgets the rows of a deletion.

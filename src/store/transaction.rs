@@ -179,15 +179,27 @@ impl<'a, C> Write<'a, C> {
     /// # Errors
     /// The errors of [`Write::execute`].
     pub fn put<E: Entity>(&mut self, entity: &E) -> Result<bool, StoreError> {
-        let mut args = entity.values();
-        let sql = match entity.revision() {
-            0 => insert::<E>(),
+        match entity.revision() {
+            0 => self.put_back(entity),
             revision => {
+                let mut args = entity.values();
                 args.push(revision.into());
-                update::<E>()
+                Ok(self.execute(&update::<E>(), &args)? == 1)
             }
-        };
-        Ok(self.execute(&sql, &args)? == 1)
+        }
+    }
+
+    /// Writes an entity as a new row whose revision is the one after that of the entity, so that a
+    /// row that was removed and comes back has a revision which it never had.
+    ///
+    /// Returns whether there was no such row. Nothing is written otherwise.
+    ///
+    /// # Errors
+    /// The errors of [`Write::execute`].
+    pub fn put_back<E: Entity>(&mut self, entity: &E) -> Result<bool, StoreError> {
+        let mut args = entity.values();
+        args.push((entity.revision() + 1).into());
+        Ok(self.execute(&insert::<E>(), &args)? == 1)
     }
 
     /// Sends `text`, which has no line end, to the other programs that use the database, with the
@@ -207,12 +219,12 @@ fn columns<E: Entity>() -> Vec<&'static str> {
     E::COLUMNS.split(',').map(str::trim).collect()
 }
 
-/// Returns the statement that inserts a row. Its parameters are the columns.
+/// Returns the statement that inserts a row. Its parameters are the columns and the revision.
 fn insert<E: Entity>() -> String {
     let columns = columns::<E>();
-    let values: Vec<String> = (1..=columns.len()).map(|n| format!("?{n}")).collect();
+    let values: Vec<String> = (1..=columns.len() + 1).map(|n| format!("?{n}")).collect();
     format!(
-        "INSERT INTO {} ({}, revision) VALUES ({}, 1) ON CONFLICT ({}) DO NOTHING",
+        "INSERT INTO {} ({}, revision) VALUES ({}) ON CONFLICT ({}) DO NOTHING",
         E::TABLE,
         columns.join(", "),
         values.join(", "),

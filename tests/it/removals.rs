@@ -154,7 +154,9 @@ async fn a_deleted_task_is_gone_and_an_undo_brings_all_of_it_back() {
     let found = later.removals.full_id(id("SHOP-1")).await.unwrap();
     later.removals.undelete(&Removable::Task(found)).await.unwrap();
     let after = later.tasks.view(&id("tsk")).await.unwrap();
-    let same = agent_coordinator::domain::Task { revision: 1, ..before.task };
+    // An edit of the task as it was before it was deleted is refused.
+    let revision = before.task.revision + 1;
+    let same = agent_coordinator::domain::Task { revision, ..before.task };
     assert_eq!(after.task, same);
     assert_eq!(after.subtasks.len(), 1);
     let next = later.tasks.view(&id("next")).await.unwrap().task;
