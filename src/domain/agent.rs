@@ -52,6 +52,8 @@ pub struct Agent {
     /// Without a passkey, the agent can only authenticate with a launch ticket.
     pub passkey: Option<PasskeyHash>,
     pub status: AgentStatus,
+    /// The status before it was archived. It has this one again if it is unarchived.
+    pub archived_from: Option<AgentStatus>,
     pub created_at: Timestamp,
     pub revision: i64,
 }
@@ -68,6 +70,8 @@ pub struct Project {
     /// An absolute path. This program never creates the directory.
     pub working_directory: PathBuf,
     pub status: ProjectStatus,
+    /// The status before it was archived. It has this one again if it is unarchived.
+    pub archived_from: Option<ProjectStatus>,
     /// The place where the agents of its tasks work. It is chosen when the project is created.
     pub workspace: WorkspaceMode,
     /// Its settings of workspaces, in place of those of the configuration.

@@ -11,7 +11,7 @@ impl Entity for Agent {
     const NAME: &'static str = "agent";
     const TABLE: &'static str = "agents";
     const COLUMNS: &'static str =
-        "id, name, ai_type, system_prompt, passkey_hash, status, created_at";
+        "id, name, ai_type, system_prompt, passkey_hash, status, created_at, archived_from";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -22,6 +22,7 @@ impl Entity for Agent {
             passkey: cells.get()?,
             status: cells.get()?,
             created_at: cells.get()?,
+            archived_from: cells.get()?,
             revision: cells.get()?,
         })
     }
@@ -35,6 +36,7 @@ impl Entity for Agent {
             (&self.passkey).into(),
             self.status.into(),
             self.created_at.into(),
+            self.archived_from.into(),
         ]
     }
 

@@ -14,7 +14,7 @@ impl Entity for Project {
     const NAME: &'static str = "project";
     const TABLE: &'static str = "projects";
     const COLUMNS: &'static str = "id, name, project_key, is_key_edited, working_directory, status, \
-        created_at, workspace, workspace_base, workspace_branch";
+        created_at, workspace, workspace_base, workspace_branch, archived_from";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -27,6 +27,7 @@ impl Entity for Project {
             created_at: cells.get()?,
             workspace: cells.get()?,
             overrides: WorkspaceOverrides { base: cells.get()?, branch: cells.get()? },
+            archived_from: cells.get()?,
             revision: cells.get()?,
         })
     }
@@ -44,6 +45,7 @@ impl Entity for Project {
             self.workspace.into(),
             (&self.overrides.base).into(),
             (&self.overrides.branch).into(),
+            self.archived_from.into(),
         ]
     }
 

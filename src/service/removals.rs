@@ -385,17 +385,24 @@ fn set_archived(
         }
         Removable::Agent(id) => {
             let before: Agent = catalog::agent(tx, id)?;
-            if (before.status == AgentStatus::Archived) != is_archived {
-                let status = if is_archived { AgentStatus::Archived } else { AgentStatus::Active };
-                agents::put(tx, &Agent { status, ..before })?;
+            if before.is_archived() != is_archived {
+                let after = if is_archived {
+                    before.with_status(AgentStatus::Archived)
+                } else {
+                    before.unarchived()
+                };
+                agents::put(tx, &after)?;
             }
         }
         Removable::Project(id) => {
             let before: Project = catalog::project(tx, id)?;
-            if (before.status == ProjectStatus::Archived) != is_archived {
-                let status =
-                    if is_archived { ProjectStatus::Archived } else { ProjectStatus::Active };
-                projects::put(tx, &Project { status, ..before })?;
+            if before.is_archived() != is_archived {
+                let after = if is_archived {
+                    before.with_status(ProjectStatus::Archived)
+                } else {
+                    before.unarchived()
+                };
+                projects::put(tx, &after)?;
             }
         }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use agent_coordinator::domain::agent::{AgentEdit, ProjectEdit};
+use agent_coordinator::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use agent_coordinator::domain::{
     AgentId, InstanceKey, Priority, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus,
     Timestamp,
@@ -224,6 +224,29 @@ async fn nothing_that_goes_on_is_archived_or_deleted() {
         let refusal = refused(service.removals.delete(&of, false).await);
         assert!(refusal.to_string().ends_with("a chat waits for Ann"), "{refusal}");
     }
+}
+
+#[tokio::test]
+async fn what_is_unarchived_has_its_former_status_and_what_comes_back_a_new_revision() {
+    let (_store, service) = shop().await;
+    let inactive = AgentEdit { status: Some(AgentStatus::Inactive), ..AgentEdit::default() };
+    service.catalog.set_agent(&id("ann"), &inactive).await.unwrap();
+    let inactive = ProjectEdit { status: Some(ProjectStatus::Inactive), ..ProjectEdit::default() };
+    service.catalog.set_project(&id("shop"), &inactive).await.unwrap();
+    for of in [agent("ann"), project("shop")] {
+        service.removals.archive(&of).await.unwrap();
+        service.removals.unarchive(&of).await.unwrap();
+    }
+    let before = service.catalog.agent(&id("ann")).await.unwrap();
+    assert_eq!(before.status, AgentStatus::Inactive);
+    let (of_project, _) = service.catalog.project(&id("shop")).await.unwrap();
+    assert_eq!(of_project.status, ProjectStatus::Inactive);
+
+    service.removals.delete(&agent("ann"), false).await.unwrap();
+    service.removals.undelete(&agent("ann")).await.unwrap();
+    let edit = AgentEdit { seen: Some(before.revision), ..AgentEdit::default() };
+    let refusal = refused(service.catalog.set_agent(&id("ann"), &edit).await);
+    assert_eq!(refusal.code(), "precondition_failed");
 }
 
 #[tokio::test]

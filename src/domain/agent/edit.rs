@@ -54,9 +54,32 @@ impl Agent {
             system_prompt: String::new(),
             passkey,
             status: AgentStatus::Active,
+            archived_from: None,
             created_at: now,
             revision: 0,
         }
+    }
+
+    pub fn is_archived(&self) -> bool {
+        self.status == AgentStatus::Archived
+    }
+
+    /// Returns the agent with another status. An archived one remembers the status before.
+    #[must_use]
+    pub fn with_status(self, status: AgentStatus) -> Self {
+        let archived_from = match status {
+            AgentStatus::Archived if self.is_archived() => self.archived_from,
+            AgentStatus::Archived => Some(self.status),
+            AgentStatus::Active | AgentStatus::Inactive => None,
+        };
+        Self { status, archived_from, ..self }
+    }
+
+    /// Returns an archived agent with the status that it had before.
+    #[must_use]
+    pub fn unarchived(self) -> Self {
+        let status = self.archived_from.unwrap_or(AgentStatus::Active);
+        self.with_status(status)
     }
 }
 
@@ -73,15 +96,16 @@ impl AgentEdit {
             (Some(new), _) => Some(PasskeyHash::new(new, salt)),
             (None, old) => old,
         };
+        let status = self.status.unwrap_or(agent.status);
         Ok(Agent {
             name: limits::NAME.edit(self.name.as_deref(), agent.name)?,
             ai_type: limits::AI_TYPE.edit(self.ai_type.as_deref(), agent.ai_type)?,
             system_prompt: limits::SYSTEM_PROMPT
                 .edit(self.system_prompt.as_deref(), agent.system_prompt)?,
             passkey,
-            status: self.status.unwrap_or(agent.status),
             ..agent
-        })
+        }
+        .with_status(status))
     }
 }
 
@@ -97,11 +121,34 @@ impl Project {
             id,
             working_directory: PathBuf::new(),
             status: ProjectStatus::Active,
+            archived_from: None,
             workspace: WorkspaceMode::Shared,
             overrides: WorkspaceOverrides::default(),
             created_at: now,
             revision: 0,
         }
+    }
+
+    pub fn is_archived(&self) -> bool {
+        self.status == ProjectStatus::Archived
+    }
+
+    /// Returns the project with another status. An archived one remembers the status before.
+    #[must_use]
+    pub fn with_status(self, status: ProjectStatus) -> Self {
+        let archived_from = match status {
+            ProjectStatus::Archived if self.is_archived() => self.archived_from,
+            ProjectStatus::Archived => Some(self.status),
+            ProjectStatus::Active | ProjectStatus::Inactive => None,
+        };
+        Self { status, archived_from, ..self }
+    }
+
+    /// Returns an archived project with the status that it had before.
+    #[must_use]
+    pub fn unarchived(self) -> Self {
+        let status = self.archived_from.unwrap_or(ProjectStatus::Active);
+        self.with_status(status)
     }
 }
 
@@ -137,6 +184,7 @@ impl ProjectEdit {
         }
         let base = self.workspace_base.as_deref();
         let branch = self.workspace_branch.as_deref();
+        let status = self.status.unwrap_or(project.status);
         Ok(Project {
             workspace,
             overrides: project.overrides.edit(base, branch)?,
@@ -144,9 +192,9 @@ impl ProjectEdit {
             is_key_edited: project.is_key_edited || is_other_key,
             key,
             working_directory,
-            status: self.status.unwrap_or(project.status),
             ..project
-        })
+        }
+        .with_status(status))
     }
 }
 
@@ -173,6 +221,23 @@ mod tests {
         assert_eq!(edit.apply(agent(), [2; 16]), Ok(inactive));
         let long = AgentEdit { name: Some("x".repeat(1_000)), ..AgentEdit::default() };
         assert!(matches!(long.apply(agent(), [2; 16]), Err(Refusal::TooLong { .. })));
+    }
+
+    #[test]
+    fn what_is_unarchived_has_its_former_status() {
+        for status in [AgentStatus::Active, AgentStatus::Inactive] {
+            let before = agent().with_status(status);
+            let archived = before.clone().with_status(AgentStatus::Archived);
+            assert_eq!(archived.clone().with_status(AgentStatus::Archived), archived);
+            assert_eq!(archived.unarchived(), before);
+        }
+        let project =
+            Project::new("prj".parse().unwrap(), NOW).with_status(ProjectStatus::Inactive);
+        let archived = project.clone().with_status(ProjectStatus::Archived);
+        assert_eq!(archived.unarchived(), project);
+        // A version that did not remember the status has archived it.
+        let old = Agent { status: AgentStatus::Archived, ..agent() };
+        assert_eq!(old.unarchived().status, AgentStatus::Active);
     }
 
     #[test]

@@ -16,6 +16,7 @@ fn agent(status: AgentStatus) -> Agent {
         system_prompt: String::new(),
         passkey: None,
         status,
+        archived_from: None,
         created_at: NOW,
         revision: 1,
     }
@@ -31,6 +32,7 @@ fn project() -> Project {
         is_key_edited: false,
         working_directory: PathBuf::from("dir"),
         status: ProjectStatus::Active,
+        archived_from: None,
         created_at: NOW,
         revision: 1,
     }

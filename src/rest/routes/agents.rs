@@ -91,8 +91,7 @@ async fn list(
     State(state): State<RestState>,
     InQuery(query): InQuery<ArchivedQuery>,
 ) -> Result<Json<Vec<AgentBody>>, Problem> {
-    let is_listed =
-        |agent: &Agent| Archived::has(query.archived, agent.status == AgentStatus::Archived);
+    let is_listed = |agent: &Agent| Archived::has(query.archived, agent.is_archived());
     let agents = state.service.catalog.agents().await?.into_iter().filter(is_listed);
     Ok(Json(agents.map(AgentBody::from).collect()))
 }

@@ -155,7 +155,7 @@ async fn list(
     InQuery(query): InQuery<ArchivedQuery>,
 ) -> Result<Json<Vec<ProjectBody>>, Problem> {
     let is_listed = |(project, _): &(Project, Vec<AgentId>)| {
-        Archived::has(query.archived, project.status == ProjectStatus::Archived)
+        Archived::has(query.archived, project.is_archived())
     };
     let projects = state.service.catalog.projects().await?.into_iter().filter(is_listed);
     Ok(Json(projects.map(ProjectBody::from).collect()))

@@ -96,7 +96,7 @@ impl ShownAgent {
     }
 
     fn is_archived(&self) -> bool {
-        self.0.status == AgentStatus::Archived
+        self.0.is_archived()
     }
 }
 
@@ -224,7 +224,7 @@ async fn rows(
 ) -> Result<(Vec<AgentRow>, Vec<Agent>), Problem> {
     let agents = state.service.catalog.agents().await?.into_iter();
     let (archived, agents): (Vec<Agent>, Vec<Agent>) =
-        agents.partition(|agent| agent.status == AgentStatus::Archived);
+        agents.partition(|agent| agent.is_archived());
     let projects = state.service.catalog.projects().await?;
     let status = StatusBody::from(state.service.status().await?);
     let mut instances: BTreeMap<(AgentId, ProjectId), Vec<InstanceRow>> = BTreeMap::new();

@@ -203,7 +203,7 @@ async fn tiles(
         n_open: n_open.get(&project.id).copied().unwrap_or_default(),
         n_running: open.iter().filter(|launch| launch.key.project == project.id).count(),
         agents: faces.of_all(&members),
-        is_archived: project.status == ProjectStatus::Archived,
+        is_archived: project.is_archived(),
         status: match project.status {
             ProjectStatus::Active => None,
             ProjectStatus::Inactive => Some(w.inactive),

@@ -8,7 +8,6 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
-use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::{Removable, RemovableKind, Timestamp};
 use crate::rest::extract::{InForm, InPath, parsed};
 use crate::rest::{Problem, RestState};
@@ -77,11 +76,11 @@ async fn ask(
         }
         Removable::Agent(id) => {
             let agent = state.service.catalog.agent(id).await?;
-            (agent.status == AgentStatus::Archived, agent.name, "/ui/agents".to_owned())
+            (agent.is_archived(), agent.name, "/ui/agents".to_owned())
         }
         Removable::Project(id) => {
             let (project, _) = state.service.catalog.project(id).await?;
-            let is_archived = project.status == ProjectStatus::Archived;
+            let is_archived = project.is_archived();
             (is_archived, project.name, "/ui/projects".to_owned())
         }
     };

@@ -37,6 +37,7 @@ pub(super) fn agent(name: &str) -> Agent {
         system_prompt: "You're \"here\".\n日本".to_owned(),
         passkey: None,
         status: AgentStatus::Active,
+        archived_from: None,
         created_at: at(1),
         revision: 0,
     }
@@ -52,6 +53,7 @@ pub(super) fn project(name: &str) -> Project {
         is_key_edited: false,
         working_directory: PathBuf::from("/projects").join(name),
         status: ProjectStatus::Active,
+        archived_from: None,
         created_at: at(1),
         revision: 0,
     }
