@@ -21,7 +21,7 @@ use crate::telemetry::ErrorChain;
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
-use super::removals::check_id;
+use super::removals::{check_archive, check_id};
 use super::revision::check_seen;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
@@ -92,7 +92,8 @@ impl Catalog {
     }
 
     /// # Errors
-    /// `AgentNotFound`, `UnknownAiType`, the refusals of [`limits`](crate::domain::limits).
+    /// `AgentNotFound`, `UnknownAiType`, the refusals of [`limits`](crate::domain::limits);
+    /// `NotRemovable` for an agent at work that is to be archived.
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         let id = id.clone();
         let edit = edit.clone();
@@ -105,6 +106,9 @@ impl Catalog {
                 check_seen("Agent", &id, edit.seen, before.revision)?;
                 let after = edit.apply(before.clone(), salt)?;
                 ai_types.check(Some(&before), &after)?;
+                if after.is_archived() && !before.is_archived() {
+                    check_archive(tx, &Removable::Agent(id.clone()))?;
+                }
                 let news = write_agent(tx, Some(&before), &after)?;
                 inputs.tell_agents(tx, news.as_slice(), None)?;
                 Ok(after)
@@ -241,7 +245,8 @@ impl Catalog {
     ///
     /// # Errors
     /// `ProjectNotFound`, `AgentNotFound`, `Invalid` for a working directory that is not absolute;
-    /// `WorkspaceModeFixed`, `KeyEdited`, `KeyTaken`.
+    /// `WorkspaceModeFixed`, `KeyEdited`, `KeyTaken`; `NotRemovable` for a project that has not
+    /// ended and is to be archived.
     pub async fn set_project(
         &self,
         id: &ProjectId,
@@ -255,6 +260,9 @@ impl Catalog {
                 let before = project(tx, &id)?;
                 check_seen("Project", &id, edit.seen, before.revision)?;
                 let after = edit.apply(before.clone())?;
+                if after.is_archived() && !before.is_archived() {
+                    check_archive(tx, &Removable::Project(id.clone()))?;
+                }
                 keys::change(tx, &before, &after)?;
                 let mut news = assign(tx, &edit, &id)?;
                 news.extend(write_project(tx, Some(&before), &after)?);

@@ -127,8 +127,7 @@ impl Removals {
         let of = of.clone();
         self.core
             .write(move |tx| {
-                let facts = facts::of(tx, &of)?;
-                facts.check(RemovalAction::Archive, false)?;
+                check_archive(tx, &of)?;
                 set_archived(tx, &of, true)
             })
             .await
@@ -166,6 +165,14 @@ impl Removals {
             })
             .await
     }
+}
+
+/// Checks that a thing has ended, so that it may be archived.
+///
+/// # Errors
+/// `TaskNotFound`, `AgentNotFound`, `ProjectNotFound`, `NotRemovable`.
+pub(super) fn check_archive(tx: &mut Read<'_>, of: &Removable) -> Result<(), ServiceError> {
+    Ok(facts::of(tx, of)?.check(RemovalAction::Archive, false)?)
 }
 
 /// Checks that no thing with this id was deleted.

@@ -227,6 +227,22 @@ async fn nothing_that_goes_on_is_archived_or_deleted() {
 }
 
 #[tokio::test]
+async fn an_edit_of_the_status_archives_only_what_has_ended() {
+    let (_store, service) = shop().await;
+    add(&service, new_task("tsk")).await;
+    set(&service, "tsk", TaskStatus::InProgress).await;
+    let archived = ProjectEdit { status: Some(ProjectStatus::Archived), ..ProjectEdit::default() };
+    let refusal = refused(service.catalog.set_project(&id("shop"), &archived).await);
+    assert_eq!(refusal.code(), "not_removable");
+    let archived = AgentEdit { status: Some(AgentStatus::Archived), ..AgentEdit::default() };
+    let refusal = refused(service.catalog.set_agent(&id("ann"), &archived).await);
+    assert_eq!(refusal.code(), "not_removable");
+    set(&service, "tsk", TaskStatus::Done).await;
+    service.catalog.set_agent(&id("ann"), &archived).await.unwrap();
+    service.catalog.set_agent(&id("ann"), &archived).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_is_unarchived_has_its_former_status_and_what_comes_back_a_new_revision() {
     let (_store, service) = shop().await;
     let inactive = AgentEdit { status: Some(AgentStatus::Inactive), ..AgentEdit::default() };

@@ -22,7 +22,7 @@ use crate::store::{Read, StoreError};
 
 use super::{Catalog, keys, write_agent, write_project};
 use crate::service::ServiceError;
-use crate::service::removals::refuse_id;
+use crate::service::removals::{check_archive, refuse_id};
 use crate::service::tasks::release_for;
 use crate::service::tasks::rules::{Wish, graph_around, write_changed};
 
@@ -322,6 +322,10 @@ impl Applying {
                 after.and_then(|after| ai_types.check(before.as_ref(), &after).map(|()| after));
             match checked {
                 Ok(after) => {
+                    let was_archived = before.as_ref().is_none_or(Agent::is_archived);
+                    if after.is_archived() && !was_archived {
+                        self.check_archive(tx, "agents", &Removable::Agent(id.clone()))?;
+                    }
                     self.news.extend(write_agent(tx, before.as_ref(), &after)?);
                     self.note("agent", id.as_str(), applied_as(before.as_ref(), &after));
                 }
@@ -375,6 +379,10 @@ impl Applying {
                 Some(_) => after,
                 None => Project { key: keys::claim_suggested(tx, &after)?, ..after },
             };
+            let was_archived = before.as_ref().is_none_or(Project::is_archived);
+            if after.is_archived() && !was_archived {
+                self.check_archive(tx, "projects", &of)?;
+            }
             self.news.extend(write_project(tx, before.as_ref(), &after)?);
             let is_assigned = self.assign(tx, entry)?;
             let what = match applied_as(before.as_ref(), &after) {
@@ -398,6 +406,24 @@ impl Applying {
             self.complain(section, of.id(), None, refusal.to_string());
         }
         Ok(refusal.is_some())
+    }
+
+    /// Complains about a thing that is to be archived and has not ended.
+    fn check_archive(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        section: &'static str,
+        of: &Removable,
+    ) -> Result<(), StoreError> {
+        match check_archive(tx, of) {
+            Ok(()) => Ok(()),
+            Err(ServiceError::Store(error)) => Err(error),
+            Err(refused) => {
+                let field = Some(("status", None));
+                self.complain(section, of.id(), field, refused.to_string());
+                Ok(())
+            }
+        }
     }
 
     /// Assigns the agents of an entry. Returns whether that changes anything.
