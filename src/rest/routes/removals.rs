@@ -118,73 +118,67 @@ impl From<RemovalView> for DeletionBody {
     }
 }
 
+/// The path of an agent.
+type Agent = InPath<AgentId>;
+/// The path of a project.
+type Project = InPath<ProjectId>;
+
 pub(super) fn routes() -> Api {
     let previewed = || about("What deleting it takes along").query::<DeletionQuery>();
     let deletes = |summary| about(summary).query::<DeletionQuery>().gives::<DeletionBody>();
+    let of_task = |summary| about(summary).gives::<TaskBody>();
+    let of_agent = |summary| about(summary).gives::<AgentBody>();
+    let of_project = |summary| about(summary).gives::<ProjectBody>();
     Api::new()
         .get("/tasks/{id}/deletion", preview::<InTask>, previewed().gives::<DeletionBody>())
         .delete("/tasks/{id}", delete::<InTask>, deletes("Deletes a task that has ended"))
         .post(
             "/tasks/{id}/undelete",
-            undelete_task,
-            about("Undoes the deletion of a task").gives::<TaskBody>(),
+            undelete::<InPath<TaskId>>,
+            of_task("Undoes the deletion of a task"),
         )
-        .post("/tasks/{id}/archive", archive_task, about("Archives a task").gives::<TaskBody>())
-        .post(
-            "/tasks/{id}/unarchive",
-            unarchive_task,
-            about("Shows an archived task again").gives::<TaskBody>(),
-        )
-        .get(
-            "/agents/{id}/deletion",
-            preview::<InPath<AgentId>>,
-            previewed().gives::<DeletionBody>(),
-        )
-        .delete(
-            "/agents/{id}",
-            delete::<InPath<AgentId>>,
-            deletes("Deletes an agent that does not work"),
-        )
+        .post("/tasks/{id}/archive", archive::<InTask>, of_task("Archives a task"))
+        .post("/tasks/{id}/unarchive", unarchive::<InTask>, of_task("Shows an archived task again"))
+        .get("/agents/{id}/deletion", preview::<Agent>, previewed().gives::<DeletionBody>())
+        .delete("/agents/{id}", delete::<Agent>, deletes("Deletes an agent that does not work"))
         .post(
             "/agents/{id}/undelete",
-            undelete_agent,
-            about("Undoes the deletion of an agent").gives::<AgentBody>(),
+            undelete::<Agent>,
+            of_agent("Undoes the deletion of an agent"),
         )
-        .post(
-            "/agents/{id}/archive",
-            archive_agent,
-            about("Archives an agent").gives::<AgentBody>(),
-        )
+        .post("/agents/{id}/archive", archive::<Agent>, of_agent("Archives an agent"))
         .post(
             "/agents/{id}/unarchive",
-            unarchive_agent,
-            about("Shows an archived agent again, which is active then").gives::<AgentBody>(),
+            unarchive::<Agent>,
+            of_agent("Shows an archived agent again, with the status that it had before"),
         )
         .get(
             "/projects/{project}/deletion",
-            preview::<InPath<ProjectId>>,
+            preview::<Project>,
             previewed().gives::<DeletionBody>(),
         )
         .delete(
             "/projects/{project}",
-            delete::<InPath<ProjectId>>,
+            delete::<Project>,
             deletes("Deletes a project that has ended"),
         )
         .post(
             "/projects/{project}/undelete",
-            undelete_project,
-            about("Undoes the deletion of a project").gives::<ProjectBody>(),
+            undelete::<Project>,
+            of_project("Undoes the deletion of a project"),
         )
-        .post(
-            "/projects/{project}/archive",
-            archive_project,
-            about("Archives a project").gives::<ProjectBody>(),
-        )
+        .post("/projects/{project}/archive", archive::<Project>, of_project("Archives a project"))
         .post(
             "/projects/{project}/unarchive",
-            unarchive_project,
-            about("Shows an archived project again, which is active then").gives::<ProjectBody>(),
+            unarchive::<Project>,
+            of_project("Shows an archived project again, with the status that it had before"),
         )
+}
+
+impl From<InPath<TaskId>> for Removable {
+    fn from(InPath(id): InPath<TaskId>) -> Self {
+        Self::Task(id)
+    }
 }
 
 impl From<InTask> for Removable {
@@ -225,96 +219,55 @@ async fn delete<P: Into<Removable>>(
     Ok(Json(view.into()))
 }
 
-async fn undelete_task(
+async fn undelete<P: Into<Removable>>(
     State(state): State<RestState>,
-    InPath(id): InPath<TaskId>,
-) -> Result<Json<TaskBody>, Problem> {
-    let id = state.service.removals.full_id(id).await?;
-    state.service.removals.undelete(&Removable::Task(id.clone())).await?;
-    tracing::info!(task_id = %id, "deletion undone");
-    task_body(&state, &id).await
+    place: P,
+) -> Result<Json<ThingBody>, Problem> {
+    let of = match place.into() {
+        Removable::Task(id) => Removable::Task(state.service.removals.full_id(id).await?),
+        of => of,
+    };
+    state.service.removals.undelete(&of).await?;
+    tracing::info!(kind = %of.kind(), id = of.id(), "deletion undone");
+    ThingBody::read(&state, &of).await
 }
 
-async fn archive_task(
+async fn archive<P: Into<Removable>>(
     State(state): State<RestState>,
-    InTask(id): InTask,
-) -> Result<Json<TaskBody>, Problem> {
-    state.service.removals.archive(&Removable::Task(id.clone())).await?;
-    tracing::info!(task_id = %id, "task archived");
-    task_body(&state, &id).await
+    place: P,
+) -> Result<Json<ThingBody>, Problem> {
+    let of = place.into();
+    state.service.removals.archive(&of).await?;
+    tracing::info!(kind = %of.kind(), id = of.id(), "archived");
+    ThingBody::read(&state, &of).await
 }
 
-async fn unarchive_task(
+async fn unarchive<P: Into<Removable>>(
     State(state): State<RestState>,
-    InTask(id): InTask,
-) -> Result<Json<TaskBody>, Problem> {
-    state.service.removals.unarchive(&Removable::Task(id.clone())).await?;
-    tracing::info!(task_id = %id, "task unarchived");
-    task_body(&state, &id).await
+    place: P,
+) -> Result<Json<ThingBody>, Problem> {
+    let of = place.into();
+    state.service.removals.unarchive(&of).await?;
+    tracing::info!(kind = %of.kind(), id = of.id(), "unarchived");
+    ThingBody::read(&state, &of).await
 }
 
-async fn task_body(state: &RestState, id: &TaskId) -> Result<Json<TaskBody>, Problem> {
-    Ok(Json(state.service.tasks.view(id).await?.task.into()))
+/// A thing as the routes of its kind show it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ThingBody {
+    Task(TaskBody),
+    Agent(AgentBody),
+    Project(ProjectBody),
 }
 
-async fn undelete_agent(
-    State(state): State<RestState>,
-    InPath(id): InPath<AgentId>,
-) -> Result<Json<AgentBody>, Problem> {
-    state.service.removals.undelete(&Removable::Agent(id.clone())).await?;
-    tracing::info!(agent_id = %id, "deletion undone");
-    agent_body(&state, &id).await
-}
-
-async fn archive_agent(
-    State(state): State<RestState>,
-    InPath(id): InPath<AgentId>,
-) -> Result<Json<AgentBody>, Problem> {
-    state.service.removals.archive(&Removable::Agent(id.clone())).await?;
-    tracing::info!(agent_id = %id, "agent archived");
-    agent_body(&state, &id).await
-}
-
-async fn unarchive_agent(
-    State(state): State<RestState>,
-    InPath(id): InPath<AgentId>,
-) -> Result<Json<AgentBody>, Problem> {
-    state.service.removals.unarchive(&Removable::Agent(id.clone())).await?;
-    tracing::info!(agent_id = %id, "agent unarchived");
-    agent_body(&state, &id).await
-}
-
-async fn agent_body(state: &RestState, id: &AgentId) -> Result<Json<AgentBody>, Problem> {
-    Ok(Json(state.service.catalog.agent(id).await?.into()))
-}
-
-async fn undelete_project(
-    State(state): State<RestState>,
-    InPath(id): InPath<ProjectId>,
-) -> Result<Json<ProjectBody>, Problem> {
-    state.service.removals.undelete(&Removable::Project(id.clone())).await?;
-    tracing::info!(project_id = %id, "deletion undone");
-    project_body(&state, &id).await
-}
-
-async fn archive_project(
-    State(state): State<RestState>,
-    InPath(id): InPath<ProjectId>,
-) -> Result<Json<ProjectBody>, Problem> {
-    state.service.removals.archive(&Removable::Project(id.clone())).await?;
-    tracing::info!(project_id = %id, "project archived");
-    project_body(&state, &id).await
-}
-
-async fn unarchive_project(
-    State(state): State<RestState>,
-    InPath(id): InPath<ProjectId>,
-) -> Result<Json<ProjectBody>, Problem> {
-    state.service.removals.unarchive(&Removable::Project(id.clone())).await?;
-    tracing::info!(project_id = %id, "project unarchived");
-    project_body(&state, &id).await
-}
-
-async fn project_body(state: &RestState, id: &ProjectId) -> Result<Json<ProjectBody>, Problem> {
-    Ok(Json(state.service.catalog.project(id).await?.into()))
+impl ThingBody {
+    async fn read(state: &RestState, of: &Removable) -> Result<Json<Self>, Problem> {
+        let service = &state.service;
+        Ok(Json(match of {
+            Removable::Task(id) => Self::Task(service.tasks.view(id).await?.task.into()),
+            Removable::Agent(id) => Self::Agent(service.catalog.agent(id).await?.into()),
+            Removable::Project(id) => Self::Project(service.catalog.project(id).await?.into()),
+        }))
+    }
 }
