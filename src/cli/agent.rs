@@ -7,8 +7,9 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::named::Named;
-use super::output::{Form, plain, print_json, print_line, print_table, table};
+use super::output::{Form, ListForm, plain, print_json, print_line};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
+use super::screen::Rows;
 use crate::domain::AgentId;
 use crate::domain::agent::AgentStatus;
 use crate::rest::routes::agents::{AgentBody, AgentRequest};
@@ -20,7 +21,7 @@ pub(super) enum AgentCommand {
         #[command(flatten)]
         archived: ArchivedArguments,
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
     /// Show an agent
     Show {
@@ -45,7 +46,7 @@ pub(super) enum AgentCommand {
     },
     /// Archive an agent that does not work: it does not start, and lists leave it out
     Archive(ChangeAgent),
-    /// Make an archived agent active again
+    /// Give an archived agent the status again that it had before
     Unarchive(ChangeAgent),
     /// Delete an agent that does not work, after a question; it can be undone for a while
     Delete {
@@ -109,10 +110,10 @@ impl AgentCommand {
             Self::List { archived, form } => {
                 let query = archived.query().unwrap_or_default();
                 let agents: Vec<AgentBody> = client.get(&format!("/agents?{query}")).await?;
-                if form.json { print_json(&agents) } else { print_agents(&agents) }
+                if form.json { print_json(&agents) } else { print_agents(&agents, form) }
             }
             Self::Archive(agent) => agent.run(client, "archive", "archived").await,
-            Self::Unarchive(agent) => agent.run(client, "unarchive", "active again").await,
+            Self::Unarchive(agent) => agent.run(client, "unarchive", "no longer archived").await,
             // A name or the beginning of an id would be looked up among those that exist.
             Self::Undelete { agent, form } => {
                 let told = |agent: &AgentBody| format!("{} is back", plain(&agent.name));
@@ -176,8 +177,8 @@ impl AgentEditArguments {
     }
 }
 
-fn print_agents(agents: &[AgentBody]) -> Result<(), CliError> {
-    let mut rows = table(&["AGENT", "NAME", "AI TYPE", "STATUS", "PASSKEY"]);
+fn print_agents(agents: &[AgentBody], form: ListForm) -> Result<(), CliError> {
+    let mut rows = Rows::new(&["AGENT", "NAME", "AI TYPE", "STATUS", "PASSKEY"]);
     for agent in agents {
         rows.add_row([
             agent.id.to_string(),
@@ -187,7 +188,7 @@ fn print_agents(agents: &[AgentBody]) -> Result<(), CliError> {
             if agent.has_passkey { "set" } else { "-" }.to_owned(),
         ]);
     }
-    print_table(&rows, "No agents. Add one with `agent-coordinator agent add`.")
+    form.print(&rows, "No agents. Add one with `agent-coordinator agent add`.")
 }
 
 fn print_agent(agent: &AgentBody) -> Result<(), CliError> {

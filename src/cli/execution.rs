@@ -7,7 +7,8 @@ use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
 use super::named::{Named, id_of};
-use super::output::{Form, Zone, ago, print_json, print_table, table};
+use super::output::{ListForm, Zone, ago, print_json};
+use super::screen::Rows;
 use crate::domain::{TaskId, Timestamp};
 use crate::rest::routes::executions::ExecutionItem;
 use crate::service::world::{SystemWorld, World};
@@ -27,7 +28,7 @@ pub(super) enum ExecutionCommand {
         #[command(flatten)]
         zone: Zone,
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
 }
 
@@ -39,14 +40,18 @@ impl ExecutionCommand {
         let query = whose.query(client, more.into_iter().flatten()).await?;
         let executions: Vec<ExecutionItem> =
             parts(client, "/executions", query, whose.limit).await?;
-        if form.json { print_json(&executions) } else { print_executions(&executions, zone) }
+        if form.json { print_json(&executions) } else { print_executions(&executions, zone, form) }
     }
 }
 
-fn print_executions(executions: &[ExecutionItem], zone: Zone) -> Result<(), CliError> {
+fn print_executions(
+    executions: &[ExecutionItem],
+    zone: Zone,
+    form: ListForm,
+) -> Result<(), CliError> {
     let world: &dyn World = &SystemWorld;
     let now: Timestamp = world.now();
-    let mut rows = table(&["TASK", "AGENT", "PROJECT", "LAUNCH", "BEGAN", "RESULT", "USED"]);
+    let mut rows = Rows::new(&["TASK", "AGENT", "PROJECT", "LAUNCH", "BEGAN", "RESULT", "USED"]);
     for ExecutionItem { id: _, task_id, project_id, execution } in executions {
         let failure = execution.failure.as_ref().map(|failure| trouble(failure, now, zone));
         let result = execution.result.map(|result| result.as_str().to_owned()).or(failure);
@@ -61,5 +66,5 @@ fn print_executions(executions: &[ExecutionItem], zone: Zone) -> Result<(), CliE
             used(execution.usage.as_ref()),
         ]);
     }
-    print_table(&rows, "No executions.")
+    form.print(&rows, "No executions.")
 }

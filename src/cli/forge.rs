@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::client::Client;
 use super::error::CliError;
 use super::forge_items;
-use super::output::{self, Form};
+use super::output::{self, Form, ListForm};
 use crate::clock;
 use crate::config::{Environment, ForgeHost, Forges};
 use crate::domain::printable;
@@ -51,7 +51,7 @@ pub(super) enum ForgeCommand {
         #[arg(long, default_value_t = 100)]
         limit: usize,
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
 }
 

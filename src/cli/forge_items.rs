@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::error::CliError;
-use super::output::{Form, ago, print_json, print_line};
-use super::screen::{Rows, Screen, Tone};
+use super::output::{ListForm, ago, print_json, print_line};
+use super::screen::{Rows, Tone};
 use crate::domain::Timestamp;
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::service::world::{SystemWorld, World};
@@ -79,7 +79,7 @@ pub(super) async fn list(
     client: &Client,
     ended: bool,
     limit: usize,
-    form: Form,
+    form: ListForm,
 ) -> Result<(), CliError> {
     let items: Vec<ForgeItemBody> =
         client.get(&format!("/forge/items?ended={ended}&limit={limit}")).await?;
@@ -87,11 +87,7 @@ pub(super) async fn list(
         return print_json(&items);
     }
     let world: &dyn World = &SystemWorld;
-    if items.is_empty() {
-        print_line("No items.")?;
-    } else {
-        print_line(&item_rows(&items, world.now()).text(Screen::default()))?;
-    }
+    form.print(&item_rows(&items, world.now()), "No items.")?;
     let waiting: Vec<ForgeBody> = client.get("/forge/hosts").await?;
     let waiting: Vec<ForgeBody> = waiting
         .into_iter()

@@ -6,7 +6,8 @@ use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
 use super::named::{Named, id_of};
-use super::output::{Form, ago, print_json, print_table, table};
+use super::output::{ListForm, ago, print_json};
+use super::screen::Rows;
 use crate::domain::{TaskId, Timestamp};
 use crate::rest::routes::notices::NoticeBody;
 use crate::service::world::{SystemWorld, World};
@@ -24,7 +25,7 @@ pub(super) enum NoticeCommand {
         #[arg(long)]
         open: bool,
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
 }
 
@@ -35,15 +36,15 @@ impl NoticeCommand {
         let more = [task.map(|task| format!("task={task}")), open.then(|| "open=true".to_owned())];
         let query = whose.query(client, more.into_iter().flatten()).await?;
         let notices: Vec<NoticeBody> = parts(client, "/notices", query, whose.limit).await?;
-        if form.json { print_json(&notices) } else { print_notices(&notices) }
+        if form.json { print_json(&notices) } else { print_notices(&notices, form) }
     }
 }
 
-fn print_notices(notices: &[NoticeBody]) -> Result<(), CliError> {
+fn print_notices(notices: &[NoticeBody], form: ListForm) -> Result<(), CliError> {
     let world: &dyn World = &SystemWorld;
     let now: Timestamp = world.now();
     let when = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
-    let mut rows = table(&["NOTICE", "ACTION", "TASK", "LAUNCH", "CREATED", "READ", "SETTLED"]);
+    let mut rows = Rows::new(&["NOTICE", "ACTION", "TASK", "LAUNCH", "CREATED", "READ", "SETTLED"]);
     for notice in notices {
         rows.add_row([
             notice.id.to_string(),
@@ -55,5 +56,5 @@ fn print_notices(notices: &[NoticeBody]) -> Result<(), CliError> {
             when(notice.settled_at),
         ]);
     }
-    print_table(&rows, "No notices.")
+    form.print(&rows, "No notices.")
 }

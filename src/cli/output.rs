@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::error::CliError;
+use super::screen::{MIN_TABLE, Rows, Screen};
 use crate::domain::Timestamp;
 use crate::domain::printable;
 
@@ -17,6 +18,28 @@ pub(super) struct Form {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// In which form a command prints a list.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(super) struct ListForm {
+    /// Print all columns whole, also if lines become longer than the terminal
+    #[arg(long, conflicts_with = "json")]
+    pub(super) wide: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl ListForm {
+    /// Prints a list, or `when_empty` if it is empty. On a terminal each row is one line.
+    pub(super) fn print(self, rows: &Rows, when_empty: &str) -> Result<(), CliError> {
+        let screen = Screen::of_output();
+        if rows.is_empty() {
+            return print_line(&screen.wrapped(when_empty));
+        }
+        print_line(&rows.text(if self.wide { Screen::default() } else { screen }))
+    }
 }
 
 /// The zone in which a command prints times.
@@ -92,12 +115,13 @@ fn snake(key: &str) -> String {
     })
 }
 
-/// Returns a table without lines, as wide as the terminal allows.
+/// Returns a table without lines, as wide as the terminal allows. Its cells may have several lines.
 pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    if io::stdout().is_terminal() {
+    if let Some(width) = Screen::of_output().width {
         table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(u16::try_from(width.max(MIN_TABLE)).unwrap_or(u16::MAX));
     }
     table.set_header(header.iter().copied());
     for column in table.column_iter_mut() {

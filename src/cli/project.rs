@@ -8,8 +8,9 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::named::{Named, ids};
-use super::output::{Form, plain, print_json, print_line, print_table, table};
+use super::output::{Form, ListForm, plain, print_json, print_line};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
+use super::screen::Rows;
 use super::status::warnings;
 use crate::config::Environment;
 use crate::domain::agent::ProjectStatus;
@@ -25,7 +26,7 @@ pub(super) enum ProjectCommand {
         #[command(flatten)]
         archived: ArchivedArguments,
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
     /// Show a project and its agents
     Show {
@@ -53,7 +54,7 @@ pub(super) enum ProjectCommand {
     },
     /// Archive a project without open tasks: lists leave it out
     Archive(ChangeProject),
-    /// Make an archived project active again
+    /// Give an archived project the status again that it had before
     Unarchive(ChangeProject),
     /// Delete a project with its finished tasks, its chats and its output, after a question; it can
     /// be undone for a while
@@ -135,10 +136,12 @@ impl ProjectCommand {
             Self::List { archived, form } => {
                 let query = archived.query().unwrap_or_default();
                 let projects: Vec<ProjectBody> = client.get(&format!("/projects?{query}")).await?;
-                if form.json { print_json(&projects) } else { print_projects(&projects) }
+                if form.json { print_json(&projects) } else { print_projects(&projects, form) }
             }
             Self::Archive(project) => project.run(client, "archive", "archived").await,
-            Self::Unarchive(project) => project.run(client, "unarchive", "active again").await,
+            Self::Unarchive(project) => {
+                project.run(client, "unarchive", "no longer archived").await
+            }
             // A name or the beginning of an id would be looked up among those that exist.
             Self::Undelete { project, form } => {
                 let told = |project: &ProjectBody| format!("{} is back", plain(&project.name));
@@ -254,8 +257,8 @@ fn propose_clones() -> Result<Option<WorkspaceMode>, CliError> {
     Ok(Some(if is_no { WorkspaceMode::Shared } else { WorkspaceMode::Clone }))
 }
 
-fn print_projects(projects: &[ProjectBody]) -> Result<(), CliError> {
-    let mut rows = table(&["PROJECT", "KEY", "NAME", "STATUS", "AGENTS", "DIRECTORY"]);
+fn print_projects(projects: &[ProjectBody], form: ListForm) -> Result<(), CliError> {
+    let mut rows = Rows::new(&["PROJECT", "KEY", "NAME", "STATUS", "AGENTS", "DIRECTORY"]);
     for project in projects {
         rows.add_row([
             project.id.to_string(),
@@ -266,7 +269,7 @@ fn print_projects(projects: &[ProjectBody]) -> Result<(), CliError> {
             plain(&project.working_directory.to_string_lossy()),
         ]);
     }
-    print_table(&rows, "No projects. Add one with `agent-coordinator project add --directory DIR`.")
+    form.print(&rows, "No projects. Add one with `agent-coordinator project add --directory DIR`.")
 }
 
 fn print_project(project: &ProjectBody) -> Result<(), CliError> {

@@ -1,5 +1,4 @@
-//! The width and the colours of the output, and tables and sentences that fit it. Only
-//! `status` uses it; other tables are for programs, too.
+//! The width and the colours of the output, and tables and sentences that fit it.
 
 use std::env;
 use std::io::{self, IsTerminal as _};
@@ -22,7 +21,7 @@ pub(super) struct Screen {
 /// The size of a terminal that does not know its own.
 const USUAL_SIZE: (u16, u16) = (80, 24);
 /// The width below which a table becomes a list: its columns would hold only a few characters.
-const MIN_TABLE: usize = 50;
+pub(super) const MIN_TABLE: usize = 50;
 const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
@@ -110,6 +109,15 @@ impl Rows {
     pub(super) fn add<const N: usize>(&mut self, tone: Tone, cells: [String; N]) {
         let cells = cells.into_iter().map(|cell| printable::line(&cell).into_owned());
         self.rows.push((tone, cells.collect()));
+    }
+
+    pub(super) fn add_row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells = cells.into_iter().map(|cell| printable::line(&cell).into_owned());
+        self.rows.push((Tone::Usual, cells.collect()));
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// Returns the lines of the table. On a narrow terminal, each row is a sentence without the

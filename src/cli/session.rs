@@ -5,7 +5,8 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
-use super::output::{Form, ago, print_json, print_line, print_table, table};
+use super::output::{Form, ListForm, ago, print_json, print_line};
+use super::screen::Rows;
 use crate::domain::{SessionId, Timestamp};
 use crate::rest::routes::sessions::SessionBody;
 use crate::service::world::{SystemWorld, World};
@@ -20,7 +21,7 @@ pub(super) enum SessionCommand {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
     /// End a session and its process. The agent may start again; use `stop` to prevent that
     End {
@@ -39,7 +40,7 @@ impl SessionCommand {
                 let query = whose.query(client, open).await?;
                 let sessions: Vec<SessionBody> =
                     parts(client, "/sessions", query, whose.limit).await?;
-                if form.json { print_json(&sessions) } else { print_sessions(&sessions) }
+                if form.json { print_json(&sessions) } else { print_sessions(&sessions, form) }
             }
             Self::End { session, form } => {
                 let ended: SessionBody =
@@ -54,10 +55,10 @@ impl SessionCommand {
     }
 }
 
-fn print_sessions(sessions: &[SessionBody]) -> Result<(), CliError> {
+fn print_sessions(sessions: &[SessionBody], form: ListForm) -> Result<(), CliError> {
     let world: &dyn World = &SystemWorld;
     let now: Timestamp = world.now();
-    let mut rows = table(&["SESSION", "AGENT", "PROJECT", "PURPOSE", "SINCE", "SEEN", "ENDED"]);
+    let mut rows = Rows::new(&["SESSION", "AGENT", "PROJECT", "PURPOSE", "SINCE", "SEEN", "ENDED"]);
     for session in sessions {
         let ended = session.ended_at.map(|at| ago(at, now));
         let reason = session.end_reason.map(|reason| format!("{reason}, "));
@@ -74,5 +75,5 @@ fn print_sessions(sessions: &[SessionBody]) -> Result<(), CliError> {
             ),
         ]);
     }
-    print_table(&rows, "No sessions.")
+    form.print(&rows, "No sessions.")
 }

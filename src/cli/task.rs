@@ -10,8 +10,9 @@ use super::client::Client;
 use super::error::CliError;
 use super::events::line_of;
 use super::named::{Named, id_of, ids};
-use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
+use super::output::{Form, ListForm, Zone, plain, print_json, print_line, print_table, table};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
+use super::screen::Rows;
 use super::task_wait::{self, WaitForTasks};
 use super::workspace::{self, DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask};
 use crate::config::Environment;
@@ -38,11 +39,8 @@ pub(super) enum TaskCommand {
         status: Option<TaskStatus>,
         #[command(flatten)]
         archived: ArchivedArguments,
-        /// Print the full ids, too
-        #[arg(long, conflicts_with = "json")]
-        wide: bool,
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
     /// Show a task, its dependencies, its subtasks, and the work on it
     Show {
@@ -223,7 +221,7 @@ impl TaskCommand {
                 let path = format!("/tasks/{}", task.id(client).await?);
                 delete.run(client, &path, discard).await
             }
-            Self::List { project, assignee, status, archived, wide, form } => {
+            Self::List { project, assignee, status, archived, form } => {
                 let project = id_of(project.as_ref(), client).await?;
                 let assignee = id_of(assignee.as_ref(), client).await?;
                 let mut query = Vec::new();
@@ -234,7 +232,7 @@ impl TaskCommand {
                 let tasks: Vec<TaskBody> =
                     client.get(&format!("/tasks?{}", query.join("&"))).await?;
                 let when_empty = if query.is_empty() { NO_TASKS } else { "No task fits." };
-                if form.json { print_json(&tasks) } else { print_tasks(&tasks, wide, when_empty) }
+                if form.json { print_json(&tasks) } else { print_tasks(&tasks, form, when_empty) }
             }
             Self::Show { task, zone, form } => {
                 let task = task.id(client).await?;
@@ -349,17 +347,14 @@ const NO_TASKS: &str = "No tasks. Add one with `agent-coordinator task add`.";
 
 const COLUMNS: [&str; 6] = ["TASK", "PROJECT", "STATUS", "PRIORITY", "ASSIGNEE", "TITLE"];
 
-fn print_tasks(tasks: &[TaskBody], is_wide: bool, when_empty: &str) -> Result<(), CliError> {
-    let with_id = |id: &str, row: [String; 6]| {
-        let id = is_wide.then(|| id.to_owned());
-        row.into_iter().chain(id).collect::<Vec<String>>()
-    };
-    let header = with_id("ID", COLUMNS.map(str::to_owned));
-    let mut rows = table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+fn print_tasks(tasks: &[TaskBody], form: ListForm, when_empty: &str) -> Result<(), CliError> {
+    let id = form.wide.then_some("ID");
+    let mut rows = Rows::new(&COLUMNS.into_iter().chain(id).collect::<Vec<_>>());
     for task in tasks {
-        rows.add_row(with_id(task.id.as_str(), row(task, 0)));
+        let id = form.wide.then(|| task.id.to_string());
+        rows.add_row(row(task, 0).into_iter().chain(id));
     }
-    print_table(&rows, when_empty)
+    form.print(&rows, when_empty)
 }
 
 fn outcome_of(execution: &ExecutionBody) -> String {

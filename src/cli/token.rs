@@ -7,7 +7,8 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::login::user_of;
-use super::output::{Form, ago, plain, print_json, print_line, print_table, table};
+use super::output::{Form, ListForm, ago, plain, print_json, print_line};
+use super::screen::Rows;
 use crate::config::Environment;
 use crate::domain::credential::Role;
 use crate::domain::{CredentialId, Timestamp};
@@ -32,7 +33,7 @@ pub(super) enum TokenCommand {
     /// List tokens, browsers that are logged in, and unused login links
     List {
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
     /// Revoke a token, a login or a link at once
     Revoke {
@@ -61,16 +62,16 @@ impl TokenCommand {
             }
             Self::List { form } => {
                 let all: Vec<CredentialBody> = client.get("/tokens").await?;
-                if form.json { print_json(&all) } else { print_credentials(&all) }
+                if form.json { print_json(&all) } else { print_credentials(&all, form) }
             }
             Self::Revoke { id } => client.delete(&format!("/tokens/{id}")).await,
         }
     }
 }
 
-fn print_credentials(all: &[CredentialBody]) -> Result<(), CliError> {
+fn print_credentials(all: &[CredentialBody], form: ListForm) -> Result<(), CliError> {
     let now = Timestamp::from_millis(jiff::Timestamp::now().as_millisecond());
-    let mut rows = table(&["ID", "KIND", "NAME", "ROLE", "MADE", "USED", "EXPIRES"]);
+    let mut rows = Rows::new(&["ID", "KIND", "NAME", "ROLE", "MADE", "USED", "EXPIRES"]);
     for credential in all {
         let before = |at: Timestamp| format!("{} ago", ago(at, now));
         rows.add_row([
@@ -85,7 +86,7 @@ fn print_credentials(all: &[CredentialBody]) -> Result<(), CliError> {
                 .map_or_else(|| "-".to_owned(), |at| format!("in {}", ago(now, at))),
         ]);
     }
-    print_table(
+    form.print(
         &rows,
         "No browser or script can log in over the network. `agent-coordinator login` prints a link for a browser.",
     )

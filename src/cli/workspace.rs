@@ -11,7 +11,8 @@ use super::client::Client;
 use super::error::CliError;
 use super::follow::say;
 use super::named::{Named, id_of};
-use super::output::{Form, Zone, plain, print_json, print_line, print_table, table};
+use super::output::{Form, ListForm, Zone, plain, print_json, print_line};
+use super::screen::Rows;
 use crate::config::Environment;
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{LaunchId, ProjectId, TaskId};
@@ -31,7 +32,7 @@ pub(super) enum WorkspaceCommand {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
     /// Show the workspace of a task
     Show {
@@ -54,7 +55,7 @@ pub(super) enum WorkspaceCommand {
         #[command(flatten)]
         zone: Zone,
         #[command(flatten)]
-        form: Form,
+        form: ListForm,
     },
     /// Write the files of a snapshot into a new folder
     Restore {
@@ -91,7 +92,7 @@ impl WorkspaceCommand {
                 let project = project.id(client).await?;
                 let found: Vec<SnapshotBody> =
                     client.get(&format!("/projects/{project}/snapshots")).await?;
-                if form.json { print_json(&found) } else { print_snapshots(&found, zone) }
+                if form.json { print_json(&found) } else { print_snapshots(&found, zone, form) }
             }
             Self::Restore { project, launch, to, moment, form } => {
                 let project = project.id(client).await?;
@@ -105,7 +106,7 @@ impl WorkspaceCommand {
                 let project = project.map_or_else(String::new, |id| format!("&project={id}"));
                 let path = format!("/workspaces?all={all}{project}");
                 let found: Vec<WorkspaceBody> = client.get(&path).await?;
-                if form.json { print_json(&found) } else { print_workspaces(&found) }
+                if form.json { print_json(&found) } else { print_workspaces(&found, form) }
             }
             Self::Show { task, form } => {
                 let found = of_task(client, &task).await?;
@@ -376,8 +377,8 @@ async fn of_task(client: &Client, task: &Named<TaskId>) -> Result<WorkspaceBody,
     client.get(&format!("/tasks/{task}/workspace")).await
 }
 
-fn print_workspaces(found: &[WorkspaceBody]) -> Result<(), CliError> {
-    let mut rows = table(&["TASK", "STATE", "BRANCH", "CHANGES", "SIZE", "TITLE"]);
+fn print_workspaces(found: &[WorkspaceBody], form: ListForm) -> Result<(), CliError> {
+    let mut rows = Rows::new(&["TASK", "STATE", "BRANCH", "CHANGES", "SIZE", "TITLE"]);
     for workspace in found {
         rows.add_row([
             workspace.short_id.to_string(),
@@ -388,7 +389,7 @@ fn print_workspaces(found: &[WorkspaceBody]) -> Result<(), CliError> {
             plain(&workspace.title),
         ]);
     }
-    print_table(
+    form.print(
         &rows,
         "No workspaces. A task of a project with `--workspace clone` gets one when it starts.",
     )?;
@@ -397,8 +398,8 @@ fn print_workspaces(found: &[WorkspaceBody]) -> Result<(), CliError> {
     reasons.into_iter().try_for_each(|reason| print_line(&format!("waiting: {}", plain(reason))))
 }
 
-fn print_snapshots(found: &[SnapshotBody], zone: Zone) -> Result<(), CliError> {
-    let mut rows = table(&["LAUNCH", "MOMENT", "AT", "AGENT", "TASK", "COMMIT"]);
+fn print_snapshots(found: &[SnapshotBody], zone: Zone, form: ListForm) -> Result<(), CliError> {
+    let mut rows = Rows::new(&["LAUNCH", "MOMENT", "AT", "AGENT", "TASK", "COMMIT"]);
     for snapshot in found {
         rows.add_row([
             snapshot.launch_id.to_string(),
@@ -409,7 +410,7 @@ fn print_snapshots(found: &[SnapshotBody], zone: Zone) -> Result<(), CliError> {
             plain(snapshot.commit.get(..12).unwrap_or(&snapshot.commit)),
         ]);
     }
-    print_table(
+    form.print(
         &rows,
         "No snapshots. They are taken when an agent works on a task in a git work tree without clones.",
     )

@@ -87,6 +87,46 @@ fn status_shows_one_project_and_says_whether_it_needs_a_person() {
     check_fails(&daemon, &["status", "--exit-code", "--watch"], 2, "cannot be used with");
 }
 
+const LISTS: [&str; 11] = [
+    "agent list",
+    "execution list",
+    "forge list",
+    "inbox",
+    "notice list",
+    "project list",
+    "session list --all",
+    "task list",
+    "token list",
+    "workspace list",
+    "workspace snapshots prj",
+];
+
+#[test]
+fn lists_are_cut_on_terminals_of_every_width_and_whole_elsewhere() {
+    let daemon = lively("agt_waits_with_a_rather_long_name");
+    let title = "a title that is longer than a small terminal has columns ".repeat(3);
+    daemon.done(&["task", "add", "--id", "tsk_long", "--project", "prj", "--title", title.trim()]);
+    daemon.done(&["token", "create", "--name", "a-script-with-a-name-that-is-as-long-as-allowed"]);
+    for list in LISTS {
+        for columns in [20, 80, 400] {
+            let Some(text) = on_terminal(&daemon, columns, list, "A=b") else { return };
+            assert!(!text.is_empty(), "{list}");
+            for line in without_colors(&text).lines() {
+                assert!(line.chars().count() <= columns, "{list} at {columns}: {line:?}\n{text}");
+            }
+        }
+    }
+    let rules = on_terminal(&daemon, 80, "why agt_runs prj", "A=b").unwrap();
+    assert!(rules.lines().all(|line| line.chars().count() <= 80), "{rules}");
+    let rows = on_terminal(&daemon, 80, "task list", "A=b").unwrap();
+    let n_tasks = daemon.json(&["task", "list"]).as_array().unwrap().len();
+    assert_eq!(rows.lines().count(), n_tasks + 1, "a row is one line: {rows}");
+    assert!(rows.contains('…') && !rows.contains(title.trim()), "{rows}");
+    let wide = on_terminal(&daemon, 80, "task list --wide", "A=b").unwrap();
+    assert!(wide.contains(title.trim()) && wide.contains("tsk_long"), "{wide}");
+    assert!(daemon.done(&["task", "list"]).contains(title.trim()), "a pipe gets all");
+}
+
 /// Starts a command that follows the daemon, and returns it with the lines of its output.
 fn follow(daemon: &Daemon, arguments: &[&str]) -> (Child, mpsc::Receiver<String>) {
     let mut command = daemon.command();
