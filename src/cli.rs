@@ -377,6 +377,16 @@ async fn output_closed() {
     }
 }
 
+/// Ends a command that changes nothing when the reader of its output has gone. It may wait for news
+/// for a long time.
+async fn while_read(work: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = output_closed() => Err(CliError::Hushed),
+    }
+}
+
 fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(paths.control_socket(), paths.coordinator_socket());
@@ -387,9 +397,9 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             }
             Question::Export(export) => export.run(&client, environment).await,
             Question::Import(import) => import.run(&client, environment).await,
-            Question::Status(status) => status.run(&client).await,
+            Question::Status(status) => while_read(status.run(&client)).await,
             Question::Metrics => metrics::metrics(&client).await,
-            Question::Logs(logs) => logs.print(&client).await,
+            Question::Logs(logs) => while_read(logs.print(&client)).await,
             Question::RunOnce(run) => run.run(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,
             Question::Resume(resume) => resume.resume(&client).await,
@@ -406,7 +416,7 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Session(session) => session.run(&client).await,
             Question::Execution(execution) => execution.run(&client).await,
             Question::Notice(notice) => notice.run(&client).await,
-            Question::Events(events) => events.print(&client).await,
+            Question::Events(events) => while_read(events.print(&client)).await,
             Question::Project(project) => project.run(&client, environment).await,
             Question::Workspace(workspace) => workspace.run(&client, environment).await,
             Question::Agent(agent) => agent.run(&client).await,

@@ -82,7 +82,7 @@ impl InboxArguments {
         let query = filter.into_iter().flatten().collect::<Vec<_>>().join("&");
         let path = format!("/attention?{query}");
         if self.follow {
-            return follow(client, &path, self.zone, self.form).await;
+            return super::while_read(follow(client, &path, self.zone, self.form)).await;
         }
         let entries: Vec<AttentionBody> = client.get(&path).await?;
         if self.form.json {

@@ -127,6 +127,38 @@ fn lists_are_cut_on_terminals_of_every_width_and_whole_elsewhere() {
     assert!(daemon.done(&["task", "list"]).contains(title.trim()), "a pipe gets all");
 }
 
+#[test]
+fn a_reader_that_goes_away_ends_each_command_quietly() {
+    let daemon = lively("agt_waits");
+    let others = [
+        "check",
+        "doctor --offline",
+        "events",
+        "inbox --follow",
+        "logs agt_runs prj -f",
+        "metrics",
+        "status",
+        "status --watch",
+        "task show tsk_runs",
+        "why agt_runs prj",
+    ];
+    for line in LISTS.into_iter().chain(others) {
+        for form in ["", "--json"] {
+            let mut command = daemon.command();
+            command.args(line.split(' ')).args((!form.is_empty()).then_some(form));
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            drop(child.stdout.take());
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            // Not every command has this form.
+            if output.status.code() != Some(2) {
+                assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "{line} {form}");
+            }
+        }
+    }
+}
+
 /// Starts a command that follows the daemon, and returns it with the lines of its output.
 fn follow(daemon: &Daemon, arguments: &[&str]) -> (Child, mpsc::Receiver<String>) {
     let mut command = daemon.command();
