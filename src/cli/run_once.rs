@@ -8,6 +8,7 @@ use super::follow::say;
 use super::logs;
 use super::named::Named;
 use super::reasons::{remedy, sentence};
+use crate::app::Signals;
 use crate::domain::start_history::StartReason;
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
 use crate::rest::routes::launches::LaunchBody;
@@ -23,8 +24,9 @@ const EXIT_BLOCKED: u8 = 4;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The agent must have a task in progress. A hold, a back-off and earlier \
-                  failures do not prevent the start. Ctrl-C ends the printing only; `stop` ends the agent.\n\nExit codes: 0 the agent completed; 3 it was \
-                  stopped; 4 it is blocked; 1 it ended in another way, or was not started; 2 usage, 69 no daemon, \
+                  failures do not prevent the start. Ctrl-C stops the agent; a second one does not \
+                  wait for its end.\n\nExit codes: 0 the agent completed; 3 it was stopped; 4 it is \
+                  blocked; 1 it ended in another way, or was not started; 2 usage, 69 no daemon, \
                   78 configuration.")]
 pub(super) struct RunOnceArguments {
     /// Agent: its id, its name, or the beginning of its id
@@ -43,26 +45,29 @@ impl RunOnceArguments {
         let pair = Pair { client, agent, project };
         pair.check(is_refused_before).await?;
         let before = pair.newest().await?.map(|launch| launch.launch_id);
-        client.post_only("/resume", &pair.target()).await?;
-        client.post_only("/refresh", &()).await?;
-        let launch = pair.wait_for_start(before.as_ref()).await?;
-        say(&format!("{} in {} runs: {launch}", pair.agent, pair.project));
-        let printed = match wait_for_process(client, &launch).await? {
-            Process::Began => logs::follow(client, &launch, self.raw).await,
-            Process::None => Ok(()),
-        };
-        match printed {
-            // The reader of the output is gone. The agent goes on.
-            Err(CliError::Hushed) => return Err(CliError::Hushed),
-            Err(error) => {
-                error.print();
-                say("the output is not printed; waiting for the end of the agent");
-                wait_for_end(client, &launch).await?;
+        let mut signals = Signals::listen()?;
+        let launch = tokio::select! {
+            ended = pair.run(before.as_ref(), self.raw) => {
+                let launch = ended?;
+                // The hold keeps the daemon from starting it again.
+                let _: StoppedBody = client.post("/stop", &pair.target()).await?;
+                launch
             }
-            Ok(()) => {}
-        }
-        // The hold keeps the daemon from starting it again.
-        let _: StoppedBody = client.post("/stop", &pair.target()).await?;
+            _ = signals.next() => {
+                say("stopping the agent");
+                let _: StoppedBody = client.post("/stop", &pair.target()).await?;
+                let newest = pair.newest().await?.map(|launch| launch.launch_id);
+                let Some(launch) = newest.filter(|newest| Some(newest) != before.as_ref()) else {
+                    say("the agent was not started");
+                    return Err(CliError::Result(EXIT_STOPPED));
+                };
+                tokio::select! {
+                    ended = wait_for_end(client, &launch) => ended?,
+                    _ = signals.next() => return Err(CliError::Result(EXIT_STOPPED)),
+                }
+                launch
+            }
+        };
         let ended: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
         let outcome = ended.outcome.unwrap_or_default();
         let reason = ended.reason.map_or_else(String::new, |reason| format!(" ({reason})"));
@@ -120,6 +125,30 @@ impl Pair<'_> {
             purpose: Some(Purpose::Task),
             ..TargetRequest::default()
         }
+    }
+
+    /// Starts the agent and prints its output until it ends. Returns the launch.
+    async fn run(&self, before: Option<&LaunchId>, is_raw: bool) -> Result<LaunchId, CliError> {
+        let Self { client, agent, project } = self;
+        client.post_only("/resume", &self.target()).await?;
+        client.post_only("/refresh", &()).await?;
+        let launch = self.wait_for_start(before).await?;
+        say(&format!("{agent} in {project} runs: {launch}"));
+        let printed = match wait_for_process(client, &launch).await? {
+            Process::Began => logs::follow(client, &launch, is_raw).await,
+            Process::None => Ok(()),
+        };
+        match printed {
+            // The reader of the output is gone. The agent goes on.
+            Err(CliError::Hushed) => return Err(CliError::Hushed),
+            Err(error) => {
+                error.print();
+                say("the output is not printed; waiting for the end of the agent");
+                wait_for_end(client, &launch).await?;
+            }
+            Ok(()) => {}
+        }
+        Ok(launch)
     }
 
     async fn newest(&self) -> Result<Option<LaunchBody>, CliError> {

@@ -94,3 +94,28 @@ fn an_agent_runs_once_in_the_foreground() {
     check_fails(&daemon, &["run-once", "agt", "prj"], 1, "It is running already");
     until("it still runs", || daemon.open("agt").len() == 1);
 }
+
+#[test]
+fn ctrl_c_stops_the_agent_that_runs_once() {
+    let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["exit:3"]);
+    daemon.task("tsk", "prj", "agt");
+    daemon.until_ended("agt");
+    daemon.steps("agt", &["print:hello", "authenticate", "sleep:600"]);
+    let mut command = daemon.command();
+    command.args(["run-once", "agt", "prj"]).stdin(Stdio::null());
+    let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut lines = BufReader::new(running.stdout.take().unwrap());
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "hello\n");
+    let pid = nix::unistd::Pid::from_raw(running.id().try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let output = running.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("stopping the agent"), "{said}");
+    assert!(said.contains("stopped (") && said.contains("it is held until"), "{said}");
+    assert_eq!(daemon.open("agt").len(), 0);
+}
