@@ -13,16 +13,15 @@ use crate::rest::routes::tasks::TaskDetail;
 
 /// The exit code if a task was cancelled, and none is blocked.
 const EXIT_CANCELLED: u8 = 3;
-/// The exit code if a task is blocked.
+/// The exit code if a task is blocked, or waits until a person does something.
 const EXIT_BLOCKED: u8 = 4;
 /// The exit code at the end of `--timeout`, as of timeout(1).
 const EXIT_TIMEOUT: u8 = 124;
 
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit codes: 0 all are done; 3 one was cancelled; 4 one is blocked; 124 the timeout is over; 1 failed, \
-                  2 usage, 69 no daemon, 78 configuration. If several apply, the highest counts."
-)]
+#[command(after_help = "Exit codes: 0 all are done; 3 one was cancelled; 4 one is blocked, or \
+                  needs a person before its agent starts; 124 the timeout is over; 1 failed, \
+                  2 usage, 69 no daemon, 78 configuration. If several apply, the highest counts.")]
 pub(super) struct WaitForTasks {
     /// Tasks: their ids, short ids such as SHOP-12, or the beginnings of their ids
     #[arg(required = true)]
@@ -45,8 +44,8 @@ impl WaitForTasks {
     }
 }
 
-/// Waits until each task is done, cancelled or blocked, also over restarts of the daemon, and
-/// returns the tasks. Without JSON it prints each one when it is over.
+/// Waits until each task is done, cancelled or blocked, or until it needs a person, also over
+/// restarts of the daemon. Returns the tasks. Without JSON it prints each one when it is over.
 ///
 /// # Errors
 /// `Result` at the end of the timeout.
@@ -77,9 +76,9 @@ pub(super) async fn wait(
 /// Returns the exit code that tells how the tasks ended, as the error of the command.
 pub(super) fn result_of(over: &[TaskDetail]) -> Result<(), CliError> {
     let codes = over.iter().map(|task| match task.task.status {
-        TaskStatus::Blocked => EXIT_BLOCKED,
         TaskStatus::Cancelled => EXIT_CANCELLED,
-        _ => 0,
+        TaskStatus::Done => 0,
+        _ => EXIT_BLOCKED,
     });
     match codes.max() {
         None | Some(0) => Ok(()),
@@ -115,8 +114,9 @@ async fn until_over(
                 while let Some(end) = rest.windows(2).position(|two| two == b"\n\n") {
                     let block: Vec<u8> = rest.drain(..end + 2).collect();
                     let event = event_of(&String::from_utf8_lossy(&block));
-                    let task = event.and_then(|event| event.task_id);
-                    is_changed |= task.is_some_and(|task| open.contains(&task));
+                    // What happens to no task may keep the agents of these from starting.
+                    is_changed |= event
+                        .is_some_and(|event| event.task_id.is_none_or(|task| open.contains(&task)));
                 }
             }
         };
@@ -141,19 +141,30 @@ async fn look(
     let mut n = 0;
     while let Some(id) = open.get(n) {
         let task: TaskDetail = client.get(&format!("/tasks/{id}")).await?;
-        let status = task.task.status;
-        if !matches!(status, TaskStatus::Done | TaskStatus::Cancelled | TaskStatus::Blocked) {
+        let Some(end) = end_of(&task) else {
             n += 1;
             continue;
-        }
+        };
         if !form.json {
-            let reason = task.task.blocked_reason.as_deref().map(plain);
-            let reason = reason.filter(|_| status == TaskStatus::Blocked);
-            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-            print_line(&format!("{} is {status}{reason}", task.task.short_id))?;
+            print_line(&format!("{} {end}", task.task.short_id))?;
         }
         over.push(task);
         open.remove(n);
     }
     Ok(())
+}
+
+/// Returns how a task is over, as the rest of a sentence; `None` if it is not.
+fn end_of(detail: &TaskDetail) -> Option<String> {
+    let status = detail.task.status;
+    match (status, &detail.task.blocked_reason, &detail.waiting) {
+        (TaskStatus::Blocked, Some(reason), _) => Some(format!("is blocked: {}", plain(reason))),
+        (TaskStatus::Done | TaskStatus::Cancelled | TaskStatus::Blocked, ..) => {
+            Some(format!("is {status}"))
+        }
+        (TaskStatus::InProgress, _, Some(waiting)) if waiting.needs_person => {
+            Some(format!("needs a person: {}", plain(&waiting.text)))
+        }
+        _ => None,
+    }
 }

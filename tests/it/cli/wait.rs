@@ -119,3 +119,14 @@ fn ctrl_c_stops_the_agent_that_runs_once() {
     assert!(said.contains("stopped (") && said.contains("it is held until"), "{said}");
     assert_eq!(daemon.open("agt").len(), 0);
 }
+
+#[test]
+fn a_wait_ends_when_the_agent_needs_a_person() {
+    let daemon = Daemon::running("start: { limit: 1 }");
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["authenticate", "get-my-task", "exit:3"]);
+    daemon.task("tsk", "prj", "agt");
+    let said = daemon.cli(&["task", "wait", "tsk"]);
+    assert_eq!(said.code, 4, "{said:?}");
+    assert_eq!(said.stdout, "PRJ-1 needs a person: Failed once in a row\n");
+}
