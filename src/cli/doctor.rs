@@ -80,7 +80,9 @@ impl DoctorArguments {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let config = &loaded.config;
         let mut findings = vec![configuration(loaded)];
-        findings.extend(runtime.block_on(daemon(config)));
+        let of_daemon = runtime.block_on(daemon(config));
+        let is_up = of_daemon.iter().any(|each| each.state == State::Ok);
+        findings.extend(of_daemon);
         findings.push(machine::state_dir(config));
         findings.extend(machine::sockets(config));
         findings.push(store(config));
@@ -90,6 +92,7 @@ impl DoctorArguments {
         findings.push(runtime.block_on(git(config)));
         findings.extend(providers::users(config));
         findings.extend(providers::logins(config, environment));
+        findings.extend(is_up.then(providers::other_environment));
         if !self.offline {
             findings.extend(runtime.block_on(forges(config)));
         }

@@ -50,6 +50,8 @@ fn a_daemon_that_runs_is_reported_with_its_store_and_disks() {
     assert!(findings.iter().any(|each| each["subject"].as_str().unwrap().starts_with("disk of")));
     // git is not in this PATH.
     assert_eq!(finding(&findings, "git").0, "warning");
+    // Its own variables decide what it starts.
+    assert_eq!(finding(&findings, "environment").0, "unknown");
     daemon.done(&["pause"]);
     let said = daemon.done(&["doctor"]);
     assert!(said.contains("warning  daemon: it starts no agents\n"), "{said}");

@@ -18,6 +18,14 @@ pub(super) fn users(config: &Config) -> Option<Finding> {
     })
 }
 
+/// Returns the finding that the daemon may see other programs and logins than this command.
+pub(super) fn other_environment() -> Finding {
+    let found = "programs and logins were looked up with the variables of this command, such as PATH; \
+                 the daemon that runs has its own";
+    let remedy = "if they differ, run `doctor` as the daemon is started, such as in its unit";
+    Finding::new(State::Unknown, "environment", found, remedy)
+}
+
 /// Returns a finding for each configured provider, and for each CLI of a preset that is installed.
 pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding> {
     let entries = programs::entries(&config.providers, environment);
