@@ -178,24 +178,31 @@ impl InitArguments {
         };
         let ai_type = named
             .map_or_else(|| Ok(best.to_owned()), |named| programs::startable(&named, programs))?;
-        let has_repository = is_in_repository(&directory);
-        let has_commit = has_repository && has_commit(&directory);
-        let workspace = match self.workspace {
-            Some(WorkspaceMode::Clone) if !has_repository => {
+        let workspace = match (self.workspace, Repository::of(&directory)) {
+            (Some(WorkspaceMode::Clone), Repository::Absent) => {
                 return Err(CliError::Usage(format!(
                     "--workspace clone: {} is in no git repository; run `git init` there and \
                      commit, or use `shared`",
                     directory.display()
                 )));
             }
-            Some(mode) => mode,
-            None if has_repository && !has_commit => {
+            (Some(WorkspaceMode::Clone), Repository::NoGit) => {
+                let told =
+                    "--workspace clone: there is no program `git`; install it, or use `shared`";
+                return Err(CliError::Usage(told.to_owned()));
+            }
+            (Some(mode), _) => mode,
+            (None, Repository::NoGit) => {
+                say("there is no program `git`, so that agents work in the folder itself");
+                WorkspaceMode::Shared
+            }
+            (None, Repository::Empty) => {
                 say("the git repository has no commit yet, so that agents work in the folder \
                      itself (`--workspace clone` chooses clones)");
                 WorkspaceMode::Shared
             }
-            None if !has_repository => WorkspaceMode::Shared,
-            None if asks => {
+            (None, Repository::Absent) => WorkspaceMode::Shared,
+            (None, Repository::WithCommit) if asks => {
                 let question = "This is a git repository. Give each task a clone of its own, so \
                                 that agents do not overwrite each other's files?";
                 let answer = ask(question, "yes")?;
@@ -203,7 +210,7 @@ impl InitArguments {
                     .is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "n" | "no"));
                 if is_no { WorkspaceMode::Shared } else { WorkspaceMode::Clone }
             }
-            None => WorkspaceMode::Clone,
+            (None, Repository::WithCommit) => WorkspaceMode::Clone,
         };
         let task = match self.task {
             None if asks => ask("The title of a first task, which starts at once?", "none")?,
@@ -244,11 +251,30 @@ fn usable(directory: Option<&Path>, environment: &Environment) -> Result<PathBuf
     Ok(found)
 }
 
-/// Returns whether the repository of the folder has a commit. A clone begins at one.
-fn has_commit(directory: &Path) -> bool {
-    let mut git = std::process::Command::new("git");
-    git.arg("-C").arg(directory).args(["rev-parse", "--verify", "--quiet", "HEAD"]);
-    git.stdin(Stdio::null()).output().is_ok_and(|found| found.status.success())
+/// The git repository that a folder is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repository {
+    Absent,
+    /// The program that would look at it is missing.
+    NoGit,
+    /// It has no commit, and a clone begins at one.
+    Empty,
+    WithCommit,
+}
+
+impl Repository {
+    fn of(directory: &Path) -> Self {
+        if !is_in_repository(directory) {
+            return Self::Absent;
+        }
+        let mut git = std::process::Command::new("git");
+        git.arg("-C").arg(directory).args(["rev-parse", "--verify", "--quiet", "HEAD"]);
+        match git.stdin(Stdio::null()).output() {
+            Ok(found) if found.status.success() => Self::WithCommit,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::NoGit,
+            _ => Self::Empty,
+        }
+    }
 }
 
 fn no_daemon(source: &Path) -> CliError {

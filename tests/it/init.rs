@@ -134,6 +134,17 @@ fn bad_input_changes_nothing_and_says_what_to_do() {
     check(&["no-such-folder", "--yes"], 1, "no-such-folder: No such file or directory");
     check(&["--agent", "exampel", "--yes"], 2, "did you mean `example`?");
     check(&["--workspace", "clone", "--yes"], 2, "is in no git repository; run `git init` there");
+    // Something else has the place of the folder for the configuration.
+    fs::write(home.folder.path().join(".config"), "").unwrap();
+    check(&["--yes"], 1, ".config");
+    fs::remove_file(home.folder.path().join(".config")).unwrap();
+    // Without git, a repository is a folder like any other.
+    make_repository(&home.project());
+    let mut command = home.command(&["--workspace", "clone", "--yes"]);
+    let (code, said, error) = texts(&command.env("PATH", "/nowhere").output().unwrap());
+    assert!(code == 2 && error.contains("no program `git`"), "{code} {said}{error}");
+    assert!(!home.configuration().exists());
+    fs::remove_dir_all(home.project().join(".git")).unwrap();
     let config = home.configuration().join("coordinator_config.yaml");
     fs::create_dir_all(home.configuration()).unwrap();
     for (text, code, expected) in [
