@@ -313,6 +313,42 @@ fn files_with_mistakes_are_refused_with_their_lines() {
 }
 
 #[test]
+fn an_import_that_fills_the_disk_adds_nothing() {
+    let first = Daemon::running("");
+    first.project("prj");
+    first.done(&["task", "add", "--id", "tsk", "--project", "prj", "--title", "t"]);
+    let mut lines = exported(&first, &[]);
+    let mut end = lines.pop().unwrap();
+    end["tasks"] = json!(400);
+    let task = lines.pop().unwrap();
+    for n in 1..=400 {
+        let mut new = task.clone();
+        new["id"] = json!(format!("tsk_{n}"));
+        new["number"] = json!(n);
+        new["description"] = json!("x".repeat(10_000));
+        lines.push(new);
+    }
+    lines.push(end);
+    let mut second = Daemon::configured("");
+    let small = second.folder().join("small");
+    fs::create_dir(&small).unwrap();
+    let Some(_mount) = Mount::small(&small, "size=3m,mode=0700") else {
+        return skip("this machine mounts no small file system");
+    };
+    second.configure("store: { url: 'sqlite:small/one.db' }");
+    second.start();
+    let file = write(&second, &lines);
+    let said = second.cli(&["import", file.to_str().unwrap(), "--yes"]);
+    assert_eq!((said.code, said.stdout.as_str()), (1, ""), "{said:?}");
+    assert!(said.stderr.contains("full"), "{said:?}");
+    assert_eq!(second.json(&["project", "list"]), json!([]));
+    assert_eq!(second.json(&["task", "list"]), json!([]));
+    // The daemon goes on.
+    second.project("other");
+    assert!(second.terminate().success());
+}
+
+#[test]
 fn an_export_leaves_a_whole_file_or_none() {
     let daemon = fleet();
     let fails = |arguments: &[&str], why: &str| {
