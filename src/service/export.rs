@@ -1,8 +1,9 @@
 //! `export`: projects, agents, tasks and chats as JSON lines, in parts.
 //!
-//! Each part is read from one snapshot. The parts together are not one: what changes meanwhile may
-//! be in the file or not. Agents that came meanwhile follow at the end. If people delete something
-//! during an export, the file may refer to it, and `import` names the line.
+//! Each part is read from one snapshot. The parts together are not one, because a snapshot would
+//! have to last as long as the reader of the file takes. What changes meanwhile may be in the file
+//! or not. Agents that came meanwhile follow at the end. If people delete something during an
+//! export, the file may refer to it, and `import` names the line.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
