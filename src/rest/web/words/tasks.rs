@@ -54,6 +54,8 @@ impl Words {
 
     /// Returns the sentence of the note above a task that an agent works on.
     pub(in crate::rest::web) fn of_works(&self, agent: &str) -> String {
+        // A name from right to left must not reorder the sentence (Unicode's first strong isolate).
+        let agent = format!("\u{2068}{agent}\u{2069}");
         match self.language {
             Language::English => format!("{agent} is working"),
             Language::Japanese => format!("{agent} が作業中"),
