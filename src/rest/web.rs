@@ -11,6 +11,7 @@ mod board;
 mod changes;
 mod chat;
 mod coordinator;
+mod diff_lines;
 mod errors;
 mod first_run;
 mod inbox;
@@ -62,6 +63,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(tasks::routes())
         .merge(new_task::routes())
         .merge(changes::routes())
+        .merge(diff_lines::routes())
         .merge(chat::routes())
         .merge(agents::routes())
         .merge(launches::routes())

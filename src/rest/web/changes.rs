@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
+use super::diff_lines;
 use super::layout::{Frame, rendered};
 use super::unified_diff::{ChangeKind, FileDiff, RowKind, UnifiedDiff};
 use super::words::Words;
@@ -268,7 +269,8 @@ async fn show(
 async fn listing(state: &RestState, id: &TaskId, kind: DiffKind) -> Result<Listing, Problem> {
     match state.service.workspaces.diff(id, kind).await {
         Ok(text) => {
-            let diff = UnifiedDiff::parse(&String::from_utf8_lossy(&text));
+            let mut diff = UnifiedDiff::parse(&String::from_utf8_lossy(&text));
+            diff_lines::limit(&mut diff);
             Ok(Listing { diff, problem: None })
         }
         Err(ServiceError::Refused(Refusal::WorkspaceFailed { reason, .. })) => {
@@ -456,7 +458,7 @@ impl FileDiff {
 }
 
 impl RowKind {
-    const fn class(self) -> &'static str {
+    pub(super) const fn class(self) -> &'static str {
         match self {
             Self::Hunk | Self::NoNewline => "hunk",
             Self::Context => "",

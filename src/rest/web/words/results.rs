@@ -52,6 +52,13 @@ impl Words {
         }
     }
 
+    pub(in crate::rest::web) fn of_more_lines(&self, n: usize) -> String {
+        match self.language {
+            Language::English => format!("Show more lines ({n})"),
+            Language::Japanese => format!("続きを表示（{n}行）"),
+        }
+    }
+
     pub(in crate::rest::web) fn of_uncommitted(&self, n_files: u32) -> String {
         match self.language {
             Language::English => format!("{n_files} not committed"),
