@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Subcommand;
 
 use super::activity::used;
-use super::client::Client;
+use super::client::{Client, encoded};
 use super::error::CliError;
 use super::events::line_of;
 use super::named::{Named, id_of, ids};
@@ -37,6 +37,9 @@ pub(super) enum TaskCommand {
         /// Select a status: backlog, todo, in_progress, blocked, done or cancelled
         #[arg(long)]
         status: Option<TaskStatus>,
+        /// Select tasks that contain all these words, the best first
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
         #[command(flatten)]
         archived: ArchivedArguments,
         #[command(flatten)]
@@ -221,13 +224,14 @@ impl TaskCommand {
                 let path = format!("/tasks/{}", task.id(client).await?);
                 delete.run(client, &path, discard).await
             }
-            Self::List { project, assignee, status, archived, form } => {
+            Self::List { project, assignee, status, search, archived, form } => {
                 let project = id_of(project.as_ref(), client).await?;
                 let assignee = id_of(assignee.as_ref(), client).await?;
                 let mut query = Vec::new();
                 query.extend(project.map(|project| format!("project={project}")));
                 query.extend(assignee.map(|assignee| format!("assignee={assignee}")));
                 query.extend(status.map(|status| format!("status={status}")));
+                query.extend(search.map(|text| format!("q={}", encoded(&text))));
                 query.extend(archived.query());
                 let tasks: Vec<TaskBody> =
                     client.get(&format!("/tasks?{}", query.join("&"))).await?;

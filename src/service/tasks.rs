@@ -91,6 +91,25 @@ impl Tasks {
         self.core.read(move |tx| Ok(find_all(tx, &search, limit)?)).await
     }
 
+    /// Returns the tasks of a selection that contain all words of a text, the best first.
+    pub async fn list_found(
+        &self,
+        filter: &TaskFilter,
+        text: &str,
+    ) -> Result<Vec<Task>, ServiceError> {
+        let filter = filter.clone();
+        let search = TaskSearch::new(text);
+        let read = self.core.read(move |tx| {
+            let names = names_of_agents(tx)?;
+            let ranked = tasks::list(tx, &filter)?.into_iter().filter_map(|task| {
+                let assignee = task.assignee.as_ref().and_then(|id| names.get(id));
+                Some((search.rank(&task, assignee.map(String::as_str))?, task))
+            });
+            Ok(ranked.collect::<BTreeMap<_, _>>())
+        });
+        Ok(read.await?.into_values().collect())
+    }
+
     /// Returns the short ids of tasks. A task that does not exist is left out.
     pub async fn short_ids(
         &self,
@@ -279,10 +298,13 @@ pub(super) fn create_task(
     Ok(task)
 }
 
+fn names_of_agents(tx: &mut Read<'_>) -> Result<BTreeMap<AgentId, String>, StoreError> {
+    Ok(agents::list(tx)?.into_iter().map(|agent| (agent.id, agent.name)).collect())
+}
+
 /// Returns the best tasks of a search, at most `limit`.
 fn find_all(tx: &mut Read<'_>, search: &TaskSearch, limit: usize) -> Result<Vec<Task>, StoreError> {
-    let names = agents::list(tx)?.into_iter().map(|agent| (agent.id, agent.name));
-    let names: BTreeMap<AgentId, String> = names.collect();
+    let names = names_of_agents(tx)?;
     let mut found = BTreeMap::new();
     for project in projects::list(tx)? {
         let mut after = 0;

@@ -165,6 +165,10 @@ pub struct TaskQuery {
     pub status: Option<TaskStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<TaskId>,
+    /// Words that the title, the description, the ids or the assignee contain. The best tasks come
+    /// first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q: Option<String>,
     /// Whether archived tasks are listed; `no` without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<Archived>,
@@ -364,7 +368,10 @@ async fn list(
         only_open: false,
         archived: Archived::of_tasks(query.archived),
     };
-    let tasks = state.service.tasks.list(&filter).await?;
+    let tasks = match &query.q {
+        Some(q) => state.service.tasks.list_found(&filter, q).await?,
+        None => state.service.tasks.list(&filter).await?,
+    };
     let page = Page::cut(tasks, query.limit, cursor.as_ref().map(TaskId::as_str), raw, |task| {
         task.id.to_string()
     })?;

@@ -282,3 +282,32 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
         assert!(table.contains(words), "{words}: {table}");
     }
 }
+
+#[test]
+fn a_search_lists_the_tasks_with_all_words_the_best_first() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    daemon.project("other");
+    for (id, project, title, description) in [
+        ("text", "prj", "Cart & co", "the LOGIN page"),
+        ("title", "prj", "Login page 100%", ""),
+        ("far", "other", "login page", "ünder"),
+        ("none", "prj", "Nothing", ""),
+    ] {
+        let names = ["--id", id, "--project", project, "--title", title];
+        daemon.done(&[&["task", "add", "--description", description], &names[..]].concat());
+    }
+    daemon.done(&["task", "set", "far", "--status", "cancelled"]);
+    let found = |arguments: &[&str]| -> Vec<String> {
+        let listed = daemon.json(&[&["task", "list", "--search"], arguments].concat());
+        let ids = listed.as_array().unwrap().iter();
+        ids.map(|task| task["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(found(&["login page"]), ["title", "far", "text"]);
+    assert_eq!(found(&["PAGE login", "--project", "prj", "--status", "todo"]), ["title", "text"]);
+    assert_eq!(found(&["prj-1"]), ["text"]);
+    assert_eq!(found(&["100% & "]), [] as [&str; 0]);
+    assert_eq!(found(&["cart &"]), ["text"]);
+    assert_eq!(found(&["ÜNDER"]), ["far"]);
+    assert_eq!(daemon.done(&["task", "list", "--search", "nothing like this"]), "No task fits.\n");
+}
