@@ -38,6 +38,7 @@ fn main() -> Result<()> {
     match Browser::start(&bed)? {
         Some(browser) => {
             board(&bed, &browser, &mut figures)?;
+            panel(&bed, &browser, &mut figures)?;
             chat(&bed, &browser, &mut figures)?;
         }
         None => {
@@ -271,6 +272,49 @@ fn board(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> 
     });
     let moved = Figure::of_times("a task moved elsewhere -> seen on the board", &moved);
     figures.push(Figure { target: Some(Target::AtMost(200.0)), ..moved });
+    Ok(())
+}
+
+/// The number of times that a panel is fetched.
+const N_PANELS: usize = 300;
+
+/// Measures what a reader waits for until the panel of a task is there, beside 2,000 tasks, also with
+/// the longest description in the worst form. The floor is the smallest answer of the same server to
+/// the same browser.
+fn panel(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> {
+    let stars = json!({
+        "id": "tsk_stars", "projectId": "board", "title": "Stars", "description": "*".repeat(50_000),
+    });
+    bed.control()?.post("/tasks", &stars)?;
+    browser.go_to("/ui/projects/board")?;
+    let script = format!(
+        "const done = arguments[arguments.length - 1];\
+         const fetched = async (path) => {{ const began = performance.now();\
+         const answer = await fetch(path, {{ headers: {{ 'hx-request': 'true' }} }}); await answer.text();\
+         return answer.ok ? performance.now() - began : null; }};\
+         (async () => {{ const times = []; for (let n = 0; n < {N_PANELS}; n++) times.push([\
+         await fetched('/ui/parts/tasks/tsk_b' + String(n).padStart(5, '0')),\
+         await fetched('/ui/parts/tasks/tsk_stars'), await fetched('/health/live')]);\
+         return times; }})().then(done);"
+    );
+    let fetched = browser.runtime.block_on(browser.client.execute_async(&script, Vec::new()))?;
+    let fetched: Vec<[f64; 3]> = serde_json::from_value(fetched).context("a panel failed")?;
+    let times_of = |n: usize| {
+        let mut times = Times::default();
+        fetched.iter().for_each(|all| times.add(millis(all[n])));
+        times
+    };
+    let floor = times_of(2).median();
+    for (name, times) in [
+        ("the panel of a task (floor: the smallest answer)", times_of(0)),
+        ("the same with 50,000 `*`", times_of(1)),
+    ] {
+        figures.push(Figure {
+            target: Some(Target::AtMost(50.0)),
+            floor: Some(floor),
+            ..Figure::of_times(name, &times)
+        });
+    }
     Ok(())
 }
 
