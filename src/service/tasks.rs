@@ -200,13 +200,16 @@ impl Tasks {
         self.core
             .write(move |tx| {
                 let before = find(tx, &of)?;
-                check_seen("Task", &of, edit.seen, before.revision)?;
+                let after = edit.apply(&before)?;
+                // An edit whose answer was lost is sent again, and finds itself done.
+                if after != before || edit.status.is_some() {
+                    check_seen("Task", &of, edit.seen, before.revision)?;
+                }
                 if let Some(assignee) = &edit.assignee
                     && *assignee != before.assignee
                 {
                     check_assignable(tx, assignee.as_ref(), &before.project)?;
                 }
-                let after = edit.apply(&before)?;
                 let Changed { task, news } = change_task(tx, Some(&before), &after, Actor::Person)?;
                 if edit.status == Some(TaskStatus::InProgress) {
                     release_for(tx, &task)?;
