@@ -14,14 +14,14 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::{IntoResponse as _, Response};
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
 
-use super::RestState;
 use super::problem::Problem;
+use super::{RestState, login};
 use crate::clock;
 use crate::domain::credential::CredentialKind;
 use crate::domain::host::{Origin, is_same_origin};
@@ -120,7 +120,7 @@ async fn authenticate(
     let operator = match operator_of(&state, &peer, request.method(), request.headers()).await {
         Ok(operator) => operator,
         Err(problem) if problem.status == StatusCode::UNAUTHORIZED && is_for_page(&request) => {
-            return Redirect::to("/login").into_response();
+            return login::asked_by(&state, request.uri());
         }
         Err(problem) => {
             // Requests without a credential, and requests that come too fast, must not fill the
@@ -231,14 +231,17 @@ fn bearer_of(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
     }
 }
 
-/// Returns the first cookie with the name [`COOKIE`].
+/// Returns the secret of the cookie [`COOKIE`].
 pub(super) fn cookie_of(headers: &HeaderMap) -> Option<Secret> {
+    only_cookie(headers, COOKIE).map(Secret::new)
+}
+
+/// Returns the value of the first cookie with a name, unless it is empty.
+pub(super) fn only_cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs =
         lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs
-        .find(|(name, value)| *name == COOKIE && !value.is_empty())
-        .map(|(_, value)| Secret::new(value))
+    pairs.find(|(name, value)| *name == wanted && !value.is_empty()).map(|(_, value)| value)
 }
 
 /// Removes the cookie [`COOKIE`], and keeps the others.

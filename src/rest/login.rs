@@ -8,14 +8,15 @@ use axum::body::Bytes;
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, State};
 use axum::http::request::Parts;
+use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::{AppendHeaders, IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::RestState;
-use super::auth::{COOKIE, attempt, check_origin, cookie_of, hold_back};
+use super::auth::{COOKIE, attempt, check_origin, cookie_of, hold_back, only_cookie};
 use super::problem::Problem;
 use super::public_path;
 use super::web::{Says, login_page};
@@ -55,6 +56,7 @@ async fn show(
     if link.is_empty() {
         return login_page(&headers, Says::HowTo);
     }
+    let link = secret_in(link);
     let secret = Secret::new(link.as_str());
     let says = match peer
         .checked(&state, &secret, state.service.credentials.look_at_link(&secret))
@@ -73,7 +75,12 @@ async fn log_in(
     body: Bytes,
 ) -> Response {
     match try_log_in(&state, &peer, &headers, &body).await {
-        Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
+        Ok(cookie) => {
+            let back = only_cookie(&headers, BACK).filter(|path| is_page(path));
+            let cookies = [cookie, cookie_of_page("", 0, &state)];
+            let cookies = AppendHeaders(cookies.map(|cookie| (header::SET_COOKIE, cookie)));
+            (cookies, Redirect::to(back.unwrap_or("/"))).into_response()
+        }
         Err(problem) => login_page(&headers, Says::Refused(problem)),
     }
 }
@@ -140,12 +147,20 @@ impl<S: Sync> FromRequestParts<S> for NetworkPeer {
     }
 }
 
+/// Returns the secret of a login link, of which a person may paste the whole address.
+fn secret_in(link: String) -> String {
+    match link.trim().rsplit_once("link=") {
+        Some((_, secret)) => secret.to_owned(),
+        None => link,
+    }
+}
+
 fn link_of(body: &[u8]) -> Option<Secret> {
     let form = std::str::from_utf8(body).ok().filter(|form| form.len() <= MAX_FORM)?;
     // A form in a body has the syntax of a query.
     let uri: Uri = format!("/?{form}").parse().ok()?;
     let Query(LinkForm { link }) = Query::try_from_uri(&uri).ok()?;
-    (!link.is_empty()).then(|| Secret::new(link))
+    (!link.is_empty()).then(|| Secret::new(secret_in(link)))
 }
 
 async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response {
@@ -173,10 +188,41 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
     ([(header::SET_COOKIE, cookie("", 0, &state))], Redirect::to("/login")).into_response()
 }
 
+/// The cookie with the page that a reader who is not logged in asked for.
+const BACK: &str = "agent_coordinator_back";
+/// The time for a login that leads back to that page, in seconds.
+const BACK_LIFE: u64 = 3600;
+
+/// Leads the reader of a page to the login. A login in this browser leads back to the page.
+pub(super) fn asked_by(state: &RestState, page: &Uri) -> Response {
+    let login = Redirect::to("/login");
+    match page.path_and_query().map(PathAndQuery::as_str).filter(|page| is_page(page)) {
+        Some(page) => {
+            ([(header::SET_COOKIE, cookie_of_page(page, BACK_LIFE, state))], login).into_response()
+        }
+        None => login.into_response(),
+    }
+}
+
+/// Returns whether a login may lead to a path: it is a page of this server, and fits in a cookie.
+fn is_page(path: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, ';' | ',' | '"' | '\\');
+    path.starts_with("/ui/") && path.len() <= 1000 && path.chars().all(is_plain)
+}
+
+fn cookie_of_page(page: &str, max_age: u64, state: &RestState) -> HeaderValue {
+    named_cookie(BACK, page, max_age, state)
+}
+
 fn cookie(value: &str, max_age: u64, state: &RestState) -> HeaderValue {
+    named_cookie(COOKIE, value, max_age, state)
+}
+
+fn named_cookie(name: &str, value: &str, max_age: u64, state: &RestState) -> HeaderValue {
     let is_encrypted = state.public_origin().is_some_and(Origin::is_encrypted);
     let secure = if is_encrypted { "; Secure" } else { "" };
     let cookie =
-        format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={max_age}{secure}");
-    HeaderValue::try_from(cookie).expect("a token has no characters that a header can't have")
+        format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={max_age}{secure}");
+    HeaderValue::try_from(cookie)
+        .expect("neither a token nor a page has characters that a header can't have")
 }
