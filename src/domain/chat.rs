@@ -64,10 +64,11 @@ impl Message {
 /// Returns the content of a message in the form that is stored.
 ///
 /// # Errors
-/// Returns [`Refusal::Invalid`] for an empty message, and the refusals of [`limits`].
+/// Returns [`Refusal::Missing`] for an empty message, and the refusals of [`limits`].
 pub fn said(content: &str) -> Result<Cow<'_, str>, Refusal> {
     if content.trim().is_empty() {
-        return Err(Refusal::Invalid("content is empty: expected a text".to_owned()));
+        let problem = "content is empty: expected a text";
+        return Err(Refusal::Missing { text: "content", problem });
     }
     limits::CONTENT.take(content)
 }

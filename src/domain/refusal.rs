@@ -130,6 +130,11 @@ pub enum Refusal {
         "`{text}` has a control character at position {position}, and must be one line of text"
     )]
     NotOneLine { text: &'static str, position: usize },
+    /// A text that is needed is blank.
+    #[error("{problem}")]
+    Missing { text: &'static str, problem: &'static str },
+    #[error("the working directory must be an absolute path, not `{given}`")]
+    NotAbsolute { given: String },
     #[error(
         "{n_new} more tasks are too many: this launch has created {n_created}, and `limits.tasks_per_launch` is {limit}"
     )]
@@ -269,7 +274,7 @@ impl Refusal {
             Self::CannotComeBack { .. } => "cannot_come_back",
             Self::DeletedId { .. } => "deleted_id",
             Self::AlreadyExists(_) => "already_exists",
-            Self::Invalid(_) => "invalid",
+            Self::Missing { .. } | Self::NotAbsolute { .. } | Self::Invalid(_) => "invalid",
         }
     }
 
@@ -386,6 +391,8 @@ impl Refusal {
             | Self::ImpossibleStatus { .. }
             | Self::PeopleOnly { .. }
             | Self::NotOneLine { .. }
+            | Self::Missing { .. }
+            | Self::NotAbsolute { .. }
             | Self::KeyEdited { .. }
             | Self::NoWorkspace { .. }
             | Self::CannotClone { .. }

@@ -261,7 +261,7 @@ fn check_right(
 pub(in crate::domain) fn check_title(task: &Task) -> Result<(), Refusal> {
     limits::TITLE.take(&task.title)?;
     if task.title.trim().is_empty() {
-        return Err(Refusal::Invalid("a task needs a title".to_owned()));
+        return Err(Refusal::Missing { text: "title", problem: "a task needs a title" });
     }
     Ok(())
 }

@@ -8,6 +8,8 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
+use crate::domain::Refusal;
+
 /// A problem (RFC 9457). Its type is always `about:blank`, because `code` says more than a page
 /// would.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,6 +26,10 @@ pub struct Problem {
     /// Single problems of a larger input, each with its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<FieldProblem>,
+    /// The refusal that it tells, for a layer that tells it in other words. The answer has it as an
+    /// extension.
+    #[serde(skip)]
+    pub refusal: Option<Box<Refusal>>,
 }
 
 /// A problem at one place of an input.
@@ -43,6 +49,7 @@ impl Problem {
             code: code.into(),
             hint: None,
             problems: Vec::new(),
+            refusal: None,
         }
     }
 
@@ -53,15 +60,25 @@ impl Problem {
     pub fn with_problems(self, problems: Vec<FieldProblem>) -> Self {
         Self { problems, ..self }
     }
+
+    /// Returns the same problem as one of a field of the input.
+    pub fn at(self, field: &str) -> Self {
+        let problem = FieldProblem { path: field.to_owned(), message: self.detail.clone() };
+        self.with_problems(vec![problem])
+    }
 }
 
 impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        let refusal = self.refusal.take();
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, axum::Json(self)).into_response();
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(refusal) = refusal {
+            response.extensions_mut().insert(*refusal);
+        }
         response
     }
 }

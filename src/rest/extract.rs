@@ -12,7 +12,7 @@ use serde::{Deserialize as _, Deserializer};
 
 use super::RestState;
 use super::problem::{FieldProblem, Problem};
-use crate::domain::TaskId;
+use crate::domain::{Refusal, TaskId};
 
 /// The parameters of the path.
 pub(super) struct InPath<T>(pub(super) T);
@@ -138,7 +138,18 @@ pub(super) fn given<T: FromStr<Err: Display>>(
 
 /// Returns the value of a form's field.
 pub(super) fn parsed<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Problem> {
-    text.parse().map_err(|error| {
+    text.parse().map_err(|error: T::Err| {
+        let problem = FieldProblem { path: field.to_owned(), message: error.to_string() };
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_form", format!("{field}: {error}"))
+            .with_problems(vec![problem])
     })
+}
+
+/// Returns the text of a form's field that must not be left blank.
+pub(super) fn needed(field: &'static str, text: String) -> Result<String, Problem> {
+    if text.trim().is_empty() {
+        let problem = "a text is needed here";
+        return Err(Refusal::Missing { text: field, problem }.into());
+    }
+    Ok(text)
 }

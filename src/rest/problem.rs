@@ -22,7 +22,10 @@ impl From<Refusal> for Problem {
             }
             other => other.to_string(),
         };
-        Self::new(status_of(&refusal), refusal.code(), detail).with_hint(refusal.hint())
+        let mut problem = Self::new(status_of(&refusal), refusal.code(), detail);
+        problem = problem.with_hint(refusal.hint());
+        problem.refusal = Some(Box::new(refusal));
+        problem
     }
 }
 
@@ -43,6 +46,8 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::AttentionNotFound { .. }
         | Refusal::NoWorkspace { .. } => StatusCode::NOT_FOUND,
         Refusal::Invalid(_)
+        | Refusal::Missing { .. }
+        | Refusal::NotAbsolute { .. }
         | Refusal::NeedsProject { .. }
         | Refusal::TooLong { .. }
         | Refusal::NotOneLine { .. } => StatusCode::UNPROCESSABLE_ENTITY,

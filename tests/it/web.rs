@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod acceptance;
+mod bad_input;
 mod board;
 mod browser;
 mod changes;
@@ -19,6 +20,8 @@ mod removals;
 mod styles;
 mod task_tabs;
 mod transcript;
+mod trouble;
+mod viewer;
 mod waits;
 
 use browser::Browser;

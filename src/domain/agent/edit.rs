@@ -157,17 +157,14 @@ impl ProjectEdit {
     /// makes sure that no other project has had a new key.
     ///
     /// # Errors
-    /// `Invalid` if the working directory is missing or not absolute; `WorkspaceModeFixed` if the
-    /// workspace of a project that exists is to change; `BadWorkspaceSetting`; `KeyEdited` for a
+    /// `NotAbsolute` also if the working directory is missing; `WorkspaceModeFixed` if the workspace
+    ///  of a project that exists is to change; `BadWorkspaceSetting`; `KeyEdited` for a
     /// second change of the key; the refusals of [`limits`].
     pub fn apply(&self, project: Project) -> Result<Project, Refusal> {
         let working_directory = self.working_directory.clone().unwrap_or(project.working_directory);
         if !working_directory.is_absolute() {
             let given = working_directory.to_string_lossy();
-            let given = excerpt(&given, 80);
-            return Err(Refusal::Invalid(format!(
-                "the working directory must be an absolute path, not `{given}`"
-            )));
+            return Err(Refusal::NotAbsolute { given: excerpt(&given, 80).to_string() });
         }
         limits::WORKING_DIRECTORY.take(&working_directory.to_string_lossy())?;
         let key = self.key.clone().unwrap_or_else(|| project.key.clone());
@@ -255,8 +252,9 @@ mod tests {
             let working_directory = Some(PathBuf::from(directory));
             ProjectEdit { working_directory, ..ProjectEdit::default() }.apply(project.clone())
         };
-        assert!(matches!(ProjectEdit::default().apply(project.clone()), Err(Refusal::Invalid(_))));
-        assert!(matches!(apply("a/b"), Err(Refusal::Invalid(_))));
+        let refusal = ProjectEdit::default().apply(project.clone()).unwrap_err();
+        assert!(matches!(refusal, Refusal::NotAbsolute { .. }), "{refusal}");
+        assert!(matches!(apply("a/b"), Err(Refusal::NotAbsolute { .. })));
         assert_eq!(apply("/a/b").unwrap().working_directory, PathBuf::from("/a/b"));
     }
 

@@ -166,7 +166,7 @@ async fn start(
     start_with(state, InPath((project, request.agent_id))).await
 }
 
-async fn start_with(
+pub(in crate::rest) async fn start_with(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Json<ChatBody>, Problem> {
@@ -201,7 +201,7 @@ async fn sessions(
     Ok(Json(SessionsBody { agent_sessions }))
 }
 
-async fn say(
+pub(in crate::rest) async fn say(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
     InBody(request): InBody<MessageRequest>,

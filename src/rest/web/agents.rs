@@ -19,7 +19,7 @@ use super::words::Words;
 use crate::domain::agent::{AgentStatus, AiTypes};
 use crate::domain::start_history::StartReason;
 use crate::domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, Refusal};
-use crate::rest::extract::{InForm, InPath, given};
+use crate::rest::extract::{InForm, InPath, given, needed};
 use crate::rest::routes::status::StatusBody;
 use crate::rest::routes::why::{RuleBody, WhyBody};
 use crate::rest::{Problem, RestState};
@@ -351,8 +351,8 @@ async fn make(
     let passkey = state.service.catalog.new_passkey();
     let shown = passkey.reveal().to_owned();
     let edit = AgentEdit {
-        name: Some(fields.name),
-        ai_type: Some(fields.ai_type),
+        name: Some(needed("name", fields.name)?),
+        ai_type: Some(needed("ai_type", fields.ai_type)?),
         system_prompt: Some(fields.system_prompt),
         passkey: Some(passkey),
         status: None,
@@ -389,8 +389,8 @@ async fn change(
     InForm(fields): InForm<AgentFields>,
 ) -> Result<Response, Problem> {
     let edit = AgentEdit {
-        name: Some(fields.name),
-        ai_type: Some(fields.ai_type),
+        name: Some(needed("name", fields.name)?),
+        ai_type: Some(needed("ai_type", fields.ai_type)?),
         system_prompt: Some(fields.system_prompt),
         passkey: None,
         status: fields.status,

@@ -31,6 +31,7 @@ const APP: Asset = script(
     "app.js",
     concat!(
         include_str!("assets/app.js"),
+        include_str!("assets/forms.js"),
         include_str!("assets/board.js"),
         include_str!("assets/panel.js"),
         include_str!("assets/chat.js"),

@@ -1,7 +1,7 @@
 //! The chat panel: the messages, whether the agent listens, and a field for a message.
 //!
-//! Messages go through `/api` like those of every client, under an id that the panel chooses.
-//! Therefore a repeated request writes the message once. The panel fetches answers after the last
+//! Messages are those of REST, under an id that the panel chooses, so that a repeated request writes
+//! the message once. Only problems differ: they are in the language of the page. The panel fetches answers after the last
 //! message that it has, in the order of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
@@ -24,6 +24,7 @@ use crate::domain::{
     AgentId, Message, MessageId, Project, ProjectId, ProjectKey, Purpose, Refusal,
 };
 use crate::rest::extract::{InPath, InQuery};
+use crate::rest::routes::chat;
 use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
 use crate::service::ChatPage;
@@ -118,6 +119,8 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/parts/projects/{project}/agents/{agent}/chat", get(panel))
         .route("/ui/parts/projects/{project}/agents/{agent}/chat/standing", get(standing))
         .route("/ui/parts/projects/{project}/agents/{agent}/chat/messages", get(messages))
+        .route("/ui/do/projects/{project}/agents/{agent}/chat/start", post(chat::start_with))
+        .route("/ui/do/projects/{project}/agents/{agent}/chat/messages", post(chat::say))
 }
 
 async fn panel(

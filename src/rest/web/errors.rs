@@ -56,6 +56,13 @@ pub(super) async fn as_pages(
     let Ok(mut problem) = serde_json::from_slice::<Problem>(&body) else {
         return Response::from_parts(parts, body.into());
     };
+    if let Some(field) = parts.extensions.get().and_then(|refusal| frame.w.of_field(refusal)) {
+        problem.problems = vec![field];
+    } else {
+        for field in &mut problem.problems {
+            field.message = frame.w.of_problem(&problem.code, std::mem::take(&mut field.message));
+        }
+    }
     problem.detail = frame.w.of_problem(&problem.code, problem.detail);
     if wants_page {
         // The reader keeps the side and the name, unless they cannot be read.

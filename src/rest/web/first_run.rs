@@ -12,7 +12,7 @@ use super::layout::{Frame, go_to, rendered};
 use super::shown::Face;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::{Agent, AgentId, Priority, Project, ProjectId, Refusal, TaskId, TaskStatus};
-use crate::rest::extract::InForm;
+use crate::rest::extract::{InForm, needed};
 use crate::rest::programs::{FoundProgram, ProgramLogin};
 use crate::rest::{Problem, RestState};
 use crate::service::{AgentEdit, NewTask, ProjectEdit, ServiceError, TaskFilter};
@@ -43,6 +43,7 @@ struct AgentFields {
     project: ProjectId,
     #[serde(default)]
     name: String,
+    #[serde(default)]
     ai_type: String,
 }
 
@@ -111,12 +112,12 @@ async fn make_agent(
     State(state): State<RestState>,
     InForm(fields): InForm<AgentFields>,
 ) -> Result<Response, Problem> {
+    let ai_type = needed("ai_type", fields.ai_type)?;
     let name = match fields.name.trim() {
-        "" => capitalised(&fields.ai_type),
+        "" => capitalised(&ai_type),
         name => name.to_owned(),
     };
-    let edit =
-        AgentEdit { name: Some(name), ai_type: Some(fields.ai_type), ..AgentEdit::default() };
+    let edit = AgentEdit { name: Some(name), ai_type: Some(ai_type), ..AgentEdit::default() };
     match state.service.catalog.add_agent(Some(fields.form_id.clone()), &edit).await {
         Ok(agent) => tracing::info!(agent_id = %agent.id, "agent added"),
         // The form was sent before.

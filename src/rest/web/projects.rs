@@ -17,7 +17,7 @@ use super::words::Words;
 use crate::domain::agent::ProjectStatus;
 use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{AgentId, Project, ProjectId, Refusal, Task};
-use crate::rest::extract::{InForm, InPath, InQuery, given};
+use crate::rest::extract::{InForm, InPath, InQuery, given, needed};
 use crate::rest::{Problem, RestState};
 use crate::service::{ArchivedTasks, ProjectEdit, ServiceError, TaskFilter};
 
@@ -283,7 +283,7 @@ async fn make(
     let chosen: Option<ProjectId> = given("id", &fields.id)?;
     let form_id: Option<ProjectId> = given("form_id", &fields.form_id)?;
     let edit = ProjectEdit {
-        name: Some(fields.name).filter(|name| !name.trim().is_empty()),
+        name: Some(needed("name", fields.name)?),
         working_directory: Some(fields.working_directory),
         workspace: fields.workspace,
         workspace_base: fields.workspace_base,
@@ -327,7 +327,7 @@ async fn change(
     InForm(fields): InForm<ProjectFields>,
 ) -> Result<Response, Problem> {
     let edit = ProjectEdit {
-        name: Some(fields.name),
+        name: Some(needed("name", fields.name)?),
         working_directory: Some(fields.working_directory),
         status: fields.status,
         workspace: fields.workspace,

@@ -412,7 +412,8 @@ async fn change(
             let ids = ids.split([' ', ',']).filter(|id| !id.is_empty());
             let ids: Vec<TaskId> =
                 ids.map(|id| parsed("dependencies", id)).collect::<Result<_, _>>()?;
-            Some(state.service.tasks.full_ids(ids).await?)
+            let ids = state.service.tasks.full_ids(ids).await;
+            Some(ids.map_err(|error| Problem::from(error).at("dependencies"))?)
         }
         None => None,
     };

@@ -1,6 +1,7 @@
 //! The texts of the pages in English and Japanese, side by side so that neither is forgotten.
 
 mod attention;
+mod fields;
 mod launches;
 mod operations;
 mod problems;
@@ -97,6 +98,16 @@ texts! {
     watch: "Watch", "出力を見る";
     add_subtask: "Add a subtask", "サブタスクを追加";
     needs_title: "A task needs a title.", "タイトルを入力してください。";
+    needs_text: "Write something here.", "この項目を入力してください。";
+    needs_path:
+        "Write the whole path, such as /srv/shop.",
+        "「/srv/shop」のように / で始まるパスを入力してください。";
+    id_taken:
+        "This id is taken. Choose another one.",
+        "このIDは使われています。別のIDを入力してください。";
+    id_deleted:
+        "This id was of something that was deleted. Choose another one.",
+        "このIDは削除されたものに使われていました。別のIDを入力してください。";
     what_it_needs: "What it needs to start", "起動の条件";
     now: "Now", "現在";
     actions: "Actions", "操作";
@@ -340,7 +351,21 @@ texts! {
     message: "Message", "メッセージ";
     message_hint: "Enter sends, Shift+Enter breaks the line.", "Enter で送信、Shift+Enter で改行。";
     discard: "Discard what you have written?", "入力内容を破棄しますか？";
-    save_again: "Save once more to replace that.", "もう一度保存すると上書きします。";
+    was_changed:
+        "This was saved elsewhere while you were writing.",
+        "入力中に、ほかの場所で変更が保存されました。";
+    compare: "Compare", "比較する";
+    save_mine: "Save mine", "自分の内容で保存";
+    saved_now: "saved now", "保存済みの内容";
+    send_again: "Send again", "もう一度送信";
+    login_ended: "Your login has ended", "ログインの有効期限が切れました";
+    login_again:
+        "What you wrote is still here. Run this where the daemon runs, and paste the link that it prints:",
+        "入力内容はそのまま残っています。デーモンが動くマシンで次のコマンドを実行し、表示されたリンクを貼り付けてください:";
+    login_link: "Login link", "ログインリンク";
+    login_link_wrong:
+        "This link does not log in. A link works once, for ten minutes: print a new one.",
+        "このリンクではログインできません。リンクは1回のみ、10分以内に使えます。新しいリンクを表示してください。";
     no_messages:
         "Say something. The agent is started if it is not there.",
         "メッセージを書いてください。その間にエージェントを起動します。";
@@ -485,8 +510,8 @@ texts! {
     went_wrong: "That did not work", "エラーが発生しました";
     back_to_projects: "To the projects", "プロジェクト一覧へ";
     lost_contact:
-        "The daemon did not answer. It is tried again when it is there.",
-        "デーモンが応答しません。復帰後に再試行します。";
+        "The daemon did not answer. What you wrote is still here: send it again when it is back.",
+        "デーモンが応答しません。入力内容は残っています。復帰後にもう一度送信してください。";
 }
 
 impl Words {

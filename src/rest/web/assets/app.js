@@ -31,7 +31,9 @@ function toast(text, { detail = "", isBad = true, action = null, shownFor = SHOW
   const words = document.createElement("span");
   const strong = document.createElement("b");
   strong.textContent = text;
-  words.append(strong, detail ? ` ${detail}` : "");
+  const more = document.createElement("bdi");
+  more.textContent = detail;
+  words.append(strong, " ", more);
   toast.append(icon(isBad ? "i-bad" : "i-yes"), words);
   if (action) {
     const button = document.createElement("button");
@@ -49,6 +51,8 @@ function toast(text, { detail = "", isBad = true, action = null, shownFor = SHOW
   close.addEventListener("click", () => toast.remove());
   toast.append(close);
   const toasts = find("#toasts");
+  // What is beside an open dialog can't be used.
+  (findAll("dialog[open]").at(-1) ?? body).append(toasts);
   toasts.append(toast);
   // A mistake goes last.
   while (toasts.children.length > MAX_TOASTS) (find(".toast:not(.bad)", toasts) ?? toasts.firstElementChild).remove();
@@ -57,39 +61,28 @@ function toast(text, { detail = "", isBad = true, action = null, shownFor = SHOW
   setTimeout(end, shownFor);
 }
 
-// A problem (RFC 9457) in the daemon's words.
-function tellProblem(text) {
+// A problem (RFC 9457) in the daemon's words, at its field if it has one.
+function tellProblem(text, form = null) {
   let problem = {};
   try { problem = JSON.parse(text); } catch { /* not from this daemon */ }
+  if (form && problem.problems?.some((one) => markField(form, one))) return;
   toast(body.dataset.wentWrong, { detail: [problem.detail, problem.hint].filter(Boolean).join(" · ") });
 }
 
 document.addEventListener("htmx:response:error", (event) => {
   const { ctx } = event.detail;
   const form = ctx.sourceElement.closest?.("form");
-  if (ctx.response.status === 401) location.reload();
-  // A form that came back with its mistakes is in its place already.
-  else if (ctx.response.status === 422 && ctx.text.trimStart().startsWith("<")) return;
-  else if (!isReadAgain(ctx.sourceElement)) tellProblem(ctx.text);
-  if (ctx.response.status === 412 && form) seeNewest(form);
+  if (ctx.response.status === 401) askLogin();
+  else if (ctx.response.status === 412 && form) tellChanged(form);
+  else if (!isReadAgain(ctx.sourceElement)) tellProblem(ctx.text, form);
   // The task of the panel was deleted elsewhere.
   if (ctx.response.status === 404 && ctx.sourceElement.matches?.("#panel .task")) closePanel();
 });
 
-// What this form is about was changed elsewhere: saved once more, it replaces that.
-async function seeNewest(form) {
-  const shown = form.closest("[data-shows-task]");
-  const part = shown && await fetchPart(`${root}/ui/parts/tasks/${shown.dataset.showsTask}`);
-  if (!part) return;
-  const holder = document.createElement("template");
-  holder.innerHTML = part;
-  find("[name=revision]", form).value = find("[name=revision]", holder.content).value;
-  toast(body.dataset.saveAgain);
-}
-// Nobody asked for a part that is read again by itself. The line about the connection tells that it is lost.
+// The reader did not ask for a part that is read again by itself. The line about the connection tells that it is lost.
 const isReadAgain = (element) => /live-|every/.test(element?.getAttribute?.("hx-trigger") ?? "");
 document.addEventListener("htmx:error", (event) => {
-  if (!isReadAgain(event.target)) toast(body.dataset.lostContact);
+  if (!isReadAgain(event.target)) toast(body.dataset.lostContact, { action: sendingAgain(event.detail.ctx?.sourceElement ?? event.target) });
 });
 document.addEventListener("htmx:after:request", (event) => {
   const { ctx } = event.detail;
@@ -204,7 +197,7 @@ function listen() {
     if (source.readyState !== EventSource.CLOSED) return;
     // A refusal ends it for good. A reader whose login has ended is shown how to log in.
     const answer = await fetch(`${root}/ui/settings`, { headers: { "hx-request": "true" } }).catch(() => null);
-    if (answer?.status === 401) location.reload();
+    if (answer?.status === 401) askLogin();
     else setTimeout(() => live.source === source && listen(), 3000);
   });
   source.addEventListener("message", (event) => {
@@ -263,8 +256,8 @@ async function post(path, content, { isQuiet = false } = {}) {
   const headers = isJson ? { "content-type": "application/json" } : {};
   try {
     const answer = await fetch(path, { method: "POST", headers, body: isJson ? content : new URLSearchParams(content) });
-    if (answer.status === 401) location.reload();
-    if (!answer.ok && !isQuiet) tellProblem(await answer.text());
+    if (answer.status === 401) askLogin();
+    else if (!answer.ok && !isQuiet) tellProblem(await answer.text());
     return answer;
   } catch {
     if (!isQuiet) toast(body.dataset.lostContact);

@@ -6,7 +6,7 @@ const chatOf = () => find("[data-chat]");
 const [projectOf, agentOf] = [(chat) => chat.dataset.chat.split("/")[0], (chat) => chat.dataset.chat.split("/")[1]];
 
 function startChat(chat) {
-  post(`${root}/api/projects/${projectOf(chat)}/chat/start`, JSON.stringify({ agentId: agentOf(chat) }));
+  post(`${root}/ui/do/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/start`, {});
 }
 
 function showStanding() {
@@ -125,6 +125,7 @@ function say(chat, content) {
   sender.append(name);
   const prose = document.createElement("span");
   prose.className = "prose keep-lines";
+  prose.dir = "auto";
   prose.textContent = content;
   message.append(sender, prose);
   find(".messages", chat).append(message);
@@ -149,7 +150,7 @@ async function sendUnsent() {
     while (chats.unsent.size > 0) {
       const [id, { chat, content }] = chats.unsent.entries().next().value;
       const [project, agent] = chat.split("/");
-      const path = `${root}/api/projects/${project}/agents/${agent}/chat/messages`;
+      const path = `${root}/ui/do/projects/${project}/agents/${agent}/chat/messages`;
       const answer = await post(path, JSON.stringify({ id, content }), { isQuiet: true });
       const isRefused = answer && [400, 403, 404, 409, 413, 422].includes(answer.status);
       const shown = document.getElementById(id);
@@ -158,7 +159,7 @@ async function sendUnsent() {
         if (isRefused) {
           shown?.remove();
           giveBack(chat, content);
-          tellProblem(await answer.text());
+          tellProblem(await answer.text(), find("[data-say]"));
         }
       } else {
         if (shown) find(".sender", shown).textContent = `${chatOf().dataset.you} · ${chatOf().dataset.notSent}`;

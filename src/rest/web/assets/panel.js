@@ -132,16 +132,12 @@ function showPanel() {
   afterCards();
 }
 
-document.addEventListener("htmx:after:swap", (event) => {
+document.addEventListener("htmx:after:swap", () => {
   writeTimes();
   showStanding();
   applyFolds();
   openFirstFile();
   addCopyButtons();
-  // Only the answer to the form itself moves the focus to its mistake.
-  const isAnswer = event.detail.ctx?.sourceElement?.matches?.("#new-task");
-  const wrong = isAnswer ? find("#new-task [aria-invalid=true]") : null;
-  if (wrong && wrong !== document.activeElement) wrong.focus();
 });
 new MutationObserver(showPanel).observe(find("#panel") ?? document.createElement("div"), { childList: true });
 
@@ -167,10 +163,12 @@ new MutationObserver(() => {
 }).observe(dialog, { childList: true });
 
 function closeDialog({ isDone = false } = {}) {
+  body.append(find("#toasts"));
   dialog.close();
   if (isDone) dialog.replaceChildren();
 }
 dialog.addEventListener("close", () => {
+  body.append(find("#toasts"));
   if (isWritten()) find("[data-draft-kept]", dialog).hidden = false;
   else dialog.replaceChildren();
 });
@@ -255,7 +253,7 @@ document.addEventListener("keydown", (event) => {
     event.target.closest?.("form:not([data-say], [data-removal], [hx-trigger=change])")?.requestSubmit();
     return;
   }
-  if (dialog.open || palette?.open || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (dialog.open || palette?.open || loginAgain?.open || event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "Escape") {
     if (event.target.id === "search") event.target.blur();
     else if (find("#panel")?.hasChildNodes() && mayLeavePanel()) closePanel();

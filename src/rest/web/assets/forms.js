@@ -1,0 +1,152 @@
+
+// ---- Forms that are refused -----------------------------------------------------------------------------------------------------
+
+// The field that a problem is about says what is to be written into it, and gets the focus.
+function markField(form, { path, message }) {
+  const field = path && find(`[name="${CSS.escape(path)}"]:not([type=hidden])`, form);
+  if (!field) return false;
+  const error = document.createElement("p");
+  error.className = "error";
+  error.id = `${field.id || field.name}-e`;
+  error.append(icon("i-bad"), message);
+  const place = field.closest(".field, .choices");
+  place?.classList.add("is-wrong");
+  (place ?? field).insertAdjacentElement(place?.matches(".field") ? "beforeend" : "afterend", error);
+  field.setAttribute("aria-invalid", "true");
+  field.dataset.hints = field.getAttribute("aria-describedby") ?? "";
+  field.setAttribute("aria-describedby", `${error.id} ${field.dataset.hints}`.trim());
+  field.focus();
+  return true;
+}
+
+function unmark(field) {
+  field.removeAttribute("aria-invalid");
+  if (field.dataset.hints) field.setAttribute("aria-describedby", field.dataset.hints);
+  else field.removeAttribute("aria-describedby");
+  document.getElementById(`${field.id || field.name}-e`)?.remove();
+  field.closest(".is-wrong")?.classList.remove("is-wrong");
+}
+const WRONG = "[aria-invalid=true]";
+document.addEventListener("input", (event) => { if (event.target.matches(WRONG)) unmark(event.target); });
+document.addEventListener("submit", (event) => findAll(WRONG, event.target).forEach(unmark), true);
+
+// ---- Forms that did not arrive ------------------------------------------------------------------------------------------------
+
+// The button that sends what did not arrive. A property that was changed in place may show its old value again by then.
+function sendingAgain(element) {
+  if (element === body) return null;
+  const isChange = element.matches?.("[hx-trigger=change]");
+  const field = isChange ? find("select", element) : null;
+  const value = field?.value;
+  const run = () => {
+    if (!element.isConnected) return;
+    if (field) { field.value = value; field.dispatchEvent(new Event("change", { bubbles: true })); }
+    else if (element.requestSubmit) element.requestSubmit();
+    else element.click();
+  };
+  return { text: body.dataset.sendAgain, run };
+}
+
+// ---- What was changed elsewhere meanwhile ---------------------------------------------------------------------------------------
+
+const fieldsOf = (form) => [...form.elements].filter((field) => field.name && field.type !== "hidden");
+const changedNote = (form) => find(".was-changed", form);
+
+// A form that is based on an older revision. The reader compares, and saves or leaves it.
+async function tellChanged(form) {
+  const shown = form.closest("[data-shows-task]");
+  const part = shown && await fetchPart(`${root}/ui/parts/tasks/${shown.dataset.showsTask}`);
+  if (!part) { toast(body.dataset.wentWrong, { detail: body.dataset.wasChanged }); return; }
+  const newest = document.createElement("template");
+  newest.innerHTML = part;
+  // What is shown anew meanwhile leaves the note and the value of the reader.
+  form.setAttribute("hx-morph-skip", "");
+  const mine = fieldsOf(form).map((field) => [field, field.value]);
+  changedNote(form)?.remove();
+  const note = document.createElement("div");
+  note.className = "call wait was-changed";
+  note.tabIndex = -1;
+  note.setAttribute("role", "alert");
+  const text = document.createElement("p");
+  const strong = document.createElement("b");
+  strong.textContent = body.dataset.wasChanged;
+  text.append(strong);
+  const actions = document.createElement("p");
+  actions.className = "row wrap";
+  actions.append(
+    noteButton("btn", body.dataset.compare, () => compare(form, newest.content)),
+    noteButton("btn primary", body.dataset.saveMine, () => saveMine(form, newest.content, mine)),
+  );
+  note.append(icon("i-warn"), text, actions);
+  form.append(note);
+  note.focus();
+}
+
+function noteButton(kind, text, run) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = kind;
+  button.textContent = text;
+  button.addEventListener("click", run);
+  return button;
+}
+
+// Below the note: each field whose newest value differs from that of the reader.
+function compare(form, newest) {
+  const note = changedNote(form);
+  find("dl", note)?.remove();
+  const list = document.createElement("dl");
+  for (const field of fieldsOf(form)) {
+    const theirs = find(`[name="${field.name}"]:not([type=hidden])`, newest);
+    if (!theirs || theirs.value === field.value) continue;
+    const name = document.createElement("dt");
+    name.textContent = `${field.labels[0]?.textContent ?? field.getAttribute("aria-label")} · ${body.dataset.savedNow}`;
+    const value = document.createElement("dd");
+    value.className = "keep-lines";
+    value.dir = "auto";
+    value.textContent = theirs.selectedOptions?.[0].textContent ?? theirs.value;
+    list.append(name, value);
+  }
+  note.append(list);
+}
+
+function saveMine(form, newest, mine) {
+  changedNote(form).remove();
+  form.removeAttribute("hx-morph-skip");
+  find("[name=revision]", form).value = find("[name=revision]", newest).value;
+  for (const [field, value] of mine) if (!field.value || field.matches("select")) field.value = value;
+  if (form.matches("[hx-trigger=change]")) find("select", form).dispatchEvent(new Event("change", { bubbles: true }));
+  else form.requestSubmit();
+}
+
+// ---- A login that ended ---------------------------------------------------------------------------------------------------------
+
+const loginAgain = find("#login-again");
+
+// The page stays as it is, with all that was written. A login here or in another tab of the browser lets the reader go on.
+function askLogin() {
+  if (!loginAgain) location.reload();
+  else if (!loginAgain.open) loginAgain.showModal();
+}
+
+async function goOnAfterLogin() {
+  const answer = await fetch(`${root}/ui/settings`, { headers: { "hx-request": "true" } }).catch(() => null);
+  if (!answer?.ok) return false;
+  loginAgain.close();
+  find("#login-link").value = "";
+  listen();
+  return true;
+}
+
+loginAgain?.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const error = find(".error", loginAgain);
+  error.hidden = true;
+  // The answer leads to a page, which is not wanted here.
+  await fetch(`${root}/login`, { method: "POST", redirect: "manual", body: new URLSearchParams({ link: find("#login-link").value }) }).catch(() => null);
+  if (await goOnAfterLogin()) return;
+  error.hidden = false;
+  find("#login-link").focus();
+});
+addEventListener("focus", () => { if (loginAgain?.open) goOnAfterLogin(); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden && loginAgain?.open) goOnAfterLogin(); });

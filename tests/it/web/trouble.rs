@@ -1,0 +1,281 @@
+//! Trouble while people use the page: a lost connection, two people at one field, a login that ends,
+//! and things that are gone. Nothing that was written is lost.
+
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use super::browser::Browser;
+use super::{assert_quiet, daemon};
+use crate::daemon::{Daemon, IN_A_FILE};
+use crate::support::until;
+
+/// Starts a daemon whose port and state a restart keeps, with project `prj`, agent `agt` and task
+/// `tsk`.
+fn restartable() -> Daemon {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut daemon =
+        Daemon::configured(&format!("http: {{ listen: \"127.0.0.1:{port}\" }}\n{IN_A_FILE}"));
+    daemon.start();
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["authenticate", "chat"]);
+    add_task(&daemon);
+    daemon
+}
+
+fn add_task(daemon: &Daemon) {
+    daemon.done(&["task", "add", "--project", "prj", "--id", "tsk", "--title", "one"]);
+}
+
+fn field_of(daemon: &Daemon, field: &str) -> Value {
+    daemon.json(&["task", "show", "tsk"])[field].clone()
+}
+
+/// Sends a form while the daemon is not there, and once more by the button of the note.
+fn send_twice(browser: &Browser, daemon: &mut Daemon, send: &str) {
+    daemon.terminate();
+    browser.run(send);
+    let toast = browser.find(".toast.bad .act");
+    assert_eq!(toast.text(), "Send again");
+    assert!(browser.find(".toast.bad b").text().contains("did not answer"));
+    daemon.start();
+    // A person can press it, also beside an open dialog.
+    toast.click();
+    browser.until("the note is gone", || !browser.has(".toast.bad .act"));
+}
+
+#[test]
+fn what_was_written_while_the_daemon_was_away_is_sent_again_once() {
+    let mut daemon = restartable();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.find("[data-new-task]").click();
+    browser.find("#new-title").type_in("Written without a daemon");
+    send_twice(&browser, &mut daemon, "document.querySelector('#new-task').requestSubmit()");
+    browser.until("its card is there", || {
+        browser.texts(".card-link").contains(&"Written without a daemon".to_owned())
+    });
+    browser.until("the form is closed", || browser.run("return dialog.open") == false);
+    assert_eq!(daemon.json(&["task", "list"]).as_array().unwrap().len(), 2);
+
+    browser.go_to("/ui/projects/prj?task=tsk");
+    browser.find("#edit-tsk summary").click();
+    browser.find("#edit-title").type_in(" and more");
+    send_twice(&browser, &mut daemon, "document.querySelector('#edit-tsk form').requestSubmit()");
+    until("the title is saved", || field_of(&daemon, "title") == "one and more");
+
+    let choose = "const field = document.querySelector('[data-property=priority]');\
+                  field.value = 'urgent'; field.dispatchEvent(new Event('change', { bubbles: true }))";
+    browser.until("the title is shown", || browser.texts("#panel h2")[0] == "one and more");
+    send_twice(&browser, &mut daemon, choose);
+    until("the priority is saved", || field_of(&daemon, "priority") == "urgent");
+}
+
+#[test]
+fn a_message_that_was_sent_while_the_daemon_was_away_arrives_once() {
+    let mut daemon = restartable();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj?chat=agt");
+    browser.until("the agent listens", || browser.find("#send").is_enabled());
+    browser.find("#say").type_in("are you there?");
+    daemon.terminate();
+    browser.run("document.querySelector('[data-say]').requestSubmit()");
+    browser.until("it is said that it waits", || {
+        browser.texts(".is-unsent .sender").concat().contains("Not sent yet")
+    });
+    daemon.start();
+    browser.until("it is sent", || {
+        !browser.has(".is-unsent") && browser.texts(".message.is-ours .prose").len() == 1
+    });
+    let of_people =
+        || daemon.mirrored("agt").iter().filter(|line| line["senderId"] == "user").count();
+    until("it is written down", || of_people() > 0);
+    browser.until("it is answered", || browser.texts(".message:not(.is-ours)").len() == 1);
+    assert_eq!(of_people(), 1);
+}
+
+#[test]
+fn two_people_at_one_field_compare_and_decide() {
+    let daemon = daemon(&["agt"]);
+    add_task(&daemon);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    let write = |text: &str| {
+        browser.find("#edit-tsk summary").click();
+        browser.find("#edit-title");
+        browser.run(&format!(
+            "const field = document.querySelector('#edit-title'); field.focus(); field.value = {};\
+             field.dispatchEvent(new Event('input', {{ bubbles: true }}))",
+            json!(text)
+        ));
+    };
+    let send = || browser.run("document.querySelector('#edit-tsk form').requestSubmit()");
+    browser.go_to("/ui/projects/prj?task=tsk");
+    write("mine");
+    daemon.done(&["task", "set", "tsk", "--title", "theirs שלום"]);
+    browser.until("the panel shows it", || browser.texts("#panel h2") == ["theirs שלום"]);
+    send();
+    browser.find(".was-changed .btn");
+    assert_eq!(
+        browser.texts(".was-changed b"),
+        ["This was saved elsewhere while you were writing."]
+    );
+    assert!(!browser.has(".toast"));
+    assert_eq!(browser.run("return document.activeElement.className"), "call wait was-changed");
+    assert_eq!(browser.run("return document.querySelector('#edit-title').value"), "mine");
+    browser.run("[...document.querySelectorAll('.was-changed .btn')].at(0).click()");
+    assert_eq!(browser.texts(".was-changed dt"), ["Title · saved now"]);
+    assert_eq!(browser.texts(".was-changed dd"), ["theirs שלום"]);
+    assert_eq!(field_of(&daemon, "title"), "theirs שלום");
+    browser.find(".was-changed .primary").click();
+    until("mine is saved", || field_of(&daemon, "title") == "mine");
+    browser.until("the note is gone", || !browser.has(".was-changed"));
+
+    // The same text from both is no conflict.
+    browser.until("it is shown", || browser.texts("#panel h2") == ["mine"]);
+    write("both");
+    daemon.done(&["task", "set", "tsk", "--title", "both"]);
+    send();
+    let is_shown = "return document.querySelector('#edit-title').checkVisibility()";
+    browser.until("it is saved", || browser.run(is_shown) == false);
+    assert!(!browser.has(".was-changed, .toast"));
+
+    // A property that both change at once.
+    let choose = "const field = document.querySelector('[data-property=priority]');\
+                  field.form.elements.revision.value = 1; field.value = 'low';\
+                  field.dispatchEvent(new Event('change', { bubbles: true }))";
+    browser.run(choose);
+    browser.find(".props .was-changed .primary").click();
+    until("it is saved", || field_of(&daemon, "priority") == "low");
+    browser.until("the note is gone", || !browser.has(".was-changed"));
+    assert_eq!(
+        browser.run("return document.querySelector('[data-property=priority]').value"),
+        "low"
+    );
+}
+
+/// Ends the logins of all browsers.
+fn end_logins(daemon: &Daemon) {
+    for login in daemon.json(&["token", "list"]).as_array().unwrap() {
+        daemon.done(&["token", "revoke", login["id"].as_str().unwrap()]);
+    }
+}
+
+#[test]
+fn a_login_that_ends_in_an_open_tab_loses_nothing_and_leads_back() {
+    let daemon = daemon(&["agt"]);
+    add_task(&daemon);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj?task=tsk");
+    browser.find("#panel .task");
+    browser.find("[data-new-task]").click();
+    browser.find("#new-title").type_in("Still here");
+    // The stream of events ends, and the reader is told without a click.
+    end_logins(&daemon);
+    browser.find("#login-again[open]");
+    assert!(browser.find("#login-again h2").text().contains("Your login has ended"));
+    browser.find("#login-link").type_in("nonsense");
+    browser.find("#login-again .primary").click();
+    browser.until("the link is refused", || browser.find("#login-link-e").is_shown());
+    let link = daemon.done(&["login", "--role", "operator"]);
+    browser.run(&format!("document.querySelector('#login-link').value = {}", json!(link.trim())));
+    browser.find("#login-again .primary").click();
+    browser.until("it goes on", || !browser.has("#login-again[open]"));
+    assert_eq!(browser.run("return document.querySelector('#new-title').value"), "Still here");
+    assert_eq!(browser.run("return location.search"), "?task=tsk");
+    browser.find("#new-task .primary").click();
+    browser.until("the news come, too", || {
+        browser.texts(".card-link").contains(&"Still here".to_owned())
+    });
+
+    // A click that answers 401 says the same.
+    end_logins(&daemon);
+    browser.find("#login-again[open]");
+    browser.run("loginAgain.close(); document.querySelector('#card-tsk .card-link').click()");
+    browser.find("#login-again[open]");
+
+    // A page that is opened without a login comes after it.
+    browser.go_to("/ui/projects/prj?task=tsk");
+    browser.until("it asks", || browser.path() == "/login");
+    let link = daemon.done(&["login", "--role", "operator"]);
+    browser.go_to(&link.trim()[browser.base.len()..]);
+    browser.find("button.primary").click();
+    browser.until("it is the page", || browser.path() == "/ui/projects/prj");
+    browser.find("#panel [data-shows-task=tsk]");
+}
+
+#[test]
+fn what_is_gone_says_so_and_keeps_the_way_back() {
+    let daemon = daemon(&["agt"]);
+    add_task(&daemon);
+    daemon.done(&["task", "add", "--project", "prj", "--id", "gone", "--title", "gone"]);
+    daemon.done(&["task", "set", "gone", "--status", "cancelled"]);
+    daemon.project("old");
+    daemon.done(&["project", "archive", "old"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "ja") else {
+        return;
+    };
+    browser.go_to("/ui/projects/old");
+    assert!(browser.find("#archived").text().contains("アーカイブ済み"));
+    // A task of a panel that is deleted elsewhere closes the panel.
+    browser.go_to("/ui/projects/prj?task=gone");
+    browser.find("#panel .task");
+    daemon.done(&["task", "delete", "gone", "--yes"]);
+    browser.until("its card is gone", || !browser.has("#card-gone"));
+    browser.until("its panel is closed", || !browser.has("#panel .task"));
+    for address in ["/ui/tasks/gone", "/ui/tasks/PRJ-2"] {
+        browser.go_to(address);
+        let told = browser.find("main .call").text();
+        assert!(told.contains("タスクが見つかりません"), "{address}: {told}");
+        browser.find("#side a[href='/ui/projects/prj']");
+    }
+    browser.go_to("/ui/projects/prj?task=gone");
+    browser.until("it is told", || {
+        browser.texts(".toast.bad, #panel").concat().contains("タスクが見つかりません")
+    });
+    browser.find("#card-tsk");
+}
+
+#[test]
+fn a_long_diff_shows_its_first_lines_and_more_on_demand() {
+    use crate::http::changes::{shop, until_kept};
+    let daemon = shop(
+        "http: { listen: \"127.0.0.1:0\" }",
+        &[
+            "authenticate",
+            "get-my-task",
+            "run:seq 1 600000 >long.txt; head -c 3000000 /dev/zero >zero.bin; echo a >a.txt; git add . && git commit --quiet -m work",
+            "report:success",
+        ],
+    );
+    daemon.task("tsk", "shop", "agt");
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    until_kept(&daemon, "tsk");
+    browser.go_to("/ui/projects/shop?task=tsk");
+    let rows = || browser.run("return document.querySelectorAll('.diff tr').length");
+    browser.until("the changes are there", || browser.texts(".changes .box code").len() >= 2);
+    assert!(rows().as_u64().unwrap() < 500, "{}", rows());
+    let files = browser.texts(".changes .box summary");
+    assert_eq!(files.iter().filter(|file| file.contains("binary")).count() + 2, 3, "{files:?}");
+    let before = rows().as_u64().unwrap();
+    browser.run("document.querySelectorAll('.changes .box').forEach(box => { box.open = true; })");
+    browser.find(".more-lines button").click();
+    browser.until("more are shown", || rows() == before + 2_000);
+    let last = browser.texts(".diff tr:not(.more-lines) td:last-child");
+    assert_eq!(last.last().unwrap(), "2399");
+    // The tab answers at once.
+    let took = browser.run_async(
+        "const began = performance.now(); requestAnimationFrame(() => requestAnimationFrame(() => arguments[arguments.length - 1](performance.now() - began)))",
+    );
+    assert!(took.as_f64().unwrap() < 1_000.0, "{took}");
+    assert_quiet(&browser);
+}
