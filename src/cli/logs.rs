@@ -265,7 +265,10 @@ fn words(fact: OutputFact) -> Option<String> {
         OutputFact::Total { usage, .. } => {
             Some(format!("= {}", used(UsageBody::of(usage).as_ref())))
         }
-        OutputFact::Step { .. } | OutputFact::LoginRefused | OutputFact::Recovered => None,
+        OutputFact::Printed(_)
+        | OutputFact::Step { .. }
+        | OutputFact::LoginRefused
+        | OutputFact::Recovered => None,
     }
 }
 

@@ -125,8 +125,8 @@ impl Failure {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Activity {
     pub usage: Usage,
-    /// The last thing that the agent did: one printable line of at most 160 characters. The text is
-    /// not ours.
+    /// The last thing that the agent did, or the last line that it printed if its output does not
+    /// tell what it does. It is one printable line of at most 160 characters. The text is not ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,6 +191,8 @@ pub enum OutputFact {
     Did(String),
     /// The result of something that the agent did.
     Got(String),
+    /// The agent printed a line of plain text.
+    Printed(String),
     /// The usage of one step of a session.
     Step {
         session: Mark,
@@ -211,7 +213,8 @@ pub enum OutputFact {
 }
 
 /// The sums over the output of one agent. Its usage does not depend on the order in which steps and
-/// totals are told, nor on their repetition. Progress and failure are the last ones told.
+/// totals are told, nor on their repetition. Progress and failure are the last ones told. A plain
+/// line is the progress of an agent that does not tell what it does.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     steps: BTreeMap<(Mark, Mark), Usage>,
@@ -219,6 +222,8 @@ pub struct Tally {
     order: VecDeque<(Mark, Mark)>,
     sessions: BTreeMap<Mark, SessionTally>,
     progress: Option<String>,
+    /// The last plain line.
+    printed: Option<String>,
     failure: Option<Failure>,
     is_login_refused: bool,
 }
@@ -236,6 +241,7 @@ impl Tally {
         match fact {
             OutputFact::Did(text) => self.progress = Some(one_line(&text, MAX_PROGRESS)),
             OutputFact::Got(_) => {}
+            OutputFact::Printed(text) => self.printed = Some(one_line(&text, MAX_PROGRESS)),
             OutputFact::Step { session, step, usage } => self.add_step(session, step, usage),
             OutputFact::Total { session, usage } => {
                 let session = self.session(session);
@@ -252,7 +258,7 @@ impl Tally {
         let sessions = self.sessions.values().map(|session| session.total.at_least(session.steps));
         Activity {
             usage: sessions.fold(Usage::default(), Usage::plus),
-            progress: self.progress.clone(),
+            progress: self.progress.as_ref().or(self.printed.as_ref()).cloned(),
             failure: self.failure,
         }
     }

@@ -4,7 +4,8 @@
 //! There is one file for each family of lines. The lines themselves show their family, not the
 //! configuration. So the agent of an earlier daemon is understood as well, and an agent of a custom
 //! entry. Lines that are not understood have no facts and are never an error, because CLIs change
-//! weekly. All texts come from other programs; they become one printable line.
+//! weekly. Of plain text, which any program prints, the line itself is the fact. All texts come
+//! from other programs; they become one printable line.
 
 mod claude;
 mod codex;
@@ -28,16 +29,26 @@ use crate::domain::{OutputFact, Timestamp, Usage};
 pub const MAX_LINE: usize = 128 * 1024;
 /// The longest text of a fact, in characters.
 const MAX_TEXT: usize = 1000;
-/// The longest text of the result of a call, whose beginning says enough.
+/// The longest text of a result or of a plain line, whose beginning says enough.
 const MAX_RESULT: usize = 200;
 
 /// Returns the time and the time zone of the agent, for lines that name a time of the day. `None`
 /// for old lines, whose times are not of this day.
 pub type Now = Option<fn() -> Zoned>;
 
-/// Returns the facts in one line of output. A line of no family has none.
+/// Returns the facts in one line of output.
 pub fn read_line(line: &str, now: Now) -> Vec<OutputFact> {
-    recognise(line, now).unwrap_or_default()
+    recognise(line, now).unwrap_or_else(|| printed(line).into_iter().collect())
+}
+
+/// Returns a line of plain text as it is. Lines without a letter or a digit, JSON and bytes that
+/// are not text tell people nothing.
+fn printed(line: &str) -> Option<OutputFact> {
+    let is_text = line.len() <= MAX_LINE
+        && !line.trim_ascii_start().starts_with('{')
+        && line.contains(char::is_alphanumeric)
+        && !line.contains(char::REPLACEMENT_CHARACTER);
+    is_text.then(|| OutputFact::Printed(one_line(line, MAX_RESULT)))
 }
 
 /// Returns the facts like [`read_line`]; `None` for a line of no family, which is plain text.

@@ -71,6 +71,40 @@ fn what_a_running_agent_takes_and_does_is_shown() {
     assert!(task.contains("3 turns, 662 tokens, $0.01"), "{task}");
 }
 
+#[test]
+fn the_last_line_of_a_program_that_prints_plain_text_is_shown() {
+    let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
+    let odd = r"head -c 1000000 /dev/zero | tr '\0' 'x'; printf '\n\n-----\n\377\376\000\n \t\nunfinished'";
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        r"run:echo first; printf '\033[1;32mBuilding\033[0m token sess_0123456789abcdefGHIJKLMNOPQRSTUV\n'",
+        "wait-for:go",
+        &format!("run:{odd}"),
+        "wait-for:end",
+        "exit:0",
+    ]);
+    let progress = || {
+        daemon
+            .open("agt")
+            .into_iter()
+            .find_map(|launch| launch["progress"].as_str().map(str::to_owned))
+    };
+    until("its line is shown", || progress().as_deref() == Some("Building token sess_…"));
+    assert!(daemon.done(&["status", "--wide"]).contains("Building token sess_…"));
+    std::fs::write(daemon.work().join("go"), "").unwrap();
+    until("the long line is cut", || {
+        progress().is_some_and(|line| line.starts_with("xxx") && line.chars().count() == 160)
+    });
+    std::fs::write(daemon.work().join("end"), "").unwrap();
+    let ended = daemon.until_ended("agt");
+    assert_eq!(
+        (&ended["outcome"], &ended["progress"]),
+        (&"exited_without_report".into(), &"unfinished".into()),
+        "{ended}"
+    );
+}
+
 /// Returns the end of an agent that printed these lines and exited without a report.
 fn ended_after(name: &str, exit: &str) -> Value {
     let daemon = printing(name, &[exit]);

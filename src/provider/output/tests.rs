@@ -84,6 +84,7 @@ fn shown(fact: &OutputFact) -> String {
     match fact {
         OutputFact::Did(text) => format!("did {text}"),
         OutputFact::Got(text) => format!("got {text}"),
+        OutputFact::Printed(text) => format!("printed {text}"),
         OutputFact::Step { usage, .. } => format!("step of {} tokens", usage.tokens()),
         OutputFact::Total { usage, .. } => format!("total of {} tokens", usage.tokens()),
         OutputFact::Failed(failure) => format!("failed: {}", failure.class),
@@ -283,6 +284,22 @@ fn lines_of_no_family_tell_nothing() {
     ];
     for other in others {
         assert_eq!(recognise(other, None), None, "{other:.100}");
+    }
+}
+
+#[test]
+fn the_last_plain_line_is_the_progress_of_an_agent_that_tells_no_other() {
+    let progress = |lines: &[&str]| heard(lines.iter().copied()).progress;
+    assert_eq!(progress(&["Compiling", "  Running\ttests  "]).as_deref(), Some("Running tests"));
+    assert_eq!(progress(&["実行中"]).as_deref(), Some("実行中"));
+    let call = r#"{"type":"item.started","item":{"type":"command_execution","command":"ls"}}"#;
+    assert_eq!(progress(&["before", call, "after"]).as_deref(), Some("shell: ls"));
+    assert_eq!(progress(&["x".repeat(1_000).as_str()]).map(|text| text.chars().count()), Some(160));
+    let long = "x".repeat(MAX_LINE + 1);
+    for other in ["", " \t", "-----", "\u{1b}[", "{", r#"{"level":"info"}"#, "\0ELF\u{fffd}", &long]
+    {
+        assert_eq!(progress(&["text", other]).as_deref(), Some("text"), "{other:.100}");
+        assert_eq!(progress(&[other]), None, "{other:.100}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::changes::CardResult;
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::domain::printable::excerpt;
+use crate::domain::printable::one_line;
 use crate::domain::{
     Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, Removable, ShortId,
     Task, TaskId, TaskStatus, Timestamp, Usage,
@@ -190,11 +190,7 @@ impl Now {
     pub(super) fn of(w: &'static Words, standings: &Standings, task: &Task) -> Self {
         match standings.of(task) {
             Standing::Live(launch) => Self::Live {
-                line: launch
-                    .activity
-                    .progress
-                    .as_ref()
-                    .map(|line| excerpt(line, MAX_LINE).into_owned()),
+                line: launch.activity.progress.as_ref().map(|line| one_line(line, MAX_LINE)),
                 since: Elapsed(launch.started_at.unwrap_or(launch.claimed_at)),
             },
             Standing::Waits(waiting) => {
