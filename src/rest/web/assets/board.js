@@ -95,15 +95,17 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// What agents do changes the lines of cards. They are read at most once a second.
+// What agents do changes the lines of cards. They are read at once, and then at most once a second.
 let workTimer = null;
+let workReadAt = -Infinity;
 function hearWork() {
   if (workTimer || !board()) return;
   workTimer = setTimeout(() => {
     workTimer = null;
+    workReadAt = performance.now();
     for (const card of findAll("#column-in_progress .card")) live.tasks.add(card.dataset.task);
     if (live.tasks.size > 0) showChangedTasks(false);
-  }, 1000);
+  }, Math.max(0, workReadAt + 1000 - performance.now()));
 }
 
 // ---- Columns ------------------------------------------------------------------------------------------------------------------
