@@ -193,6 +193,7 @@ const MAX_CHANGES: usize = 10;
 /// The launch that works on a task now.
 struct LiveLaunch {
     id: LaunchId,
+    since: When,
     agent: AgentId,
     purpose: Purpose,
     tokens: u64,
@@ -229,6 +230,21 @@ struct Work {
 impl Work {
     fn is_bad(&self) -> bool {
         self.outcome.as_ref().is_some_and(is_bad)
+    }
+
+    /// Returns the work of a launch of which only the start is known.
+    fn beginning(launch: &LiveLaunch, faces: &Faces) -> Self {
+        Self {
+            launch: launch.id.clone(),
+            agent: launch.agent.clone(),
+            face: faces.of(&launch.agent),
+            took: None,
+            started_at: launch.since,
+            outcome: None,
+            cost: None,
+            summary: None,
+            next_steps: None,
+        }
     }
 
     fn of(execution: Execution, faces: &Faces) -> Self {
@@ -341,6 +357,7 @@ async fn read(
     let launch = match standings.of(&task) {
         Standing::Live(launch) => Some(LiveLaunch {
             id: launch.id.clone(),
+            since: When(launch.started_at.unwrap_or(launch.claimed_at)),
             agent: launch.key.agent.clone(),
             purpose: launch.key.purpose,
             tokens: launch.activity.usage.tokens(),
@@ -357,6 +374,14 @@ async fn read(
     let spent = spent_on(frame.w, &view.executions);
     let works = view.executions.into_iter().map(|work| Work::of(work, &faces));
     activity.extend(works.map(Activity::Work));
+    // A launch that has not asked for its task yet has no execution.
+    let is_told = |launch: &LaunchId| {
+        let works = activity.iter();
+        works.any(|event| matches!(event, Activity::Work(work) if work.launch == *launch))
+    };
+    if let Some(launch) = launch.as_ref().filter(|launch| !is_told(&launch.id)) {
+        activity.push(Activity::Work(Work::beginning(launch, &faces)));
+    }
     activity.sort_by_key(|event| Reverse(event.at()));
     let task = ShownTask {
         workspace,
