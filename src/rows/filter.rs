@@ -2,6 +2,29 @@
 
 use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
 
+/// The number of ids of one statement. The last one stands for those that are missing, so that
+/// there is one statement to prepare.
+const N_IDS: usize = 50;
+
+/// Returns the entities with these ids, in no order. An id without an entity is left out.
+pub(super) fn list_of_ids<'a, E: Entity, Id>(
+    tx: &mut Read<'_>,
+    ids: &'a [Id],
+) -> Result<Vec<E>, StoreError>
+where
+    &'a Id: Into<Value<'a>>,
+{
+    let places: Vec<String> = (1..=N_IDS).map(|n| format!("?{n}")).collect();
+    let rest = format!("WHERE id IN ({}) ORDER BY id", places.join(", "));
+    let mut found = Vec::new();
+    for chunk in ids.chunks(N_IDS) {
+        let filled = chunk.iter().chain(chunk.last().into_iter().cycle());
+        let args: Vec<Value<'a>> = filled.take(N_IDS).map(Into::into).collect();
+        found.extend(tx.list(&rest, &args)?);
+    }
+    Ok(found)
+}
+
 #[derive(Default)]
 pub(super) struct Filter<'a> {
     conditions: Vec<String>,

@@ -1,5 +1,7 @@
 //! Launches: each life of an agent, from its claim to its end.
 
+use std::collections::BTreeMap;
+
 use crate::domain::agent::Assignment;
 use crate::domain::creation::Creations;
 use crate::domain::event::NewEvent;
@@ -13,7 +15,7 @@ use crate::store::{BoxError, Cells, Entity, LaunchFilter, Read, StoreError, Valu
 use super::audit::{Audited, Fields, plain};
 use super::{Transaction, Wake};
 
-use super::filter::Filter;
+use super::filter::{self, Filter};
 use super::{
     failure_values, key_values, outcome_values, read_failure, read_key, read_outcome, read_usage,
     usage_values,
@@ -163,6 +165,15 @@ fn state_values(state: &LaunchState) -> [Value<'_>; 8] {
 
 pub fn get(tx: &mut Read<'_>, id: &LaunchId) -> Result<Option<Launch>, StoreError> {
     tx.find("WHERE id = ?1", &[id.into()])
+}
+
+/// Returns the launches with these ids, read together. A launch that does not exist is left out.
+pub fn list_of_ids(
+    tx: &mut Read<'_>,
+    ids: &[LaunchId],
+) -> Result<BTreeMap<LaunchId, Launch>, StoreError> {
+    let launches: Vec<Launch> = filter::list_of_ids::<_, LaunchId>(tx, ids)?;
+    Ok(launches.into_iter().map(|launch| (launch.id.clone(), launch)).collect())
 }
 
 /// Returns the newest launch with this ticket.

@@ -13,7 +13,7 @@ use crate::store::{
 use super::audit::{Audited, Fields, Shown, plain};
 use super::{Transaction, Wake};
 
-use super::filter::Filter;
+use super::filter::{self, Filter};
 
 impl Entity for Task {
     const NAME: &'static str = "task";
@@ -105,20 +105,24 @@ pub fn find_short(tx: &mut Read<'_>, id: &ShortId) -> Result<Option<Task>, Store
     )
 }
 
+/// Returns the tasks with these ids, read together. A task that does not exist is left out.
+pub fn list_of_ids(
+    tx: &mut Read<'_>,
+    ids: impl IntoIterator<Item = TaskId>,
+) -> Result<BTreeMap<TaskId, Task>, StoreError> {
+    let ids: BTreeSet<TaskId> = ids.into_iter().collect();
+    let ids: Vec<TaskId> = ids.into_iter().collect();
+    let tasks: Vec<Task> = filter::list_of_ids::<_, TaskId>(tx, &ids)?;
+    Ok(tasks.into_iter().map(|task| (task.id.clone(), task)).collect())
+}
+
 /// Returns the short ids of tasks. A task that does not exist is left out.
 pub fn short_ids(
     tx: &mut Read<'_>,
     tasks: impl IntoIterator<Item = TaskId>,
 ) -> Result<BTreeMap<TaskId, ShortId>, StoreError> {
-    let mut short_ids = BTreeMap::new();
-    for id in tasks {
-        if !short_ids.contains_key(&id)
-            && let Some(task) = get(tx, &id)?
-        {
-            short_ids.insert(id, task.short_id);
-        }
-    }
-    Ok(short_ids)
+    let tasks = list_of_ids(tx, tasks)?;
+    Ok(tasks.into_iter().map(|(id, task)| (id, task.short_id)).collect())
 }
 
 /// Returns the first tasks by id whose ids begin with a text.

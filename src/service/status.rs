@@ -167,15 +167,14 @@ impl Service {
 
 /// Returns the tasks that are to begin after a task that is cancelled, each with such a task.
 pub(super) fn list_stuck(tx: &mut Read<'_>) -> Result<Vec<(Task, Task)>, StoreError> {
-    let mut stuck = Vec::new();
-    for task in tasks::list_wanted(tx, None)? {
-        for id in &task.dependencies {
-            let other = tasks::get(tx, id)?;
-            if let Some(other) = other.filter(|other| other.status == TaskStatus::Cancelled) {
-                stuck.push((task, other));
-                break;
-            }
-        }
-    }
-    Ok(stuck)
+    let wanted = tasks::list_wanted(tx, None)?;
+    let dependencies = wanted.iter().flat_map(|task| task.dependencies.iter().cloned());
+    let dependencies = tasks::list_of_ids(tx, dependencies)?;
+    let is_cancelled = |other: &&Task| other.status == TaskStatus::Cancelled;
+    let stuck = wanted.into_iter().filter_map(|task| {
+        let mut others = task.dependencies.iter().filter_map(|id| dependencies.get(id));
+        let other = others.find(is_cancelled)?.clone();
+        Some((task, other))
+    });
+    Ok(stuck.collect())
 }

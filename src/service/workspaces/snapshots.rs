@@ -31,17 +31,17 @@ impl Workspaces {
         let found = checkouts.snapshots(id).await;
         let found = found.map_err(|error| snapshot_failed(id, ErrorChain(&error).to_string()))?;
         let read = self.core.read(move |tx| {
-            let mut views = Vec::with_capacity(found.len());
-            for entry in found {
-                let launch = launches::get(tx, &entry.launch)?;
-                let task = match launch.as_ref().and_then(|launch| launch.task.as_ref()) {
-                    Some(task) => tasks::get(tx, task)?,
-                    None => None,
-                };
-                let agent = launch.map(|launch| launch.key.agent);
-                views.push(SnapshotView { entry, agent, task });
-            }
-            Ok::<_, ServiceError>(views)
+            let ids: Vec<LaunchId> = found.iter().map(|entry| entry.launch.clone()).collect();
+            let launches = launches::list_of_ids(tx, &ids)?;
+            let of_launches = launches.values().filter_map(|launch| launch.task.clone());
+            let tasks = tasks::list_of_ids(tx, of_launches)?;
+            let view = |entry: SnapshotEntry| {
+                let launch = launches.get(&entry.launch);
+                let task = launch.and_then(|launch| tasks.get(launch.task.as_ref()?).cloned());
+                let agent = launch.map(|launch| launch.key.agent.clone());
+                SnapshotView { entry, agent, task }
+            };
+            Ok::<_, ServiceError>(found.into_iter().map(view).collect())
         });
         read.await
     }

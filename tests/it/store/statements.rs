@@ -325,6 +325,7 @@ fn questions(bed: &Bed) {
     bed.read("launches", |tx| {
         launches::get(tx, &id("l1"))?;
         launches::find_by_ticket(tx, &ticket("l1"))?;
+        launches::list_of_ids(tx, &[id("l1")])?;
         launches::list_open(tx)?;
         launches::creations(tx, &id("l1"))?;
         launches::is_open(tx, &task_key("a", "p"))?;
@@ -396,6 +397,7 @@ fn questions(bed: &Bed) {
     bed.read("tasks", |tx| {
         tasks::get(tx, &id("t"))?;
         tasks::find_short(tx, &"SHOP-1".parse().unwrap())?;
+        tasks::list_of_ids(tx, [id("t")])?;
         tasks::list_failed(tx)?;
         tasks::count_waiting(tx)?;
         tasks::count_by_status(tx)?;
