@@ -16,6 +16,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::chats::presence::{Attendances, end_left};
 use super::clocks::Clocks;
+use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
 use super::launches::shims::Shims;
 use super::waiting::Waiting;
@@ -35,6 +36,7 @@ pub struct Maintenance {
     shims: Arc<Shims>,
     attendances: Arc<Attendances>,
     checkouts: OwnCheckouts,
+    coordinators: Arc<CoordinatorBoard>,
     /// The time when kept states were given up last, in milliseconds.
     expired_at: AtomicI64,
     longest: Longest,
@@ -42,10 +44,18 @@ pub struct Maintenance {
 
 impl Maintenance {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, waiting, clocks, shims, attendances, checkouts, .. } = shared;
-        let longest = Longest::default();
-        let expired_at = AtomicI64::new(i64::MIN);
-        Self { core, heard, waiting, clocks, shims, attendances, checkouts, expired_at, longest }
+        Self {
+            core: shared.core,
+            heard: shared.heard,
+            waiting: shared.waiting,
+            clocks: shared.clocks,
+            shims: shared.shims,
+            attendances: shared.attendances,
+            checkouts: shared.checkouts,
+            coordinators: shared.coordinators,
+            expired_at: AtomicI64::new(i64::MIN),
+            longest: Longest::default(),
+        }
     }
 
     /// Notes time-outs that are about to be replaced. Claims that were made with them keep them.

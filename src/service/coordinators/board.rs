@@ -93,7 +93,21 @@ const REPORTED_AFTER: Duration = Duration::from_secs(10);
 /// news every half minute.
 const SILENT_AFTER: Duration = Duration::from_mins(2);
 
+/// The time without a request after which a coordinator without an open launch is no longer waited
+/// for.
+const RETIRED_AFTER: Duration = Duration::from_hours(24);
+
 impl CoordinatorBoard {
+    /// Forgets the coordinators that have been silent for a day and have no launch among `open`: a
+    /// person has retired them.
+    pub(in crate::service) fn forget_retired(&self, open: &[Launch], now: Timestamp) {
+        let has_launch =
+            |id: &CoordinatorId| open.iter().any(|launch| launch.coordinator.as_ref() == Some(id));
+        self.lock().retain(|id, known| {
+            known.is_here || now.since(known.heard_at) < RETIRED_AFTER || has_launch(id)
+        });
+    }
+
     /// Stores a report. Returns whether it differs from the one before in a way that people see.
     pub(in crate::service) fn put(&self, status: CoordinatorStatus, is_here: bool) -> bool {
         let id = status.coordinator.clone();
@@ -217,6 +231,49 @@ impl CoordinatorBoard {
 impl OnBoard {
     fn is_there(&self, now: Timestamp) -> bool {
         self.is_here || now.since(self.heard_at) <= SILENT_AFTER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 24 * 60 * 60 * 1_000;
+
+    fn heard(board: &CoordinatorBoard, coordinator: &str, is_here: bool) {
+        let status = CoordinatorStatus {
+            coordinator: coordinator.parse().unwrap(),
+            at: Timestamp::from_millis(0),
+            limits: Limits::of(1, Duration::ZERO),
+            instances: Vec::new(),
+            deferred: Vec::new(),
+            crowds: Vec::new(),
+            failed_snapshots: Vec::new(),
+            counters: Counters::default(),
+        };
+        board.put(status, is_here);
+    }
+
+    #[test]
+    fn a_coordinator_that_has_been_silent_for_a_day_and_runs_nothing_is_forgotten() {
+        let board = CoordinatorBoard::default();
+        for coordinator in ["crd_retired", "crd_busy"] {
+            heard(&board, coordinator, false);
+        }
+        heard(&board, "crd_here", true);
+        let by = |at: i64| {
+            let key =
+                InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task);
+            let zero = Timestamp::from_millis(0);
+            let id = "lch_1".parse().unwrap();
+            let launch = Launch::claimed(id, key, "claude".to_owned(), zero, zero);
+            let open = [Launch { coordinator: Some("crd_busy".parse().unwrap()), ..launch }];
+            board.forget_retired(&open, Timestamp::from_millis(at));
+            let all = board.all(Timestamp::from_millis(at)).into_iter();
+            all.map(|view| view.status.coordinator.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(by(DAY - 1).len(), 3);
+        assert_eq!(by(DAY), ["crd_busy", "crd_here"]);
     }
 }
 

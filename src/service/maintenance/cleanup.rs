@@ -57,6 +57,7 @@ impl Maintenance {
         let ids: HashSet<&LaunchId> = open.iter().map(|launch| &launch.id).collect();
         self.heard.activities.keep_only(|id| ids.contains(id));
         self.shims.keep_only(|id| ids.contains(id));
+        self.coordinators.forget_retired(&open, self.core.now());
         for launch in open {
             // A launch that cannot be ended does not keep the others from it.
             if let Err(error) = self.expire(&launch, &sessions).await {
