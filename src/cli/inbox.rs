@@ -98,8 +98,11 @@ impl InboxAction {
         match self {
             Self::Done { id } => client.post_only(&mark(&id), &MarkRequest::default()).await,
             Self::Later { id, delay } => {
-                let until = Some(now() + delay);
-                client.post_only(&mark(&id), &MarkRequest { until }).await
+                // The server counts whole seconds.
+                let for_seconds =
+                    Some(delay.as_secs().saturating_add(u64::from(delay.subsec_nanos() > 0)));
+                let request = MarkRequest { for_seconds, ..MarkRequest::default() };
+                client.post_only(&mark(&id), &request).await
             }
             Self::Reopen { id } => client.delete(&mark(&id)).await,
         }

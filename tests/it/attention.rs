@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -105,6 +106,31 @@ fn an_entry_that_is_not_there_and_a_time_that_is_over_are_refused() {
 }
 
 #[test]
+#[test]
+fn an_entry_is_put_off_by_the_clock_of_the_server() {
+    let daemon = with_failed_and_blocked();
+    let id = id_of(&daemon, "blocked");
+    let mark = |body: &Value| {
+        let path = format!("/api/attention/{id}/mark");
+        daemon.post(&path, body)
+    };
+    let time = || -> Timestamp { serde_json::from_value(daemon.status()["at"].clone()).unwrap() };
+    let before = time();
+    assert_eq!(mark(&json!({ "forSeconds": 3600 })).0, 204);
+    let entry = &daemon.json(&["inbox", "--all", "--kind", "blocked"])[0];
+    let until: Timestamp = serde_json::from_value(entry["later_until"].clone()).unwrap();
+    let hour = Duration::from_secs(3600);
+    assert!(before + hour <= until && until <= time() + hour, "{entry}");
+    let both = json!({ "forSeconds": 60, "until": until.to_string() });
+    let (status, said) = mark(&both);
+    assert!(status == 400 && said.contains("not both"), "{status} {said}");
+    for seconds in [json!(0), json!(u64::MAX)] {
+        let (status, said) = mark(&json!({ "forSeconds": seconds }));
+        assert!(status == 409 && said.contains("within a year"), "{status} {said}");
+    }
+    assert_eq!(mark(&json!({ "until": until.to_string() })).0, 204, "a time is still taken");
+}
+
 fn a_suspended_agent_says_how_its_last_launch_ended() {
     let daemon = Daemon::running("start: { limit: 2 }\nbackoff: { initial: 1ms, max: 1ms }");
     daemon.with_one_task(&["authenticate", "exit:3"]);

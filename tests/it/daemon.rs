@@ -342,12 +342,24 @@ impl Daemon {
 
     /// Returns a part of the page in this language from the control socket.
     pub fn page(&self, path: &str, language: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nAccept-Language: {language}\r\n"), "")
+    }
+
+    /// Posts JSON to the control socket and returns the status and the whole answer.
+    pub fn post(&self, path: &str, body: &Value) -> (u16, String) {
+        let body = body.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        let answer = self.ask(&head, &body);
+        (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+    }
+
+    /// Sends a request to the control socket.
+    fn ask(&self, head: &str, body: &str) -> String {
         let mut stream = UnixStream::connect(self.state().join("control.sock")).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Language: {language}\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
+        write!(stream, "{head}Host: localhost\r\nConnection: close\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

@@ -1,6 +1,8 @@
 //! `/attention`: the conditions that need a person, with what the person of the request did with
 //! them.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -87,9 +89,13 @@ pub struct AttentionQuery {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MarkRequest {
-    /// The time until which it is put off, within a year. Without it, the entry is done.
+    /// The time until which it is put off, within a year. Without it and without `forSeconds`, the
+    /// entry is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The seconds for which it is put off, by the clock of the server, instead of `until`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_seconds: Option<u64>,
 }
 
 impl From<MarkedAttention> for AttentionBody {
@@ -192,7 +198,17 @@ async fn mark(
     InPath(item): InPath<AttentionId>,
     InBody(request): InBody<MarkRequest>,
 ) -> Result<StatusCode, Problem> {
-    put_mark(&state, &operator.name, &item, request.until).await?;
+    let until = match request {
+        MarkRequest { until: Some(_), for_seconds: Some(_) } => {
+            let detail = "expected `until` or `forSeconds`, and not both";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail));
+        }
+        MarkRequest { for_seconds: Some(seconds), .. } => {
+            Some(state.service.time() + Duration::from_secs(seconds))
+        }
+        MarkRequest { until, .. } => until,
+    };
+    put_mark(&state, &operator.name, &item, until).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
