@@ -5,16 +5,22 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
+use tokio::time::Instant;
 
+use crate::clock;
 use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
+use crate::locks::lock;
 use crate::provider::{Login, login_of, program_of};
 use crate::rest::{FoundProgram, ProgramLogin, Programs};
 
 /// The time that a CLI has to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for which the version of a program is kept.
+const VERSION_KEPT_FOR: Duration = Duration::from_mins(1);
 
 /// Returns the search for the programs of this configuration.
 pub(super) fn programs(config: &Config, environment: &Environment) -> Programs {
@@ -23,17 +29,61 @@ pub(super) fn programs(config: &Config, environment: &Environment) -> Programs {
     // A service manager starts daemons in `/`.
     let directory = directory.filter(|path| path.parent().is_some());
     let environment = environment.clone();
+    let versions = Arc::<Versions>::default();
     Programs::new(directory, move || {
         let providers = providers.clone();
         let environment = environment.clone();
-        Box::pin(async move { look(&providers, &environment).await })
+        let versions = Arc::clone(&versions);
+        Box::pin(async move { look(&providers, &environment, &versions).await })
     })
+}
+
+/// The versions that programs printed a short time ago, because the page of the first run asks with
+/// each load.
+#[derive(Default)]
+struct Versions(Mutex<BTreeMap<PathBuf, Printed>>);
+
+/// The version of a program.
+#[derive(Clone)]
+struct Printed {
+    version: Option<String>,
+    /// The state of the file that printed it.
+    file: Option<FileState>,
+    at: Instant,
+}
+
+/// The length and the time of the last change of a file.
+type FileState = (u64, SystemTime);
+
+impl Versions {
+    /// Returns the version of a program. It is asked again after a minute, and when its file has
+    /// changed.
+    async fn of(&self, program: &Path, now: Instant) -> Option<String> {
+        let file = file_state(program);
+        let is_known = |printed: &&Printed| {
+            printed.file == file && now.saturating_duration_since(printed.at) < VERSION_KEPT_FOR
+        };
+        let known = lock(&self.0).get(program).filter(is_known).cloned();
+        if let Some(printed) = known {
+            return printed.version;
+        }
+        let version = version_of(program).await;
+        let printed = Printed { version: version.clone(), file, at: now };
+        lock(&self.0).insert(program.to_owned(), printed);
+        version
+    }
+}
+
+fn file_state(path: &Path) -> Option<FileState> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.len(), metadata.modified().ok()?))
 }
 
 /// Returns the programs that exist. Each one is asked for its version at the same time.
 async fn look(
     providers: &BTreeMap<String, ProviderConfig>,
     environment: &Environment,
+    versions: &Versions,
 ) -> Vec<FoundProgram> {
     let entries = entries(providers, environment);
     let found = entries.iter().map(|(ai_type, entry)| async move {
@@ -46,7 +96,7 @@ async fn look(
                     Login::No(_) => ProgramLogin::No,
                     Login::Unknown => ProgramLogin::Unknown,
                 };
-                (version_of(&program).await, login)
+                (versions.of(&program, clock::now()).await, login)
             }
             _ => (None, ProgramLogin::Unknown),
         };
@@ -125,4 +175,37 @@ pub async fn version_of(program: &Path) -> Option<String> {
     let output = tokio::time::timeout(VERSION_TIMEOUT, command.output()).await.ok()?.ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a program that notes each start and prints a version.
+    fn write(program: &Path, version: &str) {
+        let text = format!("#!/bin/sh\necho >>\"$0.starts\"\necho '{version}'\n");
+        let new = program.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::rename(&new, program).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_program_is_asked_again_after_a_minute_or_when_its_file_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("cli");
+        let n_starts = || std::fs::read(folder.path().join("cli.starts")).unwrap().len();
+        let versions = Versions::default();
+        let now = clock::now();
+        write(&program, "1.0");
+        for _ in 0..3 {
+            assert_eq!(versions.of(&program, now).await.as_deref(), Some("1.0"));
+        }
+        assert_eq!(n_starts(), 1);
+        write(&program, "1.0.1");
+        assert_eq!(versions.of(&program, now).await.as_deref(), Some("1.0.1"));
+        assert_eq!(n_starts(), 2);
+        versions.of(&program, now + VERSION_KEPT_FOR).await;
+        assert_eq!(n_starts(), 3);
+    }
 }
