@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::str::FromStr;
+use std::time::UNIX_EPOCH;
 
 use super::{OUTPUT_LOG, rotated_log};
 use crate::sys::regular_file;
@@ -18,17 +19,34 @@ const MAX_BYTES: usize = 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
 
 /// A place between two lines of the output. It stays valid while the files are rotated, until its
-/// file is removed.
+/// file is removed. A later file is another one, also if it has the same number on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputPlace {
-    /// The number of the file on its disk.
-    inode: u64,
+    file: FileMark,
     offset: u64,
+}
+
+/// The mark of a file, which no later file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileMark {
+    /// The number of the file on its disk, which a later file may get again.
+    inode: u64,
+    /// The time of its creation in nanoseconds; 0 if the file system does not tell.
+    born: u64,
+}
+
+impl FileMark {
+    fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let born = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let born = born.and_then(|born| u64::try_from(born.as_nanos()).ok()).unwrap_or(0);
+        Ok(Self { inode: metadata.ino(), born })
+    }
 }
 
 impl fmt::Display for OutputPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.inode, self.offset)
+        write!(f, "{}.{}-{}", self.file.inode, self.file.born, self.offset)
     }
 }
 
@@ -41,9 +59,11 @@ impl FromStr for OutputPlace {
     type Err = NotAPlace;
 
     fn from_str(text: &str) -> Result<Self, NotAPlace> {
-        let (inode, offset) = text.split_once('-').ok_or(NotAPlace)?;
+        let (file, offset) = text.split_once('-').ok_or(NotAPlace)?;
+        let (inode, born) = file.split_once('.').ok_or(NotAPlace)?;
         let number = |text: &str| text.parse().map_err(|_| NotAPlace);
-        Ok(Self { inode: number(inode)?, offset: number(offset)? })
+        let file = FileMark { inode: number(inode)?, born: number(born)? };
+        Ok(Self { file, offset: number(offset)? })
     }
 }
 
@@ -60,13 +80,13 @@ pub struct OutputPage {
 
 /// A file of the output.
 struct Part {
-    inode: u64,
+    mark: FileMark,
     file: File,
 }
 
 impl Part {
     fn place(&self, offset: u64) -> OutputPlace {
-        OutputPlace { inode: self.inode, offset }
+        OutputPlace { file: self.mark, offset }
     }
 
     /// Returns the bytes between two offsets. Fewer are returned if the file is shorter.
@@ -92,7 +112,7 @@ pub fn before(dir: &Path, place: Option<OutputPlace>, n_lines: usize) -> io::Res
     let parts = parts(dir)?;
     let (first, mut end) = match place {
         None => (0, None),
-        Some(place) => match parts.iter().position(|part| part.inode == place.inode) {
+        Some(place) => match parts.iter().position(|part| part.mark == place.file) {
             Some(at) => (at, Some(place.offset)),
             // The lines before it are no longer kept.
             None => return Ok(OutputPage { end: Some(place), ..OutputPage::default() }),
@@ -163,7 +183,7 @@ fn last_lines(
 pub fn after(dir: &Path, place: Option<OutputPlace>) -> io::Result<OutputPage> {
     let parts = parts(dir)?;
     let known = place.and_then(|place| {
-        Some((parts.iter().position(|part| part.inode == place.inode)?, place.offset))
+        Some((parts.iter().position(|part| part.mark == place.file)?, place.offset))
     });
     let (first, mut from) = known.unwrap_or((parts.len().saturating_sub(1), 0));
     let mut page = OutputPage { end: place, ..OutputPage::default() };
@@ -210,9 +230,9 @@ fn parts(dir: &Path) -> io::Result<Vec<Part>> {
             Err(error) => return Err(error),
         };
         is_gap = false;
-        let inode = file.metadata()?.ino();
-        if parts.iter().all(|part| part.inode != inode) {
-            parts.push(Part { inode, file });
+        let mark = FileMark::of(&file)?;
+        if parts.iter().all(|part| part.mark != mark) {
+            parts.push(Part { mark, file });
         }
     }
     Ok(parts)
@@ -272,8 +292,19 @@ mod tests {
         assert_eq!(numbers(&next), [25, 26]);
         assert!(after(dir.path(), next.end).unwrap().lines.is_empty());
         // A place in a file that is gone leads to the oldest kept line, and has none before it.
-        let gone = Some(OutputPlace { inode: u64::MAX, offset: 3 });
+        let file = FileMark { inode: u64::MAX, born: 1 };
+        let gone = Some(OutputPlace { file, offset: 3 });
         assert_eq!(numbers(&after(dir.path(), gone).unwrap())[0], 10);
+        assert!(before(dir.path(), gone, 9).unwrap().lines.is_empty());
+    }
+
+    #[test]
+    fn a_place_in_a_file_that_is_gone_does_not_lead_into_a_later_one_with_its_number() {
+        let dir = folder();
+        let end = before(dir.path(), None, 2).unwrap().end.unwrap();
+        let earlier = FileMark { born: end.file.born + 1, ..end.file };
+        let gone = Some(OutputPlace { file: earlier, ..end });
+        assert_eq!(numbers(&after(dir.path(), gone).unwrap())[0], 0, "it starts again");
         assert!(before(dir.path(), gone, 9).unwrap().lines.is_empty());
     }
 
