@@ -77,7 +77,7 @@ struct CardsPart {
     project: Project,
     status: TaskStatus,
     cards: Vec<Card>,
-    more: Option<usize>,
+    more: Option<String>,
 }
 
 #[derive(Template)]
@@ -94,8 +94,8 @@ struct Column {
     status: TaskStatus,
     n_tasks: usize,
     cards: Vec<Card>,
-    /// The index of the next cards, if not all are shown.
-    more: Option<usize>,
+    /// The sort key of the last card, if not all are shown.
+    more: Option<String>,
 }
 
 impl Column {
@@ -140,8 +140,9 @@ struct BoardQuery {
     priority: String,
     /// `person` for the tasks that only a person can help.
     needs: String,
-    /// The index of the first card of a column that is shown.
-    from: usize,
+    /// The sort key of the last card of a column that is shown. It has the id of the task, and
+    /// leads on also if the card is in another place now.
+    after: String,
 }
 
 impl BoardQuery {
@@ -263,7 +264,7 @@ async fn column(
 ) -> Result<Response, Problem> {
     let (project, _) = state.service.catalog.project(&id).await?;
     let board = Board::read(&frame, &state, &id, query.filter()).await?;
-    let (cards, more) = board.cards(status, query.from);
+    let (cards, more) = board.cards(status, &query.after);
     Ok(rendered(&CardsPart { frame, project, status, cards, more }))
 }
 
@@ -365,18 +366,20 @@ impl Board {
 
     fn columns(&self) -> Vec<Column> {
         let column = |status: TaskStatus| {
-            let (cards, more) = self.cards(status, 0);
+            let (cards, more) = self.cards(status, "");
             Column { status, n_tasks: self.tasks_in(status).count(), cards, more }
         };
         TaskStatus::ALL.iter().copied().map(column).collect()
     }
 
-    /// Returns the cards of a column from index `from`, and the index of the next ones.
-    fn cards(&self, status: TaskStatus, from: usize) -> (Vec<Card>, Option<usize>) {
-        let to = from.saturating_add(MAX_CARDS);
-        let cards =
-            self.tasks_in(status).skip(from).take(MAX_CARDS).map(|task| self.card(task)).collect();
-        (cards, Some(to).filter(|to| self.tasks_in(status).nth(*to).is_some()))
+    /// Returns the cards of a column after the sort key of one, and the sort key of the last of
+    /// them if there are more.
+    fn cards(&self, status: TaskStatus, after: &str) -> (Vec<Card>, Option<String>) {
+        let mut tasks =
+            self.tasks_in(status).skip_while(|task| order_of(task).as_str() <= after).peekable();
+        let cards: Vec<Card> = tasks.by_ref().take(MAX_CARDS).map(|task| self.card(task)).collect();
+        let last = cards.last().map(|card| card.order.clone());
+        (cards, last.filter(|_| tasks.peek().is_some()))
     }
 
     fn card(&self, task: &Task) -> Card {
