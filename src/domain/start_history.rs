@@ -13,7 +13,7 @@ use super::launch::{LaunchState, Verdict};
 use super::task::{Priority, Task};
 use super::time::Timestamp;
 use super::words::words;
-use super::workspace::{Workspace, WorkspaceMode, WorkspaceState};
+use super::workspace::{Hook, Workspace, WorkspaceMode, WorkspaceState};
 
 /// The facts that outlive the launches of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -467,7 +467,7 @@ impl StartFacts {
     pub fn about_clone(&self) -> Option<String> {
         let clone = self.clone.as_ref()?;
         let of_workspace = || clone.workspace.as_ref()?.reason.as_ref();
-        clone.no_room().or_else(of_workspace).cloned()
+        clone.no_room().or_else(of_workspace).map(|reason| Hook::told(reason).to_owned())
     }
 
     /// Returns the first reason that keeps this key from starting, or [`StartReason::Ready`].

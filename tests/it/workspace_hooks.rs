@@ -147,7 +147,8 @@ fn a_failed_hook_after_the_creation_defers_the_start_and_the_clone_is_made_anew(
     let hooked = Hooked::new(&[("after_create", script)]);
     hooked.bed.daemon.task("tsk", "prj", "one");
     let expected = "hook_failed: after_create: exit code 3: no network";
-    hooked.until_said(&[WHY, SHOW, &["workspace", "list"]], expected);
+    hooked.until_said(&[SHOW, &["workspace", "list"]], expected);
+    hooked.until_said(&[WHY], "tries again: after_create: exit code 3: no network");
     hooked.until_said(&[&["status"]], "hook_failed");
     assert!(hooked.bed.daemon.ended("one").is_empty(), "no agent has started");
     hooked.write("go");
@@ -162,7 +163,9 @@ fn a_failed_hook_before_a_launch_defers_the_start_until_it_passes() {
     let hooked = Hooked::new(&[("before_run", script)]);
     hooked.bed.daemon.task("tsk", "prj", "one");
     let expected = "hook_failed: before_run: exit code 1: no database";
-    hooked.until_said(&[WHY, SHOW], expected);
+    hooked.until_said(&[SHOW], expected);
+    hooked.until_said(&[WHY], "no: hook_failed (before_run: exit code 1: no database)");
+    hooked.until_said(&[WHY], "A hook failed, tries again: before_run: exit code 1: no database");
     hooked.until_said(&[&["status"]], "hook_failed");
     until("it is tried again", || hooked.read("runs").lines().count() > 1);
     assert!(hooked.bed.daemon.ended("one").is_empty(), "no agent has started");

@@ -27,6 +27,12 @@ impl Hook {
         format!("{FAILED}: {self}: {why}")
     }
 
+    /// Returns the reason of a workspace for people, without the word for a failed hook.
+    pub fn told(reason: &str) -> &str {
+        let rest = reason.split_once(": ").filter(|(word, _)| *word == FAILED);
+        rest.map_or(reason, |(_, rest)| rest)
+    }
+
     /// Returns the hook that failed, if the reason of a workspace says so.
     pub(super) fn of_failure(reason: &str) -> Option<Self> {
         let (word, rest) = reason.split_once(": ")?;
@@ -98,6 +104,12 @@ mod tests {
             let before = Workspace { state: WorkspaceState::Ready, reason, ..wanted.clone() };
             before.on(WorkspaceReport::ReadyToRun, &by).reason
         };
+        assert_eq!(
+            Hook::told(&Hook::BeforeRun.failure("exit code 3")),
+            "before_run: exit code 3",
+            "the reason to wait is said already"
+        );
+        assert_eq!(Hook::told("no such branch: main"), "no such branch: main");
         assert_eq!(after(failed(Hook::BeforeRun)), None, "it has passed");
         assert_eq!(after(failed(Hook::AfterRun)), failed(Hook::AfterRun), "it stays recorded");
     }
