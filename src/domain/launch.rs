@@ -15,6 +15,7 @@
 
 mod endings;
 pub mod reported;
+mod told;
 
 use std::time::Duration;
 

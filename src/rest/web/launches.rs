@@ -9,7 +9,9 @@ use axum::routing::get;
 use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
 use super::shown::{LaunchRow, Took, When, cost_of, is_bad};
-use crate::domain::{AgentId, Launch, LaunchId, LaunchState, ProjectId, Purpose, ShortId};
+use crate::domain::{
+    AgentId, Language, Launch, LaunchId, LaunchState, ProjectId, Purpose, ShortId,
+};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::launches::LaunchQuery;
 use crate::rest::{Problem, RestState};
@@ -66,6 +68,8 @@ struct ShownLaunch {
     pid: Option<i32>,
     took: Option<Took>,
     outcome: Option<String>,
+    /// The reason of an outcome whose Japanese text does not contain it.
+    reason_in_english: Option<String>,
     exit: Option<String>,
     usage: Option<String>,
     cost: Option<String>,
@@ -156,9 +160,12 @@ impl ShownLaunch {
 
     fn of(frame: &Frame, launch: Launch, names: &Names, task: Option<(ShortId, String)>) -> Self {
         let w = frame.w;
+        let purpose = launch.key.purpose;
         let timeline = timeline(frame, &launch);
         let (ended_at, outcome) =
-            launch.as_ended().map(|(outcome, at)| (at, w.of_outcome(outcome))).unzip();
+            launch.as_ended().map(|(outcome, at)| (at, w.of_outcome(outcome, purpose))).unzip();
+        let reason = launch.as_ended().and_then(|(outcome, _)| outcome.reason_in_english());
+        let reason = reason.filter(|_| w.language == Language::Japanese).map(str::to_owned);
         let exit = match (launch.exit.exit_code, launch.exit.signal) {
             (Some(code), _) => Some(format!("{} {code}", frame.w.exit_code)),
             (None, Some(signal)) => Some(format!("{} {signal}", frame.w.signal)),
@@ -174,6 +181,7 @@ impl ShownLaunch {
             took: launch.started_at.zip(ended_at).map(|(from, to)| Took(to.since(from))),
             exit,
             outcome,
+            reason_in_english: reason,
             usage: (usage.tokens() > 0)
                 .then(|| format!("{} ({} {})", usage.tokens(), usage.turns, frame.w.turns)),
             cost: cost_of(usage),
@@ -183,7 +191,7 @@ impl ShownLaunch {
             project_name: names.project(&launch.key.project).to_owned(),
             agent: launch.key.agent,
             project: launch.key.project,
-            purpose: launch.key.purpose,
+            purpose,
             ai_type: launch.ai_type,
             task,
             pid: launch.pid,
@@ -208,8 +216,9 @@ fn timeline(frame: &Frame, launch: &Launch) -> Vec<Moment> {
     if let Some(reason) = launch.stop_reason {
         moments.push(moment(w.stop_wanted, None, Some(w.of_stop_reason(reason).to_owned())));
     }
-    let (ended_at, outcome) =
-        launch.as_ended().map(|(outcome, at)| (at, w.of_outcome(outcome))).unzip();
+    let ended = launch.as_ended();
+    let told = |outcome| w.of_outcome(outcome, launch.key.purpose);
+    let (ended_at, outcome) = ended.map(|(outcome, at)| (at, told(outcome))).unzip();
     moments.push(moment(w.ended, ended_at, outcome));
     moments
 }

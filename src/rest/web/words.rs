@@ -397,6 +397,8 @@ texts! {
     until_when: "until", "まで";
     for_tasks: "For tasks", "タスク用";
     for_chats: "For chats", "チャット用";
+    for_checks: "For checks", "チェック用";
+    in_english: "Error", "原文（英語）";
     task: "Task", "タスク";
     memory: "Memory", "メモリー";
     last_line: "Last seen", "最新の出力";
