@@ -1,10 +1,13 @@
 //! The reasons that keep an agent from starting, in words for people.
 
 use crate::domain::start_history::StartReason;
-use crate::domain::waiting::sentence_of_start;
-use crate::domain::{Language, Purpose};
+use crate::domain::waiting::{remedy_of_start, sentence_of_start};
+use crate::domain::{AgentId, Language, ProjectId, Purpose};
 
-pub(super) use crate::domain::waiting::remedy_of_start as remedy;
+/// Returns how a person ends a reason on the command line, if that is simple.
+pub(super) fn remedy(reason: StartReason, agent: &AgentId, project: &ProjectId) -> Option<String> {
+    remedy_of_start(reason, agent, project, Language::English)
+}
 
 /// Returns the sentence of a reason.
 pub(super) const fn sentence(reason: StartReason, purpose: Purpose) -> &'static str {

@@ -369,7 +369,8 @@ impl Attention {
         }
     }
 
-    /// Returns the sentence that says what is wrong.
+    /// Returns the sentence that says what is wrong. Errors exist in English only, so a Japanese
+    /// sentence leaves them out; [`Attention::detail_in_english`] has them.
     pub fn text(&self, language: Language) -> String {
         let both = |english: String, japanese: String| match language {
             Language::English => english,
@@ -420,54 +421,96 @@ impl Attention {
                 "Nothing is started until one does".to_owned(),
                 "接続するまで何も起動しません".to_owned(),
             ),
-            Cause::Configuration { problem } => problem.clone(),
-            Cause::Forge { error, .. } => error.clone().unwrap_or_else(|| {
-                both(
-                    "Its items are not worked on".to_owned(),
-                    "このフォージの項目は処理されません".to_owned(),
-                )
-            }),
+            Cause::Configuration { problem } => both(
+                problem.clone(),
+                "ファイルに誤りがあるため、前の設定のまま動作しています".to_owned(),
+            ),
+            Cause::Forge { error, .. } => both(
+                error.clone().unwrap_or_else(|| "Its items are not worked on".to_owned()),
+                "このフォージの項目は処理されません".to_owned(),
+            ),
+        }
+    }
+
+    /// Returns the error behind it, which only the English text contains.
+    pub fn detail_in_english(&self) -> Option<String> {
+        match &self.cause {
+            Cause::Start { .. } | Cause::Workspace { .. } => {
+                self.waiting()?.detail_in_english().map(str::to_owned)
+            }
+            Cause::Configuration { problem } => Some(problem.clone()),
+            Cause::Forge { error, .. } => error.clone(),
+            _ => None,
         }
     }
 
     /// Returns how a person ends it on the command line, if that can be said in a few words.
-    pub fn remedy(&self) -> Option<String> {
-        match &self.cause {
-            Cause::Account { provider, class: FailureClass::Auth, .. } => Some(format!(
-                "log in to its CLI as the user of its agents, then `resume --provider {provider}`"
-            )),
-            Cause::Account { provider, .. } => {
-                Some(format!("`resume --provider {provider}` tries it at once"))
+    pub fn remedy(&self, language: Language) -> Option<String> {
+        let (english, japanese) = match &self.cause {
+            Cause::Account { provider, class: FailureClass::Auth, .. } => (
+                format!(
+                    "log in to its CLI as the user of its agents, then `resume --provider {provider}`"
+                ),
+                format!(
+                    "エージェントのユーザーでその CLI にログインしてから `resume --provider {provider}`"
+                ),
+            ),
+            Cause::Account { provider, .. } => (
+                format!("`resume --provider {provider}` tries it at once"),
+                format!("`resume --provider {provider}` ですぐに再試行"),
+            ),
+            Cause::Start { key, waiting } => {
+                let WaitReason::Start(reason) = waiting.reason else { return None };
+                return remedy_of_start(reason, &key.agent, &key.project, language);
             }
-            Cause::Start { key, waiting } => match waiting.reason {
-                WaitReason::Start(reason) => remedy_of_start(reason, &key.agent, &key.project),
-                _ => None,
-            },
-            Cause::Blocked { task, .. } => Some(format!(
-                "`task show {0}`; then `task set {0} --status in_progress`",
-                task.short_id
-            )),
-            Cause::Chain { task, after } => Some(format!(
-                "reopen {after}, or change the dependencies of {} (`task set`)",
-                task.short_id
-            )),
-            Cause::Workspace { task, .. } => {
-                Some(format!("`workspace retry {}` after mending it", task.short_id))
-            }
-            Cause::Unkillable { .. } => None,
-            Cause::Abandoned { key, .. } => Some(format!(
-                "if it does not come back, only `stop {} {} --force` ends that launch; make sure first that its processes are gone",
-                key.agent, key.project
-            )),
-            Cause::SilentCoordinator { .. } => {
-                Some("start it again, or look at its log on its machine".to_owned())
-            }
-            Cause::NoCoordinator => {
-                Some("start one with `supervise` on the machine of the agents".to_owned())
-            }
-            Cause::Configuration { .. } => Some("mend the file, then `reload`".to_owned()),
-            Cause::Forge { .. } => Some("`forge check` names the reason".to_owned()),
-        }
+            Cause::Blocked { task, .. } => (
+                format!("`task show {0}`; then `task set {0} --status in_progress`", task.short_id),
+                format!(
+                    "`task show {0}` で確認してから `task set {0} --status in_progress`",
+                    task.short_id
+                ),
+            ),
+            Cause::Chain { task, after } => (
+                format!(
+                    "reopen {after}, or change the dependencies of {} (`task set`)",
+                    task.short_id
+                ),
+                format!("{after} を再開するか、{} の依存タスクを変更（`task set`）", task.short_id),
+            ),
+            Cause::Workspace { task, .. } => (
+                format!("`workspace retry {}` after mending it", task.short_id),
+                format!("原因を取り除いてから `workspace retry {}`", task.short_id),
+            ),
+            Cause::Unkillable { .. } => return None,
+            Cause::Abandoned { key: InstanceKey { agent, project, .. }, .. } => (
+                format!(
+                    "if it does not come back, only `stop {agent} {project} --force` ends that launch; make sure first that its processes are gone"
+                ),
+                format!(
+                    "接続が戻らない場合、`stop {agent} {project} --force` だけがこの起動を終了できます。先にプロセスが残っていないことを確認してください"
+                ),
+            ),
+            Cause::SilentCoordinator { .. } => (
+                "start it again, or look at its log on its machine".to_owned(),
+                "再起動するか、そのマシンでログを確認".to_owned(),
+            ),
+            Cause::NoCoordinator => (
+                "start one with `supervise` on the machine of the agents".to_owned(),
+                "エージェントのマシンで `supervise` を起動".to_owned(),
+            ),
+            Cause::Configuration { .. } => (
+                "mend the file, then `reload`".to_owned(),
+                "ファイルを修正してから `reload`".to_owned(),
+            ),
+            Cause::Forge { .. } => (
+                "`forge check` names the reason".to_owned(),
+                "`forge check` で理由を確認".to_owned(),
+            ),
+        };
+        Some(match language {
+            Language::English => english,
+            Language::Japanese => japanese,
+        })
     }
 }
 

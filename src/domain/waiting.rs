@@ -3,7 +3,9 @@
 
 use super::activity::FailureClass;
 use super::id::{AgentId, ProjectId};
+use super::key::Purpose;
 use super::language::Language;
+use super::launch::Outcome;
 use super::short_id::ShortId;
 use super::start_history::StartReason;
 use super::task::TaskStatus;
@@ -53,8 +55,11 @@ pub struct Waiting {
     pub reason: WaitReason,
     /// The time when it ends by itself, if that is known.
     pub until: Option<Timestamp>,
-    /// The figures or the words behind the reason, if there are any.
+    /// The words of a person or an agent for a task that they blocked. For any other reason, the
+    /// figures or the error behind it, in English.
     pub detail: Option<String>,
+    /// The end of the last launch, with the last line of its agent.
+    pub last_end: Option<(Outcome, Option<String>)>,
     /// The failures in a row of the agent.
     pub n_failures: u32,
     /// The provider of the agent and the failure of its account, if the account is parked.
@@ -77,7 +82,7 @@ pub enum AssigneeState {
 impl Waiting {
     /// Returns a wait without more than its reason.
     pub const fn of(reason: WaitReason) -> Self {
-        Self { reason, until: None, detail: None, n_failures: 0, account: None }
+        Self { reason, until: None, detail: None, last_end: None, n_failures: 0, account: None }
     }
 
     /// Returns the wait of a task. `None` if it does not wait: it is worked on, it is closed, or it
@@ -169,6 +174,11 @@ impl Waiting {
         }
     }
 
+    /// Returns the detail that only an English sentence contains.
+    pub fn detail_in_english(&self) -> Option<&str> {
+        self.detail.as_deref().filter(|_| self.reason != WaitReason::Blocked)
+    }
+
     /// Returns the sentence for people. It does not contain the time when the wait ends, which each
     /// reader shows in their own form after it.
     pub fn sentence(&self, language: Language) -> String {
@@ -186,7 +196,15 @@ impl Waiting {
             },
             WaitReason::Start(reason) => self.start_sentence(*reason, language),
         };
-        match &self.detail {
+        let end = self.last_end.as_ref().map(|(outcome, line)| {
+            let line = line.as_ref().map_or_else(String::new, |line| format!(": {line}"));
+            outcome.told(Purpose::Task, language) + &line
+        });
+        let detail = match language {
+            Language::English => self.detail.clone().or(end),
+            Language::Japanese => end,
+        };
+        match detail {
             Some(detail) => format!("{text}: {detail}"),
             None => text,
         }
@@ -222,6 +240,9 @@ impl Waiting {
                     format!("{provider} の利用上限。再試行を待機中")
                 }
             }
+            (StartReason::Paused, _, Language::Japanese) if self.detail.is_some() => {
+                "一時停止ファイルにより起動を停止中".to_owned()
+            }
             (reason, _, language) => sentence_of_start(reason, language).to_owned(),
         }
     }
@@ -247,7 +268,7 @@ pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'sta
         StartReason::Paused => ("Starts are paused", "起動を一時停止中"),
         StartReason::Held => ("A person stopped it", "人が停止"),
         StartReason::Suspended => ("Failed too often", "失敗が続いた"),
-        StartReason::Misconfigured => ("Can't work as configured", "設定に誤りあり"),
+        StartReason::Misconfigured => ("Can't work as configured", "設定に誤り"),
         StartReason::Parked => ("Its account waits", "アカウントが待機中"),
         StartReason::Backoff => ("Failed, tries again", "失敗。再試行を待機中"),
         StartReason::PreparingWorkspace => ("Its clone is being prepared", "クローンを準備中"),
@@ -289,32 +310,52 @@ pub fn remedy_of_start(
     reason: StartReason,
     agent: &AgentId,
     project: &ProjectId,
+    language: Language,
 ) -> Option<String> {
-    match reason {
-        StartReason::NotAssigned => {
-            Some(format!("`project set {project} --assign {agent}` assigns it"))
-        }
-        StartReason::Held => Some(format!("`resume {agent} {project}` lets it start")),
-        StartReason::Backoff => Some(format!("`resume {agent} {project}` starts it at once")),
-        StartReason::Suspended | StartReason::Misconfigured => {
-            Some(format!("mend the cause, then `resume {agent} {project}`"))
-        }
-        StartReason::WorkspaceBroken => {
-            Some("`workspace list` shows the clone; `workspace retry` after mending it".to_owned())
-        }
-        StartReason::WorkspaceDisk => Some(
+    let (english, japanese) = match reason {
+        StartReason::NotAssigned => (
+            format!("`project set {project} --assign {agent}` assigns it"),
+            format!("`project set {project} --assign {agent}` で割り当て"),
+        ),
+        StartReason::Held => (
+            format!("`resume {agent} {project}` lets it start"),
+            format!("`resume {agent} {project}` で再開"),
+        ),
+        StartReason::Backoff => (
+            format!("`resume {agent} {project}` starts it at once"),
+            format!("`resume {agent} {project}` ですぐに起動"),
+        ),
+        StartReason::Suspended | StartReason::Misconfigured => (
+            format!("mend the cause, then `resume {agent} {project}`"),
+            format!("原因を取り除いてから `resume {agent} {project}`"),
+        ),
+        StartReason::WorkspaceBroken => (
+            "`workspace list` shows the clone; `workspace retry` after mending it".to_owned(),
+            "`workspace list` でクローンを確認し、原因を取り除いてから `workspace retry`"
+                .to_owned(),
+        ),
+        StartReason::WorkspaceDisk => (
             "`task merge` or `task discard` lets a clone of a closed task be removed; \
              `workspace.max_disk` is the limit"
                 .to_owned(),
+            "終了したタスクのクローンは、`task merge` か `task discard` の後に削除されます。\
+             上限は `workspace.max_disk`"
+                .to_owned(),
         ),
-        StartReason::HookFailed => {
-            Some("the log has its output; mend `workspace.hooks` or what it needs".to_owned())
-        }
-        StartReason::NoPasskey => {
-            Some("add its passkey to the configuration of the coordinator".to_owned())
-        }
-        _ => None,
-    }
+        StartReason::HookFailed => (
+            "the log has its output; mend `workspace.hooks` or what it needs".to_owned(),
+            "出力はログにあります。`workspace.hooks` かその前提を修正".to_owned(),
+        ),
+        StartReason::NoPasskey => (
+            "add its passkey to the configuration of the coordinator".to_owned(),
+            "コーディネーターの設定にパスキーを追加".to_owned(),
+        ),
+        _ => return None,
+    };
+    Some(match language {
+        Language::English => english,
+        Language::Japanese => japanese,
+    })
 }
 
 #[cfg(test)]
@@ -337,6 +378,28 @@ mod tests {
                 assert!(!sentence.contains('_'), "{sentence}");
             }
         }
+    }
+
+    #[test]
+    fn a_japanese_sentence_leaves_out_what_exists_in_english_only() {
+        let full = Waiting {
+            detail: Some("1.2 GiB free, and 5 GiB is the least".to_owned()),
+            ..Waiting::of(WaitReason::Start(StartReason::LowDisk))
+        };
+        assert_eq!(full.sentence(Language::Japanese), "ディスクの空き不足");
+        assert_eq!(full.detail_in_english(), full.detail.as_deref());
+        let blocked =
+            Waiting { detail: Some("which bank?".to_owned()), ..Waiting::of(WaitReason::Blocked) };
+        assert_eq!(blocked.sentence(Language::Japanese), "which bank?", "a person wrote it");
+        assert_eq!(blocked.detail_in_english(), None);
+        let suspended = Waiting {
+            n_failures: 5,
+            last_end: Some((Outcome::ExitedWithoutReport, Some("bye".to_owned()))),
+            ..Waiting::of(WaitReason::Start(StartReason::Suspended))
+        };
+        let english = suspended.sentence(Language::English);
+        assert_eq!(english, "Failed 5 times in a row: No report: bye");
+        assert_eq!(suspended.sentence(Language::Japanese), "5 回連続で失敗: 報告なし: bye");
     }
 
     #[test]

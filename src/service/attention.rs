@@ -189,17 +189,14 @@ fn of_suspended(tx: &mut Read<'_>, history: StartHistory) -> Result<Attention, S
         limit: 1,
     };
     let last = launches::list(tx, &last)?.into_iter().next();
-    let detail = last.and_then(|launch| {
-        let outcome = launch.as_ended().map(|(outcome, _)| outcome.to_string())?;
-        Some(match launch.activity.progress {
-            Some(line) => format!("{outcome}: {line}"),
-            None => outcome,
-        })
+    let last_end = last.and_then(|launch| {
+        let outcome = launch.as_ended().map(|(outcome, _)| outcome.clone())?;
+        Some((outcome, launch.activity.progress))
     });
     let reason =
         if history.is_misconfigured { StartReason::Misconfigured } else { StartReason::Suspended };
     let waiting = Waiting {
-        detail,
+        last_end,
         n_failures: history.n_failures,
         ..Waiting::of(WaitReason::Start(reason))
     };

@@ -4,6 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
+use agent_coordinator::domain::Timestamp;
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
@@ -106,7 +107,6 @@ fn an_entry_that_is_not_there_and_a_time_that_is_over_are_refused() {
 }
 
 #[test]
-#[test]
 fn an_entry_is_put_off_by_the_clock_of_the_server() {
     let daemon = with_failed_and_blocked();
     let id = id_of(&daemon, "blocked");
@@ -131,13 +131,14 @@ fn an_entry_is_put_off_by_the_clock_of_the_server() {
     assert_eq!(mark(&json!({ "until": until.to_string() })).0, 204, "a time is still taken");
 }
 
+#[test]
 fn a_suspended_agent_says_how_its_last_launch_ended() {
     let daemon = Daemon::running("start: { limit: 2 }\nbackoff: { initial: 1ms, max: 1ms }");
     daemon.with_one_task(&["authenticate", "exit:3"]);
     until("the agent is suspended", || inbox(&daemon, &["--kind", "suspended"]).len() == 1);
     let entry = &daemon.json(&["inbox"])[0];
     let text = entry["text"].as_str().unwrap();
-    assert!(text.starts_with("Failed 2 times in a row: exited_without_report"), "{text}");
+    assert!(text.starts_with("Failed 2 times in a row: No report"), "{text}");
     assert_eq!((&entry["agent_id"], &entry["action"]), (&json!("agt"), &json!("resume")));
     assert!(entry["remedy"].as_str().unwrap().contains("`resume agt prj`"), "{entry}");
     daemon.done(&["stop", "agt", "prj"]);

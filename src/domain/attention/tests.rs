@@ -1,7 +1,7 @@
 //! Tests of the conditions that need a person.
 
 use super::*;
-use crate::domain::Purpose;
+use crate::domain::{Outcome, Purpose};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
@@ -27,8 +27,17 @@ fn key() -> InstanceKey {
 }
 
 fn all() -> Vec<Attention> {
-    let start =
-        |reason| Cause::Start { key: key(), waiting: Waiting::of(WaitReason::Start(reason)) };
+    let start = |reason| {
+        let detail = match reason {
+            StartReason::NoPasskey | StartReason::WorkspaceDisk => {
+                Some("these are the figures behind it".to_owned())
+            }
+            _ => None,
+        };
+        let last_end = Some((Outcome::StartFailed("no such file is there".to_owned()), None));
+        let waiting = Waiting { detail, last_end, ..Waiting::of(WaitReason::Start(reason)) };
+        Cause::Start { key: key(), waiting }
+    };
     let account = |class| Cause::Account {
         provider: "codex".to_owned(),
         class,
@@ -39,7 +48,7 @@ fn all() -> Vec<Attention> {
         forge: ForgeKind::GitHub,
         host: "github.com".to_owned(),
         is_refused,
-        error: None,
+        error: Some("the server says no to this".to_owned()),
     };
     let launch: LaunchId = "lnc_1".parse().unwrap();
     let causes = [
@@ -54,7 +63,7 @@ fn all() -> Vec<Attention> {
         Cause::Chain { task: task("a"), after: "SHOP-3".parse().unwrap() },
         Cause::Workspace {
             task: task("a"),
-            reason: Some("no such branch".to_owned()),
+            reason: Some("there is no such branch".to_owned()),
             revision: 1,
         },
         Cause::Unkillable { launch: launch.clone(), key: key() },
@@ -80,6 +89,34 @@ fn each_kind_has_entries_with_words_in_both_languages() {
             assert_ne!(entry.title(english), entry.title(japanese), "{entry:?}");
         }
     }
+}
+
+/// Returns a text without what is between backquotes.
+fn without_commands(text: &str) -> String {
+    text.split('`').step_by(2).collect()
+}
+
+#[test]
+fn no_english_sentence_is_in_a_japanese_entry() {
+    let japanese = Language::Japanese;
+    // Two words may be names, as those of a forge and its host.
+    let sentence = |text: &str| {
+        let is_word = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
+        let words: Vec<&str> = text.split(' ').collect();
+        words.windows(3).any(|words| words.iter().all(|word| is_word(&word)))
+    };
+    for entry in all() {
+        let remedy = entry.remedy(japanese);
+        assert_eq!(remedy.is_some(), entry.remedy(Language::English).is_some(), "{entry:?}");
+        for text in [entry.text(japanese), without_commands(&remedy.unwrap_or_default())] {
+            assert!(!sentence(&text), "{}: {text}", entry.kind());
+        }
+        if entry.task().is_none() {
+            assert!(!sentence(&entry.title(japanese)), "{}", entry.kind());
+        }
+    }
+    let errors = all().iter().filter(|entry| entry.detail_in_english().is_some()).count();
+    assert_eq!(errors, 6, "the errors can be read apart");
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl From<MarkedAttention> for AttentionBody {
                 .filter(|_| state == AttentionState::Later),
             title: entry.title(Language::English),
             text: entry.text(Language::English),
-            remedy: entry.remedy(),
+            remedy: entry.remedy(Language::English),
             action: entry.waiting().and_then(|waiting| waiting.action()),
             since: entry.since,
             until: entry.until(),

@@ -15,7 +15,7 @@ use super::names::Names;
 use super::shown::When;
 use super::waits::{About, WhyAction, WhyLine};
 use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState};
-use crate::domain::{AgentId, AttentionId, LaunchId, ProjectId, ShortId};
+use crate::domain::{AgentId, AttentionId, Language, LaunchId, ProjectId, ShortId};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery};
 use crate::rest::routes::attention::{entries, put_mark};
@@ -73,15 +73,19 @@ struct Entry {
     project: Option<ProjectId>,
     launch: Option<LaunchId>,
     remedy: Vec<Piece>,
+    /// The error that a Japanese text leaves out.
+    detail_in_english: Option<String>,
     /// The action that ends it, unless that is to look at the task.
     action: Option<WhyAction>,
 }
 
 /// A piece of a remedy.
-#[derive(Clone)]
-struct Piece {
-    text: String,
-    is_command: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Command(String),
+    /// The name of a setting.
+    Name(String),
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -123,8 +127,8 @@ async fn page(
     operator: Operator,
     InQuery(query): InQuery<InboxQuery>,
 ) -> Result<Response, Problem> {
-    let inbox = Inbox::read(&frame, &state, &operator, query).await?;
     let names = Names::read(&state).await?;
+    let inbox = Inbox::read(&frame, &state, &names, &operator, query).await?;
     Ok(rendered(&InboxPage { frame: frame.at(NavSection::Inbox), names, inbox }))
 }
 
@@ -134,8 +138,8 @@ async fn part(
     operator: Operator,
     InQuery(query): InQuery<InboxQuery>,
 ) -> Result<Response, Problem> {
-    let inbox = Inbox::read(&frame, &state, &operator, query).await?;
     let names = Names::read(&state).await?;
+    let inbox = Inbox::read(&frame, &state, &names, &operator, query).await?;
     Ok(rendered(&InboxPart { frame, names, inbox }))
 }
 
@@ -169,12 +173,13 @@ impl Inbox {
     async fn read(
         frame: &Frame,
         state: &RestState,
+        names: &Names,
         operator: &Operator,
         query: InboxQuery,
     ) -> Result<Self, Problem> {
         let show = query.show.unwrap_or(AttentionState::Open);
         let all = entries(state, &operator.name).await?.into_iter();
-        let all: Vec<Entry> = all.map(|marked| Entry::of(frame, marked)).collect();
+        let all: Vec<Entry> = all.map(|marked| Entry::of(frame, names, marked)).collect();
         let reading = all.iter().find(|entry| Some(&entry.id) == query.item.as_ref()).cloned();
         let shown: Vec<Entry> = all.into_iter().filter(|entry| entry.state == show).collect();
         let groups = AttentionGroup::ALL.iter().map(|group| {
@@ -207,7 +212,7 @@ impl Inbox {
 }
 
 impl Entry {
-    fn of(frame: &Frame, marked: MarkedAttention) -> Self {
+    fn of(frame: &Frame, names: &Names, marked: MarkedAttention) -> Self {
         let MarkedAttention { entry, mark, state } = marked;
         let language = frame.w.language;
         let task = entry.task();
@@ -223,7 +228,10 @@ impl Entry {
             id: entry.id(),
             kind: entry.kind(),
             state,
-            title: entry.title(language),
+            title: match entry.key() {
+                Some(key) => frame.w.of_pair(names.agent(&key.agent), names.project(&key.project)),
+                None => entry.title(language),
+            },
             text: entry.text(language),
             since: entry.since.map(When),
             until: entry.until().map(When),
@@ -232,7 +240,8 @@ impl Entry {
             agent: entry.agent().cloned(),
             project: entry.project().cloned(),
             launch: entry.launch().cloned(),
-            remedy: entry.remedy().map(|remedy| pieces(&remedy)).unwrap_or_default(),
+            remedy: entry.remedy(language).map(|remedy| pieces(&remedy)).unwrap_or_default(),
+            detail_in_english: entry.detail_in_english().filter(|_| language == Language::Japanese),
             action: action.filter(|action| !action.leads_to_task()),
         }
     }
@@ -255,12 +264,15 @@ impl Entry {
     }
 }
 
-/// Divides a remedy at its backquotes, between which there are commands.
+/// Divides a remedy at its backquotes, between which there are commands and settings.
 fn pieces(remedy: &str) -> Vec<Piece> {
-    let pieces = remedy.split('`').enumerate();
-    let pieces =
-        pieces.map(|(place, text)| Piece { text: text.to_owned(), is_command: place % 2 == 1 });
-    pieces.filter(|piece| !piece.text.is_empty()).collect()
+    let pieces = remedy.split('`').enumerate().filter(|(_, text)| !text.is_empty());
+    let piece = |(place, text): (usize, &str)| match place % 2 {
+        0 => Piece::Text(text.to_owned()),
+        _ if text.contains('.') && !text.contains(' ') => Piece::Name(text.to_owned()),
+        _ => Piece::Command(text.to_owned()),
+    };
+    pieces.map(piece).collect()
 }
 
 #[cfg(test)]
@@ -269,10 +281,13 @@ mod tests {
 
     #[test]
     fn the_commands_of_a_remedy_are_between_backquotes() {
-        let pieces = pieces("mend the cause, then `resume ann shop`; or `stop ann shop`");
-        let commands: Vec<_> =
-            pieces.iter().filter(|piece| piece.is_command).map(|piece| &*piece.text).collect();
-        assert_eq!(commands, ["resume ann shop", "stop ann shop"]);
-        assert_eq!(pieces.len(), 4);
+        let pieces = pieces("mend the cause or `workspace.hooks`, then `resume ann shop`");
+        let expected = [
+            Piece::Text("mend the cause or ".to_owned()),
+            Piece::Name("workspace.hooks".to_owned()),
+            Piece::Text(", then ".to_owned()),
+            Piece::Command("resume ann shop".to_owned()),
+        ];
+        assert_eq!(pieces, expected);
     }
 }

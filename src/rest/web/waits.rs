@@ -4,7 +4,7 @@
 use super::shown::When;
 use super::words::Words;
 use crate::domain::waiting::{WaitAction, WaitReason, Waiting};
-use crate::domain::{AgentId, ProjectId, TaskId};
+use crate::domain::{AgentId, Language, ProjectId, TaskId};
 
 /// A wait, as pages show it.
 pub(super) struct WhyLine {
@@ -13,6 +13,8 @@ pub(super) struct WhyLine {
     /// The name of a symbol of the sprite.
     pub(super) icon: &'static str,
     pub(super) text: String,
+    /// The detail that the text does not contain, because it exists in English only.
+    pub(super) detail_in_english: Option<String>,
     pub(super) until: Option<When>,
     pub(super) action: Option<WhyAction>,
 }
@@ -47,6 +49,10 @@ impl WhyLine {
             tone: if needs_person { "bad" } else { "wait" },
             icon,
             text: waiting.sentence(w.language),
+            detail_in_english: waiting
+                .detail_in_english()
+                .filter(|_| w.language == Language::Japanese)
+                .map(str::to_owned),
             until: waiting.until.map(When),
             action: waiting.action().and_then(|action| WhyAction::of(w, action, waiting, about)),
         }

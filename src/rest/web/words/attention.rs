@@ -1,6 +1,7 @@
 //! The texts of the inbox.
 
 use super::Words;
+use crate::domain::Language;
 use crate::domain::attention::{AttentionGroup, AttentionState};
 
 impl Words {
@@ -29,6 +30,14 @@ impl Words {
         self.language.either(english, japanese)
     }
 
+    /// Returns the heading of an entry about an agent in a project.
+    pub(in crate::rest::web) fn of_pair(&self, agent: &str, project: &str) -> String {
+        match self.language {
+            Language::English => format!("{agent} in {project}"),
+            Language::Japanese => format!("{agent}（{project}）"),
+        }
+    }
+
     /// Returns the text of an inbox without entries of this state.
     pub(in crate::rest::web) fn of_empty_inbox(
         &self,
@@ -44,8 +53,8 @@ impl Words {
                     "対応が必要な項目はありません。{n_running} 件のエージェントが作業中です。"
                 );
                 match self.language {
-                    crate::domain::Language::English => english,
-                    crate::domain::Language::Japanese => japanese,
+                    Language::English => english,
+                    Language::Japanese => japanese,
                 }
             }
             AttentionState::Later => {
