@@ -1,0 +1,99 @@
+//! Parts of the page as the server makes them, without a browser.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::daemon;
+use crate::daemon::Daemon;
+use crate::support::until;
+
+#[test]
+fn a_task_that_an_agent_has_just_begun_shows_its_work() {
+    let daemon = daemon(&[]);
+    daemon.agent("agt", "prj", &["authenticate", "wait-for:go", "get-my-task", "wait-for:end"]);
+    let part = |language| daemon.page("/ui/parts/tasks/tsk", language);
+    daemon.task("tsk", "prj", "agt");
+    daemon.until_in_state("agt", "running");
+    let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
+    let begun = part("en");
+    assert!(!begun.contains("No agent has worked on it yet"), "{begun}");
+    let link = format!("class=\"link\" href=\"/ui/launches/{launch}\"");
+    let running = "<span class=\"good\">Running</span> <span class=\"faint\">· <a ";
+    assert!(begun.contains(&format!("{running}{link}")), "{begun}");
+    fs::write(daemon.work().join("go"), "").unwrap();
+    until("its execution is there", || {
+        daemon.json(&["task", "show", "tsk"])["executions"].as_array().unwrap().len() == 1
+    });
+    let works = part("en");
+    assert_eq!(works.matches(&link).count(), 1, "it is there once: {works}");
+}
+
+/// Returns the tasks of the cards in a part of the page.
+fn cards(part: &str) -> BTreeSet<String> {
+    let ids = part.split(" data-task=\"").skip(1);
+    ids.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+}
+
+/// Returns the address of the next cards of a column.
+fn more(part: &str, status: &str) -> Option<String> {
+    let address = format!("/ui/parts/projects/prj/column/{status}?");
+    let (_, rest) = part.split_once(&address)?;
+    Some(format!("{address}{}", rest.split('"').next().unwrap()))
+}
+
+#[test]
+fn more_cards_go_on_after_the_last_one_also_if_others_have_gone() {
+    let daemon = daemon(&[]);
+    let names: Vec<String> = (0..45).map(|n| format!("tsk_{n:02}")).collect();
+    let manifest: String = names
+        .iter()
+        .map(|name| format!("  {name}: {{ project: prj, title: t, status: todo }}\n"))
+        .collect();
+    fs::write(daemon.folder().join("many.yaml"), format!("tasks:\n{manifest}")).unwrap();
+    daemon.done(&["apply", "many.yaml"]);
+    let board = daemon.page("/ui/parts/projects/prj/board", "en");
+    let first = cards(&board);
+    assert_eq!(first.len(), 30);
+    let next = more(&board, "todo").unwrap();
+    // Cards that are shown leave the column, the last one among them.
+    let last = next.split("after=").nth(1).unwrap();
+    let last = names.iter().find(|name| last.ends_with(name.as_str())).unwrap();
+    for gone in first.iter().take(5).chain([last]) {
+        daemon.done(&["task", "set", gone, "--status", "cancelled"]);
+    }
+    let rest = cards(&daemon.page(&next, "en"));
+    assert_eq!(rest.len(), 15, "{rest:?}");
+    assert!(rest.is_disjoint(&first), "each card comes once");
+    assert_eq!(more(&daemon.page(&next, "en"), "todo"), None);
+}
+
+/// Returns the text of an element of the page, which begins with `start`.
+fn text_after<'a>(page: &'a str, start: &str) -> &'a str {
+    let (_, rest) = page.split_once(start).unwrap_or_else(|| panic!("no {start}: {page}"));
+    rest.split("</div>").next().unwrap()
+}
+
+fn with_a_mistake() -> Daemon {
+    let daemon = daemon(&[]);
+    let settings = "http: { listen: \"127.0.0.1:0\" }\nnot_a_setting: 1";
+    daemon.configure(settings);
+    daemon.cli(&["reload"]);
+    daemon
+}
+
+#[test]
+fn a_japanese_inbox_keeps_an_english_error_apart_from_its_sentence() {
+    let daemon = with_a_mistake();
+    let entries = daemon.json(&["inbox", "--kind", "configuration"]);
+    let id = entries[0]["id"].as_str().unwrap();
+    let page = daemon.page(&format!("/ui/inbox?item={id}"), "ja");
+    let list = text_after(&page, "class=\"items\"");
+    assert!(list.contains("前の設定のまま動作しています"), "{list}");
+    assert!(!list.contains("not_a_setting"), "{list}");
+    assert!(page.contains("<summary>原文（英語）</summary>"), "{page}");
+    assert!(page.contains("lang=\"en\"") && page.contains("not_a_setting"), "{page}");
+    assert!(page.contains("<code>agent-coordinator reload</code>"), "{page}");
+    let english = daemon.page(&format!("/ui/inbox?item={id}"), "en");
+    assert!(text_after(&english, "class=\"items\"").contains("not_a_setting"), "{english}");
+    assert!(!english.contains("<summary>Error"), "the sentence has it");
+}
