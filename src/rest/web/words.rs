@@ -28,10 +28,10 @@ macro_rules! texts {
 
 texts! {
     inbox: "Inbox", "要対応";
-    last_day_most: "Most in 24 hours:", "24時間の最大:";
+    last_day_most: "Most in 24 hours:", "24 時間の最大:";
     last_value: "now:", "現在:";
-    spent_today: "Spent in 24 hours", "24時間の費用";
-    tokens_today: "Tokens in 24 hours", "24時間のトークン数";
+    spent_today: "Spent in 24 hours", "24 時間の費用";
+    tokens_today: "Tokens in 24 hours", "24 時間のトークン数";
     which_entries: "Which entries", "表示する項目";
     since: "Since", "開始:";
     until_at: "until", "期限:";
@@ -39,9 +39,9 @@ texts! {
     on_command_line: "On the command line:", "コマンドライン:";
     open_task: "Open the task", "タスクを開く";
     open_launch: "Open the launch", "起動の詳細を開く";
-    later_hour: "Later: 1 hour", "1時間後に";
-    later_day: "1 day", "1日後に";
-    mark_done: "Done", "対応済みにする";
+    later_hour: "Put off 1 hour", "1 時間保留する";
+    later_day: "Put off 1 day", "1 日保留する";
+    mark_done: "Mark as done", "対応済みにする";
     open_again: "Open again", "未対応に戻す";
     entry_ended: "This entry has ended.", "この項目は終了しました。";
     choose_entry: "Choose an entry.", "項目を選択してください。";
@@ -227,7 +227,7 @@ texts! {
     dependencies: "Waits for", "依存タスク";
     dependencies_hint:
         "Ids of tasks that must be done first, separated by spaces.",
-        "先に完了すべきタスクのID（空白区切り）。";
+        "先に完了すべきタスクの ID（空白区切り）。";
     checks: "Checks", "チェック";
     being_checked:
         "Its agent reported success. The checks run since",
@@ -241,7 +241,7 @@ texts! {
         "A task that it waits for was cancelled. Reopen that task, or change the dependencies.",
         "依存タスクが取り消されました。そのタスクを再開するか、依存タスクを変更してください。";
     reason: "Reason", "理由";
-    no_work_yet: "No agent has worked on it yet.", "まだ誰も作業していません。";
+    no_work_yet: "No agent has worked on it yet.", "作業の記録はまだありません。";
     next_steps: "Next steps", "次のステップ";
     backlog: "Backlog", "バックログ";
     todo: "To do", "未着手";
@@ -280,7 +280,7 @@ texts! {
     from_base: "from", "元:";
     merge: "Merge", "マージ";
     merge_ways: "Other ways to merge", "その他のマージ方法";
-    merge_squash: "Merge all in one commit", "1つのコミットにまとめてマージ";
+    merge_squash: "Merge all in one commit", "1 つのコミットにまとめてマージ";
     merge_rebase: "Merge commit by commit (rebase)",
         "コミットごとにマージ（リベース）";
     merge_open_sure:
@@ -297,10 +297,10 @@ texts! {
     discard_forever: "Discard for ever…", "完全に破棄…";
     discard_forever_hint:
         "This gives up the files and the kept commits. The commits are removed after 14 days.",
-        "ファイルと保持中のコミットを破棄します。コミットは14日後に削除されます。";
+        "ファイルと保持中のコミットを破棄します。コミットは 14 日後に削除されます。";
     give_up: "Give up", "完全に破棄する";
     given_up: "The result is given up. Its kept commits are removed after 14 days.",
-        "結果を破棄しました。保持中のコミットは14日後に削除されます。";
+        "結果を破棄しました。保持中のコミットは 14 日後に削除されます。";
     not_given_up: "Nothing was given up.", "破棄していません。";
     discarded_forever: "Given up", "完全に破棄済み";
     keep_result: "Keep", "破棄を取り消す";
@@ -369,7 +369,7 @@ texts! {
     no_messages:
         "Say something. The agent is started if it is not there.",
         "メッセージを書いてください。その間にエージェントを起動します。";
-    earlier: "Earlier messages", "以前のメッセージ";
+    earlier: "Show earlier messages", "以前のメッセージを表示";
     agent_gone:
         "The agent is not there. Your next message starts it again.",
         "エージェントは停止しました。次のメッセージで再起動します。";
@@ -401,11 +401,11 @@ texts! {
     in_english: "Error", "原文（英語）";
     task: "Task", "タスク";
     memory: "Memory", "メモリー";
-    last_line: "Last seen", "最新の出力";
+    last_line: "Last output", "最新の出力";
     state: "State", "状態";
     provider: "Provider", "プロバイダー";
     process: "Process", "プロセス";
-    adopted: "adopted", "引き継ぎ";
+    adopted: "taken over after a restart", "再起動後に引き継ぎ";
     suspended_by_signal: "stopped by a signal", "シグナルで一時停止中";
     unkillable: "survives KILL", "KILL でも終了しない";
     silent_since: "silent since", "無応答の開始:";
@@ -414,7 +414,7 @@ texts! {
     launch: "Launch", "起動";
     transcript: "Transcript", "実行記録";
     raw: "Raw output", "出力（原文）";
-    earlier_entries: "Earlier", "以前の記録";
+    earlier_entries: "Show earlier entries", "以前の記録を表示";
     new_entries: "New entries", "新しい記録";
     result: "Result", "結果";
     call_failed: "failed", "失敗";
@@ -453,7 +453,7 @@ texts! {
     pause: "Pause", "一時停止";
     drain: "Drain", "ドレイン";
     refresh: "Look again", "再確認";
-    stop_all: "Stop everything", "すべて停止";
+    stop_all: "Stop all…", "すべて停止…";
     stop_all_sure:
         "Stop every agent and start nothing more until you resume?",
         "すべてのエージェントを停止し、再開するまで起動しません。よろしいですか？";
@@ -506,7 +506,7 @@ texts! {
     log_in_as: "Log in as", "ログインするユーザー:";
     how_to_log_in:
         "To log in, ask for a link on the machine where the daemon runs, and open it here within ten minutes:",
-        "デーモンが動くマシンで次のコマンドを実行し、表示されたリンクを10分以内に開いてください:";
+        "デーモンが動くマシンで次のコマンドを実行し、表示されたリンクを 10 分以内に開いてください:";
 
     not_found: "This is not here", "見つかりません";
     went_wrong: "That did not work", "エラーが発生しました";
@@ -548,3 +548,6 @@ impl Words {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,6 +101,6 @@ fn a_transcript_of_a_hundred_thousand_entries_begins_at_its_end() {
     assert_eq!(texts()[0], "entry 99200");
     let moved = browser.run(&format!("return Math.abs({y} - window.y)"));
     assert!(moved.as_f64().unwrap() < 2.0, "{moved}");
-    assert_eq!(browser.texts("#earlier-entries"), ["以前の記録"]);
+    assert_eq!(browser.texts("#earlier-entries"), ["以前の記録を表示"]);
     assert_quiet(&browser);
 }

@@ -28,7 +28,7 @@ fn japanese_problem(code: &str) -> Option<&'static str> {
         "not_assigned" => "エージェントがプロジェクトに割り当てられていません",
         "inactive" => "エージェントまたはプロジェクトが無効です",
         "unknown_ai_type" => "この種別 (ai_type) を起動できるプロバイダーがありません",
-        "already_exists" => "同じIDがすでに存在します",
+        "already_exists" => "同じ ID がすでに存在します",
         "invalid" | "invalid_form" | "invalid_body" | "invalid_query" | "invalid_path" => {
             "入力内容が正しくありません"
         }
@@ -50,7 +50,7 @@ fn japanese_problem(code: &str) -> Option<&'static str> {
         "unmerged_work" => "マージしていない作業があります",
         "undo_over" => "もう元に戻せません",
         "cannot_come_back" => "必要なものが残っていないため、元に戻せません",
-        "deleted_id" => "削除されたもののIDは再び使えません",
+        "deleted_id" => "削除されたものの ID は再び使えません",
         "no_workspace" => "このタスクには専用の作業場所がありません",
         "workspace_failed" => "作業場所の処理に失敗しました",
         "no_open_launch" => "実行中のエージェントがありません",

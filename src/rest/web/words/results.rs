@@ -15,9 +15,7 @@ impl Words {
             WorkspaceState::Ready => ("Ready", "準備完了"),
             WorkspaceState::InUse => ("In use", "使用中"),
             WorkspaceState::Broken => ("Needs a person", "対応が必要"),
-            WorkspaceState::Removed => {
-                ("Files removed, commits kept", "ファイル削除済み、コミット保持")
-            }
+            WorkspaceState::Removed => ("Files removed, commits kept", "ファイル削除済み"),
         };
         self.language.either(english, japanese)
     }

@@ -24,10 +24,10 @@ impl Words {
     pub(in crate::rest::web) const fn of_wait_action(&self, action: WaitAction) -> &'static str {
         let (english, japanese) = match action {
             WaitAction::Assign | WaitAction::AssignToProject => ("Assign…", "割り当てる…"),
-            WaitAction::Activate => ("Activate…", "有効にする…"),
+            WaitAction::Activate => ("Activate", "有効にする"),
             WaitAction::Resume | WaitAction::ResumeAll => ("Resume", "再開"),
             WaitAction::TryNow | WaitAction::TryProvider => ("Try now", "今すぐ再試行"),
-            WaitAction::EditAgent => ("Edit…", "編集…"),
+            WaitAction::EditAgent => ("Edit", "編集"),
             WaitAction::RetryWorkspace => ("Show", "表示"),
         };
         self.language.either(english, japanese)
