@@ -376,8 +376,7 @@ async fn read(
     activity.extend(works.map(Activity::Work));
     // A launch that has not asked for its task yet has no execution.
     let is_told = |launch: &LaunchId| {
-        let works = activity.iter();
-        works.any(|event| matches!(event, Activity::Work(work) if work.launch == *launch))
+        activity.iter().any(|event| matches!(event, Activity::Work(work) if work.launch == *launch))
     };
     if let Some(launch) = launch.as_ref().filter(|launch| !is_told(&launch.id)) {
         activity.push(Activity::Work(Work::beginning(launch, &faces)));

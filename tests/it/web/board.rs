@@ -99,7 +99,7 @@ fn a_project_an_agent_and_a_task_are_made_on_the_page() {
     browser.find("[name=working_directory]").type_in("not/absolute");
     browser.find(".form .primary").click();
     browser.until("it is refused", || {
-        browser.texts(".toast").iter().any(|text| text.contains("absolute"))
+        browser.texts("#directory-e") == ["Write the whole path, such as /srv/shop."]
     });
     browser.run("document.querySelector('[name=working_directory]').value = ''");
     browser.find("[name=working_directory]").type_in(daemon.work().to_str().unwrap());
