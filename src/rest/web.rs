@@ -10,7 +10,6 @@ mod assets;
 mod board;
 mod changes;
 mod chat;
-mod coordinator;
 mod diff_lines;
 mod errors;
 mod first_run;
@@ -23,6 +22,7 @@ mod markdown;
 mod names;
 mod new_task;
 mod news;
+mod operations;
 mod palette;
 mod projects;
 mod removals;
@@ -68,7 +68,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(agents::routes())
         .merge(launches::routes())
         .merge(transcript::routes())
-        .merge(coordinator::routes())
+        .merge(operations::routes())
         .merge(inbox::routes())
         .merge(removals::routes())
         .merge(settings::routes())

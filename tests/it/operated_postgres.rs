@@ -114,7 +114,7 @@ fn status_and_metrics_have_the_figures_of_the_store_and_no_password() {
     for line in [info.as_str(), "agent_coordinator_store_up 1"] {
         assert!(has_line(&metrics, line), "{line}: {metrics}");
     }
-    let page = daemon.page("/ui/parts/coordinator", "en");
+    let page = daemon.page("/ui/parts/operations", "en");
     assert!(page.contains(&format!("PostgreSQL {version}")), "{page}");
 
     let check = daemon.done(&["check"]);

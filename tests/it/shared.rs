@@ -122,7 +122,7 @@ fn a_second_agent_in_a_git_work_tree_is_a_visible_warning() {
     assert!(told.contains(warning) && told.contains("(one, two)"), "{told}");
     let told = daemon.page("/ui/projects/prj", "en");
     assert!(told.contains("Several agents work in one directory at once"), "{told}");
-    let told = daemon.page("/ui/coordinator", "ja");
+    let told = daemon.page("/ui/operations", "ja");
     assert!(told.contains("複数のエージェントが同じディレクトリで"), "{told}");
     let logged = daemon.log().matches("several agents work in one directory").count();
     assert_eq!(logged, 1);
@@ -192,7 +192,7 @@ fn a_git_that_does_not_work_prevents_no_start_and_is_shown() {
             .logged("could not take a snapshot of the directory; agents start there without one")
             .is_empty()
     );
-    assert!(bed.daemon.page("/ui/coordinator", "en").contains("out of order"));
+    assert!(bed.daemon.page("/ui/operations", "en").contains("out of order"));
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(super) enum NavSection {
     Projects,
     Agents,
     Launches,
-    Coordinator,
+    Operations,
     Settings,
 }
 
@@ -37,7 +37,7 @@ impl NavSection {
             Self::Projects => "projects",
             Self::Agents => "agents",
             Self::Launches => "launches",
-            Self::Coordinator => "coordinator",
+            Self::Operations => "operations",
             Self::Settings => "settings",
         }
     }

@@ -205,7 +205,7 @@ fn places(w: &'static Words) -> Vec<Entry> {
         Entry::leading_to("i-board", w.all_projects, "/ui/projects"),
         Entry::leading_to("i-agents", w.agents, "/ui/agents"),
         Entry::leading_to("i-runs", w.launches, "/ui/launches"),
-        Entry::leading_to("i-ops", w.coordinator, "/ui/coordinator"),
+        Entry::leading_to("i-ops", w.operations, "/ui/operations"),
         Entry::leading_to("i-sliders", w.settings, "/ui/settings"),
         Entry::leading_to("i-key", w.keys, "/ui/settings#keys"),
     ]

@@ -87,7 +87,7 @@ impl WhyAction {
                 let values = serde_json::json!({ "agent": agent?, "project": project? });
                 form("/ui/do/resume", values)
             }
-            WaitAction::ResumeAll => form("/ui/do/coordinator/resume", serde_json::json!({})),
+            WaitAction::ResumeAll => form("/ui/do/operations/resume", serde_json::json!({})),
             WaitAction::TryProvider => {
                 let (provider, _) = waiting.account.as_ref()?;
                 form("/ui/do/resume", serde_json::json!({ "provider": provider }))

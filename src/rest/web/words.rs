@@ -150,7 +150,7 @@ texts! {
     draft_kept: "Draft kept", "下書きを保存しました";
     throw_away: "Discard", "破棄";
     block: "Block", "ブロックする";
-    coordinator: "Operations", "稼働状況";
+    operations: "Operations", "稼働状況";
     settings: "Settings", "設定";
     skip_to_content: "Skip to content", "本文へ移動";
     navigation: "Navigation", "ナビゲーション";

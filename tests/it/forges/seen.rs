@@ -140,7 +140,7 @@ fn what_is_owed_and_why_it_is_not_done_is_seen() {
         status["forge_items"][0]["url"].as_str().unwrap().contains("/ann/site/issues/1"),
         "{status}"
     );
-    let page = bed.daemon.page("/ui/parts/coordinator", "en");
+    let page = bed.daemon.page("/ui/parts/operations", "en");
     assert!(page.contains("rate-limited") && page.contains("/ann/site/issues/1\""), "{page}");
     let task = status["forge_items"][0]["task_id"].as_str().unwrap();
     let panel = bed.daemon.page(&format!("/ui/parts/tasks/{task}"), "en");

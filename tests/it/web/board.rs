@@ -156,7 +156,7 @@ fn what_people_write_is_text_wherever_it_is_shown() {
         "/ui/projects/prj_evil/agents/agt/why".to_owned(),
         "/ui/launches".to_owned(),
         format!("/ui/launches/{launch}"),
-        "/ui/coordinator".to_owned(),
+        "/ui/operations".to_owned(),
         "/ui/tasks/%3Cscript%3Ewindow.hit=1%3C%2Fscript%3E".to_owned(),
     ];
     for page in pages {

@@ -22,7 +22,7 @@ pub const PAGES: [&str; 12] = [
     "/ui/agents/new",
     "/ui/projects/prj/agents/agt/why",
     "/ui/launches",
-    "/ui/coordinator",
+    "/ui/operations",
     "/ui/settings",
 ];
 
@@ -231,9 +231,9 @@ fn what_happens_to_an_agent_is_seen_on_its_pages_without_a_reload() {
     browser.run("window.confirm = () => true");
     browser.find("#launch .danger").click();
     browser.until("its end is shown", || browser.has("#launch [data-state=ended]"));
-    browser.go_to("/ui/coordinator");
+    browser.go_to("/ui/operations");
     browser.until("it is held", || {
-        browser.texts("#coordinator li").iter().any(|text| text.contains("A person stopped it"))
+        browser.texts("#operations li").iter().any(|text| text.contains("A person stopped it"))
     });
     browser.go_to("/ui/projects/prj/agents/agt/why");
     browser.find("#why button").click();

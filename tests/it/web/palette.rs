@@ -161,7 +161,7 @@ fn the_commands_are_those_that_the_page_offers() {
     open(&browser, "operations");
     until_found(&browser, "place", &["Operations"]);
     browser.press(&[ENTER]);
-    browser.until("the place is open", || browser.path() == "/ui/coordinator");
+    browser.until("the place is open", || browser.path() == "/ui/operations");
     assert_quiet(&browser);
 }
 
@@ -192,6 +192,6 @@ fn a_phone_has_a_button_for_it_and_a_viewer_gets_no_command_that_changes() {
     browser.find("#palette-q").type_in("稼働状況");
     until_found(&browser, "place", &["稼働状況"]);
     browser.find("#found [role=option]").click();
-    browser.until("the place is open", || browser.path() == "/ui/coordinator");
+    browser.until("the place is open", || browser.path() == "/ui/operations");
     assert_quiet(&browser);
 }

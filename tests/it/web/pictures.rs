@@ -71,8 +71,8 @@ fn what_the_readme_shows_is_there() {
     });
     keep(&browser, "launch");
     browser.run("localStorage.setItem('theme', 'dark')");
-    browser.go_to("/ui/coordinator");
-    keep(&browser, "coordinator");
+    browser.go_to("/ui/operations");
+    keep(&browser, "operations");
 }
 
 /// Stores the picture if pictures are wanted.

@@ -225,7 +225,7 @@ if (toldBefore) tellRemoval(JSON.parse(toldBefore));
 // ---- Keys ---------------------------------------------------------------------------------------------------------------------
 
 const isWriting = (element) => element?.matches?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
-const PLACES = { i: "inbox", b: "projects", a: "agents", l: "launches", o: "coordinator" };
+const PLACES = { i: "inbox", b: "projects", a: "agents", l: "launches", o: "operations" };
 let isGoing = false;
 
 function walk(step) {

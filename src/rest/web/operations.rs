@@ -5,7 +5,7 @@ use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 use axum::routing::{get, post};
 
 use super::instances::{InstanceRow, instance_rows};
@@ -28,16 +28,16 @@ use crate::rest::{Problem, RestState};
 use crate::service::{Counters, Force, StopTarget};
 
 #[derive(Template)]
-#[template(path = "coordinator.html")]
-struct CoordinatorPage {
+#[template(path = "operations.html")]
+struct OperationsPage {
     frame: Frame,
     names: Names,
     overview: Overview,
 }
 
 #[derive(Template)]
-#[template(path = "parts/coordinator.html")]
-struct CoordinatorPart {
+#[template(path = "parts/operations.html")]
+struct OperationsPart {
     frame: Frame,
     names: Names,
     overview: Overview,
@@ -121,25 +121,27 @@ struct Overview {
 
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
-        .route("/ui/coordinator", get(page))
-        .route("/ui/parts/coordinator", get(part))
-        .route("/ui/do/coordinator/pause", post(pause))
-        .route("/ui/do/coordinator/resume", post(resume))
-        .route("/ui/do/coordinator/drain", post(drain))
-        .route("/ui/do/coordinator/refresh", post(refresh))
-        .route("/ui/do/coordinator/stop-all", post(stop_all))
+        .route("/ui/operations", get(page))
+        // Its address in earlier versions.
+        .route("/ui/coordinator", get(async || Redirect::permanent("/ui/operations")))
+        .route("/ui/parts/operations", get(part))
+        .route("/ui/do/operations/pause", post(pause))
+        .route("/ui/do/operations/resume", post(resume))
+        .route("/ui/do/operations/drain", post(drain))
+        .route("/ui/do/operations/refresh", post(refresh))
+        .route("/ui/do/operations/stop-all", post(stop_all))
 }
 
 async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let overview = Overview::read(&frame, &state).await?;
     let names = Names::read(&state).await?;
-    Ok(rendered(&CoordinatorPage { frame: frame.at(NavSection::Coordinator), names, overview }))
+    Ok(rendered(&OperationsPage { frame: frame.at(NavSection::Operations), names, overview }))
 }
 
 async fn part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let overview = Overview::read(&frame, &state).await?;
     let names = Names::read(&state).await?;
-    Ok(rendered(&CoordinatorPart { frame, names, overview }))
+    Ok(rendered(&OperationsPart { frame, names, overview }))
 }
 
 impl Overview {
