@@ -83,8 +83,8 @@ pub enum ArchivedTasks {
     Only,
 }
 
-/// A selection of launches, the newest first.
-#[derive(Debug, Clone)]
+/// A selection of launches, the newest first. Each field that is set narrows the answer.
+#[derive(Debug, Clone, Default)]
 pub struct LaunchFilter {
     pub agent: Option<AgentId>,
     pub project: Option<ProjectId>,

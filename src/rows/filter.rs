@@ -43,6 +43,26 @@ impl<'a> Filter<'a> {
         self.also(format!("{column} = {placeholder}"));
     }
 
+    /// Adds the condition that the column has one of these values.
+    pub(super) fn among<V: Into<Value<'a>>>(
+        &mut self,
+        column: &str,
+        values: impl IntoIterator<Item = V>,
+    ) {
+        let condition = self.one_of(column, values).unwrap_or_else(|| "1 = 0".to_owned());
+        self.also(condition);
+    }
+
+    /// Returns the condition that the column has one of these values; `None` without a value.
+    pub(super) fn one_of<V: Into<Value<'a>>>(
+        &mut self,
+        column: &str,
+        values: impl IntoIterator<Item = V>,
+    ) -> Option<String> {
+        let placeholders: Vec<String> = values.into_iter().map(|value| self.arg(value)).collect();
+        (!placeholders.is_empty()).then(|| format!("{column} IN ({})", placeholders.join(", ")))
+    }
+
     pub(super) fn also(&mut self, condition: impl Into<String>) {
         self.conditions.push(condition.into());
     }

@@ -237,6 +237,12 @@ pub fn list(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<Launch>, Sto
     filter.newest(tx, at, wanted.after.as_ref(), wanted.limit)
 }
 
+/// Returns the launches that ended at this time or later, the newest end first.
+pub fn list_ended_since(tx: &mut Read<'_>, since: Timestamp) -> Result<Vec<Launch>, StoreError> {
+    let rest = "WHERE state = 'ended' AND ended_at >= ?1 ORDER BY ended_at DESC, id DESC";
+    tx.list(rest, &[since.into()])
+}
+
 /// Returns the sums over all ended launches.
 pub fn totals(tx: &mut Read<'_>) -> Result<Vec<(TotalKey, Total)>, StoreError> {
     let mut totals = Totals::default();

@@ -23,7 +23,7 @@ use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
 use crate::domain::printable;
 use crate::domain::redact::Redactor;
-use crate::domain::{Execution, Launch, Notice, Purpose, Refusal};
+use crate::domain::{Execution, Launch, Notice, Purpose, Refusal, Timestamp};
 use crate::folder_watch::shared::SharedFolders;
 use crate::instance_dir;
 use crate::rows::{executions, launches, notices, output_tails};
@@ -77,6 +77,11 @@ impl Launches {
         let filter = filter.clone();
         let found = self.core.read(move |tx| Ok(launches::list(tx, &filter)?)).await?;
         Ok(self.with_newest(found))
+    }
+
+    /// Returns the launches that ended at this time or later, the newest end first.
+    pub async fn ended_since(&self, since: Timestamp) -> Result<Vec<Launch>, ServiceError> {
+        self.core.read(move |tx| Ok(launches::list_ended_since(tx, since)?)).await
     }
 
     /// Returns the launches with what coordinators reported of them.

@@ -121,6 +121,15 @@ impl Tasks {
         self.core.read(move |tx| Ok(tasks::short_ids(tx, ids.iter().cloned())?)).await
     }
 
+    /// Returns the short ids and the titles of tasks. A task that does not exist is left out.
+    pub async fn titles(
+        &self,
+        ids: BTreeSet<TaskId>,
+    ) -> Result<BTreeMap<TaskId, (ShortId, String)>, ServiceError> {
+        let tasks = self.core.read(move |tx| Ok(tasks::list_of_ids(tx, ids)?)).await?;
+        Ok(tasks.into_iter().map(|(id, task)| (id, (task.short_id, task.title))).collect())
+    }
+
     /// Returns the numbers of all tasks.
     pub async fn figures(&self) -> Result<TaskFigures, ServiceError> {
         let read =

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::domain::id::{AgentId, LaunchId, ProjectId};
+use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
 use crate::domain::plan::Deferred;
 use crate::domain::plan::shared::Crowd;
 use crate::domain::start_history::Ruling;
@@ -25,6 +25,10 @@ pub struct Why {
     /// The last report of a coordinator that defers the start.
     pub deferred: Option<Deferred>,
     pub n_failures: u32,
+    /// The time when the work began that the start is for; `None` if there is no work.
+    pub waiting_since: Option<Timestamp>,
+    /// The task that the next launch is given.
+    pub task: Option<TaskId>,
     /// The account of the agent's provider.
     pub account: Account,
     /// The pause file, if it exists.
@@ -92,6 +96,8 @@ impl Launches {
                 abandoned: abandoned.map(|launch| launch.id.clone()),
                 pause_file: self.pause_file.get(),
                 about_clone: facts.about_clone(),
+                waiting_since: facts.waiting_since,
+                task: facts.task.map(|task| task.id),
                 n_failures: facts.record.n_failures,
                 account: facts.account,
                 key: facts.key,

@@ -332,6 +332,7 @@ fn questions(bed: &Bed) {
         for change in work_changes() {
             launches::list_concerned(tx, &change)?;
         }
+        launches::list_ended_since(tx, at(1))?;
         launches::totals(tx)
     });
     bed.read("messages", |tx| {
