@@ -8,6 +8,7 @@
 mod agents;
 mod assets;
 mod board;
+mod buttons;
 mod changes;
 mod chat;
 mod diff_lines;
@@ -31,6 +32,7 @@ mod shown;
 mod side;
 mod spark;
 mod tasks;
+mod today;
 mod transcript;
 mod unified_diff;
 mod waits;

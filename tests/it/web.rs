@@ -12,6 +12,7 @@ mod first_run;
 mod frame;
 mod inbox;
 mod looks;
+mod operations;
 mod page_parts;
 mod palette;
 mod panel;

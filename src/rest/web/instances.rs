@@ -1,8 +1,8 @@
-//! Open launches in the form in which the pages of agents and of the coordinator list them.
+//! Open launches in the form in which the pages of agents show them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use super::shown::{When, size};
+use super::shown::{Elapsed, When, size};
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, ShortId, TaskId};
 use crate::rest::routes::status::InstanceBody;
 use crate::rest::{Problem, RestState};
@@ -12,10 +12,9 @@ pub(super) struct InstanceRow {
     pub(super) launch: LaunchId,
     pub(super) agent: AgentId,
     pub(super) project: ProjectId,
-    pub(super) project_name: String,
     pub(super) purpose: Purpose,
     pub(super) state: String,
-    pub(super) since: When,
+    pub(super) since: Elapsed,
     pub(super) pid: Option<i32>,
     pub(super) memory: Option<String>,
     pub(super) is_adopted: bool,
@@ -35,29 +34,19 @@ impl InstanceRow {
     }
 }
 
-/// Returns the open launches, with the names of projects and the memory of the processes.
+/// Returns the open launches, with their tasks and the memory of the processes.
 pub(super) async fn instance_rows(
     state: &RestState,
     instances: Vec<InstanceBody>,
 ) -> Result<Vec<InstanceRow>, Problem> {
-    let projects = state.service.catalog.projects().await?;
-    let names: BTreeMap<ProjectId, String> =
-        projects.into_iter().map(|(project, _)| (project.id, project.name)).collect();
     let mut memory = state.service.launches.memory_of_instances().await;
-    // Each open launch has one task at most, and there are as many as slots.
-    let mut tasks: BTreeMap<TaskId, (ShortId, String)> = BTreeMap::new();
-    for task in instances.iter().filter_map(|instance| instance.launch.task_id.as_ref()) {
-        let found = state.service.tasks.view(task).await?.task;
-        tasks.insert(task.clone(), (found.short_id, found.title));
-    }
+    let tasks: BTreeSet<TaskId> =
+        instances.iter().filter_map(|instance| instance.launch.task_id.clone()).collect();
+    let tasks = state.service.tasks.titles(tasks).await?;
     let row = |instance: InstanceBody| {
         let launch = instance.launch;
         InstanceRow {
-            project_name: names
-                .get(&launch.project_id)
-                .cloned()
-                .unwrap_or_else(|| launch.project_id.to_string()),
-            since: When(launch.started_at.unwrap_or(launch.claimed_at)),
+            since: Elapsed(launch.started_at.unwrap_or(launch.claimed_at)),
             memory: memory.remove(&launch.launch_id).map(size),
             is_adopted: instance.adopted,
             is_suspended: instance.suspended_since.is_some(),
@@ -88,10 +77,9 @@ mod tests {
                 launch: "lch_1".parse().unwrap(),
                 agent: "agt".parse().unwrap(),
                 project: "prj".parse().unwrap(),
-                project_name: "prj".to_owned(),
                 purpose: Purpose::Task,
                 state: state.to_owned(),
-                since: When(Timestamp::from_millis(0)),
+                since: Elapsed(Timestamp::from_millis(0)),
                 pid: None,
                 memory: None,
                 is_adopted: false,

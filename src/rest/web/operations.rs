@@ -1,5 +1,7 @@
-//! The page of the coordinator: the running and the waiting launches, the reasons, and the switches
-//! for all of them.
+//! Operations: the load of the whole fleet, the starts that wait with their reasons, accounts,
+//! hosts and forges, and the switches for all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
 use axum::Router;
@@ -8,16 +10,20 @@ use axum::http::StatusCode;
 use axum::response::{Redirect, Response};
 use axum::routing::{get, post};
 
-use super::instances::{InstanceRow, instance_rows};
+use super::buttons::{Button, Does};
 use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
-use super::shown::{LaunchRow, When};
+use super::shown::{Elapsed, Face, Faces, LastEnd, Short, When, cost_of, task_of};
 use super::spark::Spark;
+use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
+use crate::domain::agent::AgentStatus;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::series::Series;
-use crate::domain::{AgentId, InstanceKey, ProjectId, Purpose};
+use crate::domain::{
+    Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp,
+};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::status::{
     CoordinatorBody, DeferredBody, LimitsBody, ParkedBody, StatusBody,
@@ -25,7 +31,14 @@ use crate::rest::routes::status::{
 use crate::rest::routes::store::StoreBody;
 use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
-use crate::service::{Counters, Force, StopTarget};
+use crate::service::{Counters, Force, StatusView, StopTarget};
+
+/// The number of ended launches that are shown.
+const MAX_ENDED: usize = 8;
+/// The greatest number of slots that are drawn.
+const MAX_SLOTS: usize = 24;
+/// The values of a series in an hour.
+const VALUES_AN_HOUR: usize = 4;
 
 #[derive(Template)]
 #[template(path = "operations.html")]
@@ -43,12 +56,27 @@ struct OperationsPart {
     overview: Overview,
 }
 
+/// The question before all agents are stopped or drained.
+#[derive(Template)]
+#[template(path = "parts/operations_question.html")]
+struct QuestionPart {
+    frame: Frame,
+    heading: &'static str,
+    explains: &'static str,
+    path: &'static str,
+    button: String,
+    /// The agents that it affects.
+    affected: Vec<String>,
+}
+
 /// A start that waits.
 struct WaitingStart {
-    agent_id: AgentId,
-    project_id: ProjectId,
-    purpose: Purpose,
+    key: InstanceKey,
+    face: Option<Face>,
+    task: Option<(ShortId, String)>,
+    since: Option<Timestamp>,
     why: WhyLine,
+    button: Option<Button>,
 }
 
 impl WaitingStart {
@@ -56,20 +84,105 @@ impl WaitingStart {
     async fn read(
         frame: &Frame,
         state: &RestState,
+        faces: &Faces,
         starts: Vec<DeferredBody>,
     ) -> Result<Vec<Self>, Problem> {
         let key =
             |start: DeferredBody| InstanceKey::new(start.agent_id, start.project_id, start.purpose);
         let keys = starts.into_iter().map(key).collect();
-        let all = state.service.launches.why_of(keys).await?.into_iter().filter_map(|why| {
+        let all = state.service.launches.why_of(keys).await?;
+        let tasks: BTreeSet<TaskId> = all.iter().filter_map(|why| why.task.clone()).collect();
+        let titles = state.service.tasks.titles(tasks).await?;
+        let all = all.into_iter().filter_map(|why| {
             let key = why.key.clone();
+            let since = why.waiting_since;
+            let task = why.task.as_ref().and_then(|task| titles.get(task).cloned());
             let waiting = WhyBody::from(why).waiting()?;
             let about = About { agent: Some(&key.agent), project: Some(&key.project), task: None };
             let why = WhyLine::of(frame.w, &waiting, about);
-            let InstanceKey { agent, project, purpose } = key;
-            Some(Self { agent_id: agent, project_id: project, purpose, why })
+            let button = why.action.clone().map(Button::from);
+            Some(Self { face: faces.of(&key.agent), key, task, since, why, button })
         });
         Ok(all.collect())
+    }
+}
+
+/// An account of a provider.
+struct AccountRow {
+    provider: String,
+    n_running: usize,
+    parked: Option<ParkedBody>,
+}
+
+impl AccountRow {
+    /// Returns the accounts of the providers that agents have, and all that are parked.
+    fn all(agents: &[Agent], open: &[Launch], parked: Vec<ParkedBody>) -> Vec<Self> {
+        let active = agents.iter().filter(|agent| agent.status != AgentStatus::Archived);
+        let mut rows: BTreeMap<String, Self> = BTreeMap::new();
+        let row = |provider: &str| Self {
+            provider: provider.to_owned(),
+            n_running: open
+                .iter()
+                .filter(|launch| launch.pid.is_some() && launch.ai_type == provider)
+                .count(),
+            parked: None,
+        };
+        for agent in active {
+            rows.entry(agent.ai_type.clone()).or_insert_with(|| row(&agent.ai_type));
+        }
+        for account in parked {
+            let of = rows.entry(account.provider.clone()).or_insert_with(|| row(&account.provider));
+            of.parked = Some(account);
+        }
+        rows.into_values().collect()
+    }
+
+    fn tone(&self) -> &'static str {
+        match &self.parked {
+            None => "live",
+            Some(parked) if parked.reason == FailureClass::Auth => "bad",
+            Some(_) => "wait",
+        }
+    }
+}
+
+/// The slots of all coordinators that are there.
+struct Slots {
+    n_tasks: usize,
+    n_chats: usize,
+    /// The slots that tasks never take.
+    n_kept: usize,
+    n_all: usize,
+}
+
+impl Slots {
+    fn of(view: &StatusView, limits: &LimitsBody) -> Self {
+        let kept = view.coordinators.iter().filter(|each| each.is_there);
+        let n_chats = view
+            .open
+            .iter()
+            .filter(|launch| launch.is_kept() && launch.key.purpose == Purpose::Chat)
+            .count();
+        Self {
+            n_tasks: limits.running.saturating_sub(n_chats),
+            n_chats,
+            n_kept: kept.map(|each| each.status.limits.start.chat_reserve).sum(),
+            n_all: limits.max_concurrent,
+        }
+    }
+
+    /// Returns the class of each slot, in the order in which they are drawn. A large number of
+    /// slots is not drawn.
+    fn classes(&self) -> Vec<&'static str> {
+        if self.n_all > MAX_SLOTS {
+            return Vec::new();
+        }
+        let n_free = self.n_all.saturating_sub(self.n_tasks + self.n_chats);
+        let n_kept = self.n_kept.saturating_sub(self.n_chats).min(n_free);
+        [(" task", self.n_tasks), (" chat", self.n_chats), ("", n_free - n_kept), (" kept", n_kept)]
+            .into_iter()
+            .flat_map(|(class, n)| std::iter::repeat_n(class, n))
+            .collect()
     }
 }
 
@@ -79,8 +192,8 @@ struct Charts {
     waiting: Spark,
     tokens: Spark,
     cost: Spark,
-    n_tokens: String,
-    spent: String,
+    /// The tokens of the last hour.
+    tokens_an_hour: Short,
 }
 
 impl Charts {
@@ -88,13 +201,13 @@ impl Charts {
         let number = |number: u64| number.to_string();
         let dollars = |micros: u64| format!("${}.{:02}", micros / 1_000_000, micros / 10_000 % 100);
         let limit = u64::try_from(n_slots).ok();
+        let last_hour = series.tokens.iter().rev().take(VALUES_AN_HOUR);
         Self {
             running: Spark::of(w, &series.running, limit, number),
             waiting: Spark::of(w, &series.waiting, None, number),
-            tokens: Spark::of(w, &series.tokens, None, number),
+            tokens: Spark::of(w, &series.tokens, None, |number| Short(number).to_string()),
             cost: Spark::of(w, &series.cost_usd_micros, None, dollars),
-            n_tokens: number(series.tokens.iter().sum()),
-            spent: dollars(series.cost_usd_micros.iter().sum()),
+            tokens_an_hour: Short(last_hour.sum()),
         }
     }
 }
@@ -102,20 +215,20 @@ impl Charts {
 /// The content of the overview.
 struct Overview {
     charts: Charts,
+    slots: Slots,
+    spent_today: String,
     paused_since: Option<When>,
+    pause_file: bool,
     is_somebody_there: bool,
-    limits: LimitsBody,
-    instances: Vec<InstanceRow>,
-    deferred: Vec<WaitingStart>,
-    parked: Vec<ParkedBody>,
+    waiting: Vec<WaitingStart>,
+    accounts: Vec<AccountRow>,
     coordinators: Vec<CoordinatorBody>,
     store: Option<StoreBody>,
-    pause_file: bool,
     crowds: Vec<Crowd>,
     failed_snapshots: Vec<FailedSnapshot>,
     forges: Vec<ForgeBody>,
     forge_items: Vec<ForgeItemBody>,
-    ended: Vec<LaunchRow>,
+    ended: Vec<LastEnd>,
     counters: Counters,
 }
 
@@ -125,6 +238,8 @@ pub(super) fn routes() -> Router<RestState> {
         // Its address in earlier versions.
         .route("/ui/coordinator", get(async || Redirect::permanent("/ui/operations")))
         .route("/ui/parts/operations", get(part))
+        .route("/ui/parts/operations/drain", get(ask_drain))
+        .route("/ui/parts/operations/stop-all", get(ask_stop_all))
         .route("/ui/do/operations/pause", post(pause))
         .route("/ui/do/operations/resume", post(resume))
         .route("/ui/do/operations/drain", post(drain))
@@ -146,18 +261,25 @@ async fn part(frame: Frame, State(state): State<RestState>) -> Result<Response, 
 
 impl Overview {
     async fn read(frame: &Frame, state: &RestState) -> Result<Self, Problem> {
+        let w = frame.w;
         let view = state.service.status().await?;
-        let ended = view.ended.iter().map(LaunchRow::from).collect();
-        let status = StatusBody::from(view);
+        let agents = state.service.catalog.agents().await?;
+        let today = Today::read(state, &[]).await?;
         let series = state.service.series().await?;
+        let ended: Vec<Launch> = view.ended.iter().take(MAX_ENDED).cloned().collect();
+        let tasks = ended.iter().filter_map(task_of).cloned().collect();
+        let titles = state.service.tasks.titles(tasks).await?;
+        let open = view.open.clone();
+        let status = StatusBody::from(view.clone());
+        let faces = Faces::new(agents.clone(), &open, None);
         Ok(Self {
-            charts: Charts::of(frame.w, &series, status.limits.max_concurrent),
+            charts: Charts::of(w, &series, status.limits.max_concurrent),
+            slots: Slots::of(&view, &status.limits),
+            spent_today: cost_of(today.total()).unwrap_or_else(|| "$0.00".to_owned()),
             paused_since: status.paused_since.map(When),
             is_somebody_there: status.coordinators.iter().any(|each| each.is_there),
-            limits: status.limits,
-            instances: instance_rows(state, status.instances).await?,
-            deferred: WaitingStart::read(frame, state, status.deferred).await?,
-            parked: status.parked,
+            waiting: WaitingStart::read(frame, state, &faces, status.deferred).await?,
+            accounts: AccountRow::all(&agents, &open, status.parked),
             coordinators: status.coordinators,
             store: status.store,
             pause_file: status.pause_file,
@@ -165,10 +287,61 @@ impl Overview {
             failed_snapshots: status.failed_snapshots,
             forges: status.forges,
             forge_items: status.forge_items,
-            ended,
+            ended: LastEnd::of_all(w, &ended, &titles),
             counters: status.counters,
         })
     }
+
+    /// Returns the colour and the text of the mark beside the heading.
+    fn state(&self, w: &'static Words) -> (&'static str, &'static str) {
+        if !self.is_somebody_there {
+            ("bad", w.nothing_starts)
+        } else if self.paused_since.is_some() || self.pause_file {
+            ("wait", w.paused)
+        } else {
+            ("good", w.starting_agents)
+        }
+    }
+
+    /// Returns since when the oldest start waits.
+    fn longest_wait(&self) -> Option<Elapsed> {
+        self.waiting.iter().filter_map(|start| start.since).min().map(Elapsed)
+    }
+}
+
+/// Returns the names of the agents that run, each with its project.
+async fn running(state: &RestState) -> Result<Vec<String>, Problem> {
+    let names = Names::read(state).await?;
+    let open = state.service.launches.open().await?;
+    let open = open.iter().filter(|launch| launch.is_kept());
+    let name = |launch: &Launch| {
+        let InstanceKey { agent, project, .. } = &launch.key;
+        format!("{} · {}", names.agent(agent), names.project(project))
+    };
+    Ok(open.map(name).collect())
+}
+
+async fn ask_stop_all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
+    let affected = running(&state).await?;
+    Ok(rendered(&QuestionPart {
+        heading: frame.w.stop_all_question,
+        explains: frame.w.stop_all_explains,
+        path: "/ui/do/operations/stop-all",
+        button: frame.w.of_stop_n(affected.len()),
+        affected,
+        frame,
+    }))
+}
+
+async fn ask_drain(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
+    Ok(rendered(&QuestionPart {
+        heading: frame.w.drain_question,
+        explains: frame.w.drain_explains,
+        path: "/ui/do/operations/drain",
+        button: frame.w.drain.to_owned(),
+        affected: running(&state).await?,
+        frame,
+    }))
 }
 
 async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {

@@ -41,6 +41,19 @@ impl fmt::Display for Elapsed {
 /// Safe, because it contains only a timestamp.
 impl askama::filters::HtmlSafe for Elapsed {}
 
+/// A moment, up to which the page shows the time that is left.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left(pub(super) Timestamp);
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<time class=\"left\" datetime=\"{0}\">{0}</time>", self.0)
+    }
+}
+
+/// Safe, because it contains only a timestamp.
+impl askama::filters::HtmlSafe for Left {}
+
 /// A duration, in its two largest units.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Took(pub(super) Duration);
@@ -69,6 +82,22 @@ pub(super) async fn person(author: String) -> String {
 pub(super) fn cost_of(usage: Usage) -> Option<String> {
     let cents = usage.cost_usd_micros.div_ceil(10_000);
     (cents > 0).then(|| format!("${}.{:02}", cents / 100, cents % 100))
+}
+
+/// A number in its shortest form: `950`, `61k`, `1.2M`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Short(pub(super) u64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = (self.0 + 50_000) / 100_000;
+        match self.0 {
+            0..1_000 => write!(f, "{}", self.0),
+            1_000..999_500 => write!(f, "{}k", (self.0 + 500) / 1_000),
+            _ if tenths < 100 => write!(f, "{}.{}M", tenths / 10, tenths % 10),
+            _ => write!(f, "{}M", tenths / 10),
+        }
+    }
 }
 
 /// An agent by its initials, with a colour.
@@ -291,6 +320,54 @@ impl From<&Launch> for LaunchRow {
     }
 }
 
+/// The end of a launch, in a line of its own.
+pub(super) struct LastEnd {
+    pub(super) launch: LaunchId,
+    pub(super) agent: AgentId,
+    pub(super) purpose: Purpose,
+    /// The short id and the title of its task; `None` for a chat.
+    pub(super) task: Option<(ShortId, String)>,
+    pub(super) outcome: String,
+    pub(super) is_bad: bool,
+    pub(super) at: When,
+    pub(super) took: Option<Took>,
+}
+
+impl LastEnd {
+    /// Returns the end of a launch, without its task; `None` if it goes on.
+    pub(super) fn of(w: &'static Words, launch: &Launch) -> Option<Self> {
+        let (outcome, at) = launch.as_ended()?;
+        Some(Self {
+            launch: launch.id.clone(),
+            agent: launch.key.agent.clone(),
+            purpose: launch.key.purpose,
+            task: None,
+            outcome: w.of_outcome_mark(outcome),
+            is_bad: is_bad(outcome),
+            at: When(at),
+            took: launch.started_at.map(|from| Took(at.since(from))),
+        })
+    }
+
+    /// Returns the ends of launches, with their tasks from `titles`.
+    pub(super) fn of_all(
+        w: &'static Words,
+        launches: &[Launch],
+        titles: &BTreeMap<TaskId, (ShortId, String)>,
+    ) -> Vec<Self> {
+        let of = |launch: &Launch| {
+            let task = task_of(launch).and_then(|task| titles.get(task).cloned());
+            Some(Self { task, ..Self::of(w, launch)? })
+        };
+        launches.iter().filter_map(of).collect()
+    }
+}
+
+/// Returns the task of a launch, or the one that it was claimed for.
+pub(super) fn task_of(launch: &Launch) -> Option<&TaskId> {
+    launch.task.as_ref().or(launch.claimed_task.as_ref())
+}
+
 /// Returns a number of bytes in the form for people.
 pub(super) fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
@@ -320,6 +397,17 @@ mod tests {
         assert_eq!(initials_of("local:0"), "L0");
         assert_eq!(initials_of("山田 太郎"), "山太");
         assert_eq!(initials_of("— !"), "");
+    }
+
+    #[test]
+    fn a_number_is_shortened_to_its_largest_unit() {
+        let shown = |number| Short(number).to_string();
+        assert_eq!(shown(999), "999");
+        assert_eq!(shown(1_000), "1k");
+        assert_eq!(shown(61_499), "61k");
+        assert_eq!(shown(999_499), "999k");
+        assert_eq!(shown(999_500), "1.0M");
+        assert_eq!(shown(12_345_678), "12M");
     }
 
     #[test]

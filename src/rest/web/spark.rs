@@ -9,6 +9,7 @@ const WIDTH: usize = 96;
 const HEIGHT: u64 = 24;
 
 /// A chart.
+#[derive(Debug, Clone)]
 pub(super) struct Spark {
     pub(super) line: String,
     pub(super) area: String,

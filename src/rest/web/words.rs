@@ -1,5 +1,6 @@
 //! The texts of the pages in English and Japanese, side by side so that neither is forgotten.
 
+mod agents;
 mod attention;
 mod fields;
 mod launches;
@@ -30,8 +31,6 @@ texts! {
     inbox: "Inbox", "要対応";
     last_day_most: "Most in 24 hours:", "24 時間の最大:";
     last_value: "now:", "現在:";
-    spent_today: "Spent in 24 hours", "24 時間の費用";
-    tokens_today: "Tokens in 24 hours", "24 時間のトークン数";
     which_entries: "Which entries", "表示する項目";
     since: "Since", "開始:";
     until_at: "until", "期限:";
@@ -109,7 +108,6 @@ texts! {
         "This id was of something that was deleted. Choose another one.",
         "このIDは削除されたものに使われていました。別のIDを入力してください。";
     what_it_needs: "What it needs to start", "起動の条件";
-    now: "Now", "現在";
     actions: "Actions", "操作";
     details: "Details", "詳細";
     met: "Met", "満たしている";
@@ -400,9 +398,7 @@ texts! {
     for_checks: "For checks", "チェック用";
     in_english: "Error", "原文（英語）";
     task: "Task", "タスク";
-    memory: "Memory", "メモリー";
-    last_line: "Last output", "最新の出力";
-    state: "State", "状態";
+    last_line: "Last seen", "最新の出力";
     provider: "Provider", "プロバイダー";
     process: "Process", "プロセス";
     adopted: "taken over after a restart", "再起動後に引き継ぎ";
@@ -444,19 +440,74 @@ texts! {
     stopping: "Stopping", "停止処理中";
     ending: "Ending", "終了処理中";
 
-    slots: "Running now", "実行数";
+    all_agents: "All", "すべて";
+    which_agents: "Which agents", "表示するエージェント";
+    no_agent_works: "No agent works now.", "作業中のエージェントはありません。";
+    no_agent_needs_person: "No agent needs a person.", "対応が必要なエージェントはありません。";
+    what_it_does: "What it does, or what keeps it from working", "作業内容・起動しない理由";
+    last_outcome: "Last outcome", "直近の結果";
+    today: "Today", "今日";
+    give_task: "Give a task", "タスクを割り当てる";
+    assign_agent: "Assign…", "割り当てる…";
+    in_a_chat: "In a chat", "チャット中";
+    does_not_end: "Doesn't end", "終了不可";
+    frozen: "Frozen", "凍結中";
+    stopped: "Stopped", "停止中";
+    deactivated: "Deactivated", "無効";
+    paused: "Paused", "一時停止";
+    failed: "Failed", "失敗";
+    misconfigured: "Misconfigured", "設定誤り";
+    usage_limit: "Usage limit", "利用上限";
+    clone_broken: "Clone broken", "クローン異常";
+    starts_now: "Starts now", "まもなく起動";
+    starts_for_chat:
+        "It starts as soon as a person writes to it.",
+        "メッセージを書くとすぐに起動します。";
+    works_now: "It works", "作業中です";
+    chats_now: "It is in a chat", "チャット中です";
+    purpose_shown: "For", "対象";
+    for_checks: "Checks", "チェック";
+    chats: "Chats", "チャット";
+    chat_wanted: "A person wants to chat", "チャットの希望がある";
+    no_since: "No, since", "不可、開始:";
+    no_until: "No, until", "不可、期限:";
+    no_short: "No", "不可";
+    no_ended_launches: "No launch has ended yet.", "終了した起動はまだありません。";
+    for_tasks: "For tasks", "タスク用";
+    for_chats: "For chats", "チャット用";
+    now: "Now", "現在";
+    state: "State", "状態";
+    latest_launches: "Latest launches", "直近の起動";
+    all_its_launches: "All of its launches", "すべての起動履歴";
+    all_launches: "All launches", "すべての起動履歴";
+    agent_kind: "Kind", "種別";
+    copy_command: "Copy command", "コマンドをコピー";
+    copy_agent_id: "Copy id", "ID をコピー";
+    running_figure: "Running now", "実行中";
     of: "of", "/";
-    waiting_starts: "Starts that wait", "待機中の起動";
+    waiting_figure: "Waiting to start", "起動待ち";
+    longest_for: "longest for", "最長:";
+    spent_since_midnight: "Spent today", "今日の費用";
+    tokens_an_hour: "Tokens an hour", "1 時間のトークン数";
+    starting_agents: "Starting agents", "起動を実行中";
+    nothing_starts: "Nothing starts", "起動停止中";
+    stop_all_question: "Stop all agents?", "すべてのエージェントを停止しますか？";
+    drain_question: "Drain?", "ドレインしますか？";
+    drain_explains:
+        "Nothing more is started until you resume. Tasks go on to their end; chats are told to end.",
+        "再開するまで新しい起動を止めます。タスクは最後まで続き、チャットには終了を伝えます。";
+    stop_all_explains: "Nothing more is started until you resume.", "再開するまで何も起動しません。";
+    accounts: "Accounts", "アカウント";
+    account_works: "Works", "利用可";
+    hosts: "Hosts", "ホスト";
+    not_heard: "Not heard", "応答なし";
+    looked: "looked", "確認:";
+
     nothing_waits: "Nothing waits.", "待機中の起動はありません。";
-    parked: "Parked providers", "一時停止中のプロバイダー";
-    nothing_parked: "All providers work.", "すべてのプロバイダーが利用可能です。";
     pause: "Pause", "一時停止";
     drain: "Drain", "ドレイン";
     refresh: "Look again", "再確認";
-    stop_all: "Stop all…", "すべて停止…";
-    stop_all_sure:
-        "Stop every agent and start nothing more until you resume?",
-        "すべてのエージェントを停止し、再開するまで起動しません。よろしいですか？";
+    stop_all: "Stop all", "すべて停止";
     stop_sure:
         "Stop this agent? It is not started again until you resume it, or set a task of it in progress.",
         "このエージェントを停止しますか？ 再開するか、タスクを進行中にするまで起動しません。";
@@ -466,7 +517,6 @@ texts! {
     no_coordinator:
         "No coordinator is there: nothing will be started. Run `agent-coordinator supervise` on the machine of the agents.",
         "コーディネーターが接続していないため、起動は行われません。エージェントのマシンで `agent-coordinator supervise` を実行してください。";
-    coordinators: "Coordinators", "コーディネーター一覧";
     store: "Store", "ストア";
     at_most: "at most", "最大";
     pause_file:
@@ -482,14 +532,13 @@ texts! {
     tried_again: "tried again", "再試行:";
     dry_run: "dry run", "試行のみ";
     heard: "last contact", "最終応答";
-    gone: "no contact", "応答なし";
     counters: "Since its start", "起動後の累計";
     starts: "Starts", "起動";
     adoptions: "adoptions", "引き継ぎ";
     leaked: "leftover processes ended", "残存プロセスの終了";
     cycles: "cycles", "周期";
     by_poll: "found by poll only", "ポーリングのみで検出";
-    recent_ends: "Recent ends", "最近の終了";
+    recent_ends: "Ended lately", "最近の終了";
     configuration: "Configuration", "設定ファイル";
     configuration_rejected: "The file on disk is not in use:", "ディスク上のファイルは使われていません:";
     configuration_waiting: "Waits for a restart:", "再起動待ち:";

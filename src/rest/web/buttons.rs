@@ -1,0 +1,89 @@
+//! The one button of a row or of a note: it leads to a page, posts a form, or opens a dialog.
+
+use super::waits::WhyAction;
+use super::words::Words;
+use crate::domain::{AgentId, ProjectId, Purpose};
+
+/// A button.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Button {
+    pub(super) text: String,
+    /// The name of a symbol of the sprite.
+    pub(super) icon: Option<&'static str>,
+    /// `primary`, `ghost` or empty.
+    pub(super) look: &'static str,
+    pub(super) does: Does,
+}
+
+/// The effect of a button.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Does {
+    Leads {
+        href: String,
+    },
+    /// It posts a form with these fields, as JSON, after the question if there is one.
+    Posts {
+        path: String,
+        values: String,
+        question: Option<String>,
+    },
+    /// It shows this part in the dialog.
+    Opens {
+        part: String,
+    },
+}
+
+impl From<WhyAction> for Button {
+    fn from(action: WhyAction) -> Self {
+        let WhyAction { text, href, post, values } = action;
+        let icon = (post == "/ui/do/resume" && values.contains("agent")).then_some("i-play");
+        let does = match href {
+            Some(href) => Does::Leads { href },
+            None => Does::Posts { path: post.to_owned(), values, question: None },
+        };
+        Self { text: text.to_owned(), icon, look: "", does }
+    }
+}
+
+impl Button {
+    /// Returns the button that stops an agent in a project after a question that names the agent.
+    /// Without a purpose, it stops its tasks and its chats.
+    pub(super) fn stop(
+        w: &'static Words,
+        (agent, name): (&AgentId, &str),
+        project: &ProjectId,
+        purpose: Option<Purpose>,
+    ) -> Self {
+        let mut values = serde_json::json!({ "agent": agent, "project": project });
+        if let Some(purpose) = purpose {
+            values["purpose"] = serde_json::json!(purpose);
+        }
+        let question = Some(w.of_stop_question(name));
+        let path = "/ui/do/stop".to_owned();
+        Self {
+            text: format!("{}…", w.stop),
+            icon: Some("i-stop"),
+            look: "ghost",
+            does: Does::Posts { path, values: values.to_string(), question },
+        }
+    }
+
+    /// Returns the button that opens the form of a new task for an agent.
+    pub(super) fn give_task(w: &'static Words, agent: &AgentId, project: &ProjectId) -> Self {
+        Self {
+            text: w.give_task.to_owned(),
+            icon: Some("i-plus"),
+            look: "ghost",
+            does: Does::Opens {
+                part: format!(
+                    "/ui/parts/projects/{project}/new-task?assignee={agent}&status=in_progress"
+                ),
+            },
+        }
+    }
+
+    /// Returns the same button as the main one of its place.
+    pub(super) fn primary(self) -> Self {
+        Self { look: "primary", ..self }
+    }
+}

@@ -1,0 +1,224 @@
+//! The texts about agents and about the operation of all of them.
+
+use super::Words;
+use crate::domain::start_history::StartReason;
+use crate::domain::waiting::{WaitReason, Waiting};
+use crate::domain::{FailureClass, Language, Outcome};
+
+impl Words {
+    /// Returns the number of agents, and of those that work.
+    pub(in crate::rest::web) fn of_working(&self, n_agents: usize, n_working: usize) -> String {
+        match self.language {
+            Language::English => format!("{n_agents}, {n_working} working"),
+            Language::Japanese => format!("{n_agents} 件、作業中 {n_working}"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_stop_question(&self, agent: &str) -> String {
+        match self.language {
+            Language::English => format!(
+                "Stop {agent}? It is not started again until you resume it, or set a task of it in progress."
+            ),
+            Language::Japanese => format!(
+                "{agent} を停止しますか？ 再開するか、タスクを進行中にするまで起動しません。"
+            ),
+        }
+    }
+
+    /// Returns the line of an agent without work in some projects.
+    pub(in crate::rest::web) fn of_no_task_in(&self, projects: &str) -> String {
+        match self.language {
+            Language::English => format!("No task for it in {projects}."),
+            Language::Japanese => format!("{projects} に担当タスクはありません。"),
+        }
+    }
+
+    /// Returns the mark for an outcome, without its reason.
+    pub(in crate::rest::web) fn of_outcome_mark(&self, outcome: &Outcome) -> String {
+        let text = self.of_outcome(outcome);
+        text.split_once(" (").map_or(text.as_str(), |(mark, _)| mark).to_owned()
+    }
+
+    /// Returns the heading of the note about an agent that does not run.
+    pub(in crate::rest::web) fn of_not_running(&self, reason: &str) -> String {
+        match self.language {
+            Language::English => format!("It doesn't run: {}", with_small_letter(reason)),
+            Language::Japanese => format!("起動していません: {reason}"),
+        }
+    }
+
+    /// Returns what a person should know about a wait; `None` if its sentence says all.
+    pub(in crate::rest::web) fn of_wait_help(&self, waiting: &Waiting) -> Option<&'static str> {
+        let is_login = matches!(&waiting.account, Some((_, FailureClass::Auth)));
+        let WaitReason::Start(reason) = &waiting.reason else { return None };
+        let (english, japanese) = match reason {
+            StartReason::Parked if is_login => (
+                "Log in on the machine of the agents, as the user that runs them. The next try notices it, or “Try now” at once.",
+                "エージェントのマシンで、エージェントを実行するユーザーとしてログインしてください。次の再試行か「今すぐ再試行」で反映されます。",
+            ),
+            StartReason::Backoff => {
+                ("The pause doubles after each failure.", "失敗のたびに待ち時間が倍になります。")
+            }
+            StartReason::Held => (
+                "It stays stopped until a person resumes it, or sets a task of it in progress.",
+                "再開するか、タスクを進行中にするまで停止したままです。",
+            ),
+            StartReason::Suspended | StartReason::Misconfigured => (
+                "Its latest launches show the cause. Mend it, then resume the agent.",
+                "直近の起動に原因があります。取り除いてから再開してください。",
+            ),
+            _ => return None,
+        };
+        Some(self.language.either(english, japanese))
+    }
+
+    pub(in crate::rest::web) fn of_assigned(&self, project: &str) -> String {
+        match self.language {
+            Language::English => format!("Assigned to {project}, and both are active"),
+            Language::Japanese => format!("{project} に割り当て済みで、どちらも有効"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_work_for(&self, task: &str) -> String {
+        match self.language {
+            Language::English => format!("There is work: {task}"),
+            Language::Japanese => format!("作業がある: {task}"),
+        }
+    }
+
+    pub(in crate::rest::web) fn of_free_slot(&self, n_running: usize, n_slots: usize) -> String {
+        match self.language {
+            Language::English => format!("A slot is free ({n_running} of {n_slots} in use)"),
+            Language::Japanese => {
+                format!("スロットが空いている（{n_slots} 中 {n_running} を使用）")
+            }
+        }
+    }
+
+    /// Returns what the slots of all coordinators run.
+    pub(in crate::rest::web) fn of_slots(
+        &self,
+        n_tasks: usize,
+        n_chats: usize,
+        n_slots: usize,
+        n_kept: usize,
+    ) -> String {
+        match self.language {
+            Language::English => {
+                let kept = match n_kept {
+                    0 => String::new(),
+                    n => format!(", {n} kept for chats"),
+                };
+                format!("{n_slots} slots: {n_tasks} run tasks, {n_chats} run chats{kept}")
+            }
+            Language::Japanese => {
+                let kept = match n_kept {
+                    0 => String::new(),
+                    n => format!("、チャット用に確保 {n}"),
+                };
+                format!("スロット {n_slots}: タスク {n_tasks}、チャット {n_chats}{kept}")
+            }
+        }
+    }
+
+    pub(in crate::rest::web) fn of_n_running(&self, n: usize) -> String {
+        match self.language {
+            Language::English => format!("{n} running"),
+            Language::Japanese => format!("実行中 {n}"),
+        }
+    }
+
+    /// Returns the button that stops this many agents.
+    pub(in crate::rest::web) fn of_stop_n(&self, n: usize) -> String {
+        match (self.language, n) {
+            (Language::English, 1) => "Stop 1 agent".to_owned(),
+            (Language::English, n) => format!("Stop {n} agents"),
+            (Language::Japanese, n) => format!("{n} 件のエージェントを停止"),
+        }
+    }
+
+    /// Returns the name of a host. An id that was made for its coordinator is long, so only its end
+    /// is shown.
+    pub(in crate::rest::web) fn of_host(&self, coordinator: &str) -> String {
+        match coordinator.strip_prefix("crd_") {
+            Some(made) => {
+                let end = made.get(made.len().saturating_sub(6)..).unwrap_or(made);
+                format!("{} {end}", self.language.either("Host", "ホスト"))
+            }
+            None => coordinator.to_owned(),
+        }
+    }
+
+    /// Returns the warning about a host that does not answer, before the time of its last contact.
+    pub(in crate::rest::web) fn of_host_away(&self, coordinator: &str) -> String {
+        let coordinator = self.of_host(coordinator);
+        match self.language {
+            Language::English => format!(
+                "{coordinator} does not answer: nothing is started there until it is back. Last contact:"
+            ),
+            Language::Japanese => format!(
+                "{coordinator} が応答しないため、復帰するまでそこでは起動しません。最終応答:"
+            ),
+        }
+    }
+
+    /// Returns the sentence about a database that does not work as it should.
+    pub(in crate::rest::web) fn of_store_problem(&self, health: &str, english: &str) -> String {
+        match self.language {
+            Language::English => english.to_owned(),
+            Language::Japanese => format!("データベース: {}", self.of_store_health(health)),
+        }
+    }
+
+    /// Returns the pending writes of an item of a forge. Their names exist in English only.
+    pub(in crate::rest::web) fn of_owed(&self, owed: &[String]) -> String {
+        match self.language {
+            Language::English => owed.join(", "),
+            Language::Japanese => format!("{} 件", owed.len()),
+        }
+    }
+
+    /// Returns an English error text; `None` for readers of another language.
+    pub(in crate::rest::web) fn if_english<'a>(&self, text: &'a str) -> Option<&'a str> {
+        (self.language == Language::English).then_some(text)
+    }
+}
+
+/// Returns a sentence for the place after a colon. A word in capital letters stays.
+fn with_small_letter(text: &str) -> String {
+    let mut chars = text.chars();
+    match (chars.next(), chars.clone().next()) {
+        (Some(first), Some(second)) if second.is_lowercase() || second == ' ' => {
+            first.to_lowercase().chain(chars).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::launch::StopReason;
+
+    #[test]
+    fn a_reason_after_a_colon_begins_with_a_small_letter() {
+        let w = Words::of(Language::English);
+        assert_eq!(w.of_not_running("Failed 2 times"), "It doesn't run: failed 2 times");
+        assert_eq!(w.of_not_running("A person stopped it"), "It doesn't run: a person stopped it");
+        assert_eq!(w.of_not_running("SHOP-1 first"), "It doesn't run: SHOP-1 first");
+    }
+
+    #[test]
+    fn a_host_is_shown_by_its_name_or_the_end_of_its_id() {
+        let w = Words::of(Language::English);
+        assert_eq!(w.of_host("build-1"), "build-1");
+        assert_eq!(w.of_host("crd_01a21741d49171c6a8fb32ff3ab905db"), "Host b905db");
+    }
+
+    #[test]
+    fn the_mark_of_an_outcome_has_no_reason() {
+        let stopped = Outcome::Stopped(StopReason::Person);
+        assert_eq!(Words::of(Language::English).of_outcome_mark(&stopped), "Stopped");
+        assert_eq!(Words::of(Language::Japanese).of_outcome_mark(&stopped), "停止");
+    }
+}

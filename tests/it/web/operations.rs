@@ -1,0 +1,80 @@
+//! Operations: the old address, what waits with its reason and button, and the questions before
+//! everything is stopped.
+
+use super::browser::Browser;
+use super::{assert_quiet, daemon_with};
+use crate::daemon::Daemon;
+use crate::support::until;
+
+const PLACE_OF_OPERATIONS: [char; 2] = ['g', 'o'];
+
+fn busy() -> Daemon {
+    let daemon = daemon_with(&[], "max_concurrent: 1");
+    daemon.done(&["project", "set", "prj", "--name", "Shop"]);
+    daemon.agent("ada", "prj", &["authenticate", "get-my-task", "write:ready", "sleep:600"]);
+    daemon.done(&["agent", "set", "ada", "--name", "Ada"]);
+    daemon.task("t_ada", "prj", "ada");
+    daemon.written_pid("ready");
+    daemon.agent("ben", "prj", &["authenticate", "get-my-task", "report:success"]);
+    daemon.done(&["agent", "set", "ben", "--name", "Ben"]);
+    daemon.task("t_ben", "prj", "ben");
+    until("it waits for the slot", || {
+        daemon.page("/ui/parts/operations", "en").contains("No free slot")
+    });
+    daemon
+}
+
+#[test]
+fn operations_names_who_waits_for_which_task_and_why_in_both_languages() {
+    let daemon = busy();
+    let answer = daemon.page("/ui/coordinator", "en");
+    assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
+    assert!(answer.contains("location: /ui/operations\r\n"), "{answer}");
+    let page = daemon.page("/ui/operations", "en");
+    for text in [
+        "Starting agents",
+        "1 <span class=\"faint small\">of 1</span>",
+        "1 slots: 1 run tasks, 0 run chats",
+        "href=\"/ui/projects/prj/agents/ben\">Ben</a>",
+        "PRJ-2</a> · No free slot",
+        "longest for <time",
+        "Spent today",
+        "Tokens an hour",
+        "<b>claude</b> <span class=\"second\">1 running",
+        "href=\"/ui/launches\">All launches</a>",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let page = daemon.page("/ui/parts/operations", "ja");
+    for text in ["起動を実行中", "起動待ち", "空きスロットなし", "アカウント", "今日の費用"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(!page.contains("no_free_slot") && !page.contains("t_ben"), "{page}");
+}
+
+#[test]
+fn a_pause_is_one_click_and_a_stop_of_all_names_what_it_stops() {
+    let daemon = busy();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/agents");
+    browser.press(&PLACE_OF_OPERATIONS);
+    browser.until("the place is open", || browser.path() == "/ui/operations");
+    browser.find("#pause").click();
+    browser.until("the mark shows it", || browser.texts("#fleet-state") == ["Paused"]);
+    assert!(!browser.has("#pause"));
+    browser.find(".banner .btn.primary").click();
+    browser.until("it goes on", || browser.texts("#fleet-state") == ["Starting agents"]);
+    browser.find("#stop-all").click();
+    browser.until("it asks", || browser.texts("#question .danger") == ["Stop 1 agent"]);
+    assert!(browser.texts("#question li").concat().contains("Ada · Shop"));
+    browser.find("#question .danger").click();
+    browser.until("it is stopped", || daemon.open("ada").is_empty());
+    browser.until("the dialog is closed", || !browser.has("#question"));
+    browser.until("its end is shown", || {
+        browser.texts("#ended li").concat().contains("PRJ-1 a title")
+    });
+    assert_quiet(&browser);
+}
