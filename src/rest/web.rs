@@ -5,6 +5,9 @@
 //! compile time. In the browser, htmx fetches the parts. `assets/app.js` tells htmx when: it
 //! listens to one stream of events. Neither of them decides anything.
 
+mod agent;
+mod agent_form;
+mod agent_state;
 mod agents;
 mod assets;
 mod board;
@@ -21,6 +24,7 @@ mod layout;
 mod login;
 mod markdown;
 mod names;
+mod needs;
 mod new_task;
 mod news;
 mod operations;
@@ -68,6 +72,8 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(diff_lines::routes())
         .merge(chat::routes())
         .merge(agents::routes())
+        .merge(agent::routes())
+        .merge(agent_form::routes())
         .merge(launches::routes())
         .merge(transcript::routes())
         .merge(operations::routes())

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod acceptance;
+mod agents;
 mod bad_input;
 mod board;
 mod browser;

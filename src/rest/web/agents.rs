@@ -1,7 +1,6 @@
-//! The pages of agents: their current work, the forms to make and edit one, and the reasons why one
-//! does not start.
+//! The list of agents: their current work, and the reason why one does not work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
 use axum::Router;
@@ -9,168 +8,159 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::agent_state::{AgentState, StateGroup};
+use super::buttons::{Button, Does};
 use super::instances::{InstanceRow, instance_rows};
-use super::layout::{Frame, NavSection, go_to, rendered};
-use super::shown::{Face, Faces, When};
+use super::layout::{Frame, NavSection, rendered};
+use super::shown::{Face, LastEnd, cost_of};
+use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::domain::agent::{AgentStatus, AiTypes};
-use crate::domain::start_history::StartReason;
-use crate::domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, Refusal};
-use crate::rest::extract::{InForm, InPath, given, needed};
+use crate::domain::agent::AgentStatus;
+use crate::domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId};
+use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::status::StatusBody;
-use crate::rest::routes::why::{RuleBody, WhyBody};
+use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
-use crate::service::{AgentEdit, Force, ServiceError, StopTarget};
+use crate::service::{Force, StopTarget};
 
 #[derive(Template)]
 #[template(path = "agents.html")]
 struct AgentsPage {
     frame: Frame,
-    agents: Vec<AgentRow>,
-    archived: Vec<Agent>,
+    list: AgentList,
+    /// The part that the panel begins with.
+    open: Option<String>,
 }
 
 #[derive(Template)]
 #[template(path = "parts/agents.html")]
 struct AgentsPart {
     frame: Frame,
-    agents: Vec<AgentRow>,
+    list: AgentList,
+}
+
+/// The agents that a reader wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Show {
+    #[default]
+    All,
+    Working,
+    NeedsPerson,
+}
+
+impl Show {
+    const ALL: [Self; 3] = [Self::All, Self::Working, Self::NeedsPerson];
+
+    /// Returns the query of the address.
+    const fn query(self) -> &'static str {
+        match self {
+            Self::All => "",
+            Self::Working => "?show=working",
+            Self::NeedsPerson => "?show=needs_person",
+        }
+    }
+
+    const fn text(self, w: &'static Words) -> &'static str {
+        match self {
+            Self::All => w.all_agents,
+            Self::Working => w.works,
+            Self::NeedsPerson => w.needs_attention,
+        }
+    }
+
+    /// Returns the text of a list without such an agent.
+    const fn none(self, w: &'static Words) -> &'static str {
+        match self {
+            Self::All => w.no_agents,
+            Self::Working => w.no_agent_works,
+            Self::NeedsPerson => w.no_agent_needs_person,
+        }
+    }
+
+    fn has(self, group: StateGroup) -> bool {
+        match self {
+            Self::All => true,
+            Self::Working => group == StateGroup::Works,
+            Self::NeedsPerson => group == StateGroup::NeedsPerson,
+        }
+    }
+}
+
+/// The list and the agent that its panel shows.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentsQuery {
+    #[serde(default)]
+    show: Show,
+    agent: Option<AgentId>,
+    project: Option<ProjectId>,
+}
+
+struct AgentList {
+    show: Show,
+    rows: Vec<AgentRow>,
+    n_agents: usize,
+    n_working: usize,
     archived: Vec<Agent>,
 }
 
-/// An agent in one project, or an agent without a project.
+/// An agent in the projects in which it is in the same state.
 struct AgentRow {
     /// The id of the row in the page.
     key: String,
     agent: Face,
     ai_type: String,
-    project: Option<(ProjectId, String)>,
-    /// `good` if it works, `bad` if it needs a person, `wait` if it waits; empty else.
-    tone: &'static str,
-    state: &'static str,
-    instance: Option<InstanceRow>,
+    projects: Vec<(ProjectId, String)>,
+    state: AgentState,
+    /// The task that it works on, or that it waits to work on.
+    task: Option<(ShortId, String)>,
+    instances: Vec<InstanceRow>,
     why: Option<WhyLine>,
     /// The sentence for an agent that neither runs nor waits.
     rest: String,
+    last: Option<LastEnd>,
+    cost: Option<String>,
+    button: Option<Button>,
 }
 
 impl AgentRow {
-    /// Returns the place of the row: those that need a person first, then those that wait or work.
-    fn rank(&self) -> u8 {
-        match self.tone {
-            "bad" => 0,
-            "wait" => 1,
-            "good" => 2,
-            _ => 3,
-        }
-    }
-}
-
-#[derive(Template)]
-#[template(path = "agent_form.html")]
-struct AgentForm {
-    frame: Frame,
-    /// The agent; `None` if it is to be made.
-    agent: Option<ShownAgent>,
-    kinds: Vec<String>,
-    /// The id of a new agent, if the reader chooses none.
-    form_id: String,
-}
-
-struct ShownAgent(Agent);
-
-impl std::ops::Deref for ShownAgent {
-    type Target = Agent;
-
-    fn deref(&self) -> &Agent {
-        &self.0
-    }
-}
-
-impl ShownAgent {
-    fn is_active(&self) -> bool {
-        self.0.status == AgentStatus::Active
+    /// Returns the names of its projects.
+    fn project_names(&self) -> String {
+        let names: Vec<&str> = self.projects.iter().map(|(_, name)| name.as_str()).collect();
+        names.join(", ")
     }
 
-    fn is_archived(&self) -> bool {
-        self.0.is_archived()
-    }
-}
-
-impl AgentForm {
-    fn heading(&self) -> &'static str {
-        if self.agent.is_some() { self.frame.w.edit_agent } else { self.frame.w.new_agent }
-    }
-
-    fn action(&self) -> String {
-        match &self.agent {
-            Some(agent) => format!("/ui/do/agents/{}", agent.id),
-            None => "/ui/do/agents".to_owned(),
+    /// Returns the page of the agent: in its first project, or its form if it has none.
+    fn href(&self) -> String {
+        match self.projects.first() {
+            Some((project, _)) => format!("/ui/projects/{project}/agents/{}", self.agent.id),
+            None => format!("/ui/agents/{}", self.agent.id),
         }
     }
 
-    fn name(&self) -> &str {
-        self.agent.as_ref().map_or("", |agent| &agent.name)
+    /// Returns the part for the panel, and the address of the list with it.
+    fn panel(&self, show: Show) -> Option<(String, String)> {
+        let (project, _) = self.projects.first()?;
+        let agent = &self.agent.id;
+        let begin = if show == Show::All { "?" } else { "&" };
+        let address = format!("/ui/agents{}{begin}agent={agent}&project={project}", show.query());
+        Some((format!("/ui/parts/projects/{project}/agents/{agent}"), address))
     }
 
-    fn ai_type(&self) -> &str {
-        self.agent.as_ref().map_or(crate::domain::agent::DEFAULT_AI_TYPE, |agent| &agent.ai_type)
+    /// Returns whether one row can stand for both.
+    fn is_like(&self, other: &Self) -> bool {
+        let text = |row: &Self| row.why.as_ref().map(|why| why.text.clone());
+        self.instances.is_empty()
+            && other.instances.is_empty()
+            && self.state.text == other.state.text
+            && self.task == other.task
+            && self.button == other.button
+            && text(self) == text(other)
     }
-
-    fn system_prompt(&self) -> &str {
-        self.agent.as_ref().map_or("", |agent| &agent.system_prompt)
-    }
-}
-
-#[derive(Template)]
-#[template(path = "parts/passkey.html")]
-struct PasskeyPart {
-    frame: Frame,
-    agent: AgentId,
-    /// The new passkey; `None` if it was shown before.
-    passkey: Option<String>,
-    is_replaced: bool,
-}
-
-#[derive(Template)]
-#[template(path = "why.html")]
-struct WhyPage {
-    frame: Frame,
-    agent: Face,
-    project: Project,
-    purposes: Vec<ShownWhy>,
-}
-
-#[derive(Template)]
-#[template(path = "parts/why.html")]
-struct WhyPart {
-    frame: Frame,
-    purposes: Vec<ShownWhy>,
-}
-
-/// The rules for the starts of an agent in a project for one purpose.
-struct ShownWhy {
-    purpose: Purpose,
-    reason: StartReason,
-    /// The line that says why it does not run, with the action that ends that.
-    line: Option<WhyLine>,
-    rules: Vec<RuleBody>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AgentFields {
-    #[serde(default)]
-    id: String,
-    #[serde(default)]
-    form_id: String,
-    name: String,
-    ai_type: String,
-    system_prompt: String,
-    status: Option<AgentStatus>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -195,223 +185,199 @@ pub(super) fn routes() -> Router<RestState> {
     Router::new()
         .route("/ui/agents", get(all))
         .route("/ui/parts/agents", get(all_part))
-        .route("/ui/agents/new", get(new))
-        .route("/ui/agents/{agent}", get(edit))
-        .route("/ui/projects/{project}/agents/{agent}/why", get(why))
-        .route("/ui/parts/projects/{project}/agents/{agent}/why", get(why_part))
-        .route("/ui/do/agents", post(make))
-        .route("/ui/do/agents/{agent}", post(change))
-        .route("/ui/do/agents/{agent}/passkey", post(renew_passkey))
         .route("/ui/do/stop", post(stop))
         .route("/ui/do/resume", post(resume))
 }
 
-async fn all(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let (agents, archived) = rows(frame.w, &state).await?;
-    Ok(rendered(&AgentsPage { frame: frame.at(NavSection::Agents), agents, archived }))
+async fn all(
+    frame: Frame,
+    State(state): State<RestState>,
+    InQuery(query): InQuery<AgentsQuery>,
+) -> Result<Response, Problem> {
+    let list = AgentList::read(frame.w, &state, query.show).await?;
+    let open = query.agent.zip(query.project);
+    let open = open.map(|(agent, project)| format!("/ui/parts/projects/{project}/agents/{agent}"));
+    Ok(rendered(&AgentsPage { frame: frame.at(NavSection::Agents), list, open }))
 }
 
-async fn all_part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let (agents, archived) = rows(frame.w, &state).await?;
-    Ok(rendered(&AgentsPart { frame, agents, archived }))
+async fn all_part(
+    frame: Frame,
+    State(state): State<RestState>,
+    InQuery(query): InQuery<AgentsQuery>,
+) -> Result<Response, Problem> {
+    let list = AgentList::read(frame.w, &state, query.show).await?;
+    Ok(rendered(&AgentsPart { frame, list }))
 }
 
-/// Returns a row for each agent in each of its projects, in the order in which people look, and
-/// apart from them the archived agents.
-async fn rows(
+/// The facts about all agents, each kind read by one query.
+struct Facts {
     w: &'static Words,
-    state: &RestState,
-) -> Result<(Vec<AgentRow>, Vec<Agent>), Problem> {
-    let agents = state.service.catalog.agents().await?.into_iter();
-    let (archived, agents): (Vec<Agent>, Vec<Agent>) =
-        agents.partition(|agent| agent.is_archived());
-    let projects = state.service.catalog.projects().await?;
-    let status = StatusBody::from(state.service.status().await?);
-    let mut instances: BTreeMap<(AgentId, ProjectId), Vec<InstanceRow>> = BTreeMap::new();
-    for row in instance_rows(state, status.instances).await? {
-        instances.entry((row.agent.clone(), row.project.clone())).or_default().push(row);
+    projects: Vec<(Project, Vec<AgentId>)>,
+    instances: BTreeMap<(AgentId, ProjectId), Vec<InstanceRow>>,
+    whys: BTreeMap<InstanceKey, WhyBody>,
+    /// The tasks that would be started next.
+    next: BTreeMap<InstanceKey, TaskId>,
+    titles: BTreeMap<TaskId, (ShortId, String)>,
+    today: Today,
+}
+
+fn key_of(agent: &AgentId, project: &ProjectId) -> InstanceKey {
+    InstanceKey::new(agent.clone(), project.clone(), Purpose::Task)
+}
+
+impl Facts {
+    async fn read(w: &'static Words, state: &RestState) -> Result<Self, Problem> {
+        let projects = state.service.catalog.projects().await?;
+        let view = state.service.status().await?;
+        let today = Today::read(state, &view.ended).await?;
+        let mut instances: BTreeMap<(AgentId, ProjectId), Vec<InstanceRow>> = BTreeMap::new();
+        for row in instance_rows(state, StatusBody::from(view).instances).await? {
+            instances.entry((row.agent.clone(), row.project.clone())).or_default().push(row);
+        }
+        let keys = projects.iter().flat_map(|(project, members)| {
+            members.iter().map(move |agent| key_of(agent, &project.id))
+        });
+        let all = state.service.launches.why_of(keys.collect()).await?;
+        let next: BTreeMap<InstanceKey, TaskId> =
+            all.iter().filter_map(|why| Some((why.key.clone(), why.task.clone()?))).collect();
+        let titles = state.service.tasks.titles(next.values().cloned().collect()).await?;
+        let whys = all.into_iter().map(|why| (why.key.clone(), WhyBody::from(why))).collect();
+        Ok(Self { w, projects, instances, whys, next, titles, today })
     }
-    let key = |agent: &AgentId, project: &ProjectId| {
-        InstanceKey::new(agent.clone(), project.clone(), Purpose::Task)
-    };
-    let keys = projects
-        .iter()
-        .flat_map(|(project, members)| members.iter().map(move |agent| key(agent, &project.id)));
-    let whys = state.service.launches.why_of(keys.collect()).await?.into_iter();
-    let mut whys: BTreeMap<InstanceKey, WhyBody> =
-        whys.map(|why| (why.key.clone(), WhyBody::from(why))).collect();
-    let mut rows = Vec::new();
-    for agent in agents {
-        let before = rows.len();
-        for (project, members) in &projects {
-            let here = instances.remove(&(agent.id.clone(), project.id.clone()));
+
+    /// Returns the rows of an agent, the one that people look at first at the beginning. A project
+    /// without work for the agent has no row of its own beside another one.
+    fn rows_of(&mut self, agent: &Agent) -> Vec<AgentRow> {
+        let mut rows: Vec<AgentRow> = Vec::new();
+        let mut idle = Vec::new();
+        for (project, is_member) in self.projects_of(agent) {
+            let here = self.instances.remove(&(agent.id.clone(), project.0.clone()));
             let here = here.unwrap_or_default();
-            if here.is_empty() && !members.contains(&agent.id) {
+            if here.is_empty() && !is_member {
                 continue;
             }
-            let face = Face::of(&agent, here.iter().any(|row| row.pid.is_some()));
-            let why = whys.remove(&key(&agent.id, &project.id));
-            let about = About { agent: Some(&agent.id), project: Some(&project.id), task: None };
-            let name = (project.id.clone(), project.name.clone());
-            let row = |instance: Option<InstanceRow>, why: Option<WhyLine>| {
-                let tone = match (&instance, &why) {
-                    (Some(instance), _) if instance.is_unkillable || instance.is_suspended => "bad",
-                    (Some(_), _) => "good",
-                    (None, Some(why)) => why.tone,
-                    (None, None) => "",
-                };
-                AgentRow {
-                    key: match &instance {
-                        Some(instance) => format!("instance-{}", instance.launch),
-                        None => format!("idle-{}-{}", agent.id, project.id),
-                    },
-                    agent: face.clone(),
-                    ai_type: agent.ai_type.clone(),
-                    project: Some(name.clone()),
-                    tone,
-                    state: match tone {
-                        "bad" => w.needs_attention,
-                        "wait" => w.waits,
-                        "good" => w.works,
-                        _ => w.idle,
-                    },
-                    instance,
-                    why,
-                    rest: w.of_start_reason(StartReason::NoWork),
-                }
-            };
-            if here.is_empty() {
-                let waiting = why.as_ref().and_then(WhyBody::waiting);
-                rows.push(row(None, waiting.map(|waiting| WhyLine::of(w, &waiting, about))));
+            let row = self.row(agent, project, here);
+            if row.state.group == StateGroup::Idle {
+                idle.extend(row.projects);
+            } else if let Some(like) = rows.iter_mut().find(|other| other.is_like(&row)) {
+                like.projects.extend(row.projects);
             } else {
-                rows.extend(here.into_iter().map(|instance| row(Some(instance), None)));
+                rows.push(row);
             }
         }
-        if rows.len() == before {
-            rows.push(AgentRow {
-                key: format!("agent-{}", agent.id),
-                agent: Face::of(&agent, false),
-                ai_type: agent.ai_type,
-                project: None,
-                tone: "",
-                state: w.idle,
-                instance: None,
-                why: None,
-                rest: w.not_assigned.to_owned(),
-            });
+        rows.sort_by_key(|row| row.state.group);
+        match rows.first_mut() {
+            Some(first) => first.projects.extend(idle),
+            None => rows.push(self.idle_row(agent, idle)),
+        }
+        for row in &mut rows {
+            let projects = || row.projects.iter().map(|(project, _)| project);
+            row.last = self.today.last_end(self.w, &agent.id, projects());
+            row.cost = cost_of(self.today.usage(&agent.id, projects()));
+        }
+        rows
+    }
+
+    fn projects_of(&self, agent: &Agent) -> Vec<((ProjectId, String), bool)> {
+        let of = |(project, members): &(Project, Vec<AgentId>)| {
+            ((project.id.clone(), project.name.clone()), members.contains(&agent.id))
+        };
+        self.projects.iter().map(of).collect()
+    }
+
+    fn row(
+        &self,
+        agent: &Agent,
+        project: (ProjectId, String),
+        mut instances: Vec<InstanceRow>,
+    ) -> AgentRow {
+        let w = self.w;
+        // Work on a task comes before a chat.
+        instances.sort_by_key(|instance| instance.purpose);
+        let key = key_of(&agent.id, &project.0);
+        let why = self.whys.get(&key);
+        let about = About { agent: Some(&agent.id), project: Some(&project.0), task: None };
+        let line = why.and_then(WhyBody::waiting).map(|waiting| WhyLine::of(w, &waiting, about));
+        let (state, task, why, button) = match instances.first() {
+            Some(first) => {
+                let purpose = Some(first.purpose).filter(|_| instances.len() == 1);
+                let named = (&agent.id, agent.name.as_str());
+                let stop = Button::stop(w, named, &project.0, purpose);
+                let stop = Some(stop).filter(|_| instances.iter().any(InstanceRow::is_stoppable));
+                (AgentState::of_instance(w, first), first.task_title.clone(), None, stop)
+            }
+            None => {
+                let idle = || AgentState::of(StateGroup::Idle, w.idle);
+                let state = why.map_or_else(idle, |why| AgentState::of_why(w, why));
+                let task = self.next.get(&key).and_then(|task| self.titles.get(task)).cloned();
+                let button = line.as_ref().and_then(|line| line.action.clone()).map(Button::from);
+                (state, task, line, button)
+            }
+        };
+        AgentRow {
+            key: format!("agent-{}-{}", agent.id, project.0),
+            agent: Face::of(agent, instances.iter().any(|row| row.pid.is_some())),
+            ai_type: agent.ai_type.clone(),
+            rest: if state.group == StateGroup::Waits { w.starts_now } else { "" }.to_owned(),
+            projects: vec![project],
+            state,
+            task,
+            instances,
+            why,
+            last: None,
+            cost: None,
+            button,
         }
     }
-    rows.sort_by_key(AgentRow::rank);
-    Ok((rows, archived))
-}
 
-async fn new(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let kinds = kinds(&state).await?;
-    Ok(rendered(&AgentForm {
-        frame: frame.at(NavSection::Agents),
-        agent: None,
-        kinds,
-        form_id: state.service.catalog.new_agent_id().to_string(),
-    }))
-}
-
-async fn edit(
-    frame: Frame,
-    State(state): State<RestState>,
-    InPath(id): InPath<AgentId>,
-) -> Result<Response, Problem> {
-    let agent = state.service.catalog.agent(&id).await?;
-    let kinds = kinds(&state).await?;
-    Ok(rendered(&AgentForm {
-        frame: frame.at(NavSection::Agents),
-        agent: Some(ShownAgent(agent)),
-        kinds,
-        form_id: String::new(),
-    }))
-}
-
-/// Returns the kinds that the form suggests. Those of existing agents are among them if
-/// coordinators elsewhere may start them.
-async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
-    let catalog = &state.service.catalog;
-    let mut kinds = catalog.provider_names();
-    if catalog.ai_types() == AiTypes::Any {
-        kinds.extend(catalog.agents().await?.into_iter().map(|agent| agent.ai_type));
-    }
-    Ok(kinds.into_iter().collect())
-}
-
-/// Makes an agent with a new passkey. The page shows the passkey now, because it has no other
-/// moment for it.
-async fn make(
-    frame: Frame,
-    State(state): State<RestState>,
-    InForm(fields): InForm<AgentFields>,
-) -> Result<Response, Problem> {
-    let passkey = state.service.catalog.new_passkey();
-    let shown = passkey.reveal().to_owned();
-    let edit = AgentEdit {
-        name: Some(needed("name", fields.name)?),
-        ai_type: Some(needed("ai_type", fields.ai_type)?),
-        system_prompt: Some(fields.system_prompt),
-        passkey: Some(passkey),
-        status: None,
-        seen: None,
-    };
-    let chosen: Option<AgentId> = given("id", &fields.id)?;
-    let form_id: Option<AgentId> = given("form_id", &fields.form_id)?;
-    let id = chosen.clone().or(form_id);
-    let agent = match (state.service.catalog.add_agent(id.clone(), &edit).await, id) {
-        (Ok(agent), _) => agent,
-        // The form was sent before. Its passkey was shown then.
-        (Err(ServiceError::Refused(Refusal::AlreadyExists(_))), Some(agent))
-            if chosen.is_none() && is_made(&state, &agent, &edit).await? =>
-        {
-            return Ok(rendered(&PasskeyPart { frame, agent, passkey: None, is_replaced: false }));
+    /// Returns the row of an agent without work, or without a project.
+    fn idle_row(&self, agent: &Agent, projects: Vec<(ProjectId, String)>) -> AgentRow {
+        let w = self.w;
+        let button = match projects.first() {
+            Some((project, _)) => Button::give_task(w, &agent.id, project),
+            None => Button {
+                text: w.assign_agent.to_owned(),
+                icon: None,
+                look: "ghost",
+                does: Does::Leads { href: "/ui/projects".to_owned() },
+            },
+        };
+        let mut row = AgentRow {
+            key: format!("agent-{}", agent.id),
+            agent: Face::of(agent, false),
+            ai_type: agent.ai_type.clone(),
+            projects,
+            state: AgentState::of(StateGroup::Idle, w.idle),
+            task: None,
+            instances: Vec::new(),
+            why: None,
+            rest: w.not_assigned.to_owned(),
+            last: None,
+            cost: None,
+            button: Some(button),
+        };
+        if !row.projects.is_empty() {
+            row.rest = w.of_no_task_in(&row.project_names());
         }
-        (Err(error), _) => return Err(error.into()),
-    };
-    tracing::info!(agent_id = %agent.id, "agent added");
-    Ok(rendered(&PasskeyPart { frame, agent: agent.id, passkey: Some(shown), is_replaced: false }))
+        row
+    }
 }
 
-/// Returns whether the agent of a form exists with the content of the form.
-async fn is_made(state: &RestState, id: &AgentId, edit: &AgentEdit) -> Result<bool, Problem> {
-    let agent = state.service.catalog.agent(id).await?;
-    Ok(edit.name.as_ref() == Some(&agent.name)
-        && edit.ai_type.as_ref() == Some(&agent.ai_type)
-        && edit.system_prompt.as_ref() == Some(&agent.system_prompt))
-}
-
-async fn change(
-    State(state): State<RestState>,
-    InPath(id): InPath<AgentId>,
-    InForm(fields): InForm<AgentFields>,
-) -> Result<Response, Problem> {
-    let edit = AgentEdit {
-        name: Some(needed("name", fields.name)?),
-        ai_type: Some(needed("ai_type", fields.ai_type)?),
-        system_prompt: Some(fields.system_prompt),
-        passkey: None,
-        status: fields.status,
-        seen: None,
-    };
-    state.service.catalog.set_agent(&id, &edit).await?;
-    tracing::info!(agent_id = %id, "agent changed");
-    Ok(go_to("/ui/agents"))
-}
-
-async fn renew_passkey(
-    frame: Frame,
-    State(state): State<RestState>,
-    InPath(id): InPath<AgentId>,
-) -> Result<Response, Problem> {
-    let passkey = state.service.catalog.new_passkey();
-    let shown = passkey.reveal().to_owned();
-    let edit = AgentEdit { passkey: Some(passkey), ..AgentEdit::default() };
-    state.service.catalog.set_agent(&id, &edit).await?;
-    tracing::info!(agent_id = %id, "agent has a new passkey");
-    Ok(rendered(&PasskeyPart { frame, agent: id, passkey: Some(shown), is_replaced: true }))
+impl AgentList {
+    /// Reads the rows in the order in which people look, and apart from them the archived agents.
+    async fn read(w: &'static Words, state: &RestState, show: Show) -> Result<Self, Problem> {
+        let agents = state.service.catalog.agents().await?.into_iter();
+        let (archived, agents): (Vec<Agent>, Vec<Agent>) =
+            agents.partition(|agent| agent.is_archived());
+        let mut facts = Facts::read(w, state).await?;
+        let mut rows: Vec<AgentRow> =
+            agents.iter().flat_map(|agent| facts.rows_of(agent)).collect();
+        let working = rows.iter().filter(|row| row.state.works()).map(|row| &row.agent.id);
+        let n_working = working.collect::<BTreeSet<_>>().len();
+        rows.retain(|row| show.has(row.state.group));
+        rows.sort_by_key(|row| row.state.group);
+        Ok(Self { show, rows, n_agents: agents.len(), n_working, archived })
+    }
 }
 
 async fn stop(
@@ -442,44 +408,4 @@ async fn resume(
         state.service.launches.resume(&StopTarget::Pair { agent, project, purpose: None }).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-async fn why(
-    frame: Frame,
-    State(state): State<RestState>,
-    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
-) -> Result<Response, Problem> {
-    let purposes = purposes_of(&frame, &state, &agent, &project).await?;
-    let open = state.service.launches.open().await?;
-    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project));
-    let face = faces.of(&agent).ok_or(Refusal::AgentNotFound { agent })?;
-    let (project, _) = state.service.catalog.project(&project).await?;
-    let frame = Frame { project: None, ..frame }.at(NavSection::Agents);
-    Ok(rendered(&WhyPage { frame, agent: face, project, purposes }))
-}
-
-async fn why_part(
-    frame: Frame,
-    State(state): State<RestState>,
-    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
-) -> Result<Response, Problem> {
-    let purposes = purposes_of(&frame, &state, &agent, &project).await?;
-    Ok(rendered(&WhyPart { frame, purposes }))
-}
-
-async fn purposes_of(
-    frame: &Frame,
-    state: &RestState,
-    agent: &AgentId,
-    project: &ProjectId,
-) -> Result<Vec<ShownWhy>, Problem> {
-    let about = About { agent: Some(agent), project: Some(project), task: None };
-    let shown = |why: WhyBody| ShownWhy {
-        line: why.waiting().map(|waiting| WhyLine::of(frame.w, &waiting, about)),
-        purpose: why.purpose,
-        reason: why.reason,
-        rules: why.rules,
-    };
-    let purposes = state.service.launches.why(agent, project).await?;
-    Ok(purposes.into_iter().map(WhyBody::from).map(shown).collect())
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::board::NEW_STATUSES;
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces};
-use crate::domain::{Priority, Project, ProjectId, Refusal, Task, TaskId, TaskStatus};
+use crate::domain::{AgentId, Priority, Project, ProjectId, Refusal, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InForm, InPath, InQuery, given};
 use crate::rest::{Problem, RestState};
 use crate::service::{NewTask, ServiceError};
@@ -27,6 +27,8 @@ struct NewTaskPart {
     id: TaskId,
     status: TaskStatus,
     is_another: bool,
+    /// The agent that is chosen at first.
+    assignee: Option<AgentId>,
 }
 
 impl NewTaskPart {
@@ -49,6 +51,7 @@ struct NewQuery {
     /// The reader makes several tasks, one after the other.
     #[serde(default)]
     another: bool,
+    assignee: Option<AgentId>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -96,6 +99,7 @@ async fn new(
         members: faces.of_all(&members),
         id: state.service.tasks.new_id(),
         is_another: query.another,
+        assignee: query.assignee,
         status: query.status.filter(|to| NEW_STATUSES.contains(to)).unwrap_or(TaskStatus::Todo),
     }))
 }

@@ -473,10 +473,6 @@ texts! {
     no_until: "No, until", "不可、期限:";
     no_short: "No", "不可";
     no_ended_launches: "No launch has ended yet.", "終了した起動はまだありません。";
-    for_tasks: "For tasks", "タスク用";
-    for_chats: "For chats", "チャット用";
-    now: "Now", "現在";
-    state: "State", "状態";
     latest_launches: "Latest launches", "直近の起動";
     all_its_launches: "All of its launches", "すべての起動履歴";
     all_launches: "All launches", "すべての起動履歴";

@@ -130,7 +130,7 @@ fn a_silence_is_shown_before_it_ends_an_agent() {
     let told = daemon.done(&["status"]);
     assert!(told.contains("running (silent for "), "{told}");
     for (language, words) in [("en", "silent since <time "), ("ja", "無応答の開始: <time ")] {
-        let page = daemon.page("/ui/parts/operations", language);
+        let page = daemon.page("/ui/parts/agents", language);
         assert!(page.contains(words), "{page}");
     }
     check_timed_out(&daemon, "silence");

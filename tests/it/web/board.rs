@@ -153,7 +153,7 @@ fn what_people_write_is_text_wherever_it_is_shown() {
         "/ui/projects/prj_evil/edit".to_owned(),
         "/ui/agents".to_owned(),
         "/ui/agents/agt".to_owned(),
-        "/ui/projects/prj_evil/agents/agt/why".to_owned(),
+        "/ui/projects/prj_evil/agents/agt".to_owned(),
         "/ui/launches".to_owned(),
         format!("/ui/launches/{launch}"),
         "/ui/operations".to_owned(),

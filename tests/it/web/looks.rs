@@ -11,7 +11,7 @@ use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
 use crate::support::skip;
 
-pub const PAGES: [&str; 12] = [
+pub const PAGES: [&str; 13] = [
     "/ui/inbox",
     "/ui/tasks/tsk",
     "/ui/projects",
@@ -20,7 +20,8 @@ pub const PAGES: [&str; 12] = [
     "/ui/projects/prj/edit",
     "/ui/agents",
     "/ui/agents/new",
-    "/ui/projects/prj/agents/agt/why",
+    "/ui/agents?agent=agt&project=prj",
+    "/ui/projects/prj/agents/agt",
     "/ui/launches",
     "/ui/operations",
     "/ui/settings",
@@ -52,6 +53,8 @@ pub fn go_to(browser: &Browser, page: &str) {
     browser.go_to(page);
     if page.contains("task=") {
         browser.find("#panel .task");
+    } else if page.contains("agent=") {
+        browser.find("#panel .agent");
     }
 }
 
@@ -235,8 +238,8 @@ fn what_happens_to_an_agent_is_seen_on_its_pages_without_a_reload() {
     browser.until("it is held", || {
         browser.texts("#operations li").iter().any(|text| text.contains("A person stopped it"))
     });
-    browser.go_to("/ui/projects/prj/agents/agt/why");
-    browser.find("#why button").click();
+    browser.go_to("/ui/projects/prj/agents/agt");
+    browser.find("#why .btn.primary").click();
     browser.until("it is started again", || daemon.open("agt").len() == 1);
     assert_quiet(&browser);
 }

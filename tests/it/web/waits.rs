@@ -22,7 +22,7 @@ fn a_task_that_waits_says_why_everywhere_and_its_button_ends_that() {
     assert!(why.contains("Starts are paused"), "{why}");
     browser.go_to("/ui/agents");
     browser.until("the agent says it", || {
-        browser.texts("#idle-agt-prj .second").concat().contains("Starts are paused")
+        browser.texts("#agent-agt-prj .second").concat().contains("Starts are paused")
     });
     browser.go_to("/ui/tasks/tsk");
     assert_eq!(browser.texts(".call b"), ["Starts are paused"]);

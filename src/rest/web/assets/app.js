@@ -76,7 +76,7 @@ document.addEventListener("htmx:response:error", (event) => {
   else if (ctx.response.status === 412 && form) tellChanged(form);
   else if (!isReadAgain(ctx.sourceElement)) tellProblem(ctx.text, form);
   // The task of the panel was deleted elsewhere.
-  if (ctx.response.status === 404 && ctx.sourceElement.matches?.("#panel .task")) closePanel();
+  if (ctx.response.status === 404 && ctx.sourceElement.matches?.("#panel :is(.task, .agent)")) closePanel();
 });
 
 // The reader did not ask for a part that is read again by itself. The line about the connection tells that it is lost.
@@ -121,6 +121,7 @@ function timeText(time) {
   const seconds = Math.round((at - Date.now()) / 1000);
   const distance = Math.abs(seconds);
   if (time.classList.contains("clock")) return clock.format(at);
+  if (time.classList.contains("left")) return duration(Math.max(0, seconds));
   if (time.classList.contains("elapsed")) return duration(Math.max(0, -seconds));
   if (distance < MINUTE) return relative.format(seconds, "second");
   if (distance < HOUR) return relative.format(Math.round(seconds / MINUTE), "minute");

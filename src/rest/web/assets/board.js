@@ -171,6 +171,7 @@ function boardFilter() {
 
 // Writes the filter into a query, in place of the one that is there.
 function putFilter(query) {
+  if (!find("#find")) return;
   for (const name of FILTERS) query.delete(name);
   for (const [name, value] of boardFilter()) query.set(name, value);
 }

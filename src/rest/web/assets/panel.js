@@ -32,12 +32,19 @@ function withFilter(address) {
   return `${url.pathname}${url.search}`;
 }
 
+// The address of this page with nothing in the panel. What the page itself shows stays.
+function withoutPanel() {
+  const url = new URL(location.href);
+  for (const name of ["task", "tab", "chat", "agent", "project"]) url.searchParams.delete(name);
+  return `${url.pathname}${url.search}`;
+}
+
 function closePanel({ push = true } = {}) {
   const panel = find("#panel");
   if (!panel?.hasChildNodes()) return;
   const task = find("[data-shows-task]", panel)?.dataset.showsTask;
   panel.replaceChildren();
-  if (push) pushAddress(location.pathname);
+  if (push) pushAddress(withoutPanel());
   const card = document.getElementById(openedFrom) ?? document.getElementById(`card-${task}`);
   openedFrom = null;
   (card?.matches(".card") ? find(".card-link", card) : card)?.focus({ preventScroll: true });
@@ -62,6 +69,7 @@ addEventListener("popstate", () => {
   const project = board()?.dataset.project;
   if (query.get("task")) openPanel(`${root}/ui/parts/tasks/${encodeURIComponent(query.get("task"))}?tab=${query.get("tab") ?? "overview"}`, null, { push: false });
   else if (query.get("chat")) openPanel(`${root}/ui/parts/projects/${project}/agents/${encodeURIComponent(query.get("chat"))}/chat`, null, { push: false });
+  else if (query.get("agent") && query.get("project")) openPanel(`${root}/ui/parts/projects/${encodeURIComponent(query.get("project"))}/agents/${encodeURIComponent(query.get("agent"))}`, null, { push: false });
   else closePanel({ push: false });
 });
 
@@ -230,9 +238,25 @@ let isGoing = false;
 
 function walk(step) {
   const link = document.activeElement?.closest?.(".card-link");
-  if (link) stepInColumn(link, step);
+  if (find(".walks")) stepInTable(step);
+  else if (link) stepInColumn(link, step);
   else find('.card-link[tabindex="0"]')?.focus();
 }
+
+// The rows of a table whose names are links. From anywhere else, the walk begins at the first row.
+function stepInTable(step) {
+  const names = findAll(".walks .name");
+  const at = names.indexOf(find(".name", document.activeElement?.closest?.(".walks tr") ?? document.createElement("tr")));
+  const next = at < 0 ? names[0] : names[at + step];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+document.addEventListener("keydown", (event) => {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step || event.isComposing || event.ctrlKey || event.altKey || event.metaKey || !event.target.closest?.(".walks")) return;
+  stepInTable(step);
+  event.preventDefault();
+});
 
 const KEYS = {
   "/": () => find("#search")?.focus(),
@@ -243,7 +267,7 @@ const KEYS = {
   s: () => find(".states button:not(:disabled)")?.focus(),
   a: () => find('[data-property="assignee"]')?.focus(),
   p: () => find('[data-property="priority"]')?.focus(),
-  c: () => find(".task [data-panel*='/chat']")?.click(),
+  c: () => find(".task [data-panel*='/chat'], .agent [data-chats]")?.click(),
   g: () => { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); },
 };
 

@@ -3,23 +3,9 @@
 use super::Words;
 use crate::domain::Purpose;
 use crate::domain::start_history::StartReason;
-use crate::domain::waiting::{WaitAction, WaitReason, Waiting};
+use crate::domain::waiting::WaitAction;
 
 impl Words {
-    /// Returns the sentence for the reason why an agent does or does not start, without figures.
-    pub(in crate::rest::web) fn of_start_reason(&self, reason: StartReason) -> String {
-        Waiting::of(WaitReason::Start(reason)).sentence(self.language)
-    }
-
-    /// Returns the heading of the rules for the starts with a purpose.
-    pub(in crate::rest::web) const fn of_purpose_of_start(&self, purpose: Purpose) -> &'static str {
-        match purpose {
-            Purpose::Task => self.for_tasks,
-            Purpose::Chat => self.for_chats,
-            Purpose::Check => self.for_checks,
-        }
-    }
-
     /// Returns the text of the button for an action.
     pub(in crate::rest::web) const fn of_wait_action(&self, action: WaitAction) -> &'static str {
         let (english, japanese) = match action {
