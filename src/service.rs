@@ -59,6 +59,7 @@ pub use forges::waiting::{FreeItem, RepositoryKey, WaitingItem, Workers};
 pub use forges::{ForgeHealth, ForgeStatus, Forges, RepositoryStatus};
 pub use import::{Existing, ImportError, ImportMode, ImportReport, ImportUser, ImportWish};
 pub use launches::Launches;
+pub use launches::history::{LaunchHistory, Surroundings};
 pub use launches::operate::{Force, StopTarget, Stopped};
 pub use launches::other_coordinators::AgentAction;
 pub use launches::output::{WantedLines, read_output};
@@ -81,7 +82,9 @@ pub use tasks::{TaskFigures, TaskView, Tasks};
 pub use crate::domain::agent::{AgentEdit, ProjectEdit};
 pub use crate::domain::task::batch::Draft;
 pub use crate::domain::task::{NewTask, TaskEdit};
-pub use crate::store::{ArchivedTasks, HistoryFilter, LaunchFilter, TaskFilter};
+pub use crate::store::{
+    ArchivedTasks, HistoryFilter, LaunchEnd, LaunchFilter, LaunchTraits, TaskFilter,
+};
 pub use crate::workspace::{DiffKind, MergeStyle, Merged, SnapshotEntry};
 pub use maintenance::Maintenance;
 pub use workspaces::{

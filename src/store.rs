@@ -24,7 +24,7 @@ pub use transaction::{Entity, Read, Write};
 
 use crate::domain::chat::Sender;
 use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
-use crate::domain::{Purpose, TaskStatus};
+use crate::domain::{Purpose, TaskStatus, Timestamp};
 
 /// A failure of the store.
 #[derive(Debug, thiserror::Error)]
@@ -91,10 +91,37 @@ pub struct LaunchFilter {
     pub purpose: Option<Purpose>,
     /// Only launches that have ended, by the time of their end.
     pub only_ended: bool,
+    /// Only launches with this end, or without one.
+    pub end: Option<LaunchEnd>,
+    /// Only launches that were claimed at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only launches with a trait of each of these sets.
+    pub words: Vec<LaunchTraits>,
     /// Only launches after this one in the answer. If there is no such launch, the answer is empty.
     pub after: Option<LaunchId>,
     /// The maximum number of launches.
     pub limit: usize,
+}
+
+/// The ends of launches that a filter tells apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaunchEnd {
+    /// The launch goes on.
+    None,
+    Any,
+    /// The launch ended so that people want to look at it
+    /// ([`Outcome::is_bad`](crate::domain::Outcome::is_bad)).
+    Bad,
+}
+
+/// The traits by which one word finds launches. A launch needs one of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaunchTraits {
+    pub tasks: Vec<TaskId>,
+    pub agents: Vec<AgentId>,
+    pub purposes: Vec<Purpose>,
+    /// Outcomes without their details, as in [`Outcome::as_str`](crate::domain::Outcome::as_str).
+    pub outcomes: Vec<&'static str>,
 }
 
 /// A selection of sessions, executions or notices, the newest first. Each field that is set narrows

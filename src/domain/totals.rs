@@ -55,6 +55,15 @@ impl Total {
     }
 }
 
+/// A launch that has ended, for the count and the cost of a day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedLaunch {
+    pub claimed_at: Timestamp,
+    /// True if people want to look at it.
+    pub is_bad: bool,
+    pub cost_usd_micros: u64,
+}
+
 /// Totals by provider, agent, project and outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Totals(BTreeMap<TotalKey, Total>);

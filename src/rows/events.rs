@@ -1,11 +1,14 @@
 //! Events in the order of the commits. The store numbers them.
 
+use std::collections::BTreeSet;
+
 use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::TaskId;
-use crate::domain::{ShortId, Timestamp};
+use crate::domain::{LaunchId, ShortId, Timestamp};
 use crate::store::{BoxError, Cells, Read, StoreError};
 
 use super::Transaction;
+use super::filter::Filter;
 
 /// The columns and the tables. The store may not have a task that an event names.
 const SELECT: &str = "SELECT e.seq, e.at, e.kind, e.agent_id, e.project_id, e.launch_id, \
@@ -60,6 +63,21 @@ pub fn list_by_people(
         ORDER BY e.seq DESC LIMIT ?2"
     );
     tx.rows("event", &sql, &[task.into(), limit.into()], read)
+}
+
+/// Returns the people who had launches on these tasks stopped, by launch.
+pub fn list_stopped_by(
+    tx: &mut Read<'_>,
+    tasks: &BTreeSet<TaskId>,
+) -> Result<Vec<(LaunchId, String)>, StoreError> {
+    if tasks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter::default();
+    filter.among("task_id", tasks);
+    filter.also("kind = 'launch.stopping' AND launch_id IS NOT NULL AND author IS NOT NULL");
+    let sql = "SELECT launch_id, author FROM events";
+    filter.rows(tx, "event", sql, "", |cells| Ok((cells.get()?, cells.get()?)))
 }
 
 /// Returns the numbers of the oldest and the newest event, or 0.

@@ -73,6 +73,19 @@ pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Execut
     tx.list("WHERE launch_id = ?1 ORDER BY started_at DESC, id DESC", &[launch.into()])
 }
 
+/// Returns the work of these launches, the newest first.
+pub fn list_of_launches(
+    tx: &mut Read<'_>,
+    launches: &[LaunchId],
+) -> Result<Vec<Execution>, StoreError> {
+    if launches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter::default();
+    filter.among("launch_id", launches);
+    filter.list(tx, "ORDER BY started_at DESC, id DESC")
+}
+
 /// Returns executions of a filter, the newest first.
 pub fn list(
     tx: &mut Read<'_>,

@@ -8,9 +8,9 @@ use crate::domain::event::NewEvent;
 use crate::domain::launch::{ExitStatus, StopReason};
 use crate::domain::notice::WorkChange;
 use crate::domain::secret::TokenHash;
-use crate::domain::totals::{Total, TotalKey, Totals};
-use crate::domain::{Activity, InstanceKey, Launch, LaunchId, LaunchState, Timestamp};
-use crate::store::{BoxError, Cells, Entity, LaunchFilter, Read, StoreError, Value};
+use crate::domain::totals::{EndedLaunch, Total, TotalKey, Totals};
+use crate::domain::{Activity, InstanceKey, Launch, LaunchId, LaunchState, Outcome, Timestamp};
+use crate::store::{BoxError, Cells, Entity, LaunchEnd, LaunchFilter, Read, StoreError, Value};
 
 use super::audit::{Audited, Fields, plain};
 use super::{Transaction, Wake};
@@ -220,6 +220,26 @@ pub fn is_open(tx: &mut Read<'_>, key: &InstanceKey) -> Result<bool, StoreError>
 
 /// Returns launches of a filter, the newest first.
 pub fn list(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<Launch>, StoreError> {
+    let at = if wanted.only_ended { "ended_at" } else { "claimed_at" };
+    filter_of(wanted).newest(tx, at, wanted.after.as_ref(), wanted.limit)
+}
+
+/// Returns the ends of all launches of a filter that have ended, in any order. The limit and the
+/// place of the filter do not count.
+pub fn list_ends(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<EndedLaunch>, StoreError> {
+    let mut filter = filter_of(wanted);
+    filter.also("state = 'ended' AND outcome IS NOT NULL");
+    let sql = "SELECT claimed_at, outcome, cost_usd_micros FROM launches";
+    filter.rows(tx, "launch", sql, "", |cells| {
+        Ok(EndedLaunch {
+            claimed_at: cells.get()?,
+            is_bad: Outcome::BAD.contains(&cells.get::<&str>()?),
+            cost_usd_micros: cells.get()?,
+        })
+    })
+}
+
+fn filter_of(wanted: &LaunchFilter) -> Filter<'_> {
     let mut filter = Filter::default();
     if let Some(agent) = &wanted.agent {
         filter.is("agent_id", agent);
@@ -233,8 +253,31 @@ pub fn list(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<Launch>, Sto
     if wanted.only_ended {
         filter.also("state = 'ended' AND ended_at IS NOT NULL");
     }
-    let at = if wanted.only_ended { "ended_at" } else { "claimed_at" };
-    filter.newest(tx, at, wanted.after.as_ref(), wanted.limit)
+    match wanted.end {
+        None => {}
+        Some(LaunchEnd::None) => filter.also("state <> 'ended'"),
+        Some(LaunchEnd::Any) => filter.also("state = 'ended'"),
+        Some(LaunchEnd::Bad) => {
+            filter.also("state = 'ended'");
+            filter.among("outcome", Outcome::BAD);
+        }
+    }
+    if let Some(since) = wanted.since {
+        let since = filter.arg(since);
+        filter.also(format!("claimed_at >= {since}"));
+    }
+    for traits in &wanted.words {
+        let found = [
+            filter.one_of("task_id", &traits.tasks),
+            filter.one_of("agent_id", &traits.agents),
+            filter.one_of("purpose", traits.purposes.iter().copied()),
+            filter.one_of("outcome", traits.outcomes.iter().copied()),
+        ];
+        let found: Vec<String> = found.into_iter().flatten().collect();
+        let found = if found.is_empty() { "1 = 0".to_owned() } else { found.join(" OR ") };
+        filter.also(format!("({found})"));
+    }
+    filter
 }
 
 /// Returns the launches that ended at this time or later, the newest end first.

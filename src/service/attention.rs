@@ -185,8 +185,8 @@ fn of_suspended(tx: &mut Read<'_>, history: StartHistory) -> Result<Attention, S
         project: Some(history.key.project.clone()),
         purpose: Some(history.key.purpose),
         only_ended: true,
-        after: None,
         limit: 1,
+        ..LaunchFilter::default()
     };
     let last = launches::list(tx, &last)?.into_iter().next();
     let last_end = last.and_then(|launch| {

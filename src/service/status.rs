@@ -89,14 +89,7 @@ impl Service {
     /// Returns the present state. If the store does not answer, it has only what coordinators
     /// report.
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
-        let recent = LaunchFilter {
-            agent: None,
-            project: None,
-            purpose: None,
-            only_ended: true,
-            after: None,
-            limit: N_ENDED,
-        };
+        let recent = LaunchFilter { only_ended: true, limit: N_ENDED, ..LaunchFilter::default() };
         let now = self.core.now();
         let read = self.core.read(move |tx| {
             let open = launches::list_open(tx)?;

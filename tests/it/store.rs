@@ -26,7 +26,7 @@ use agent_coordinator::domain::{
     Launch, LaunchState, Outcome, Purpose, StartHistory, Task, Timestamp,
 };
 use agent_coordinator::rows::Store;
-use agent_coordinator::store::{LaunchFilter, StoreError, TaskFilter};
+use agent_coordinator::store::{LaunchEnd, LaunchFilter, LaunchTraits, StoreError, TaskFilter};
 
 use crate::questions::Questions;
 use crate::rows::{Row, write};
@@ -304,14 +304,7 @@ async fn lists_have_their_filters_order_and_limit() {
                 Launch { claimed_at: at(i64::try_from(n).unwrap()), ..launch(name, name, "p") };
             made(&store, vec![Row::Launch(claimed)]).await;
         }
-        let all = LaunchFilter {
-            agent: None,
-            project: None,
-            purpose: None,
-            only_ended: false,
-            after: None,
-            limit: 10,
-        };
+        let all = LaunchFilter { limit: 10, ..LaunchFilter::default() };
         let names = async |filter: LaunchFilter| -> Vec<String> {
             store.launches(&filter).await.unwrap().iter().map(|row| row.id.to_string()).collect()
         };
@@ -331,6 +324,17 @@ async fn lists_have_their_filters_order_and_limit() {
             };
             made(&store, vec![Row::Launch(ended)]).await;
         }
+        let of_end = |end| LaunchFilter { end: Some(end), ..all.clone() };
+        assert_eq!(names(of_end(LaunchEnd::None)).await, ["l1"]);
+        assert_eq!(names(of_end(LaunchEnd::Any)).await, ["l2", "l3"]);
+        assert_eq!(names(of_end(LaunchEnd::Bad)).await, ["l2", "l3"]);
+        assert_eq!(names(LaunchFilter { since: Some(at(1)), ..all.clone() }).await, ["l2", "l1"]);
+        let found = |traits| LaunchFilter { words: vec![traits], ..all.clone() };
+        let none = LaunchTraits::default();
+        assert_eq!(names(found(none.clone())).await, [""; 0]);
+        let agents = vec![id("l3")];
+        let outcomes = vec!["failed"];
+        assert_eq!(names(found(LaunchTraits { agents, outcomes, ..none })).await, ["l3"]);
         assert_eq!(names(LaunchFilter { only_ended: true, ..all }).await, ["l3", "l2"]);
         assert_eq!(store.open_launches().await.unwrap().len(), 1);
 

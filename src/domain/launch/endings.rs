@@ -147,6 +147,21 @@ impl Outcome {
         }
     }
 
+    /// The words of the outcomes that [`Outcome::is_bad`] means.
+    pub const BAD: [&str; 6] = [
+        "failed",
+        "exited_without_report",
+        "never_authenticated",
+        "start_failed",
+        "timed_out",
+        "lost",
+    ];
+
+    /// Returns whether the launch ended so that people want to look at it.
+    pub fn is_bad(&self) -> bool {
+        Self::BAD.contains(&self.as_str())
+    }
+
     /// Returns the detail behind the word, if there is one.
     pub fn reason(&self) -> Option<String> {
         match self {

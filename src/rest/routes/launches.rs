@@ -158,10 +158,10 @@ async fn list(
         agent: query.agent,
         project: query.project,
         purpose: query.purpose,
-        only_ended: false,
         after: query.cursor,
         // One more row shows whether there is more.
         limit: limit + 1,
+        ..LaunchFilter::default()
     };
     let mut launches = state
         .service

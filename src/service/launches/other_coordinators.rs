@@ -97,10 +97,9 @@ impl Launches {
         let recent = LaunchFilter {
             agent: Some(agent.clone()),
             project: Some(project.clone()),
-            purpose: None,
             only_ended: true,
-            after: None,
             limit: N_ENDED,
+            ..LaunchFilter::default()
         };
         let read = self.core.read(move |tx| {
             let mut launches = launches::list_open(tx)?;

@@ -53,12 +53,10 @@ impl Maintenance {
     async fn forget_launches_of(&self, project: &ProjectId) -> Result<(), ServiceError> {
         loop {
             let filter = LaunchFilter {
-                agent: None,
                 project: Some(project.clone()),
-                purpose: None,
                 only_ended: true,
-                after: None,
                 limit: PAGE,
+                ..LaunchFilter::default()
             };
             let of = Removable::Project(project.clone());
             let forgotten = self.core.write(move |tx| {

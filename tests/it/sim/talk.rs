@@ -240,7 +240,7 @@ fn last_word(messages: &[Message], launch: &Launch) -> Timestamp {
 async fn over_at(sim: &Arc<Sim>, key: &InstanceKey) -> Option<Timestamp> {
     let InstanceKey { agent, project, purpose } = key.clone();
     let (agent, project, purpose) = (Some(agent), Some(project), Some(purpose));
-    let filter = LaunchFilter { agent, project, purpose, only_ended: false, after: None, limit: 1 };
+    let filter = LaunchFilter { agent, project, purpose, limit: 1, ..LaunchFilter::default() };
     let last = sim.store.launches(&filter).await.unwrap().into_iter().next()?;
     sim.talk.lock().left_at.get(&last.id).copied().filter(|_| last.is_chat_over)
 }

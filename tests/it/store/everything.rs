@@ -251,25 +251,11 @@ fn answers(tx: &mut Read<'_>) -> Vec<String> {
         ask!(answers, events::list_of_task(tx, &id(task), 1, 3));
     }
     for launch in LAUNCHES {
-        let after = LaunchFilter {
-            agent: None,
-            project: None,
-            purpose: None,
-            only_ended: false,
-            after: Some(id(launch)),
-            limit: 2,
-        };
+        let after = LaunchFilter { after: Some(id(launch)), limit: 2, ..LaunchFilter::default() };
         ask!(answers, launches::list(tx, &after));
         ask!(answers, launches::list(tx, &LaunchFilter { only_ended: true, ..after.clone() }));
     }
-    let all = LaunchFilter {
-        agent: None,
-        project: None,
-        purpose: None,
-        only_ended: false,
-        after: None,
-        limit: 100,
-    };
+    let all = LaunchFilter { limit: 100, ..LaunchFilter::default() };
     ask!(answers, launches::list(tx, &all));
     ask!(answers, launches::list(tx, &LaunchFilter { only_ended: true, ..all.clone() }));
     ask!(

@@ -29,8 +29,8 @@ use agent_coordinator::rows::{
     pauses, projects, samples, sessions, start_histories, startable, tasks, workspaces,
 };
 use agent_coordinator::store::{
-    ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchFilter,
-    MessageFilter, Read, Settings, StoreError, TaskFilter, Value, open,
+    ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchEnd,
+    LaunchFilter, LaunchTraits, MessageFilter, Read, Settings, StoreError, TaskFilter, Value, open,
 };
 use futures::FutureExt as _;
 
@@ -308,9 +308,11 @@ fn questions(bed: &Bed) {
         events::list(tx, 0, 9)?;
         events::list_of_task(tx, &id("t"), 0, 9)?;
         events::list_by_people(tx, &id("t"), 9)?;
+        events::list_stopped_by(tx, &BTreeSet::from([id("t"), id("u")]))?;
         Ok((events::span(tx)?, events::last_before(tx, at(9))?))
     });
     bed.read("executions", |tx| {
+        executions::list_of_launches(tx, &[id("l1"), id("l2")])?;
         Ok((executions::list_of_task(tx, &id("t"))?, executions::list_of_launch(tx, &id("l1"))?))
     });
     bed.read("forge_items", |tx| {
@@ -448,7 +450,22 @@ fn filters(bed: &Bed) {
             only_ended: has(3),
             after: has(4).then(|| id("l1")),
             limit: 9,
+            ..LaunchFilter::default()
         };
+        for end in [None, Some(LaunchEnd::None), Some(LaunchEnd::Any), Some(LaunchEnd::Bad)] {
+            let wanted = LaunchFilter { end, since: has(4).then(|| at(1)), ..wanted.clone() };
+            bed.read("launches", move |tx| {
+                launches::list_ends(tx, &wanted)?;
+                launches::list(tx, &wanted)
+            });
+        }
+        let found = LaunchTraits {
+            tasks: has(0).then(|| id("t")).into_iter().collect(),
+            agents: has(1).then(|| id("a")).into_iter().collect(),
+            purposes: has(2).then_some(Purpose::Chat).into_iter().collect(),
+            outcomes: has(3).then_some("lost").into_iter().collect(),
+        };
+        let wanted = LaunchFilter { words: vec![found], ..wanted };
         bed.read("launches", move |tx| launches::list(tx, &wanted));
         let wanted = MessageFilter {
             agent: id("a"),
