@@ -19,6 +19,7 @@ mod errors;
 mod first_run;
 mod inbox;
 mod instances;
+mod launch;
 mod launches;
 mod layout;
 mod login;
@@ -75,6 +76,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(agent::routes())
         .merge(agent_form::routes())
         .merge(launches::routes())
+        .merge(launch::routes())
         .merge(transcript::routes())
         .merge(operations::routes())
         .merge(inbox::routes())

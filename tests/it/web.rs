@@ -12,6 +12,7 @@ mod filters;
 mod first_run;
 mod frame;
 mod inbox;
+mod launches;
 mod looks;
 mod operations;
 mod page_parts;

@@ -15,7 +15,7 @@ impl Outcome {
             (Self::Stopped(StopReason::Person), _) => ("Stopped by a person", "人が停止"),
             (Self::Stopped(_), _) => ("Stopped", "停止"),
             (Self::ExitedWithoutReport, _) => ("No report", "報告なし"),
-            (Self::NeverAuthenticated, _) => ("Not logged in", "未ログイン"),
+            (Self::NeverAuthenticated, _) => ("Didn't authenticate", "認証なし"),
             (Self::StartFailed(_), _) => ("Didn't start", "起動失敗"),
             (Self::TimedOut(TimeLimit::Silence | TimeLimit::SessionIdle), _) => {
                 ("Was silent too long", "無応答")

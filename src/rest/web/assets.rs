@@ -36,6 +36,7 @@ const APP: Asset = script(
         include_str!("assets/panel.js"),
         include_str!("assets/chat.js"),
         include_str!("assets/palette.js"),
+        include_str!("assets/launches.js"),
         include_str!("assets/transcript.js"),
         include_str!("assets/output.js"),
     ),

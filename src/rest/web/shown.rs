@@ -9,8 +9,8 @@ use super::waits::{About, WhyLine};
 use super::words::Words;
 use crate::domain::printable::one_line;
 use crate::domain::{
-    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, Removable, ShortId,
-    Task, TaskId, TaskStatus, Timestamp, Usage,
+    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Removable, ShortId, Task,
+    TaskId, TaskStatus, Timestamp, Usage,
 };
 use crate::rest::routes::waiting::{Standing, Standings};
 use crate::sys::user_names;
@@ -280,8 +280,8 @@ pub(super) fn leads_to(status: TaskStatus) -> Vec<TaskStatus> {
 }
 
 /// Returns whether a launch ended badly, so that people want to look at it.
-pub(super) const fn is_bad(outcome: &Outcome) -> bool {
-    !matches!(outcome, Outcome::Completed | Outcome::Blocked | Outcome::Stopped(_))
+pub(super) fn is_bad(outcome: &Outcome) -> bool {
+    outcome.is_bad()
 }
 
 /// A launch in a list.
@@ -289,33 +289,21 @@ pub(super) struct LaunchRow {
     pub(super) id: LaunchId,
     pub(super) agent: AgentId,
     pub(super) project: ProjectId,
-    pub(super) purpose: Purpose,
-    pub(super) state: String,
     pub(super) claimed_at: When,
     pub(super) outcome: Option<Outcome>,
     pub(super) is_bad: bool,
-    pub(super) took: Option<Took>,
-    pub(super) last_line: Option<String>,
-    pub(super) cost: Option<String>,
 }
 
 impl From<&Launch> for LaunchRow {
     fn from(launch: &Launch) -> Self {
-        let ended = launch.as_ended();
-        let outcome = ended.map(|(outcome, _)| outcome.clone());
-        let took = launch.started_at.zip(ended).map(|(from, (_, to))| Took(to.since(from)));
+        let outcome = launch.as_ended().map(|(outcome, _)| outcome.clone());
         Self {
             is_bad: outcome.as_ref().is_some_and(is_bad),
-            took,
-            last_line: launch.activity.progress.clone(),
             id: launch.id.clone(),
             agent: launch.key.agent.clone(),
             project: launch.key.project.clone(),
-            purpose: launch.key.purpose,
-            state: launch.state.as_str().to_owned(),
             claimed_at: When(launch.claimed_at),
             outcome,
-            cost: cost_of(launch.activity.usage),
         }
     }
 }

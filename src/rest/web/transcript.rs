@@ -15,8 +15,8 @@ use serde::Deserialize;
 use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
 use super::shown::cost_of;
-use crate::domain::transcript::{Body, Entry, entries};
-use crate::domain::{LaunchId, ProjectKey, Usage};
+use crate::domain::transcript::{Body, Call, Entry, entries};
+use crate::domain::{LaunchId, ProjectKey, Timestamp, Usage};
 use crate::instance_dir::output_pages::{OutputPage, OutputPlace};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
@@ -38,9 +38,27 @@ struct TranscriptPart {
     /// Nothing comes before or after these entries.
     is_all: bool,
     is_live: bool,
+    /// The time from which the times of the entries count.
+    began_at: Timestamp,
 }
 
 impl TranscriptPart {
+    /// Returns the time of an entry since the launch began: `1:04`, or `2:05:09`.
+    fn offset(&self, at: &Timestamp) -> String {
+        let seconds = at.since(self.began_at).as_secs();
+        let minutes = seconds / 60;
+        match minutes {
+            0..60 => format!("{minutes}:{:02}", seconds % 60),
+            _ => format!("{}:{:02}:{:02}", minutes / 60, minutes % 60, seconds % 60),
+        }
+    }
+
+    /// Returns the number of lines of a result that has several.
+    fn length(&self, call: &Call) -> Option<String> {
+        let n_lines = call.result.as_ref()?.text.lines().count();
+        (n_lines > 1).then(|| self.frame.w.of_lines(n_lines))
+    }
+
     #[allow(clippy::unused_self, reason = "called by its template")]
     fn cost(&self, usage: &Usage) -> Option<String> {
         cost_of(*usage)
@@ -90,6 +108,7 @@ async fn part(
         end: page.end,
         is_all,
         is_live: launch.as_ended().is_none(),
+        began_at: launch.started_at.unwrap_or(launch.claimed_at),
     }))
 }
 

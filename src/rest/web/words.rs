@@ -398,8 +398,6 @@ texts! {
     for_checks: "For checks", "チェック用";
     in_english: "Error", "原文（英語）";
     task: "Task", "タスク";
-    last_line: "Last seen", "最新の出力";
-    provider: "Provider", "プロバイダー";
     process: "Process", "プロセス";
     adopted: "taken over after a restart", "再起動後に引き継ぎ";
     suspended_by_signal: "stopped by a signal", "シグナルで一時停止中";
@@ -407,15 +405,35 @@ texts! {
     silent_since: "silent since", "無応答の開始:";
 
     no_launches: "Nothing was started yet.", "まだ何も起動されていません。";
+    no_launch_found: "No launch matches.", "一致する起動がありません。";
+    search_launches: "Search launches", "起動履歴を検索";
+    search_launches_hint: "Task, agent, outcome", "タスク・エージェント・結果";
+    all: "All", "すべて";
+    ended_badly: "Ended badly", "問題あり";
+    any_time: "Any time", "全期間";
+    task_or_chat: "Task or chat", "タスク・チャット";
+    started_at: "Started", "開始";
+    tokens_heading: "Tokens", "トークン";
     launch: "Launch", "起動";
+    running_for: "Running for", "実行時間";
+    for_time: "for", "";
+    tokens_in_out: "Tokens in / out", "トークン 入力 / 出力";
+    tool_calls: "Tool calls", "ツール呼び出し";
+    stop_asks: "Stop…", "停止…";
+    launch_kind: "Kind", "種別";
+    copy_id: "Copy id", "ID をコピー";
+    output_as: "Output as", "出力の表示形式";
     transcript: "Transcript", "実行記録";
-    raw: "Raw output", "出力（原文）";
-    earlier_entries: "Show earlier entries", "以前の記録を表示";
-    new_entries: "New entries", "新しい記録";
+    raw: "Raw", "原文";
+    expand_tools: "Expand all tools", "すべてのツールを開く";
+    fold_tools: "Fold all tools", "すべてのツールを閉じる";
+    earlier_entries: "Earlier", "以前の記録";
+    new_entries: "{n} new ↓", "新着 {n} 件 ↓";
     result: "Result", "結果";
     call_failed: "failed", "失敗";
     output_follow: "Follow", "追従";
     no_output: "It has printed nothing yet.", "まだ出力がありません。";
+    printed_nothing: "It printed nothing.", "出力はありませんでした。";
     output_cut:
         "Earlier lines are not shown here; the command line has them:",
         "以前の行は省略しました。コマンドラインで全体を表示できます:";
@@ -429,7 +447,6 @@ texts! {
     ended: "Ended", "終了";
     outcome: "Outcome", "結果";
     exit_code: "exit code", "終了コード";
-    signal: "signal", "シグナル";
     tokens: "tokens", "トークン";
     cost: "Cost", "コスト";
     turns: "turns", "ターン";

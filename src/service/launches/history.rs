@@ -119,7 +119,7 @@ fn surroundings(tx: &mut Read<'_>, launches: &[Launch]) -> Result<Surroundings, 
     let task_of = |launch: &Launch| launch.task.clone().or_else(|| launch.claimed_task.clone());
     let ids: BTreeSet<TaskId> = launches.iter().filter_map(task_of).collect();
     let of_task = |task: Task| (task.id, (task.short_id, task.title));
-    let tasks = tasks::list_of_ids(tx, &ids)?.into_iter().map(of_task).collect();
+    let tasks = tasks::list_of_ids(tx, ids.iter().cloned())?.into_values().map(of_task).collect();
     let launches: Vec<LaunchId> = launches.iter().map(|launch| launch.id.clone()).collect();
     // The newest comes first, and the first of a launch stays.
     let mut summaries = BTreeMap::new();

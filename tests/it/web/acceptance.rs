@@ -162,7 +162,7 @@ fn the_smallest_phone_shows_all_and_its_targets_are_large() {
     }
     browser.go_to("/ui/launches");
     let cells = browser.run(
-        "return [...document.querySelectorAll('tbody tr:first-child .mark, tbody tr:first-child td:last-child')]\
+        "return [...document.querySelectorAll('tbody .group:first-child + tr :is(.mark, .cost)')]\
          .map(e => { const b = e.getBoundingClientRect(); return e.checkVisibility() && b.width > 0 && b.right <= innerWidth; })",
     );
     assert_eq!(cells, json!([true, true]), "outcome and cost");

@@ -136,7 +136,7 @@ fn the_page_works_under_a_path_of_a_proxy() {
     browser.find("#panel .task");
     let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
     browser.go_to(&format!("/ui/launches/{launch}"));
-    browser.find("#raw summary").click();
+    browser.find("[data-view=raw-view]").click();
     browser.until("the page follows", || browser.has("#contact.is-there"));
     browser.go_to("/ui/settings");
     browser.find("button[lang=ja]").click();

@@ -42,7 +42,7 @@ fn a_transcript_shows_what_is_said_and_done_while_the_agent_runs() {
         browser.texts("#transcript p").concat().contains("662 tokens · 3 turns · $0.02")
     });
     assert!(!browser.has("#transcript .is-begun, #transcript [data-result-of]"));
-    assert_eq!(browser.texts("#transcript .tool summary b"), ["coordinator.get_my_task", "Bash"]);
+    assert_eq!(browser.texts("#transcript .tool summary b"), ["coordinator.get_my_task", "Run"]);
     assert_eq!(browser.texts("#transcript .tool.is-bad[open] .end"), ["failed"]);
     assert_eq!(browser.texts("#transcript .tool.is-bad .got"), ["test result: FAILED"]);
     assert_eq!(browser.texts("#transcript .call.bad p"), ["attempt 1 failed: overloaded"]);
@@ -54,7 +54,7 @@ fn a_transcript_shows_what_is_said_and_done_while_the_agent_runs() {
 
     // The raw output is there when it is wanted.
     assert_eq!(browser.texts("#output"), [""]);
-    browser.find("#raw summary").click();
+    browser.find("[data-view=raw-view]").click();
     browser.until("it is shown", || browser.texts("#output").concat().contains("plain words"));
     assert!(!browser.texts("#output").concat().contains(&token));
     fs::write(daemon.work().join("end"), "").unwrap();

@@ -104,6 +104,7 @@ const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "
 const absolute = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "long" });
 const date = new Intl.DateTimeFormat(locale, { dateStyle: "medium" });
 const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
+const seconds = new Intl.DateTimeFormat(locale, { timeStyle: "medium" });
 const MINUTE = 60;
 const HOUR = 3600;
 const DAY = 86400;
@@ -118,15 +119,18 @@ function duration(seconds) {
 // A time of the last day is relative, one of the last week is a day with its time, an older one is a date.
 function timeText(time) {
   const at = new Date(time.dateTime);
-  const seconds = Math.round((at - Date.now()) / 1000);
-  const distance = Math.abs(seconds);
+  const ahead = Math.round((at - Date.now()) / 1000);
+  const distance = Math.abs(ahead);
+  // The time since a launch began does not change.
+  if (time.classList.contains("offset")) return time.textContent;
+  if (time.classList.contains("seconds")) return seconds.format(at);
   if (time.classList.contains("clock")) return clock.format(at);
-  if (time.classList.contains("left")) return duration(Math.max(0, seconds));
-  if (time.classList.contains("elapsed")) return duration(Math.max(0, -seconds));
-  if (distance < MINUTE) return relative.format(seconds, "second");
-  if (distance < HOUR) return relative.format(Math.round(seconds / MINUTE), "minute");
-  if (distance < DAY) return relative.format(Math.round(seconds / HOUR), "hour");
-  if (distance < 7 * DAY) return `${relative.format(Math.round(seconds / DAY), "day")}, ${clock.format(at)}`;
+  if (time.classList.contains("left")) return duration(Math.max(0, ahead));
+  if (time.classList.contains("elapsed")) return duration(Math.max(0, -ahead));
+  if (distance < MINUTE) return relative.format(ahead, "second");
+  if (distance < HOUR) return relative.format(Math.round(ahead / MINUTE), "minute");
+  if (distance < DAY) return relative.format(Math.round(ahead / HOUR), "hour");
+  if (distance < 7 * DAY) return `${relative.format(Math.round(ahead / DAY), "day")}, ${clock.format(at)}`;
   return date.format(at);
 }
 

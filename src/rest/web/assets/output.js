@@ -33,7 +33,7 @@ async function followOutput(pre) {
           nLines = MAX_LINES;
           find("#output-cut").hidden = false;
         }
-        if (find("#follow").checked) pre.scrollTop = pre.scrollHeight;
+        if (follow.checked) pre.scrollTop = pre.scrollHeight;
       }
       isOver = find("#launch [data-state=ended]") !== null || live.source?.readyState === EventSource.OPEN;
     }
@@ -55,4 +55,3 @@ applyFolds();
 showPanel();
 listen();
 if (script) followTranscript();
-find("#raw")?.addEventListener("toggle", () => followOutput(find("#output")), { once: true });

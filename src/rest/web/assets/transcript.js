@@ -5,6 +5,19 @@ const MAX_ENTRIES = 5000;
 const script = find("#transcript");
 // The places in the output before and after what is shown.
 const shown = { start: "", end: "" };
+// A page without this control follows until the reader scrolls up.
+const follow = find("#follow") ?? Object.assign(document.createElement("input"), { type: "checkbox", checked: true });
+const newer = find("#new-entries");
+// The entries that came while the reader was not at the end.
+let nNewer = 0;
+const isAtEnd = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+const goToEnd = (box) => { box.scrollTop = box.scrollHeight; };
+function showNewer(n) {
+  nNewer = n;
+  if (!newer) return;
+  newer.hidden = n === 0;
+  newer.textContent = newer.dataset.words.replace("{n}", n);
+}
 
 async function readTranscript(query) {
   const part = await fetchPart(`${script.dataset.source}?${query}`);
@@ -35,7 +48,6 @@ function joinCalls() {
 function addEntries(page, { isEarlier = false } = {}) {
   const box = script.parentElement;
   const before = box.scrollHeight;
-  const isAtEnd = before - box.scrollTop - box.clientHeight < 40;
   const entries = [...page.children];
   const place = isEarlier || !shown.end ? page.dataset.start : shown.end;
   if (entries.length > 0) entries[0].dataset.place = place;
@@ -43,7 +55,7 @@ function addEntries(page, { isEarlier = false } = {}) {
   if (!isEarlier && page.dataset.end) shown.end = page.dataset.end;
   script[isEarlier ? "prepend" : "append"](...entries);
   joinCalls();
-  if (!isEarlier && isAtEnd && script.children.length > MAX_ENTRIES) {
+  if (!isEarlier && follow.checked && script.children.length > MAX_ENTRIES) {
     // Whole pages go, so that "earlier" finds them again.
     do script.firstElementChild.remove();
     while (script.children.length > 1 && (script.children.length > 0.8 * MAX_ENTRIES || !script.firstElementChild.dataset.place));
@@ -51,9 +63,13 @@ function addEntries(page, { isEarlier = false } = {}) {
   }
   writeTimes();
   find("#earlier-entries").hidden = !shown.start;
+  // Earlier calls may not be here.
+  const nCalls = findAll(".tool", script).length;
+  find("#tool-calls")?.replaceChildren(`${nCalls}${shown.start ? "+" : ""}`);
+  if (expand) expand.hidden = nCalls === 0 || !script.checkVisibility();
   if (isEarlier) box.scrollTop += box.scrollHeight - before;
-  else if (isAtEnd) box.scrollTop = box.scrollHeight;
-  else if (entries.length > 0) find("#new-entries").hidden = false;
+  else if (follow.checked) goToEnd(box);
+  else if (entries.length > 0) showNewer(nNewer + entries.length);
 }
 
 async function followTranscript() {
@@ -67,7 +83,11 @@ async function followTranscript() {
       isRefused = page === null;
       isMore = page?.children.length > 0 && Boolean(shown.end);
       if (page && ((isOver && !isMore) || "isAll" in page.dataset)) {
-        for (const end of findAll(".is-begun .end", script)) end.textContent = "";
+        for (const call of findAll(".is-begun", script)) {
+          call.classList.remove("is-begun");
+          find(".end", call).textContent = "";
+        }
+        follow.closest("label")?.setAttribute("hidden", "");
         return;
       }
     }
@@ -82,7 +102,40 @@ find("#earlier-entries")?.addEventListener("click", async (event) => {
   button.disabled = false;
   if (page) addEntries(page, { isEarlier: true });
 });
-find("#new-entries")?.addEventListener("click", () => { script.parentElement.scrollTop = script.parentElement.scrollHeight; });
-find("#transcript-box")?.addEventListener("scroll", ({ target }) => {
-  if (target.scrollHeight - target.scrollTop - target.clientHeight < 40) find("#new-entries").hidden = true;
+newer?.addEventListener("click", () => { follow.checked = true; goToEnd(script.parentElement); });
+follow.addEventListener("change", () => {
+  if (follow.checked) for (const box of [script.parentElement, find("#output")]) goToEnd(box);
 });
+
+// A reader who scrolls up is left there. One who is back at the end follows again.
+let lastTop = 0;
+find("#transcript-box")?.addEventListener("scroll", ({ target }) => {
+  if (isAtEnd(target)) { follow.checked = true; showNewer(0); }
+  else if (target.scrollTop < lastTop) follow.checked = false;
+  lastTop = target.scrollTop;
+});
+
+const expand = find("#expand-tools");
+expand?.addEventListener("click", () => {
+  const isOpen = expand.getAttribute("aria-pressed") !== "true";
+  for (const tool of findAll(".tool", script)) tool.open = isOpen;
+  expand.setAttribute("aria-pressed", String(isOpen));
+  [expand.textContent, expand.dataset.other] = [expand.dataset.other, expand.textContent];
+  if (follow.checked) goToEnd(script.parentElement);
+});
+
+// The raw output is fetched when it is wanted.
+for (const button of findAll("[data-view]")) {
+  button.addEventListener("click", () => {
+    for (const other of findAll("[data-view]")) {
+      other.setAttribute("aria-pressed", String(other === button));
+      document.getElementById(other.dataset.view).hidden = other !== button;
+    }
+    expand.hidden = !find(".tool", script) || !script.checkVisibility();
+    const output = find("#output");
+    if (output.checkVisibility() && !("isRead" in output.dataset)) {
+      output.dataset.isRead = "";
+      followOutput(output);
+    }
+  });
+}

@@ -3,7 +3,7 @@
 use super::Words;
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitReason, Waiting};
-use crate::domain::{FailureClass, Language, Outcome};
+use crate::domain::{FailureClass, Language, Outcome, Purpose};
 
 impl Words {
     /// Returns the number of agents, and of those that work.
@@ -35,8 +35,7 @@ impl Words {
 
     /// Returns the mark for an outcome, without its reason.
     pub(in crate::rest::web) fn of_outcome_mark(&self, outcome: &Outcome) -> String {
-        let text = self.of_outcome(outcome);
-        text.split_once(" (").map_or(text.as_str(), |(mark, _)| mark).to_owned()
+        outcome.mark(Purpose::Task, self.language).to_owned()
     }
 
     /// Returns the heading of the note about an agent that does not run.
@@ -218,7 +217,7 @@ mod tests {
     #[test]
     fn the_mark_of_an_outcome_has_no_reason() {
         let stopped = Outcome::Stopped(StopReason::Person);
-        assert_eq!(Words::of(Language::English).of_outcome_mark(&stopped), "Stopped");
-        assert_eq!(Words::of(Language::Japanese).of_outcome_mark(&stopped), "停止");
+        assert_eq!(Words::of(Language::English).of_outcome_mark(&stopped), "Stopped by a person");
+        assert_eq!(Words::of(Language::Japanese).of_outcome_mark(&stopped), "人が停止");
     }
 }

@@ -1,0 +1,11 @@
+
+// ---- The list of launches -----------------------------------------------------------------------------------------------------
+
+// The address names the filters that are set.
+document.addEventListener("input", (event) => {
+  const form = event.target.closest?.("#launch-filter");
+  if (!form) return;
+  const set = [...new FormData(form)].filter(([, value]) => value.trim());
+  const query = new URLSearchParams(set).toString();
+  history.replaceState(null, "", `${location.pathname}${query && `?${query}`}`);
+});
