@@ -18,7 +18,6 @@ use super::shown::{Face, LastEnd, cost_of};
 use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::domain::agent::AgentStatus;
 use crate::domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId};
 use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::status::StatusBody;

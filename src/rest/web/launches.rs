@@ -305,12 +305,11 @@ impl Rows<'_> {
         let w = self.w;
         let task = launch.task.as_ref().or(launch.claimed_task.as_ref());
         let task = task.and_then(|task| self.about.tasks.get(task));
-        let (title, of) = match task {
-            Some((short_id, title)) => (title.clone(), short_id.to_string()),
-            None => {
-                let project = self.names.project(&launch.key.project).to_owned();
-                (w.of_purpose(launch.key.purpose).to_owned(), project)
-            }
+        let (title, of) = if let Some((short_id, title)) = task {
+            (title.clone(), short_id.to_string())
+        } else {
+            let project = self.names.project(&launch.key.project).to_owned();
+            (w.of_purpose(launch.key.purpose).to_owned(), project)
         };
         let ended = launch.as_ended();
         let outcome = ended.map(|(outcome, _)| outcome);

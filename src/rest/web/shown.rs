@@ -9,8 +9,8 @@ use super::waits::{About, WhyLine};
 use super::words::Words;
 use crate::domain::printable::one_line;
 use crate::domain::{
-    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Removable, ShortId, Task,
-    TaskId, TaskStatus, Timestamp, Usage,
+    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, Removable, ShortId,
+    Task, TaskId, TaskStatus, Timestamp, Usage,
 };
 use crate::rest::routes::waiting::{Standing, Standings};
 use crate::sys::user_names;
@@ -282,30 +282,6 @@ pub(super) fn leads_to(status: TaskStatus) -> Vec<TaskStatus> {
 /// Returns whether a launch ended badly, so that people want to look at it.
 pub(super) fn is_bad(outcome: &Outcome) -> bool {
     outcome.is_bad()
-}
-
-/// A launch in a list.
-pub(super) struct LaunchRow {
-    pub(super) id: LaunchId,
-    pub(super) agent: AgentId,
-    pub(super) project: ProjectId,
-    pub(super) claimed_at: When,
-    pub(super) outcome: Option<Outcome>,
-    pub(super) is_bad: bool,
-}
-
-impl From<&Launch> for LaunchRow {
-    fn from(launch: &Launch) -> Self {
-        let outcome = launch.as_ended().map(|(outcome, _)| outcome.clone());
-        Self {
-            is_bad: outcome.as_ref().is_some_and(is_bad),
-            id: launch.id.clone(),
-            agent: launch.key.agent.clone(),
-            project: launch.key.project.clone(),
-            claimed_at: When(launch.claimed_at),
-            outcome,
-        }
-    }
 }
 
 /// The end of a launch, in a line of its own.

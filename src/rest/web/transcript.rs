@@ -44,6 +44,7 @@ struct TranscriptPart {
 
 impl TranscriptPart {
     /// Returns the time of an entry since the launch began: `1:04`, or `2:05:09`.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "called by its template")]
     fn offset(&self, at: &Timestamp) -> String {
         let seconds = at.since(self.began_at).as_secs();
         let minutes = seconds / 60;

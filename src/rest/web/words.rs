@@ -393,11 +393,8 @@ texts! {
     stop: "Stop", "停止";
     resume: "Resume", "再開";
     until_when: "until", "まで";
-    for_tasks: "For tasks", "タスク用";
-    for_chats: "For chats", "チャット用";
-    for_checks: "For checks", "チェック用";
     in_english: "Error", "原文（英語）";
-    task: "Task", "タスク";
+    memory: "Memory", "メモリー";
     process: "Process", "プロセス";
     adopted: "taken over after a restart", "再起動後に引き継ぎ";
     suspended_by_signal: "stopped by a signal", "シグナルで一時停止中";

@@ -126,10 +126,7 @@ impl Words {
             one(Outcome::Lost),
             one(person),
             (late.as_str(), both(&mark(&late), &mark(&silent))),
-            (
-                unknown.as_str(),
-                both(&mark(&unknown), self.of_failure(FailureClass::Auth)),
-            ),
+            (unknown.as_str(), both(&mark(&unknown), self.of_failure(FailureClass::Auth))),
         ]
     }
 
@@ -361,7 +358,7 @@ mod tests {
         };
         let exit = ExitStatus { exit_code: Some(3), signal: None };
         let launch = Launch::claimed("lch".parse().expect("an id"), key, id("plain"), at, at);
-        Launch { activity, exit, ..launch }
+        Launch { exit, activity, ..launch }
     }
 
     #[track_caller]

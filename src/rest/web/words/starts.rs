@@ -1,7 +1,6 @@
 //! The texts about the starts of agents.
 
 use super::Words;
-use crate::domain::Purpose;
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::WaitAction;
 
