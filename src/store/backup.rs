@@ -6,8 +6,8 @@
 //!  <file> ──bytes──► <database>.restoring: checked, migrated, counters ──rename──► <database>
 //! ```
 //!
-//! If a backup or a restore ends early, the file with the final name is whole or does not exist. The
-//! database that a restore replaces stays under another name.
+//! If a backup or a restore ends early, the file with the final name is whole or does not exist.
+//! The database that a restore replaces stays under another name.
 
 mod source;
 
@@ -236,8 +236,8 @@ impl Draft {
         let failed = |error: rusqlite::Error| open::failed(&self.path, error);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
-        // The copied log is moved into the file here. One file without a log can be moved and copied
-        // by any program. The pages of the check are mapped, because reading them costs more.
+        // The copied log is moved into the file here. One file without a log can be moved and
+        // copied by any program. The pages of the check are mapped, because reading them costs more.
         connection
             .execute_batch(&format!(
                 "PRAGMA synchronous = OFF; PRAGMA journal_mode = DELETE; PRAGMA mmap_size = {}",

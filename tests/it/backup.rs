@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 
+use agent_coordinator::store::backup::{IfExists, Origin, back_up};
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -142,6 +143,55 @@ fn a_backup_during_writes_and_checkpoints_is_one_state() {
     is_over.store(true, Ordering::SeqCst);
     writing.join().unwrap();
     assert_eq!(files(&daemon, "saved.db"), ["saved.db"]);
+}
+
+#[test]
+fn a_log_that_begins_anew_while_it_is_copied_is_left_out() {
+    let mut daemon = Daemon::running(STORE);
+    daemon.terminate();
+    let path = daemon.folder().join("one.db");
+    let writer = Connection::open(&path).unwrap();
+    writer
+        .execute_batch(
+            "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 0",
+        )
+        .unwrap();
+    let text = "x".repeat(9_000);
+    for n in 0..100 {
+        let sql = "INSERT INTO output_tails (launch_id, tail) VALUES (?1, ?2)";
+        writer.execute(sql, (format!("lch_{n}"), format!("000000000{text}"))).unwrap();
+    }
+    let write = |n: i64, of: &str| {
+        let sql = format!("UPDATE output_tails SET tail = ?1 WHERE launch_id LIKE '{of}'");
+        writer.execute(&sql, [format!("{n:09}{text}")]).unwrap();
+    };
+    (1..=100).for_each(|n| write(n, "%"));
+    // The whole log is in the file, so the next writer begins it anew and makes it short.
+    writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+    let log = || fs::metadata(daemon.folder().join("one.db-wal")).unwrap().len();
+    let long = log();
+    assert!(long > 8 << 20, "{long}");
+    let looks = std::cell::Cell::new(0);
+    let in_the_middle_of_the_log = || {
+        looks.set(looks.get() + 1);
+        if looks.get() == 3 {
+            write(101, "lch_7");
+        }
+        false
+    };
+    let origin = Origin {
+        coordinator: None,
+        place: "here".to_owned(),
+        made_at: 0,
+        version: "test".to_owned(),
+    };
+    let saved = daemon.folder().join("saved.db");
+    back_up(&path, &saved, IfExists::Refuse, &origin, &in_the_middle_of_the_log).unwrap();
+    assert!(log() < long, "the log began anew");
+    let saved = Connection::open(saved).unwrap();
+    assert_eq!(numbers(&saved), (100, 100), "the state when the backup began");
+    let found: String = saved.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(found, "ok");
 }
 
 #[test]

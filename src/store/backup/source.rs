@@ -7,14 +7,17 @@
 //! - If the log has parts that are not in the file yet, SQLite moves only those into the file that
 //!   this read can see. All these parts stay in the log until the read ends. So each page that
 //!   changes in the file during the copy is also in the copy of the log.
-//! - If the log has no such part, SQLite moves nothing into the file until the read ends.
+//! - If the log has no such part, SQLite moves nothing into the file until the read ends. The file
+//!   alone is then the state of the read. A writer may begin such a log anew, which changes its
+//!   header. The copy of a log whose header changed is a mixture, so it is left out.
 //!
-//! Writers add to the log meanwhile, or begin it anew. SQLite reads a log as far as its checksums
-//! are right, up to the last complete transaction. So the copy has the state of the read, perhaps
-//! with later transactions. A database without a log is not written while it is read.
+//! Writers add to the log meanwhile. SQLite reads a log as far as its checksums are right, up to
+//! the last complete transaction. So the copy has the state of the read, perhaps with later
+//! transactions. A database without a log is not written while it is read.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -26,6 +29,8 @@ use crate::sys::{files, regular_file};
 
 /// The bytes that are copied between two looks at the request to stop.
 const CHUNK: u64 = 4 << 20;
+/// The length of the header of a log, which contains the salts of its frames.
+const LOG_HEADER: usize = 32;
 
 /// A database that is kept from losing the state that is copied.
 pub(super) struct Source {
@@ -34,6 +39,8 @@ pub(super) struct Source {
     connection: Connection,
     /// It is closed after the connection, because that ends all locks of this process on the file.
     file: File,
+    /// The log, if there was one when the transaction began.
+    log: Option<File>,
 }
 
 /// Opens a database to read it. The connection cannot write.
@@ -66,7 +73,12 @@ impl Source {
         connection.execute_batch("BEGIN").map_err(failed)?;
         let sql = "SELECT COUNT(*) FROM sqlite_master";
         connection.query_row(sql, [], |_| Ok(())).map_err(failed)?;
-        Ok(Self { path, connection, file })
+        let log = match File::open(beside(&path, "-wal")) {
+            Ok(log) => Some(log),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(open::failed(&path, error).into()),
+        };
+        Ok(Self { path, connection, file, log })
     }
 
     /// Copies the database into the empty file `to`, which is at `path`, and the log beside it.
@@ -77,19 +89,48 @@ impl Source {
         must_stop: &dyn Fn() -> bool,
     ) -> Result<(), BackupError> {
         copy(&self.file, to, path, must_stop)?;
-        match File::open(beside(&self.path, "-wal")) {
-            Ok(log) => {
-                let path = beside(path, "-wal");
-                let to = regular_file::make_anew(&path).map_err(|e| open::failed(&path, e))?;
-                copy(&log, &to, &path, must_stop)?;
+        if let Some(log) = &self.log {
+            let path = beside(path, "-wal");
+            let failed = |error| open::failed(&path, error);
+            let to = regular_file::make_anew(&path).map_err(failed)?;
+            let header = header_of(log);
+            copy(log, &to, &path, must_stop)?;
+            if header_of(log) != header {
+                to.set_len(0).map_err(failed)?;
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(open::failed(&self.path, error).into()),
         }
+        self.check_place()?;
         // The state was kept until here.
         drop(self.connection);
         Ok(())
     }
+
+    /// Refuses a database that was put in the place of the one that was copied, for example by a
+    /// restore. Its log may have been copied beside the other file.
+    fn check_place(&self) -> Result<(), BackupError> {
+        let id = |found: fs::Metadata| (found.dev(), found.ino());
+        let is_there = |path: &Path, file: &File| {
+            let named = fs::metadata(path).map(id);
+            named.is_ok_and(|named| file.metadata().is_ok_and(|open| id(open) == named))
+        };
+        let log = beside(&self.path, "-wal");
+        if is_there(&self.path, &self.file)
+            && self.log.as_ref().is_none_or(|file| is_there(&log, file))
+        {
+            return Ok(());
+        }
+        Err(BackupError::Io {
+            action: "copy",
+            path: self.path.clone(),
+            source: io::Error::other("it was replaced meanwhile: begin again"),
+        })
+    }
+}
+
+/// Returns the header of a log; `None` if it is empty.
+fn header_of(log: &File) -> Option<[u8; LOG_HEADER]> {
+    let mut header = [0; LOG_HEADER];
+    log.read_exact_at(&mut header, 0).ok().map(|()| header)
 }
 
 /// Copies the bytes that a file has now into the empty file at `path`. Each part is on its way to
