@@ -55,26 +55,21 @@ impl RunOnceArguments {
             }
             _ = signals.next() => {
                 say("stopping the agent");
-                let _: StoppedBody = client.post("/stop", &pair.target()).await?;
-                let newest = pair.newest().await?.map(|launch| launch.launch_id);
-                let Some(launch) = newest.filter(|newest| Some(newest) != before.as_ref()) else {
-                    say("the agent was not started");
+                let stopped = tokio::select! {
+                    stopped = pair.stop(before.as_ref()) => stopped?,
+                    _ = signals.next() => return Err(CliError::Result(EXIT_STOPPED)),
+                };
+                let Some(launch) = stopped else {
+                    say(&format!("the agent was not started; {}", pair.held()));
                     return Err(CliError::Result(EXIT_STOPPED));
                 };
-                tokio::select! {
-                    ended = wait_for_end(client, &launch) => ended?,
-                    _ = signals.next() => return Err(CliError::Result(EXIT_STOPPED)),
-                }
                 launch
             }
         };
         let ended: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
         let outcome = ended.outcome.unwrap_or_default();
         let reason = ended.reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-        say(&format!(
-            "{outcome}{reason}; it is held until `resume {} {}`",
-            pair.agent, pair.project
-        ));
+        say(&format!("{outcome}{reason}; {}", pair.held()));
         match outcome.as_str() {
             "completed" => Ok(()),
             "stopped" => Err(CliError::Result(EXIT_STOPPED)),
@@ -125,6 +120,21 @@ impl Pair<'_> {
             purpose: Some(Purpose::Task),
             ..TargetRequest::default()
         }
+    }
+
+    fn held(&self) -> String {
+        format!("it is held until `resume {} {}`", self.agent, self.project)
+    }
+
+    /// Stops the agent, and waits for the end of its launch. `None` if it was not started.
+    async fn stop(&self, before: Option<&LaunchId>) -> Result<Option<LaunchId>, CliError> {
+        let _: StoppedBody = self.client.post("/stop", &self.target()).await?;
+        let newest = self.newest().await?.map(|launch| launch.launch_id);
+        let launch = newest.filter(|newest| Some(newest) != before);
+        if let Some(launch) = &launch {
+            wait_for_end(self.client, launch).await?;
+        }
+        Ok(launch)
     }
 
     /// Starts the agent and prints its output until it ends. Returns the launch.

@@ -4,6 +4,7 @@ use std::env;
 use std::io::{self, IsTerminal as _};
 
 use comfy_table::{ContentArrangement, Row, Table, presets};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::output::lines;
 use crate::domain::printable;
@@ -64,7 +65,7 @@ fn wrapped_line(line: &str, width: usize) -> String {
     let mut used = wrapped.len();
     let mut is_first = true;
     for word in line.split_whitespace() {
-        let n = word.chars().count();
+        let n = word.width();
         if !is_first && used + 1 + n > width {
             wrapped.push('\n');
             wrapped.push_str(INDENT);
@@ -75,13 +76,14 @@ fn wrapped_line(line: &str, width: usize) -> String {
         }
         is_first = false;
         for letter in word.chars() {
-            if used == width {
+            let n = letter.width().unwrap_or(0);
+            if used + n > width {
                 wrapped.push('\n');
                 wrapped.push_str(INDENT);
                 used = INDENT.len();
             }
             wrapped.push(letter);
-            used += 1;
+            used += n;
         }
     }
     wrapped

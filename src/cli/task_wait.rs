@@ -10,6 +10,7 @@ use super::named::{Named, ids};
 use super::output::{Form, plain, print_json, print_line};
 use crate::domain::{TaskId, TaskStatus};
 use crate::rest::routes::tasks::TaskDetail;
+use crate::rest::routes::waiting::WaitingBody;
 
 /// The exit code if a task was cancelled, and none is blocked.
 const EXIT_CANCELLED: u8 = 3;
@@ -162,9 +163,14 @@ fn end_of(detail: &TaskDetail) -> Option<String> {
         (TaskStatus::Done | TaskStatus::Cancelled | TaskStatus::Blocked, ..) => {
             Some(format!("is {status}"))
         }
-        (TaskStatus::InProgress, _, Some(waiting)) if waiting.needs_person => {
+        (TaskStatus::InProgress, _, Some(waiting)) if waiting.needs_person || is_kept(waiting) => {
             Some(format!("needs a person: {}", plain(&waiting.text)))
         }
         _ => None,
     }
+}
+
+/// Returns whether a person keeps the agent of a task from starting, so that it waits without end.
+fn is_kept(waiting: &WaitingBody) -> bool {
+    matches!(waiting.reason.as_str(), "held" | "no_assignee")
 }
