@@ -369,7 +369,16 @@ async fn list(
         archived: Archived::of_tasks(query.archived),
     };
     let tasks = match &query.q {
-        Some(q) => state.service.tasks.list_found(&filter, q).await?,
+        Some(_) if cursor.is_some() => {
+            let detail = "a search has no further pages, because the best tasks change: \
+                raise `limit`, or leave it out";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", detail));
+        }
+        Some(q) => {
+            let mut found = state.service.tasks.list_found(&filter, q).await?;
+            found.truncate(query.limit.map_or(Ok(usize::MAX), |limit| limit_of(Some(limit)))?);
+            found
+        }
         None => state.service.tasks.list(&filter).await?,
     };
     let page = Page::cut(tasks, query.limit, cursor.as_ref().map(TaskId::as_str), raw, |task| {
