@@ -56,7 +56,7 @@ async fn show(
     if link.is_empty() {
         return login_page(&headers, Says::HowTo);
     }
-    let link = secret_in(link);
+    let link = secret_in(&link);
     let secret = Secret::new(link.as_str());
     let says = match peer
         .checked(&state, &secret, state.service.credentials.look_at_link(&secret))
@@ -148,10 +148,10 @@ impl<S: Sync> FromRequestParts<S> for NetworkPeer {
 }
 
 /// Returns the secret of a login link, of which a person may paste the whole address.
-fn secret_in(link: String) -> String {
+fn secret_in(link: &str) -> String {
     match link.trim().rsplit_once("link=") {
         Some((_, secret)) => secret.to_owned(),
-        None => link,
+        None => link.trim().to_owned(),
     }
 }
 
@@ -160,7 +160,7 @@ fn link_of(body: &[u8]) -> Option<Secret> {
     // A form in a body has the syntax of a query.
     let uri: Uri = format!("/?{form}").parse().ok()?;
     let Query(LinkForm { link }) = Query::try_from_uri(&uri).ok()?;
-    (!link.is_empty()).then(|| Secret::new(secret_in(link)))
+    (!link.is_empty()).then(|| Secret::new(secret_in(&link)))
 }
 
 async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response {

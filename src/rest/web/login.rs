@@ -32,5 +32,13 @@ pub(in crate::rest) fn login_page(headers: &HeaderMap, says: Says) -> Response {
             StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
         }
     };
-    (status, rendered(&LoginPage { frame: Frame::of(headers), says })).into_response()
+    let frame = Frame::of(headers);
+    let says = match says {
+        Says::Refused(mut problem) => {
+            problem.detail = frame.w.of_problem(&problem.code, problem.detail);
+            Says::Refused(problem)
+        }
+        says => says,
+    };
+    (status, rendered(&LoginPage { frame, says })).into_response()
 }

@@ -104,10 +104,15 @@ fn with_links(text: &str, keys: &BTreeSet<ProjectKey>) -> Vec<Event<'static>> {
     let mut finder = LinkFinder::new();
     finder.kinds(&[LinkKind::Url]);
     let mut events = Vec::new();
-    for span in finder.spans(text) {
-        match span.kind() {
-            Some(_) if is_safe(span.as_str()) => events.extend(link(span.as_str(), span.as_str())),
-            _ => push_with_tasks(span.as_str(), keys, &mut events),
+    // An address is in ASCII. Texts in Japanese go on behind it without a space.
+    for run in text.split_inclusive(|c: char| !c.is_ascii()) {
+        for span in finder.spans(run) {
+            match span.kind() {
+                Some(_) if is_safe(span.as_str()) => {
+                    events.extend(link(span.as_str(), span.as_str()));
+                }
+                _ => push_with_tasks(span.as_str(), keys, &mut events),
+            }
         }
     }
     events
@@ -128,9 +133,9 @@ fn push_with_tasks(text: &str, keys: &BTreeSet<ProjectKey>, events: &mut Vec<Eve
     events.push(Event::Text(text[done..].to_owned().into()));
 }
 
-/// Returns the places of the words of a text, which contain letters, digits, `-` and `_`.
+/// Returns the places of the words of a text, which contain ASCII letters, digits, `-` and `_`.
 fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
-    let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let words = text.split(move |c: char| !is_part(c)).filter(|word| !word.is_empty());
     words.map(move |word| {
         let start = word.as_ptr().addr() - text.as_ptr().addr();
@@ -197,6 +202,10 @@ mod tests {
              UTF-8, SHOP-0, xSHOP-1, shop-1 <code>SHOP-2</code></p>",
         );
         check("[SHOP-1](https://example.org)", "<p><a href=\"https://example.org\">SHOP-1</a></p>");
+        check(
+            "SHOP-12を確認し、https://example.org/aを参照",
+            "<p><a href=\"/ui/tasks/SHOP-12\">SHOP-12</a>を確認し、<a href=\"https://example.org/a\">https://example.org/a</a>を参照</p>",
+        );
         check("```\nSHOP-1\n```", "<pre><code>SHOP-1\n</code></pre>");
         check("file:///etc/passwd javascript:x", "<p>file:///etc/passwd javascript:x</p>");
         check(

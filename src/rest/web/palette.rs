@@ -191,7 +191,7 @@ fn commands(w: &'static Words) -> Vec<Entry> {
         Entry::pressing("i-user", w.assignee, "A", "[data-property='assignee']"),
         Entry::pressing("i-filter", w.priority, "P", "[data-property='priority']"),
         Entry::pressing("i-full", w.open_as_page, "O", "[data-as-page]"),
-        Entry::pressing("i-link", w.copy_link, "", ".task [data-copy]"),
+        Entry::pressing("i-link", w.copy_link, "", ".task [data-copy-link]"),
         Entry::pressing("i-stop", w.stop, "", ":is(.task, #launch) [hx-post$='/ui/do/stop']"),
         Entry::pressing("i-search", w.key_search, "/", "#search"),
     ]);

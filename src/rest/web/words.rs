@@ -103,10 +103,10 @@ texts! {
         "「/srv/shop」のように / で始まるパスを入力してください。";
     id_taken:
         "This id is taken. Choose another one.",
-        "このIDは使われています。別のIDを入力してください。";
+        "この ID は使われています。別の ID を入力してください。";
     id_deleted:
         "This id was of something that was deleted. Choose another one.",
-        "このIDは削除されたものに使われていました。別のIDを入力してください。";
+        "この ID は削除されたものに使われていました。別の ID を入力してください。";
     what_it_needs: "What it needs to start", "起動の条件";
     actions: "Actions", "操作";
     details: "Details", "詳細";
@@ -140,7 +140,8 @@ texts! {
     something_needs_person: "Something needs a person", "対応が必要な項目があります";
     notifications: "Notify me when something needs a person and this page is in the background",
         "このページが背面にあるとき、対応が必要になったら通知する";
-    notifications_refused: "This browser does not allow notifications of this page. Allow them in its settings.",
+    notifications_refused:
+        "This browser refuses notifications of this page. Allow them in its settings.",
         "このブラウザーは、このページの通知を許可していません。ブラウザーの設定で許可してください。";
     needs_attention: "Needs a person", "要対応";
     works: "Working", "作業中";
@@ -256,6 +257,8 @@ texts! {
     create_and_start: "Create and start", "作成して開始";
     more_places: "More", "その他";
     copy: "Copy", "コピー";
+    operator: "operator", "操作可能";
+    viewer: "viewer", "閲覧のみ";
     parts_of_task: "Parts of this task", "タスクの表示内容";
     overview: "Overview", "概要";
     changes: "Changes", "変更";
@@ -363,7 +366,7 @@ texts! {
     login_link: "Login link", "ログインリンク";
     login_link_wrong:
         "This link does not log in. A link works once, for ten minutes: print a new one.",
-        "このリンクではログインできません。リンクは1回のみ、10分以内に使えます。新しいリンクを表示してください。";
+        "このリンクではログインできません。リンクは 1 回のみ、10 分以内に使えます。新しいリンクを表示してください。";
     no_messages:
         "Say something. The agent is started if it is not there.",
         "メッセージを書いてください。その間にエージェントを起動します。";
@@ -424,7 +427,7 @@ texts! {
     raw: "Raw", "原文";
     expand_tools: "Expand all tools", "すべてのツールを開く";
     fold_tools: "Fold all tools", "すべてのツールを閉じる";
-    earlier_entries: "Earlier", "以前の記録";
+    earlier_entries: "Show earlier entries", "以前の記録を表示";
     new_entries: "{n} new ↓", "新着 {n} 件 ↓";
     result: "Result", "結果";
     call_failed: "failed", "失敗";
@@ -504,7 +507,7 @@ texts! {
     stop_all_question: "Stop all agents?", "すべてのエージェントを停止しますか？";
     drain_question: "Drain?", "ドレインしますか？";
     drain_explains:
-        "Nothing more is started until you resume. Tasks go on to their end; chats are told to end.",
+        "Nothing more is started until you resume. Tasks go on; chats are told to end.",
         "再開するまで新しい起動を止めます。タスクは最後まで続き、チャットには終了を伝えます。";
     stop_all_explains: "Nothing more is started until you resume.", "再開するまで何も起動しません。";
     accounts: "Accounts", "アカウント";

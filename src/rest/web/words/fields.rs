@@ -15,13 +15,13 @@ impl Words {
             Refusal::Missing { text, .. } => (*text, self.needs_text.to_owned()),
             Refusal::TooLong { text, length, limit } if is_english => {
                 let message = format!(
-                    "This is {length} characters long, and at most {limit} are possible. Shorten it."
+                    "This has {length} characters, and at most {limit} are possible. Shorten it."
                 );
                 (*text, message)
             }
             Refusal::TooLong { text, length, limit } => {
                 let message =
-                    format!("{limit}文字以内で入力してください（現在は{length}文字です）。");
+                    format!("{limit} 文字以内で入力してください（現在は {length} 文字です）。");
                 (*text, message)
             }
             Refusal::NotOneLine { text, position } if is_english => {
@@ -32,7 +32,7 @@ impl Words {
             }
             Refusal::NotOneLine { text, position } => {
                 let message = format!(
-                    "{position}文字目に制御文字があります。改行のない1行で入力してください。"
+                    "{position} 文字目に制御文字があります。改行のない 1 行で入力してください。"
                 );
                 (*text, message)
             }
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(english.path, "title");
         assert!(english.message.starts_with("This is 501 characters"), "{}", english.message);
         let japanese = Words::of(Language::Japanese).of_field(&long).unwrap();
-        assert!(japanese.message.starts_with("500文字以内"), "{}", japanese.message);
+        assert!(japanese.message.starts_with("500 文字以内"), "{}", japanese.message);
         assert_eq!(Words::of(Language::English).of_field(&Refusal::Inactive), None);
     }
 }

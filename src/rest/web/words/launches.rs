@@ -45,7 +45,7 @@ impl Words {
         outcome.told(purpose, self.language)
     }
 
-    /// Returns the mark for the end of a launch. Only a launch whose login failed was not logged in.
+    /// Returns the mark for the end of a launch. Only one whose login failed was not logged in.
     pub(in crate::rest::web) fn of_end(
         &self,
         launch: &Launch,
@@ -151,7 +151,7 @@ impl Words {
         let cost = cost.unwrap_or_default();
         match self.language {
             Language::English => format!("{n_running} running, {n_today} today{cost}"),
-            Language::Japanese => format!("実行中 {n_running} 件、今日 {n_today} 件{cost}"),
+            Language::Japanese => format!("実行中 {n_running} 件、今日 {n_today} 件 {cost}"),
         }
     }
 
@@ -215,7 +215,7 @@ impl Words {
             (Language::English, Purpose::Task) => format!("{ai_type}, for a task"),
             (Language::English, Purpose::Chat) => format!("{ai_type}, for a chat"),
             (Language::English, Purpose::Check) => format!("{ai_type}, for checks"),
-            (Language::Japanese, _) => format!("{ai_type}（{}用）", self.of_purpose(purpose)),
+            (Language::Japanese, _) => format!("{ai_type}（{} 用）", self.of_purpose(purpose)),
         }
     }
 

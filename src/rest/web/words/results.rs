@@ -53,7 +53,7 @@ impl Words {
     pub(in crate::rest::web) fn of_more_lines(&self, n: usize) -> String {
         match self.language {
             Language::English => format!("Show more lines ({n})"),
-            Language::Japanese => format!("続きを表示（{n}行）"),
+            Language::Japanese => format!("続きを表示（{n} 行）"),
         }
     }
 
