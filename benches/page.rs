@@ -301,7 +301,9 @@ fn panel(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> 
     let fetched: Vec<[f64; 3]> = serde_json::from_value(fetched).context("a panel failed")?;
     let times_of = |n: usize| {
         let mut times = Times::default();
-        fetched.iter().for_each(|all| times.add(millis(all[n])));
+        for all in &fetched {
+            times.add(millis(all[n]));
+        }
         times
     };
     let floor = times_of(2).median();

@@ -22,7 +22,7 @@ pub struct Problem {
     pub code: Cow<'static, str>,
     /// The remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<Cow<'static, str>>,
+    pub hint: Option<Box<str>>,
     /// Single problems of a larger input, each with its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<FieldProblem>,
@@ -54,7 +54,7 @@ impl Problem {
     }
 
     pub fn with_hint(self, hint: Option<&'static str>) -> Self {
-        Self { hint: hint.map(Cow::Borrowed), ..self }
+        Self { hint: hint.map(Into::into), ..self }
     }
 
     pub fn with_problems(self, problems: Vec<FieldProblem>) -> Self {

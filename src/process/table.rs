@@ -174,7 +174,7 @@ impl Table {
                 Some(Ok(done)) = self.starts.join_next() => self.on_start_done(done),
                 Some(Ok(launch)) = self.clearing.join_next() => self.on_cleared(&launch),
                 Some(Ok(launch)) = self.overdue.join_next() => self.on_overdue(&launch),
-                () = tokio::time::sleep(RETRY_AFTER), if self.has_watch_failed || !self.unread.is_empty() => {
+                () = tokio::time::sleep(RETRY_AFTER), if self.must_read_again() => {
                     let unread = std::mem::take(&mut self.unread);
                     if std::mem::take(&mut self.has_watch_failed) {
                         self.refresh_all();
@@ -216,6 +216,10 @@ impl Table {
         self.publish();
         let temporary = Arc::clone(&self.temporary);
         let _ = tokio::task::spawn_blocking(move || temporary.finish(REMOVAL_TIMEOUT)).await;
+    }
+
+    fn must_read_again(&self) -> bool {
+        self.has_watch_failed || !self.unread.is_empty()
     }
 
     /// Returns whether the launch has ended; also true if it is forgotten.

@@ -27,8 +27,9 @@ pub fn get(tx: &mut Read<'_>, key: &ProjectKey) -> Result<Option<KeyRecord>, Sto
 }
 
 /// Returns all keys, also those of deleted projects.
-pub fn list(tx: &mut Read<'_>) -> Result<Vec<ProjectKey>, StoreError> {
-    tx.rows("project key", "SELECT key FROM project_keys ORDER BY key", &[], |cells| cells.get())
+pub fn list(tx: &mut Read<'_>) -> Result<Vec<KeyRecord>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM project_keys ORDER BY key");
+    tx.rows("project key", &sql, &[], read)
 }
 
 /// Returns the keys of a project by key, also those that it had before.

@@ -180,7 +180,9 @@ impl Catalog {
 
     /// Returns the keys that projects have or had.
     pub async fn project_keys(&self) -> Result<BTreeSet<ProjectKey>, ServiceError> {
-        self.core.read(|tx| Ok(project_keys::list(tx)?.into_iter().collect())).await
+        self.core
+            .read(|tx| Ok(project_keys::list(tx)?.into_iter().map(|record| record.key).collect()))
+            .await
     }
 
     /// # Errors

@@ -157,7 +157,8 @@ impl ProjectEdit {
     /// makes sure that no other project has had a new key.
     ///
     /// # Errors
-    /// `NotAbsolute` also if the working directory is missing; `WorkspaceModeFixed` if the workspace
+    /// `NotAbsolute` also if the working directory is missing; `WorkspaceModeFixed` if the
+    /// workspace
     ///  of a project that exists is to change; `BadWorkspaceSetting`; `KeyEdited` for a
     /// second change of the key; the refusals of [`limits`].
     pub fn apply(&self, project: Project) -> Result<Project, Refusal> {

@@ -103,7 +103,7 @@ fn no_english_sentence_is_in_a_japanese_entry() {
     let sentence = |text: &str| {
         let is_word = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
         let words: Vec<&str> = text.split(' ').collect();
-        words.windows(3).any(|words| words.iter().all(|word| is_word(&word)))
+        words.windows(3).any(|words| words.iter().all(&is_word))
     };
     for entry in all() {
         let remedy = entry.remedy(japanese);

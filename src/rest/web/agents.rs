@@ -297,21 +297,18 @@ impl Facts {
         let why = self.whys.get(&key);
         let about = About { agent: Some(&agent.id), project: Some(&project.0), task: None };
         let line = why.and_then(WhyBody::waiting).map(|waiting| WhyLine::of(w, &waiting, about));
-        let (state, task, why, button) = match instances.first() {
-            Some(first) => {
-                let purpose = Some(first.purpose).filter(|_| instances.len() == 1);
-                let named = (&agent.id, agent.name.as_str());
-                let stop = Button::stop(w, named, &project.0, purpose);
-                let stop = Some(stop).filter(|_| instances.iter().any(InstanceRow::is_stoppable));
-                (AgentState::of_instance(w, first), first.task_title.clone(), None, stop)
-            }
-            None => {
-                let idle = || AgentState::of(StateGroup::Idle, w.idle);
-                let state = why.map_or_else(idle, |why| AgentState::of_why(w, why));
-                let task = self.next.get(&key).and_then(|task| self.titles.get(task)).cloned();
-                let button = line.as_ref().and_then(|line| line.action.clone()).map(Button::from);
-                (state, task, line, button)
-            }
+        let (state, task, why, button) = if let Some(first) = instances.first() {
+            let purpose = Some(first.purpose).filter(|_| instances.len() == 1);
+            let named = (&agent.id, agent.name.as_str());
+            let stop = Button::stop(w, named, &project.0, purpose);
+            let stop = Some(stop).filter(|_| instances.iter().any(InstanceRow::is_stoppable));
+            (AgentState::of_instance(w, first), first.task_title.clone(), None, stop)
+        } else {
+            let idle = || AgentState::of(StateGroup::Idle, w.idle);
+            let state = why.map_or_else(idle, |why| AgentState::of_why(w, why));
+            let task = self.next.get(&key).and_then(|task| self.titles.get(task)).cloned();
+            let button = line.as_ref().and_then(|line| line.action.clone()).map(Button::from);
+            (state, task, line, button)
         };
         AgentRow {
             key: format!("agent-{}-{}", agent.id, project.0),
@@ -366,8 +363,7 @@ impl AgentList {
     /// Reads the rows in the order in which people look, and apart from them the archived agents.
     async fn read(w: &'static Words, state: &RestState, show: Show) -> Result<Self, Problem> {
         let agents = state.service.catalog.agents().await?.into_iter();
-        let (archived, agents): (Vec<Agent>, Vec<Agent>) =
-            agents.partition(|agent| agent.is_archived());
+        let (archived, agents): (Vec<Agent>, Vec<Agent>) = agents.partition(Agent::is_archived);
         let mut facts = Facts::read(w, state).await?;
         let mut rows: Vec<AgentRow> =
             agents.iter().flat_map(|agent| facts.rows_of(agent)).collect();

@@ -1,8 +1,8 @@
 //! The chat panel: the messages, whether the agent listens, and a field for a message.
 //!
-//! Messages are those of REST, under an id that the panel chooses, so that a repeated request writes
-//! the message once. Only problems differ: they are in the language of the page. The panel fetches answers after the last
-//! message that it has, in the order of the server.
+//! Messages are those of REST, under an id that the panel chooses: a repeated request writes the
+//! message once. Only problems differ: they are in the language of the page. The panel fetches
+//! answers after the last message that it has, in the order of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! Shows problems to people in their language: as a page, if a page was requested. A script of a
 //! page gets the problem itself and shows its text.
 
-use std::borrow::Cow;
-
 use askama::Template;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
@@ -68,7 +66,7 @@ pub(super) async fn as_pages(
         // The reader keeps the side and the name, unless they cannot be read.
         let frame = Frame::read(&asked, &state).await.unwrap_or(frame);
         let detail = problem.detail;
-        let hint = problem.hint.map(Cow::into_owned);
+        let hint = problem.hint.map(str::into_string);
         let page = ErrorPage { frame, status: parts.status.as_u16(), detail, hint };
         return (parts.status, rendered(&page)).into_response();
     }

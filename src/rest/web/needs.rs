@@ -124,8 +124,8 @@ pub(super) fn needs_of(w: &'static Words, why: &WhyBody, facts: &NeedFacts<'_>) 
     GROUPS.iter().filter_map(need).collect()
 }
 
-/// Returns whether all slots are taken, none of them by the agent itself. A coordinator says so only
-/// of an agent that could start otherwise.
+/// Returns whether all slots are taken, none of them by the agent itself. A coordinator says so
+/// only of an agent that could start otherwise.
 fn is_full(why: &WhyBody, facts: &NeedFacts<'_>) -> bool {
     facts.limits.running >= facts.limits.max_concurrent && !runs(why)
 }

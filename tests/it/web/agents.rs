@@ -53,7 +53,7 @@ fn agents_are_listed_by_what_they_need_and_filtered_by_the_address() {
     assert_eq!(order(&page), all, "{page}");
     assert!(page.contains("5, 1 working"), "{page}");
     // A project without work has no row of its own; it is named beside the other one.
-    assert!(page.contains("claude · Shop, Other"), "{page}");
+    assert!(page.contains("claude · <bdi>Shop, Other</bdi>"), "{page}");
     let idle = |text: &str| page.contains(&format!("No task for it in {text}."));
     assert!(idle("Shop, Other") || idle("Other, Shop"), "{page}");
     for mark in ["Failed", "Waits", "Working", "Stopped", "Idle"] {
@@ -77,7 +77,7 @@ fn the_old_address_of_the_reasons_leads_to_the_page_of_the_agent() {
     assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
     assert!(answer.contains("location: /ui/projects/prj/agents/agt\r\n"), "{answer}");
     let page = daemon.page("/ui/projects/prj/agents/agt", "en");
-    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<h1>agt</h1>"), "{page}");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains(">agt</h1>"), "{page}");
     let unknown = daemon.page("/ui/projects/prj/agents/nobody", "en");
     assert!(unknown.starts_with("HTTP/1.1 404"), "{unknown}");
 }
@@ -91,7 +91,7 @@ fn the_page_of_an_agent_says_what_it_needs_in_both_languages() {
     assert!(page.contains("Assigned to Shop, and both are active"), "{page}");
     assert!(page.contains("There is work: PRJ-1"), "{page}");
     assert!(page.contains("/ui/launches?agent=broken"), "{page}");
-    assert!(page.contains("PRJ-1 a title"), "its latest launch names the task: {page}");
+    assert!(page.contains("PRJ-1 <bdi>a title</bdi>"), "its latest launch names the task: {page}");
     let page = daemon.page("/ui/projects/prj/agents/broken", "ja");
     let (_, shown) = page.split_once("<article").unwrap();
     for text in ["起動していません: 1 回連続で失敗", "Shop に割り当て済み", "失敗が続いていない"]

@@ -105,7 +105,7 @@ window.wrong = (form, name, value, others) => {
   if (!field.matches('[aria-invalid=true]') || !error) return null;
   return { told: error.textContent, isNamed: field.getAttribute('aria-describedby').split(' ').includes(error.id),
     hasFocus: document.activeElement === field, isKept: field.value === value && Object.entries(others).every(([other, value]) => other === name || form.elements[other].value === value),
-    isSeen: error.checkVisibility() && error.getBoundingClientRect().height > 0, toasts: document.querySelectorAll('.toast').length, n: document.querySelectorAll('.error').length };
+    isSeen: error.checkVisibility() && error.getBoundingClientRect().height > 0, toasts: document.querySelectorAll('.toast').length, n: form.querySelectorAll('.error').length };
 };";
 
 /// Sends a form with a bad value, and checks that the mistake is told at its field.

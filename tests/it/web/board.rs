@@ -171,7 +171,7 @@ fn what_people_write_is_text_wherever_it_is_shown() {
             browser.until("its transcript is shown", || {
                 browser.texts("#transcript").concat().contains("onerror")
             });
-            browser.find("#raw summary").click();
+            browser.find("[data-view=raw-view]").click();
             browser.until("its output is shown", || {
                 browser.texts("#output").concat().contains("onerror")
             });

@@ -35,8 +35,8 @@ fn operations_names_who_waits_for_which_task_and_why_in_both_languages() {
         "Starting agents",
         "1 <span class=\"faint small\">of 1</span>",
         "1 slots: 1 run tasks, 0 run chats",
-        "href=\"/ui/projects/prj/agents/ben\">Ben</a>",
-        "PRJ-2</a> · No free slot",
+        "href=\"/ui/projects/prj/agents/ben\"><bdi>Ben</bdi></a>",
+        "PRJ-2</a> · <bdi>No free slot",
         "longest for <time",
         "Spent today",
         "Tokens an hour",
@@ -60,6 +60,7 @@ fn a_pause_is_one_click_and_a_stop_of_all_names_what_it_stops() {
         return;
     };
     browser.go_to("/ui/agents");
+    browser.until("the script is there", || browser.run("return typeof stepInTable") == "function");
     browser.press(&PLACE_OF_OPERATIONS);
     browser.until("the place is open", || browser.path() == "/ui/operations");
     browser.find("#pause").click();

@@ -118,7 +118,7 @@ fn two_people_at_one_field_compare_and_decide() {
     browser.go_to("/ui/projects/prj?task=tsk");
     write("mine");
     daemon.done(&["task", "set", "tsk", "--title", "theirs שלום"]);
-    browser.until("the panel shows it", || browser.texts("#panel h2") == ["theirs שלום"]);
+    browser.until("the panel shows it", || browser.texts("#panel .task-title") == ["theirs שלום"]);
     send();
     browser.find(".was-changed .btn");
     assert_eq!(
@@ -137,7 +137,7 @@ fn two_people_at_one_field_compare_and_decide() {
     browser.until("the note is gone", || !browser.has(".was-changed"));
 
     // The same text from both is no conflict.
-    browser.until("it is shown", || browser.texts("#panel h2") == ["mine"]);
+    browser.until("it is shown", || browser.texts("#panel .task-title") == ["mine"]);
     write("both");
     daemon.done(&["task", "set", "tsk", "--title", "both"]);
     send();
@@ -260,12 +260,12 @@ fn a_long_diff_shows_its_first_lines_and_more_on_demand() {
         return;
     };
     until_kept(&daemon, "tsk");
-    browser.go_to("/ui/projects/shop?task=tsk");
+    browser.go_to("/ui/projects/shop?task=tsk&tab=changes");
     let rows = || browser.run("return document.querySelectorAll('.diff tr').length");
     browser.until("the changes are there", || browser.texts(".changes .box code").len() >= 2);
     assert!(rows().as_u64().unwrap() < 500, "{}", rows());
     let files = browser.texts(".changes .box summary");
-    assert_eq!(files.iter().filter(|file| file.contains("binary")).count() + 2, 3, "{files:?}");
+    assert_eq!(files.iter().filter(|file| file.contains("Binary")).count() + 2, 3, "{files:?}");
     let before = rows().as_u64().unwrap();
     browser.run("document.querySelectorAll('.changes .box').forEach(box => { box.open = true; })");
     browser.find(".more-lines button").click();

@@ -154,9 +154,16 @@ document.addEventListener("htmx:after:swap", () => {
   const title = document.title.replace(/^\(\d+\) /, "");
   document.title = n > 0 ? `(${n}) ${title}` : title;
   // The tag makes one notification of those of several tabs.
-  if (n > shownAttention && document.hidden && mayNotify()) new Notification(body.dataset.needsPerson, { body: document.title, tag: `${location.host}${root}` });
+  const isNews = n > shownAttention;
   shownAttention = n;
+  if (isNews && document.hidden && mayNotify()) notify();
 });
+
+function notify() {
+  try {
+    new Notification(body.dataset.needsPerson, { body: document.title, tag: `${location.host}${root}` });
+  } catch { /* Phones know only the notifications of workers. */ }
+}
 
 const notifications = find("#notifications");
 if (notifications) {

@@ -41,6 +41,8 @@ async function showTasks(all) {
 
 function place(card) {
   const before = document.getElementById(card.id);
+  // A card that is dragged stays in the hand of the reader, and is read again later.
+  if (before?.matches(".is-dragged")) { live.tasks.add(card.dataset.task); return; }
   const hadFocus = before !== null && before.contains(document.activeElement);
   before?.remove();
   const column = find(`#column-${card.dataset.status}`);

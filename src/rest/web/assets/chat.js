@@ -83,6 +83,7 @@ async function fetchMessages() {
         list.insertBefore(message, find(".is-unsent", list));
       }
       writeTimes();
+  addCopyButtons();
       if (isAtEnd) scrollDown(chat);
       else if (list.children.length > n) find("[data-to-end]", chat).hidden = false;
     }
@@ -109,6 +110,7 @@ document.addEventListener("click", async (event) => {
   list.insertAdjacentHTML("afterbegin", await answer.text());
   list.scrollTop += list.scrollHeight - height;
   writeTimes();
+  addCopyButtons();
   if (answer.headers.get("has-more") !== "true") event.target.remove();
 });
 

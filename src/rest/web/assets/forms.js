@@ -55,13 +55,14 @@ const changedNote = (form) => find(".was-changed", form);
 // A form that is based on an older revision. The reader compares, and saves or leaves it.
 async function tellChanged(form) {
   const shown = form.closest("[data-shows-task]");
-  const part = shown && await fetchPart(`${root}/ui/parts/tasks/${shown.dataset.showsTask}`);
-  if (!part) { toast(body.dataset.wentWrong, { detail: body.dataset.wasChanged }); return; }
-  const newest = document.createElement("template");
-  newest.innerHTML = part;
   // What is shown anew meanwhile leaves the note and the value of the reader.
   form.setAttribute("hx-morph-skip", "");
   const mine = fieldsOf(form).map((field) => [field, field.value]);
+  const part = shown && await fetchPart(`${root}/ui/parts/tasks/${shown.dataset.showsTask}`);
+  if (!part) form.removeAttribute("hx-morph-skip");
+  if (!part) { toast(body.dataset.wentWrong, { detail: body.dataset.wasChanged }); return; }
+  const newest = document.createElement("template");
+  newest.innerHTML = part;
   changedNote(form)?.remove();
   const note = document.createElement("div");
   note.className = "call wait was-changed";
@@ -114,7 +115,7 @@ function saveMine(form, newest, mine) {
   changedNote(form).remove();
   form.removeAttribute("hx-morph-skip");
   find("[name=revision]", form).value = find("[name=revision]", newest).value;
-  for (const [field, value] of mine) if (!field.value || field.matches("select")) field.value = value;
+  for (const [field, value] of mine) if (field.matches("select")) field.value = value;
   if (form.matches("[hx-trigger=change]")) find("select", form).dispatchEvent(new Event("change", { bubbles: true }));
   else form.requestSubmit();
 }

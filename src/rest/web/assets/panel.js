@@ -11,7 +11,7 @@ function pushAddress(address) {
 }
 
 // What was written into a form of the panel is not thrown away without a question.
-document.addEventListener("input", (event) => event.target.closest("#panel .form")?.setAttribute("data-is-written", ""));
+document.addEventListener("input", (event) => event.target.closest("#panel .form, .main form.form")?.setAttribute("data-is-written", ""));
 const mayLeavePanel = () => !find("#panel [data-is-written]") || confirm(body.dataset.discard);
 
 async function openPanel(part, address, { push = true } = {}) {
@@ -52,6 +52,8 @@ function closePanel({ push = true } = {}) {
 
 // Back and forward fill or empty the panel. The board stays, unless something else was searched for.
 addEventListener("popstate", () => {
+  // A link within the page changes only the part behind `#`.
+  if (location.href.split("#")[0] === panelAddress.split("#")[0]) return;
   if (!find("#panel")) { location.reload(); return; }
   // A reader who stays in a written form keeps its address, too.
   if (!mayLeavePanel()) { history.pushState(null, "", panelAddress); return; }
@@ -164,7 +166,9 @@ const dialog = find("#dialog");
 
 // A dialog that is closed with text in it keeps it: the next time, the same text is there.
 const isWritten = () => Boolean(find("[data-is-written]", dialog));
-dialog.addEventListener("input", (event) => event.target.closest("form[data-draft]")?.setAttribute("data-is-written", ""));
+dialog.addEventListener("input", (event) => {
+  if (!event.target.matches("[data-make-another]")) event.target.closest("form[data-draft]")?.setAttribute("data-is-written", "");
+});
 
 new MutationObserver(() => {
   if (dialog.firstElementChild && !dialog.open) dialog.showModal();
@@ -180,11 +184,22 @@ dialog.addEventListener("close", () => {
   if (isWritten()) find("[data-draft-kept]", dialog).hidden = false;
   else dialog.replaceChildren();
 });
+// The draft of a new task while the dialog shows something else.
+let keptDraft = null;
+const parentOf = (address) => new URL(address, location.href).searchParams.get("parent");
 document.addEventListener("htmx:before:request", (event) => {
   const { ctx } = event.detail;
-  if (ctx.target !== dialog || !isWritten()) return;
+  if (ctx.target !== dialog) return;
+  const written = isWritten() ? find("form[data-draft]", dialog) : null;
+  const draft = written ?? keptDraft;
+  if (!draft) return;
+  const asked = ctx.sourceElement?.getAttribute?.("hx-get") ?? "";
+  const isSame = asked.includes("/new-task") && parentOf(asked) === parentOf(draft.dataset.again);
+  keptDraft = isSame ? null : draft;
+  if (!isSame) { written?.remove(); return; }
   event.preventDefault();
-  dialog.showModal();
+  if (!written) dialog.replaceChildren(draft);
+  if (!dialog.open) dialog.showModal();
   find("input:not([type=hidden])", dialog)?.focus();
 });
 document.addEventListener("click", (event) => {

@@ -62,6 +62,7 @@ function addEntries(page, { isEarlier = false } = {}) {
     shown.start = script.firstElementChild.dataset.place ?? shown.start;
   }
   writeTimes();
+  addCopyButtons();
   find("#earlier-entries").hidden = !shown.start;
   // Earlier calls may not be here.
   const nCalls = findAll(".tool", script).length;
