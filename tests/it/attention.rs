@@ -119,7 +119,7 @@ fn an_entry_is_put_off_by_the_clock_of_the_server() {
     assert_eq!(mark(&json!({ "forSeconds": 3600 })).0, 204);
     let entry = &daemon.json(&["inbox", "--all", "--kind", "blocked"])[0];
     let until: Timestamp = serde_json::from_value(entry["later_until"].clone()).unwrap();
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     assert!(before + hour <= until && until <= time() + hour, "{entry}");
     let both = json!({ "forSeconds": 60, "until": until.to_string() });
     let (status, said) = mark(&both);

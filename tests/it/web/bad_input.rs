@@ -260,7 +260,7 @@ fn unusual_texts_are_kept_shown_as_text_and_do_nothing() {
             "openPalette(); palette.querySelector('input').value = {value}; palette.dispatchEvent(new Event('input'))"
         ));
         browser.until("the palette answers", || {
-            browser.texts("#found .what").iter().any(|what| *what == shown) == is_found
+            browser.texts("#found .what").contains(&shown) == is_found
         });
         is_inert();
         browser.run("palette.close()");

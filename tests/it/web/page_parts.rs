@@ -45,11 +45,10 @@ fn more(part: &str, status: &str) -> Option<String> {
 fn more_cards_go_on_after_the_last_one_also_if_others_have_gone() {
     let daemon = daemon(&[]);
     let names: Vec<String> = (0..45).map(|n| format!("tsk_{n:02}")).collect();
-    let manifest: String = names
-        .iter()
-        .map(|name| format!("  {name}: {{ project: prj, title: t, status: todo }}\n"))
-        .collect();
-    fs::write(daemon.folder().join("many.yaml"), format!("tasks:\n{manifest}")).unwrap();
+    let entry = |name: &String| format!("  {name}: {{ project: prj, title: t, status: todo }}");
+    let entries: Vec<String> = names.iter().map(entry).collect();
+    let manifest = format!("tasks:\n{}\n", entries.join("\n"));
+    fs::write(daemon.folder().join("many.yaml"), manifest).unwrap();
     daemon.done(&["apply", "many.yaml"]);
     let board = daemon.page("/ui/parts/projects/prj/board", "en");
     let first = cards(&board);

@@ -24,7 +24,9 @@ fn deeds() -> Vec<String> {
         );
     }
     for (name, id) in [("{project}", "prj"), ("{agent}", "agt"), ("{id}", "tsk")] {
-        deeds.iter_mut().for_each(|deed| *deed = deed.replace(name, id));
+        for deed in &mut deeds {
+            *deed = deed.replace(name, id);
+        }
     }
     deeds.retain(|deed| !deed.contains('{') && deed != "/ui/do/language");
     deeds.sort();
