@@ -102,7 +102,7 @@ fn harmless<'a>(event: Event<'a>, links: &mut Vec<bool>) -> Option<Event<'a>> {
 /// Returns a text as events, with links to the web addresses and to the tasks that it names.
 fn with_links(text: &str, keys: &BTreeSet<ProjectKey>) -> Vec<Event<'static>> {
     let mut finder = LinkFinder::new();
-    finder.kinds(&[LinkKind::Url]);
+    finder.kinds(&[LinkKind::Url]).url_can_be_iri(false);
     let mut events = Vec::new();
     // An address is in ASCII. Texts in Japanese go on behind it without a space.
     for run in text.split_inclusive(|c: char| !c.is_ascii()) {

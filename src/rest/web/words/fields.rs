@@ -84,7 +84,7 @@ mod tests {
         let long = limits::TITLE.take(&"x".repeat(501)).unwrap_err();
         let english = Words::of(Language::English).of_field(&long).unwrap();
         assert_eq!(english.path, "title");
-        assert!(english.message.starts_with("This is 501 characters"), "{}", english.message);
+        assert!(english.message.starts_with("This has 501 characters"), "{}", english.message);
         let japanese = Words::of(Language::Japanese).of_field(&long).unwrap();
         assert!(japanese.message.starts_with("500 文字以内"), "{}", japanese.message);
         assert_eq!(Words::of(Language::English).of_field(&Refusal::Inactive), None);
