@@ -83,6 +83,7 @@ fn a_page_in_the_background_notifies_its_reader() {
          constructor(title) { window.told.push(title); } };\
          Object.defineProperty(document, 'hidden', { get: () => true });",
     );
+    browser.until("the page hears of news", || browser.has("#contact.is-there"));
     daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", "which bank?"]);
     browser.until("its reader is told", || {
         browser.run("return window.told.join()") == "Something needs a person"
