@@ -42,6 +42,7 @@ use crate::sys;
 mod agent;
 mod clean;
 mod event_loop;
+mod kill_rounds;
 mod output;
 mod tree;
 

@@ -12,6 +12,7 @@ use rustix::time::Timespec;
 
 use super::agent::{Agent, Streams};
 use super::complain_unless_written;
+use super::kill_rounds::KillRounds;
 use super::output::{Log, Output};
 use super::tree::{self, Next};
 use crate::cgroup::Group;
@@ -26,14 +27,10 @@ use crate::instance_dir::record::{self, Exit, ExitState, Started, Stop};
 use crate::sys::events::Events;
 use crate::sys::{orphans, processes};
 
-/// The first pause between two rounds of KILL. It grows: processes that were forked meanwhile are
-/// found soon, and unkillable processes are not signalled all the time.
-const FIRST_KILL_PAUSE: Duration = Duration::from_millis(5);
 /// The longest time from TERM to KILL for an agent that never authenticated, for any
 /// `stop.timeout`. Together with the leak grace it must be well below the half minute after which a
 /// server frees such a claim.
 const UNAUTHENTICATED_STOP_TIMEOUT: Duration = Duration::from_secs(10);
-const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(500);
 /// The number of attempts to write the record of an end, and the pause between them.
 const N_LAST_ATTEMPTS: u32 = 120;
 const LAST_ATTEMPTS_PAUSE: Duration = Duration::from_millis(500);
@@ -86,7 +83,7 @@ pub struct EventLoop<'a> {
     has_child_news: bool,
     /// The time of the next round of KILL.
     kill_at: Option<BootInstant>,
-    kill_pause: Duration,
+    kill_rounds: KillRounds,
 }
 
 impl<'a> EventLoop<'a> {
@@ -117,7 +114,7 @@ impl<'a> EventLoop<'a> {
             condition: Condition::default(),
             has_child_news: false,
             kill_at: None,
-            kill_pause: FIRST_KILL_PAUSE,
+            kill_rounds: KillRounds::default(),
             limits,
         })
     }
@@ -276,9 +273,9 @@ impl<'a> EventLoop<'a> {
                 group.kill();
             }
             // The next round finds processes that were forked between the listing and the KILL.
-            tree::send(Signal::KILL, self.group(), &tree::living(&self.agent.mark));
-            self.kill_at = Some(now + self.kill_pause);
-            self.kill_pause = (self.kill_pause * 2).min(LONGEST_KILL_PAUSE);
+            let living = tree::living(&self.agent.mark);
+            tree::send(Signal::KILL, self.group(), &living);
+            self.kill_at = Some(now + self.kill_rounds.pause_after(&living));
         }
     }
 

@@ -151,9 +151,9 @@ sleep 0.02
 "$@" sh bomb $((left - 1)) "$@" &
 "#;
 
-/// The length of each of these chains if it is not ended. It takes six seconds on a machine of any
-/// speed.
-const N_GENERATIONS: usize = 300;
+/// The length of each of these chains if it is not ended. It takes half a minute on a machine of
+/// any speed.
+const N_GENERATIONS: usize = 1500;
 
 #[test]
 fn what_replaces_itself_faster_than_it_is_looked_for_is_ended_in_one_stop() {
