@@ -1,4 +1,4 @@
-//! Finding and reading files, whatever is in them.
+//! Finding and reading files with any content.
 
 use super::*;
 

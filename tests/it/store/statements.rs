@@ -4,9 +4,10 @@
 //! records the statements that the connection prepares. Each SQL text of the sources must be in a
 //! recorded statement. A statement that is added and not run makes a test fail.
 
+mod sources;
+
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
@@ -34,6 +35,7 @@ use agent_coordinator::store::{
 };
 use futures::FutureExt as _;
 
+use self::sources::{is_in, is_sql, literals, literals_after, sources};
 use super::observed::{Observed, Observer};
 use super::old::WRITTEN;
 use super::rows::{
@@ -507,86 +509,6 @@ fn forgets(bed: &Bed) {
     bed.write("messages", |tx| messages::forget(tx, &assignment("p", "a"), 1));
 }
 
-/// Returns the sources below `folder` of the repository.
-fn sources(folder: &str) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).unwrap();
-                let code = text.split("#[cfg(test)]").next().unwrap().to_owned();
-                found.push((path, code));
-            }
-        }
-    }
-    assert!(!found.is_empty(), "the sources are found");
-    found
-}
-
-/// Returns the texts between quotation marks, as the program has them.
-fn literals(code: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = code.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '/' if rest.peek() == Some(&'/') => while rest.next_if(|c| *c != '\n').is_some() {},
-            // This is a character. A lifetime has no second quotation mark.
-            '\'' => {
-                let is_escape = rest.next_if_eq(&'\\').is_some();
-                rest.next();
-                if !is_escape && rest.peek() != Some(&'\'') {
-                    continue;
-                }
-                while rest.next_if(|c| *c != '\'').is_some() {}
-                rest.next();
-            }
-            '"' => {
-                let mut text = String::new();
-                while let Some(c) = rest.next_if(|c| *c != '"') {
-                    match c {
-                        '\\' if rest.next_if_eq(&'\n').is_some() => {
-                            while rest.next_if(|c| c.is_whitespace()).is_some() {}
-                        }
-                        '\\' => text.extend(rest.next()),
-                        c => text.push(c),
-                    }
-                }
-                rest.next();
-                found.push(text);
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-/// Returns whether a text is SQL or a piece of it, not a name or a message.
-fn is_sql(text: &str) -> bool {
-    const WORDS: &[&str] = &[
-        "SELECT", "INSERT", "UPDATE", "DELETE", "FROM", "WHERE", "ORDER", "LIMIT", "JOIN",
-        "EXISTS", "IN", "AND", "OR", "IS", "NOT", "VALUES", "SET", "GROUP", "CASE", "CAST",
-        "COUNT", "COALESCE",
-    ];
-    let mut words = text.split(|c: char| !c.is_ascii_alphabetic());
-    text.contains(['?', '=', '<', '>']) || words.any(|word| WORDS.contains(&word))
-}
-
-/// Returns whether the text between the placeholders of a format is in `sql`, piece after piece.
-fn is_in(literal: &str, sql: &str) -> bool {
-    let mut rest = sql;
-    literal.split('{').enumerate().all(|(n, piece)| {
-        let piece = if n == 0 { piece } else { piece.split_once('}').map_or("", |(_, rest)| rest) };
-        rest.find(piece).is_some_and(|at| {
-            rest = &rest[at + piece.len()..];
-            true
-        })
-    })
-}
-
 #[test]
 fn each_statement_of_the_program_is_prepared() {
     let all = all();
@@ -617,10 +539,6 @@ fn each_statement_of_the_program_is_prepared() {
     assert!(n_literals > 70, "the literals are found");
 }
 
-fn literals_after(code: &str, start: &str) -> Vec<String> {
-    code.split(start).skip(1).map(|rest| literals(rest).swap_remove(0)).collect()
-}
-
 #[test]
 fn only_the_rows_and_the_store_have_sql() {
     let folder = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name);
@@ -635,12 +553,4 @@ fn only_the_rows_and_the_store_have_sql() {
             assert!(!is_statement, "{} has SQL: `{literal}`", path.display());
         }
     }
-}
-
-#[test]
-fn the_literals_of_a_source_are_found_as_the_program_has_them() {
-    let code = "fn f<'a>(c: char) { // \"no\"\n if c == '\"' || c == '\\'' { g(\"a \\\"b\\\"\", \"c \\\n    d\") } }";
-    assert_eq!(literals(code), ["a \"b\"", "c d"]);
-    assert!(is_in("SELECT {COLUMNS} FROM {}", "SELECT id FROM tasks"));
-    assert!(!is_in("SELECT {COLUMNS} FROM b", "SELECT id FROM tasks"));
 }
