@@ -71,6 +71,9 @@ pub struct AgentLine {
     pub ai_type: String,
     pub system_prompt: String,
     pub status: AgentStatus,
+    /// The status before it was archived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_from: Option<AgentStatus>,
     pub created_at: Timestamp,
 }
 
@@ -90,6 +93,9 @@ pub struct ProjectLine {
     pub next_number: u32,
     pub working_directory: PathBuf,
     pub status: ProjectStatus,
+    /// The status before it was archived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_from: Option<ProjectStatus>,
     pub workspace: WorkspaceMode,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_base: Option<String>,
@@ -216,8 +222,9 @@ impl fmt::Display for Counts {
 
 impl From<Agent> for AgentLine {
     fn from(agent: Agent) -> Self {
-        let Agent { id, name, ai_type, system_prompt, status, created_at, .. } = agent;
-        Self { id, name, ai_type, system_prompt, status, created_at }
+        let Agent { id, name, ai_type, system_prompt, status, archived_from, created_at, .. } =
+            agent;
+        Self { id, name, ai_type, system_prompt, status, archived_from, created_at }
     }
 }
 
@@ -238,6 +245,7 @@ impl ProjectLine {
             next_number,
             working_directory: project.working_directory,
             status: project.status,
+            archived_from: project.archived_from,
             workspace: project.workspace,
             workspace_base: project.overrides.base,
             workspace_branch: project.overrides.branch,

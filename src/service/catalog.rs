@@ -246,7 +246,7 @@ impl Catalog {
     /// Changes a project. A new key changes the short ids of its tasks; the old ones stay valid.
     ///
     /// # Errors
-    /// `ProjectNotFound`, `AgentNotFound`, `Invalid` for a working directory that is not absolute;
+    /// `ProjectNotFound`, `AgentNotFound`, `NotAbsolute` for the working directory;
     /// `WorkspaceModeFixed`, `KeyEdited`, `KeyTaken`; `NotRemovable` for a project that has not
     /// ended and is to be archived.
     pub async fn set_project(

@@ -67,11 +67,8 @@ impl Agent {
     /// Returns the agent with another status. An archived one remembers the status before.
     #[must_use]
     pub fn with_status(self, status: AgentStatus) -> Self {
-        let archived_from = match status {
-            AgentStatus::Archived if self.is_archived() => self.archived_from,
-            AgentStatus::Archived => Some(self.status),
-            AgentStatus::Active | AgentStatus::Inactive => None,
-        };
+        let before = (self.status, self.archived_from);
+        let archived_from = archived_from(AgentStatus::Archived, before, status);
         Self { status, archived_from, ..self }
     }
 
@@ -80,6 +77,19 @@ impl Agent {
     pub fn unarchived(self) -> Self {
         let status = self.archived_from.unwrap_or(AgentStatus::Active);
         self.with_status(status)
+    }
+}
+
+/// Returns the status that an agent or a project had before it was archived, after a change to
+/// `after`. `before` is the status with the one from before it.
+fn archived_from<S: Copy + PartialEq>(archived: S, before: (S, Option<S>), after: S) -> Option<S> {
+    let (status, former) = before;
+    if after != archived {
+        None
+    } else if status == archived {
+        former
+    } else {
+        Some(status)
     }
 }
 
@@ -136,11 +146,8 @@ impl Project {
     /// Returns the project with another status. An archived one remembers the status before.
     #[must_use]
     pub fn with_status(self, status: ProjectStatus) -> Self {
-        let archived_from = match status {
-            ProjectStatus::Archived if self.is_archived() => self.archived_from,
-            ProjectStatus::Archived => Some(self.status),
-            ProjectStatus::Active | ProjectStatus::Inactive => None,
-        };
+        let before = (self.status, self.archived_from);
+        let archived_from = archived_from(ProjectStatus::Archived, before, status);
         Self { status, archived_from, ..self }
     }
 
@@ -157,10 +164,9 @@ impl ProjectEdit {
     /// makes sure that no other project has had a new key.
     ///
     /// # Errors
-    /// `NotAbsolute` also if the working directory is missing; `WorkspaceModeFixed` if the
-    /// workspace
-    ///  of a project that exists is to change; `BadWorkspaceSetting`; `KeyEdited` for a
-    /// second change of the key; the refusals of [`limits`].
+    /// `NotAbsolute`, also for a missing directory; `WorkspaceModeFixed` for another workspace of
+    /// a project that exists; `BadWorkspaceSetting`; `KeyEdited` for a second change of the key;
+    /// the refusals of [`limits`].
     pub fn apply(&self, project: Project) -> Result<Project, Refusal> {
         let working_directory = self.working_directory.clone().unwrap_or(project.working_directory);
         if !working_directory.is_absolute() {

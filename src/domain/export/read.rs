@@ -10,7 +10,7 @@ use super::lines::LineTooLong;
 use super::problems::Problems;
 use super::{AgentLine, Counts, FORMAT, Header, Line, MAX_NUMBER, VERSION};
 use super::{MessageLine, ProjectLine, TaskLine};
-use crate::domain::agent::{AgentEdit, ProjectEdit};
+use crate::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use crate::domain::chat::said;
 use crate::domain::id::{AgentId, MessageId, ProjectId, TaskId};
 use crate::domain::limits;
@@ -262,7 +262,7 @@ fn parsed(text: &str) -> Result<Line, String> {
 }
 
 fn agent(found: AgentLine) -> Result<Agent, String> {
-    let AgentLine { id, name, ai_type, system_prompt, status, created_at } = found;
+    let AgentLine { id, name, ai_type, system_prompt, status, archived_from, created_at } = found;
     let edit = AgentEdit {
         name: Some(name),
         ai_type: Some(ai_type),
@@ -271,7 +271,8 @@ fn agent(found: AgentLine) -> Result<Agent, String> {
         status: Some(status),
         seen: None,
     };
-    let new = Agent::new(id.clone(), None, created_at);
+    let former = archived_from.unwrap_or(AgentStatus::Active);
+    let new = Agent { status: former, ..Agent::new(id.clone(), None, created_at) };
     // Without a passkey, nothing is hashed.
     edit.apply(new, [0; 16]).map_err(|refusal| of("agent", &id, &refusal))
 }
@@ -294,9 +295,9 @@ fn project(found: ProjectLine) -> Result<ProjectEntry, String> {
         workspace_branch: found.workspace_branch,
         ..ProjectEdit::default()
     };
-    let project = edit
-        .apply(Project::new(id.clone(), created_at))
-        .map_err(|refusal| of("project", &id, &refusal))?;
+    let former = found.archived_from.unwrap_or(ProjectStatus::Active);
+    let new = Project { status: former, ..Project::new(id.clone(), created_at) };
+    let project = edit.apply(new).map_err(|refusal| of("project", &id, &refusal))?;
     let project = Project { is_key_edited, ..project };
     let agents = found.agents.into_iter().collect();
     Ok(ProjectEntry { project, former_keys, next_number, agents })

@@ -257,6 +257,9 @@ struct Applying {
     problems: Vec<EntryProblem>,
     /// The changes that agents at work must learn.
     news: Vec<WorkChange>,
+    /// The agents and projects to archive, with their sections. They are checked when the tasks are
+    /// written, too.
+    to_archive: Vec<(&'static str, Removable)>,
 }
 
 impl Catalog {
@@ -276,6 +279,7 @@ impl Catalog {
             applying.agents(tx, &agents, &ai_types)?;
             applying.projects(tx, &wanted.projects)?;
             applying.tasks(tx, &wanted.tasks)?;
+            applying.check_archived(tx)?;
             if !applying.problems.is_empty() {
                 return Err(ApplyError::Problems(applying.problems));
             }
@@ -322,9 +326,8 @@ impl Applying {
                 after.and_then(|after| ai_types.check(before.as_ref(), &after).map(|()| after));
             match checked {
                 Ok(after) => {
-                    let was_archived = before.as_ref().is_none_or(Agent::is_archived);
-                    if after.is_archived() && !was_archived {
-                        self.check_archive(tx, "agents", &Removable::Agent(id.clone()))?;
+                    if after.is_archived() && !before.as_ref().is_some_and(Agent::is_archived) {
+                        self.to_archive.push(("agents", Removable::Agent(id.clone())));
                     }
                     self.news.extend(write_agent(tx, before.as_ref(), &after)?);
                     self.note("agent", id.as_str(), applied_as(before.as_ref(), &after));
@@ -379,9 +382,8 @@ impl Applying {
                 Some(_) => after,
                 None => Project { key: keys::claim_suggested(tx, &after)?, ..after },
             };
-            let was_archived = before.as_ref().is_none_or(Project::is_archived);
-            if after.is_archived() && !was_archived {
-                self.check_archive(tx, "projects", &of)?;
+            if after.is_archived() && !before.as_ref().is_some_and(Project::is_archived) {
+                self.to_archive.push(("projects", of));
             }
             self.news.extend(write_project(tx, before.as_ref(), &after)?);
             let is_assigned = self.assign(tx, entry)?;
@@ -408,22 +410,19 @@ impl Applying {
         Ok(refusal.is_some())
     }
 
-    /// Complains about a thing that is to be archived and has not ended.
-    fn check_archive(
-        &mut self,
-        tx: &mut Transaction<'_>,
-        section: &'static str,
-        of: &Removable,
-    ) -> Result<(), StoreError> {
-        match check_archive(tx, of) {
-            Ok(()) => Ok(()),
-            Err(ServiceError::Store(error)) => Err(error),
-            Err(refused) => {
-                let field = Some(("status", None));
-                self.complain(section, of.id(), field, refused.to_string());
-                Ok(())
+    /// Complains about each agent or project that is to be archived and has not ended.
+    fn check_archived(&mut self, tx: &mut Transaction<'_>) -> Result<(), StoreError> {
+        for (section, of) in std::mem::take(&mut self.to_archive) {
+            match check_archive(tx, &of) {
+                Ok(()) => {}
+                Err(ServiceError::Store(error)) => return Err(error),
+                Err(refused) => {
+                    let field = Some(("status", None));
+                    self.complain(section, of.id(), field, refused.to_string());
+                }
             }
         }
+        Ok(())
     }
 
     /// Assigns the agents of an entry. Returns whether that changes anything.
