@@ -110,7 +110,7 @@ impl BackupArguments {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let file = environment.working_directory().join(&self.file);
         let if_exists = if self.force { IfExists::Replace } else { IfExists::Refuse };
-        // The daemon and its agents go first.
+        // The daemon and its agents get the processor first.
         let _ = rustix::process::nice(10);
         let made = runtime.block_on(async {
             check_store_of_daemon(config).await?;

@@ -108,7 +108,11 @@ pub enum BackupError {
         /// The error of SQLite, if there is one.
         source: Option<BoxError>,
     },
-    #[error("`{}` has a log beside it (`-wal`), so it is a database in use: name a file that `backup` made", .0.display())]
+    #[error(
+        "`{}` has a log beside it (`-wal` or `-journal`), so it is a database in use, or was one: \
+         name another file",
+        .0.display()
+    )]
     InUse(PathBuf),
     #[error("could not {action} `{}`", .path.display())]
     Io {
@@ -129,7 +133,7 @@ impl BackupError {
 }
 
 /// Copies the database at `store` into `file` (mode 0600) while other processes use it. The copy is
-/// one state of the database, and it was checked. `must_stop` is asked every few pages.
+/// one state of the database, and it was checked. `must_stop` is asked before each part of 4 MiB.
 ///
 /// Blocks, so it is not called on a thread that drives asynchronous tasks. A process that has the
 /// database open does not call it, because the end of the copy ends all its locks on the file.
@@ -179,10 +183,19 @@ fn check_target(store: &Path, file: &Path, if_exists: IfExists) -> Result<(), Ba
         }
     }
     match fs::symlink_metadata(file) {
-        Ok(found) if !found.is_file() => Err(BackupError::NotAFile(file.to_owned())),
-        Ok(_) if if_exists == IfExists::Refuse => Err(BackupError::Exists(file.to_owned())),
-        _ => Ok(()),
+        Ok(found) if !found.is_file() => return Err(BackupError::NotAFile(file.to_owned())),
+        Ok(_) if if_exists == IfExists::Refuse => {
+            return Err(BackupError::Exists(file.to_owned()));
+        }
+        _ => {}
     }
+    if has_log(file) { Err(BackupError::InUse(file.to_owned())) } else { Ok(()) }
+}
+
+/// Returns whether a log beside the file would count as a part of it.
+fn has_log(file: &Path) -> bool {
+    let has_bytes = |path: PathBuf| fs::metadata(path).is_ok_and(|log| log.len() > 0);
+    ["-wal", "-journal"].iter().any(|suffix| has_bytes(beside(file, suffix)))
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -352,7 +365,7 @@ pub fn prepare_restore(
     if is_of_postgres(file) {
         return Err(BackupError::OfPostgres(file.to_owned()));
     }
-    if fs::metadata(beside(file, "-wal")).is_ok_and(|log| log.len() > 0) {
+    if has_log(file) {
         return Err(BackupError::InUse(file.to_owned()));
     }
     let source = Source::open(file).map_err(no_backup)?;

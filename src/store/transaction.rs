@@ -189,8 +189,8 @@ impl<'a, C> Write<'a, C> {
         }
     }
 
-    /// Writes an entity as a new row whose revision is the one after that of the entity, so that a
-    /// row that was removed and comes back has a revision which it never had.
+    /// Writes a row again that was removed. Its revision is greater than before, so that an edit on
+    /// the basis of an earlier one conflicts.
     ///
     /// Returns whether there was no such row. Nothing is written otherwise.
     ///

@@ -88,13 +88,13 @@ impl Source {
         to: &File,
         must_stop: &dyn Fn() -> bool,
     ) -> Result<(), BackupError> {
-        copy(&self.file, to, path, must_stop)?;
+        copy((&self.file, &self.path), (to, path), must_stop)?;
         if let Some(log) = &self.log {
             let path = beside(path, "-wal");
             let failed = |error| open::failed(&path, error);
             let to = regular_file::make_anew(&path).map_err(failed)?;
             let header = header_of(log);
-            copy(log, &to, &path, must_stop)?;
+            copy((log, &beside(&self.path, "-wal")), (&to, &path), must_stop)?;
             if header_of(log) != header {
                 to.set_len(0).map_err(failed)?;
             }
@@ -133,24 +133,26 @@ fn header_of(log: &File) -> Option<[u8; LOG_HEADER]> {
     log.read_exact_at(&mut header, 0).ok().map(|()| header)
 }
 
-/// Copies the bytes that a file has now into the empty file at `path`. Each part is on its way to
-/// the disk before the next one is copied, because one great write at the end would keep the daemon
-/// from syncing its own writes.
+/// Copies the bytes that a file has now into an empty file, both with their paths. Each part is on
+/// its way to the disk before the next one is copied, because one great write at the end would keep
+/// the daemon from syncing its own writes.
 fn copy(
-    from: &File,
-    to: &File,
-    path: &Path,
+    (from, source): (&File, &Path),
+    (to, path): (&File, &Path),
     must_stop: &dyn Fn() -> bool,
 ) -> Result<(), BackupError> {
-    let failed = |error: io::Error| open::failed(path, error);
-    let size = from.metadata().map_err(failed)?.len();
+    let size = from.metadata().map_err(|error| open::failed(source, error))?.len();
     let mut copied = 0;
     while copied < size {
         if must_stop() {
             return Err(BackupError::Interrupted);
         }
         let mut part = from.take(CHUNK.min(size - copied));
-        let n = io::copy(&mut part, &mut &*to).map_err(failed)?;
+        let n = io::copy(&mut part, &mut &*to).map_err(|error| {
+            // The kernel copies, and does not say which of the two files failed.
+            let is_of_source = (&*from).read(&mut [0]).is_err();
+            open::failed(if is_of_source { source } else { path }, error)
+        })?;
         if n == 0 {
             break;
         }
