@@ -46,7 +46,7 @@ pub(super) enum AgentCommand {
     },
     /// Archive an agent that does not work: it does not start, and lists leave it out
     Archive(ChangeAgent),
-    /// Give an archived agent the status again that it had before
+    /// Give an archived agent its former status
     Unarchive(ChangeAgent),
     /// Delete an agent that does not work, after a question; it can be undone for a while
     Delete {

@@ -20,7 +20,7 @@ pub(super) struct Form {
     pub(super) json: bool,
 }
 
-/// In which form a command prints a list.
+/// The form in which a command prints a list.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(super) struct ListForm {
     /// Print all columns whole, also if lines become longer than the terminal

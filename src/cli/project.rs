@@ -54,7 +54,7 @@ pub(super) enum ProjectCommand {
     },
     /// Archive a project without open tasks: lists leave it out
     Archive(ChangeProject),
-    /// Give an archived project the status again that it had before
+    /// Give an archived project its former status
     Unarchive(ChangeProject),
     /// Delete a project with its finished tasks, its chats and its output, after a question; it can
     /// be undone for a while

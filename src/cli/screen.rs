@@ -108,14 +108,13 @@ impl Rows {
         Self { header: header.to_vec(), rows: Vec::new() }
     }
 
-    pub(super) fn add<const N: usize>(&mut self, tone: Tone, cells: [String; N]) {
+    pub(super) fn add(&mut self, tone: Tone, cells: impl IntoIterator<Item = String>) {
         let cells = cells.into_iter().map(|cell| printable::line(&cell).into_owned());
         self.rows.push((tone, cells.collect()));
     }
 
     pub(super) fn add_row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells = cells.into_iter().map(|cell| printable::line(&cell).into_owned());
-        self.rows.push((Tone::Usual, cells.collect()));
+        self.add(Tone::Usual, cells);
     }
 
     pub(super) const fn is_empty(&self) -> bool {

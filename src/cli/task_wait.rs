@@ -115,7 +115,8 @@ async fn until_over(
                 while let Some(end) = rest.windows(2).position(|two| two == b"\n\n") {
                     let block: Vec<u8> = rest.drain(..end + 2).collect();
                     let event = event_of(&String::from_utf8_lossy(&block));
-                    // What happens to no task may keep the agents of these from starting.
+                    // An event without a task, such as a pause, may keep the agents of these tasks from
+                    // starting.
                     is_changed |= event
                         .is_some_and(|event| event.task_id.is_none_or(|task| open.contains(&task)));
                 }

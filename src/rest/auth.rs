@@ -21,7 +21,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 
 use super::problem::Problem;
-use super::{RestState, login};
+use super::{RestState, login, web};
 use crate::clock;
 use crate::domain::credential::CredentialKind;
 use crate::domain::host::{Origin, is_same_origin};
@@ -129,7 +129,9 @@ async fn authenticate(
                 let route = request.uri().path();
                 tracing::info!(%peer, route, reason = %problem.code, "HTTP request refused");
             }
-            return refused(problem);
+            let is_of_page = request.uri().path().starts_with("/ui/");
+            let told = if is_of_page { web::in_words(request.headers(), problem) } else { problem };
+            return refused(told);
         }
     };
     let credential = operator.credential.clone();

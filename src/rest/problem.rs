@@ -22,8 +22,8 @@ impl From<Refusal> for Problem {
             }
             other => other.to_string(),
         };
-        let mut problem = Self::new(status_of(&refusal), refusal.code(), detail);
-        problem = problem.with_hint(refusal.hint());
+        let hint = refusal.hint();
+        let mut problem = Self::new(status_of(&refusal), refusal.code(), detail).with_hint(hint);
         problem.refusal = Some(Box::new(refusal));
         problem
     }

@@ -44,6 +44,7 @@ mod waits;
 mod words;
 
 use axum::Router;
+use axum::http::HeaderMap;
 use axum::middleware::from_fn_with_state;
 use axum::response::Redirect;
 use axum::routing::{any, get};
@@ -51,8 +52,13 @@ use tower_http::compression::CompressionLayer;
 
 pub(super) use login::{Says, login_page};
 
-use super::{RestState, public_path};
+use super::{Problem, RestState, public_path};
 use crate::http::problem::no_such_route;
+
+/// Returns a problem in the words of the reader who asked with these headers.
+pub(super) fn in_words(headers: &HeaderMap, problem: Problem) -> Problem {
+    errors::in_words(layout::Frame::of(headers).w, problem, None)
+}
 
 /// Returns the files that pages need beside themselves. They contain no secret.
 pub(super) fn open() -> Router<RestState> {

@@ -43,7 +43,8 @@ impl<'a> Filter<'a> {
         self.also(format!("{column} = {placeholder}"));
     }
 
-    /// Adds the condition that the column has one of these values.
+    /// Adds the condition that the column has one of these values: at most those of one page,
+    /// because each number of them makes another statement.
     pub(super) fn among<V: Into<Value<'a>>>(
         &mut self,
         column: &str,

@@ -125,6 +125,15 @@ pub fn short_ids(
     Ok(tasks.into_iter().map(|(id, task)| (id, task.short_id)).collect())
 }
 
+/// Returns the short ids and the titles of tasks. A task that does not exist is left out.
+pub fn titles(
+    tx: &mut Read<'_>,
+    tasks: impl IntoIterator<Item = TaskId>,
+) -> Result<BTreeMap<TaskId, (ShortId, String)>, StoreError> {
+    let tasks = list_of_ids(tx, tasks)?;
+    Ok(tasks.into_iter().map(|(id, task)| (id, (task.short_id, task.title))).collect())
+}
+
 /// Returns the first tasks by id whose ids begin with a text.
 pub fn list_with_prefix(
     tx: &mut Read<'_>,

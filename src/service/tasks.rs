@@ -126,8 +126,7 @@ impl Tasks {
         &self,
         ids: BTreeSet<TaskId>,
     ) -> Result<BTreeMap<TaskId, (ShortId, String)>, ServiceError> {
-        let tasks = self.core.read(move |tx| Ok(tasks::list_of_ids(tx, ids)?)).await?;
-        Ok(tasks.into_iter().map(|(id, task)| (id, (task.short_id, task.title))).collect())
+        self.core.read(move |tx| Ok(tasks::titles(tx, ids)?)).await
     }
 
     /// Returns the numbers of all tasks.

@@ -386,7 +386,7 @@ async fn what_cannot_be_kept_is_named_and_keeps_the_files_from_being_removed() {
 async fn ignored_folders_with_repositories_do_not_stop_the_keeping() {
     let bed = Bed::new();
     let (one, tree) = bed.prepare("one").await;
-    // A folder that can be built again counts for nothing, whatever is in it.
+    // A folder that can be built again counts for nothing, even if it has files.
     std::fs::create_dir_all(tree.join("target/nested")).unwrap();
     bed.git(&tree.join("target/nested"), &["init", "--quiet"]);
     let _socket = std::os::unix::net::UnixListener::bind(tree.join("target/socket")).unwrap();

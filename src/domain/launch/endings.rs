@@ -158,8 +158,16 @@ impl Outcome {
     ];
 
     /// Returns whether the launch ended so that people want to look at it.
-    pub fn is_bad(&self) -> bool {
-        Self::BAD.contains(&self.as_str())
+    pub const fn is_bad(&self) -> bool {
+        match self {
+            Self::Completed | Self::Blocked | Self::Stopped(_) => false,
+            Self::Failed
+            | Self::ExitedWithoutReport
+            | Self::NeverAuthenticated
+            | Self::StartFailed(_)
+            | Self::TimedOut(_)
+            | Self::Lost => true,
+        }
     }
 
     /// Returns the detail behind the word, if there is one.

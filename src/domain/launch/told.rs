@@ -82,6 +82,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_words_of_bad_outcomes_are_those_of_bad_outcomes() {
+        let all = [
+            Outcome::Completed,
+            Outcome::Blocked,
+            Outcome::Failed,
+            Outcome::Stopped(StopReason::Person),
+            Outcome::ExitedWithoutReport,
+            Outcome::NeverAuthenticated,
+            Outcome::StartFailed(String::new()),
+            Outcome::TimedOut(TimeLimit::Silence),
+            Outcome::Lost,
+        ];
+        for outcome in all {
+            assert_eq!(Outcome::BAD.contains(&outcome.as_str()), outcome.is_bad(), "{outcome}");
+        }
+    }
+
+    #[test]
     fn an_outcome_is_told_with_its_reason_in_both_languages() {
         let told = |outcome: &Outcome, purpose| {
             let of = |language| outcome.told(purpose, language);

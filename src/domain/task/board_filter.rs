@@ -10,7 +10,6 @@ use crate::domain::AgentId;
 #[derive(Debug, Clone)]
 pub struct BoardFilter {
     words: TaskSearch,
-    is_empty: bool,
     /// A part of the name or the id of the assignee, in lower case.
     assignee_part: Option<String>,
     pub assignee: Option<AgentId>,
@@ -24,7 +23,6 @@ impl BoardFilter {
     pub fn parse(text: &str) -> Self {
         let mut filter = Self {
             words: TaskSearch::new(""),
-            is_empty: true,
             assignee_part: None,
             assignee: None,
             priority: None,
@@ -33,7 +31,6 @@ impl BoardFilter {
         };
         let words = text.split_whitespace().filter(|word| !filter.take(word));
         let words: Vec<&str> = words.collect();
-        filter.is_empty = words.is_empty();
         filter.words = TaskSearch::new(&words.join(" "));
         filter
     }
@@ -43,9 +40,12 @@ impl BoardFilter {
         let Some((key, value)) = word.split_once(':') else {
             return false;
         };
+        if key == "assignee" && !value.is_empty() {
+            self.assignee_part = Some(normal(value));
+            return true;
+        }
         let value = value.to_lowercase().replace('-', "_");
         match key {
-            "assignee" if !value.is_empty() => self.assignee_part = Some(value.replace('_', "-")),
             "priority" => match value.parse() {
                 Ok(priority) => self.priority = Some(priority),
                 Err(_) => return false,
@@ -62,7 +62,7 @@ impl BoardFilter {
 
     /// Returns whether all tasks meet it.
     pub const fn is_empty(&self) -> bool {
-        self.is_empty
+        self.words.is_empty()
             && self.assignee_part.is_none()
             && self.assignee.is_none()
             && self.priority.is_none()

@@ -41,6 +41,11 @@ impl TaskSearch {
         Self { whole: words.join(" "), words }
     }
 
+    /// Returns whether all tasks are found.
+    pub const fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
     /// Returns the rank of a task; `None` if it lacks a word. The words are sought in its title,
     /// its description, its ids, and in the id and the name `assignee` of its assignee.
     pub fn rank(&self, task: &Task, assignee: Option<&str>) -> Option<Rank> {

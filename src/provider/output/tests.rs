@@ -258,7 +258,7 @@ fn who_goes_on_after_a_failed_attempt_has_no_trouble() {
 }
 
 #[test]
-fn lines_of_no_family_tell_nothing() {
+fn lines_of_no_family_are_not_recognised() {
     let long =
         format!(r#"{{"type":"turn.failed","error":{{"message":"{}"}}}}"#, "x".repeat(MAX_LINE));
     let deep = format!("{}{}", r#"{"type":"system","session_id":"#, "[".repeat(10_000));

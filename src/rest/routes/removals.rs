@@ -215,7 +215,7 @@ async fn delete<P: Into<Removable>>(
 ) -> Result<Json<DeletionBody>, Problem> {
     let of = place.into();
     let view = state.service.removals.delete(&of, query.discard.unwrap_or(false)).await?;
-    tracing::info!(kind = %of.kind(), id = of.id(), name = view.name, "deleted");
+    tracing::info!(kind = %of.kind(), id = of.id(), name = view.name, "task, agent or project deleted");
     Ok(Json(view.into()))
 }
 
@@ -228,7 +228,7 @@ async fn undelete<P: Into<Removable>>(
         of => of,
     };
     state.service.removals.undelete(&of).await?;
-    tracing::info!(kind = %of.kind(), id = of.id(), "deletion undone");
+    tracing::info!(kind = %of.kind(), id = of.id(), "deletion of a task, an agent or a project undone");
     ThingBody::read(&state, &of).await
 }
 
@@ -238,7 +238,7 @@ async fn archive<P: Into<Removable>>(
 ) -> Result<Json<ThingBody>, Problem> {
     let of = place.into();
     state.service.removals.archive(&of).await?;
-    tracing::info!(kind = %of.kind(), id = of.id(), "archived");
+    tracing::info!(kind = %of.kind(), id = of.id(), "task, agent or project archived");
     ThingBody::read(&state, &of).await
 }
 
@@ -248,7 +248,7 @@ async fn unarchive<P: Into<Removable>>(
 ) -> Result<Json<ThingBody>, Problem> {
     let of = place.into();
     state.service.removals.unarchive(&of).await?;
-    tracing::info!(kind = %of.kind(), id = of.id(), "unarchived");
+    tracing::info!(kind = %of.kind(), id = of.id(), "task, agent or project unarchived");
     ThingBody::read(&state, &of).await
 }
 

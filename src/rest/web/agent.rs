@@ -230,9 +230,7 @@ impl Note {
             button,
         };
         if let Some(first) = instances.first() {
-            let purpose = Some(first.purpose).filter(|_| instances.len() == 1);
-            let stop = Button::stop(w, (&agent.id, &agent.name), project, purpose);
-            let stop = Some(stop).filter(|_| instances.iter().any(InstanceRow::is_stoppable));
+            let stop = Button::stop_of(w, agent, project, instances);
             let state = AgentState::of_instance(w, first);
             let heading = match first.purpose {
                 _ if state.group == StateGroup::NeedsPerson => state.text,

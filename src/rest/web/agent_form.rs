@@ -39,10 +39,6 @@ impl ShownAgent {
     fn is_active(&self) -> bool {
         self.0.status == AgentStatus::Active
     }
-
-    fn is_archived(&self) -> bool {
-        self.0.is_archived()
-    }
 }
 
 impl AgentForm {

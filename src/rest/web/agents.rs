@@ -65,7 +65,7 @@ impl Show {
 
     const fn text(self, w: &'static Words) -> &'static str {
         match self {
-            Self::All => w.all_agents,
+            Self::All => w.all,
             Self::Working => w.works,
             Self::NeedsPerson => w.needs_attention,
         }
@@ -298,10 +298,7 @@ impl Facts {
         let about = About { agent: Some(&agent.id), project: Some(&project.0), task: None };
         let line = why.and_then(WhyBody::waiting).map(|waiting| WhyLine::of(w, &waiting, about));
         let (state, task, why, button) = if let Some(first) = instances.first() {
-            let purpose = Some(first.purpose).filter(|_| instances.len() == 1);
-            let named = (&agent.id, agent.name.as_str());
-            let stop = Button::stop(w, named, &project.0, purpose);
-            let stop = Some(stop).filter(|_| instances.iter().any(InstanceRow::is_stoppable));
+            let stop = Button::stop_of(w, agent, &project.0, &instances);
             (AgentState::of_instance(w, first), first.task_title.clone(), None, stop)
         } else {
             let idle = || AgentState::of(StateGroup::Idle, w.idle);

@@ -143,6 +143,8 @@ struct BoardQuery {
     /// The sort key of the last card of a column that is shown. It has the id of the task, and
     /// leads on also if the card is in another place now.
     after: String,
+    /// The ids of tasks that changed, separated by commas.
+    ids: String,
 }
 
 impl BoardQuery {
@@ -159,13 +161,6 @@ impl BoardQuery {
     fn priorities(&self) -> &'static [Priority] {
         Priority::ALL
     }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CardsQuery {
-    /// Task ids, separated by commas.
-    ids: String,
 }
 
 pub(super) fn routes() -> Router<RestState> {
@@ -273,10 +268,10 @@ async fn cards(
     frame: Frame,
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
-    InQuery(query): InQuery<CardsQuery>,
+    InQuery(query): InQuery<BoardQuery>,
 ) -> Result<Response, Problem> {
     let (project, _) = state.service.catalog.project(&id).await?;
-    let board = Board::read(&frame, &state, &id, BoardFilter::parse("")).await?;
+    let board = Board::read(&frame, &state, &id, query.filter()).await?;
     let ids: BTreeSet<&str> = query.ids.split(',').collect();
     // The cards of the parents and of the dependents show something about these tasks, so they are
     // included.
@@ -291,7 +286,8 @@ async fn cards(
             || parents.contains(&task.id)
             || task.dependencies.iter().any(|id| ids.contains(id.as_str()))
     };
-    let cards = board.tasks.iter().filter(is_concerned).map(|task| board.card(task));
+    let is_shown = |task: &&Task| is_concerned(task) && board.is_found(task);
+    let cards = board.tasks.iter().filter(is_shown).map(|task| board.card(task));
     let counts: BTreeMap<&str, usize> = TaskStatus::ALL
         .iter()
         .map(|status| (status.as_str(), board.tasks_in(*status).count()))
@@ -320,10 +316,10 @@ impl Board {
         frame: &Frame,
         state: &RestState,
         project: &ProjectId,
-        chosen: BoardFilter,
+        filter: BoardFilter,
     ) -> Result<Self, Problem> {
-        let filter = TaskFilter { project: Some(project.clone()), ..TaskFilter::default() };
-        let mut tasks = state.service.tasks.list(&filter).await?;
+        let of_project = TaskFilter { project: Some(project.clone()), ..TaskFilter::default() };
+        let mut tasks = state.service.tasks.list(&of_project).await?;
         tasks.sort_by_cached_key(order_of);
         let statuses = tasks.iter().map(|task| (task.id.clone(), task.status)).collect();
         let mut parts: BTreeMap<TaskId, Vec<TaskStatus>> = BTreeMap::new();
@@ -342,7 +338,6 @@ impl Board {
         let runs_here = |launch: &&Launch| launch.key.project == *project && launch.pid.is_some();
         let n_running = open.iter().filter(runs_here).count();
         let w = frame.w;
-        let filter = chosen;
         Ok(Self { tasks, statuses, parts, results, faces, standings, w, filter, n_running })
     }
 

@@ -1,8 +1,9 @@
 //! The one button of a row or of a note: it leads to a page, posts a form, or opens a dialog.
 
+use super::instances::InstanceRow;
 use super::waits::WhyAction;
 use super::words::Words;
-use crate::domain::{AgentId, ProjectId, Purpose};
+use crate::domain::{Agent, AgentId, ProjectId, Purpose};
 
 /// A button.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +67,19 @@ impl Button {
             look: "ghost",
             does: Does::Posts { path, values: values.to_string(), question },
         }
+    }
+
+    /// Returns the button that stops the open launches of an agent in a project; `None` if all of
+    /// them are ending.
+    pub(super) fn stop_of(
+        w: &'static Words,
+        agent: &Agent,
+        project: &ProjectId,
+        instances: &[InstanceRow],
+    ) -> Option<Self> {
+        let purpose = if let [only] = instances { Some(only.purpose) } else { None };
+        let is_stoppable = instances.iter().any(InstanceRow::is_stoppable);
+        is_stoppable.then(|| Self::stop(w, (&agent.id, &agent.name), project, purpose))
     }
 
     /// Returns the button that opens the form of a new task for an agent.

@@ -34,8 +34,8 @@ struct DiffLinesPart<'a> {
 pub(super) struct DiffLines<'a> {
     /// The diff that has the file: `committed` or `uncommitted`.
     pub(super) kind: &'a str,
-    /// The index of the file in the diff.
-    pub(super) file: usize,
+    /// The path of the file in the diff.
+    pub(super) path: &'a str,
     pub(super) rows: &'a [Row],
     /// The index of the line after them.
     pub(super) next: usize,
@@ -43,11 +43,18 @@ pub(super) struct DiffLines<'a> {
     pub(super) n_left: usize,
 }
 
+impl DiffLines<'_> {
+    /// Returns the query for the lines after these, as JSON.
+    pub(super) fn query(&self) -> String {
+        serde_json::json!({ "kind": self.kind, "path": self.path, "from": self.next }).to_string()
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinesQuery {
     kind: QueryKind,
-    file: usize,
+    path: String,
     from: usize,
 }
 
@@ -62,12 +69,12 @@ pub(super) fn routes() -> Router<RestState> {
     Router::new().route("/ui/parts/tasks/{id}/changes/lines", get(more))
 }
 
-/// Returns the next lines of a file. A diff that has become shorter meanwhile has none.
+/// Returns the next lines of a file. A file that is not in the diff any more has none.
 async fn more(
     frame: Frame,
     State(state): State<RestState>,
     InTask(task): InTask,
-    InQuery(LinesQuery { kind, file, from }): InQuery<LinesQuery>,
+    InQuery(LinesQuery { kind, path, from }): InQuery<LinesQuery>,
 ) -> Result<Response, Problem> {
     let (wanted, kind) = match kind {
         QueryKind::Committed => (DiffKind::Committed, "committed"),
@@ -75,19 +82,19 @@ async fn more(
     };
     let text = state.service.workspaces.diff(&task, wanted).await?;
     let diff = UnifiedDiff::parse(&String::from_utf8_lossy(&text));
-    let rows = diff.files.get(file).map(|file| file.rows.as_slice()).unwrap_or_default();
+    let file = diff.files.iter().find(|file| file.path == path);
+    let rows = file.map(|file| file.rows.as_slice()).unwrap_or_default();
     let next = from.saturating_add(MORE).min(rows.len());
     let n_left = rows.len() - next;
     let rows = rows.get(from..next).unwrap_or_default();
-    let lines = DiffLines { kind, file, rows, next, n_left };
+    let lines = DiffLines { kind, path: &path, rows, next, n_left };
     Ok(rendered(&DiffLinesPart { frame, task, lines }))
 }
 
 /// Decides how many lines of each file are shown at first.
 pub(super) fn limit(diff: &mut UnifiedDiff) {
     let mut n_left = FIRST_OF_ALL;
-    for (index, file) in diff.files.iter_mut().enumerate() {
-        file.index = index;
+    for file in &mut diff.files {
         file.n_shown = file.rows.len().min(FIRST).min(n_left);
         n_left -= file.n_shown;
     }
@@ -97,7 +104,7 @@ impl FileDiff {
     /// Returns the lines that are shown at first.
     pub(super) fn first_lines<'a>(&'a self, kind: &'a str) -> DiffLines<'a> {
         let (rows, rest) = self.rows.split_at(self.n_shown);
-        DiffLines { kind, file: self.index, rows, next: self.n_shown, n_left: rest.len() }
+        DiffLines { kind, path: &self.path, rows, next: self.n_shown, n_left: rest.len() }
     }
 }
 

@@ -9,6 +9,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::layout::{Frame, NavSection, rendered};
+use super::words::Words;
+use crate::domain::Refusal;
 use crate::rest::{Problem, RestState};
 
 /// The longest body of a problem, in bytes. Every problem is shorter.
@@ -33,6 +35,19 @@ impl ErrorPage {
     }
 }
 
+/// Returns a problem in the words of a reader. `refusal` is the one that it tells, if there is one.
+pub(super) fn in_words(w: &Words, mut problem: Problem, refusal: Option<&Refusal>) -> Problem {
+    if let Some(field) = refusal.and_then(|refusal| w.of_field(refusal)) {
+        problem.problems = vec![field];
+    } else {
+        for field in &mut problem.problems {
+            field.message = w.of_problem(&problem.code, std::mem::take(&mut field.message));
+        }
+    }
+    problem.detail = w.of_problem(&problem.code, problem.detail);
+    problem
+}
+
 pub(super) async fn as_pages(
     State(state): State<RestState>,
     request: Request,
@@ -51,17 +66,10 @@ pub(super) async fn as_pages(
     }
     let (mut parts, body) = response.into_parts();
     let body = to_bytes(body, MAX_PROBLEM).await.unwrap_or_default();
-    let Ok(mut problem) = serde_json::from_slice::<Problem>(&body) else {
+    let Ok(problem) = serde_json::from_slice::<Problem>(&body) else {
         return Response::from_parts(parts, body.into());
     };
-    if let Some(field) = parts.extensions.get().and_then(|refusal| frame.w.of_field(refusal)) {
-        problem.problems = vec![field];
-    } else {
-        for field in &mut problem.problems {
-            field.message = frame.w.of_problem(&problem.code, std::mem::take(&mut field.message));
-        }
-    }
-    problem.detail = frame.w.of_problem(&problem.code, problem.detail);
+    let problem = in_words(frame.w, problem, parts.extensions.get());
     if wants_page {
         // The reader keeps the side and the name, unless they cannot be read.
         let frame = Frame::read(&asked, &state).await.unwrap_or(frame);

@@ -9,10 +9,10 @@ use axum::routing::get;
 use super::launches::mark_of;
 use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
-use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, size};
+use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, size, task_of};
 use super::words::Words;
 use crate::domain::{
-    AgentId, Launch, LaunchId, LaunchState, Outcome, ProjectId, Purpose, ShortId, StopReason,
+    AgentId, Language, Launch, LaunchId, LaunchState, ProjectId, Purpose, ShortId, StopReason,
     Timestamp,
 };
 use crate::rest::extract::InPath;
@@ -62,6 +62,8 @@ struct ShownLaunch {
     tokens: Option<(Short, Short)>,
     cost: Option<String>,
     timeline: Vec<Moment>,
+    /// The reason of a start that failed, for a page in another language.
+    detail_in_english: Option<String>,
 }
 
 impl ShownLaunch {
@@ -84,17 +86,6 @@ enum Sign {
     Now,
     /// It was never reached.
     Missed,
-}
-
-impl Sign {
-    fn is(self, name: &str) -> bool {
-        name == match self {
-            Self::Reached => "reached",
-            Self::Bad => "bad",
-            Self::Now => "now",
-            Self::Missed => "missed",
-        }
-    }
 }
 
 /// A stage in the life of a launch.
@@ -148,8 +139,7 @@ impl ShownLaunch {
     }
 
     fn of(w: &'static Words, launch: Launch, names: &Names, about: &Surroundings) -> Self {
-        let task = launch.task.as_ref().or(launch.claimed_task.as_ref());
-        let task = task.and_then(|task| about.tasks.get(task)).cloned();
+        let task = task_of(&launch).and_then(|task| about.tasks.get(task)).cloned();
         let agent_name = names.agent(&launch.key.agent).to_owned();
         let project_name = names.project(&launch.key.project).to_owned();
         let on = task.as_ref().map_or_else(|| project_name.clone(), |(id, _)| id.to_string());
@@ -169,6 +159,10 @@ impl ShownLaunch {
             ),
             is_bad: ended.is_some_and(|(outcome, _)| outcome.is_bad()),
             reason: ended.and_then(|(outcome, _)| w.of_end_reason(&launch, outcome, summary)),
+            detail_in_english: ended
+                .filter(|_| w.language == Language::Japanese)
+                .and_then(|(outcome, _)| outcome.reason_in_english())
+                .map(str::to_owned),
             task,
             branch: None,
             memory: None,
@@ -218,7 +212,7 @@ fn timeline(w: &'static Words, launch: &Launch, about: &Surroundings) -> Vec<Mom
     }
     match ended {
         Some((outcome, at)) => {
-            let sign = if Outcome::is_bad(outcome) { Sign::Bad } else { Sign::Reached };
+            let sign = if outcome.is_bad() { Sign::Bad } else { Sign::Reached };
             let mark = mark_of(w, launch, about);
             moments.push(moment(sign, w.ended, Some(at), Some(mark)));
         }

@@ -10,13 +10,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use serde::Deserialize;
 
 use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
-use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of};
+use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, task_of};
+use super::today::Days;
 use super::words::Words;
 use crate::domain::totals::EndedLaunch;
 use crate::domain::{
@@ -35,7 +34,6 @@ const MAX_ROWS: usize = 1000;
 const MAX_WORDS: usize = 4;
 /// The number of tasks that a word of a search finds.
 const MAX_TASKS: usize = 500;
-const DAY: Duration = Duration::from_hours(24);
 
 #[derive(Template)]
 #[template(path = "launches.html")]
@@ -110,9 +108,11 @@ struct ListQuery {
 }
 
 /// The spans of time that the list offers.
-const SPANS: [(&str, Duration); 3] = [("day", DAY), ("week", DAY_7), ("month", DAY_30)];
-const DAY_7: Duration = Duration::from_hours(7 * 24);
-const DAY_30: Duration = Duration::from_hours(30 * 24);
+const SPANS: [(&str, Duration); 3] = [
+    ("day", Duration::from_hours(24)),
+    ("week", Duration::from_hours(7 * 24)),
+    ("month", Duration::from_hours(30 * 24)),
+];
 
 pub(super) fn routes() -> Router<RestState> {
     Router::new().route("/ui/launches", get(page)).route("/ui/parts/launches", get(part))
@@ -206,28 +206,11 @@ async fn words_of(
     Ok(words)
 }
 
-/// The days of the time zone of this machine.
-#[derive(Clone)]
-struct Days(TimeZone);
-
-impl Days {
-    fn day_of(&self, at: Timestamp) -> Date {
-        let at = jiff::Timestamp::from_millisecond(at.as_millis()).unwrap_or_default();
-        self.0.to_datetime(at).date()
-    }
-
-    /// Returns the beginning of the day of a time.
-    fn start_of(&self, at: Timestamp) -> Timestamp {
-        let start = self.day_of(at).to_zoned(self.0.clone());
-        start.map_or(at, |start| Timestamp::from_millis(start.timestamp().as_millisecond()))
-    }
-}
-
 impl List {
     async fn read(frame: &Frame, state: &RestState, query: ListQuery) -> Result<Self, Problem> {
         let w = frame.w;
         let now = state.service.time();
-        let days = Days(TimeZone::system());
+        let days = Days::here();
         let agents = state.service.catalog.agents().await?;
         let words = words_of(w, state, &query.q, &agents).await?;
         let filter = LaunchFilter { words, ..query.filter(now)? };
@@ -247,7 +230,7 @@ impl List {
             groups: groups(w, &found, &rows, &days, now),
             n_rows: filter.limit,
             is_more: found.is_more && filter.limit < MAX_ROWS,
-            zone: days.0.iana_name().unwrap_or("UTC").to_owned(),
+            zone: days.zone().to_owned(),
             projects: projects.into_iter().map(|(project, _)| project).collect(),
             agents,
             outcomes: [("", w.all), ("running", w.running), ("bad", w.ended_badly)],
@@ -260,7 +243,7 @@ impl List {
 /// Returns the number and the cost of the launches that go on, and of those that ended today.
 fn figures(w: &'static Words, found: &LaunchHistory) -> String {
     let open = found.all_open.iter().map(|launch| launch.activity.usage.cost_usd_micros);
-    let ended = found.ends_today.iter().map(|end| end.cost_usd_micros);
+    let ended = found.ends_today.iter().map(|launch| launch.activity.usage.cost_usd_micros);
     let cost_usd_micros = open.chain(ended).fold(0, u64::saturating_add);
     let cost = cost_of(Usage { cost_usd_micros, ..Usage::default() });
     w.of_figures(found.all_open.len(), found.ends_today.len(), cost.as_deref())
@@ -303,8 +286,7 @@ struct Rows<'a> {
 impl Rows<'_> {
     fn row(&self, launch: &Launch) -> Row {
         let w = self.w;
-        let task = launch.task.as_ref().or(launch.claimed_task.as_ref());
-        let task = task.and_then(|task| self.about.tasks.get(task));
+        let task = task_of(launch).and_then(|task| self.about.tasks.get(task));
         let (title, of) = if let Some((short_id, title)) = task {
             (title.clone(), short_id.to_string())
         } else {

@@ -18,6 +18,13 @@ pub(super) struct Need {
     pub(super) until: Option<When>,
 }
 
+impl Need {
+    /// Returns an item with its text alone.
+    const fn plain(is_met: bool, text: String) -> Self {
+        Self { is_met, text, detail: None, since: None, until: None }
+    }
+}
+
 /// The facts that items name.
 pub(super) struct NeedFacts<'a> {
     pub(super) project: &'a str,
@@ -94,30 +101,16 @@ pub(super) fn needs_of(w: &'static Words, why: &WhyBody, facts: &NeedFacts<'_>) 
         match (keeping, shown) {
             // A running agent uses its clone, which is not ready for another one.
             (_, Shown::IfKeeps) if runs(why) => None,
-            (keeping, _) if is_wish => Some(Need {
-                is_met: keeping.is_none(),
-                text: w.chat_wanted.to_owned(),
-                detail: None,
-                since: None,
-                until: None,
-            }),
+            (keeping, _) if is_wish => {
+                Some(Need::plain(keeping.is_none(), w.chat_wanted.to_owned()))
+            }
             (Some(rule), _) => Some(unmet(w, why, rule)),
             (None, _) if reasons[0] == StartReason::NoFreeSlot && is_full(why, facts) => {
-                Some(Need {
-                    is_met: false,
-                    text: w.of_demand(StartReason::NoFreeSlot).to_owned(),
-                    detail: Some(format!("{0}/{0}", facts.limits.max_concurrent)),
-                    since: None,
-                    until: None,
-                })
+                let detail = Some(format!("{0}/{0}", facts.limits.max_concurrent));
+                let text = w.of_demand(StartReason::NoFreeSlot).to_owned();
+                Some(Need { detail, ..Need::plain(false, text) })
             }
-            (None, Shown::Always(text)) if is_of_purpose => Some(Need {
-                is_met: true,
-                text: text(w, facts),
-                detail: None,
-                since: None,
-                until: None,
-            }),
+            (None, Shown::Always(text)) if is_of_purpose => Some(Need::plain(true, text(w, facts))),
             _ => None,
         }
     };

@@ -64,7 +64,7 @@ struct NewTaskFields {
     assignee: String,
     priority: Priority,
     status: TaskStatus,
-    /// The task is to be in progress, whatever the form has as its status.
+    /// The task is to be in progress. The status of the form does not count.
     #[serde(default)]
     start: bool,
     #[serde(default)]

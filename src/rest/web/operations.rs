@@ -13,16 +13,15 @@ use axum::routing::{get, post};
 use super::buttons::{Button, Does};
 use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
-use super::shown::{Elapsed, Face, Faces, LastEnd, Short, When, cost_of, task_of};
+use super::shown::{Elapsed, Face, Faces, LastEnd, Short, When, cost_text, task_of};
 use super::spark::Spark;
 use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::domain::agent::AgentStatus;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::series::Series;
 use crate::domain::{
-    Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp,
+    Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp, Usage,
 };
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::status::{
@@ -117,7 +116,7 @@ struct AccountRow {
 impl AccountRow {
     /// Returns the accounts of the providers that agents have, and all that are parked.
     fn all(agents: &[Agent], open: &[Launch], parked: Vec<ParkedBody>) -> Vec<Self> {
-        let active = agents.iter().filter(|agent| agent.status != AgentStatus::Archived);
+        let shown = agents.iter().filter(|agent| !agent.is_archived());
         let mut rows: BTreeMap<String, Self> = BTreeMap::new();
         let row = |provider: &str| Self {
             provider: provider.to_owned(),
@@ -127,7 +126,7 @@ impl AccountRow {
                 .count(),
             parked: None,
         };
-        for agent in active {
+        for agent in shown {
             rows.entry(agent.ai_type.clone()).or_insert_with(|| row(&agent.ai_type));
         }
         for account in parked {
@@ -199,7 +198,7 @@ struct Charts {
 impl Charts {
     fn of(w: &'static Words, series: &Series, n_slots: usize) -> Self {
         let number = |number: u64| number.to_string();
-        let dollars = |micros: u64| format!("${}.{:02}", micros / 1_000_000, micros / 10_000 % 100);
+        let dollars = |cost_usd_micros| cost_text(Usage { cost_usd_micros, ..Usage::default() });
         let limit = u64::try_from(n_slots).ok();
         let last_hour = series.tokens.iter().rev().take(VALUES_AN_HOUR);
         Self {
@@ -219,7 +218,7 @@ struct Overview {
     spent_today: String,
     paused_since: Option<When>,
     pause_file: bool,
-    is_somebody_there: bool,
+    has_coordinator: bool,
     waiting: Vec<WaitingStart>,
     accounts: Vec<AccountRow>,
     coordinators: Vec<CoordinatorBody>,
@@ -275,9 +274,9 @@ impl Overview {
         Ok(Self {
             charts: Charts::of(w, &series, status.limits.max_concurrent),
             slots: Slots::of(&view, &status.limits),
-            spent_today: cost_of(today.total()).unwrap_or_else(|| "$0.00".to_owned()),
+            spent_today: cost_text(today.total()),
             paused_since: status.paused_since.map(When),
-            is_somebody_there: status.coordinators.iter().any(|each| each.is_there),
+            has_coordinator: status.coordinators.iter().any(|each| each.is_there),
             waiting: WaitingStart::read(frame, state, &faces, status.deferred).await?,
             accounts: AccountRow::all(&agents, &open, status.parked),
             coordinators: status.coordinators,
@@ -294,7 +293,7 @@ impl Overview {
 
     /// Returns the colour and the text of the mark beside the heading.
     fn state(&self, w: &'static Words) -> (&'static str, &'static str) {
-        if !self.is_somebody_there {
+        if !self.has_coordinator {
             ("bad", w.nothing_starts)
         } else if self.paused_since.is_some() || self.pause_file {
             ("wait", w.paused)

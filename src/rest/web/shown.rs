@@ -9,8 +9,8 @@ use super::waits::{About, WhyLine};
 use super::words::Words;
 use crate::domain::printable::one_line;
 use crate::domain::{
-    Agent, AgentId, Launch, LaunchId, Outcome, Priority, ProjectId, Purpose, Removable, ShortId,
-    Task, TaskId, TaskStatus, Timestamp, Usage,
+    Agent, AgentId, Launch, LaunchId, Priority, ProjectId, Purpose, Removable, ShortId, Task,
+    TaskId, TaskStatus, Timestamp, Usage,
 };
 use crate::rest::routes::waiting::{Standing, Standings};
 use crate::sys::user_names;
@@ -98,6 +98,11 @@ impl fmt::Display for Short {
             _ => write!(f, "{}M", tenths / 10),
         }
     }
+}
+
+/// Returns the cost in US dollars, also if there is none.
+pub(super) fn cost_text(usage: Usage) -> String {
+    cost_of(usage).unwrap_or_else(|| "$0.00".to_owned())
 }
 
 /// An agent by its initials, with a colour.
@@ -279,11 +284,6 @@ pub(super) fn leads_to(status: TaskStatus) -> Vec<TaskStatus> {
     TaskStatus::ALL.iter().copied().filter(|to| status.leads_people_to(*to)).collect()
 }
 
-/// Returns whether a launch ended badly, so that people want to look at it.
-pub(super) fn is_bad(outcome: &Outcome) -> bool {
-    outcome.is_bad()
-}
-
 /// The end of a launch, in a line of its own.
 pub(super) struct LastEnd {
     pub(super) launch: LaunchId,
@@ -306,8 +306,8 @@ impl LastEnd {
             agent: launch.key.agent.clone(),
             purpose: launch.key.purpose,
             task: None,
-            outcome: w.of_outcome_mark(outcome),
-            is_bad: is_bad(outcome),
+            outcome: w.of_end(launch, outcome, None),
+            is_bad: outcome.is_bad(),
             at: When(at),
             took: launch.started_at.map(|from| Took(at.since(from))),
         })

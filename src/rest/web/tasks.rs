@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::changes::workspace_of;
 use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
-use super::shown::{Face, Faces, Now, Took, When, cost_of, is_bad, leads_to, person};
+use super::shown::{Face, Faces, Now, Short, Took, When, cost_of, leads_to, person};
 use super::words::Words;
 use crate::domain::event::Event;
 use crate::domain::{
@@ -196,7 +196,7 @@ struct LiveLaunch {
     since: When,
     agent: AgentId,
     purpose: Purpose,
-    tokens: u64,
+    tokens: Option<Short>,
     cost: Option<String>,
 }
 
@@ -229,7 +229,7 @@ struct Work {
 
 impl Work {
     fn is_bad(&self) -> bool {
-        self.outcome.as_ref().is_some_and(is_bad)
+        self.outcome.as_ref().is_some_and(Outcome::is_bad)
     }
 
     /// Returns the work of a launch of which only the start is known.
@@ -360,7 +360,7 @@ async fn read(
             since: When(launch.started_at.unwrap_or(launch.claimed_at)),
             agent: launch.key.agent.clone(),
             purpose: launch.key.purpose,
-            tokens: launch.activity.usage.tokens(),
+            tokens: Some(Short(launch.activity.usage.tokens())).filter(|tokens| tokens.0 > 0),
             cost: cost_of(launch.activity.usage),
         }),
         Standing::Waits(_) | Standing::Rests => None,

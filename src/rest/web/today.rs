@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::shown::{LastEnd, Short, cost_of};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::shown::{LastEnd, Short, cost_text};
 use super::words::Words;
 use crate::domain::{AgentId, Launch, ProjectId, Timestamp, Usage};
 use crate::rest::{Problem, RestState};
@@ -23,7 +26,7 @@ struct OfPair {
 impl Today {
     /// Reads the launches of the day. `recent` are ended launches of any day, the newest first.
     pub(super) async fn read(state: &RestState, recent: &[Launch]) -> Result<Self, Problem> {
-        let since = midnight(state.service.time());
+        let since = Days::here().start_of(state.service.time());
         let ended = state.service.launches.ended_since(since).await?;
         let open = state.service.launches.open().await?;
         let mut today = Self::default();
@@ -74,14 +77,32 @@ impl Today {
 
 /// Returns a cost and a number of tokens, such as `$0.42 · 61k tokens`.
 pub(super) fn usage_text(w: &'static Words, usage: Usage) -> String {
-    let cost = cost_of(usage).unwrap_or_else(|| "$0.00".to_owned());
-    format!("{cost} · {} {}", Short(usage.tokens()), w.tokens)
+    format!("{} · {} {}", cost_text(usage), Short(usage.tokens()), w.tokens)
 }
 
-/// Returns the last midnight in the time zone of the server. If the clock shows a time that no
-/// calendar has, the day begins now.
-fn midnight(now: Timestamp) -> Timestamp {
-    let at = jiff::Timestamp::from_millisecond(now.as_millis());
-    let day = at.and_then(|at| at.to_zoned(jiff::tz::TimeZone::system()).start_of_day());
-    day.map_or(now, |day| Timestamp::from_millis(day.timestamp().as_millisecond()))
+/// The days of a time zone.
+#[derive(Clone)]
+pub(super) struct Days(TimeZone);
+
+impl Days {
+    /// Returns the days of the time zone of this machine.
+    pub(super) fn here() -> Self {
+        Self(TimeZone::system())
+    }
+
+    /// Returns the name of the time zone.
+    pub(super) fn zone(&self) -> &str {
+        self.0.iana_name().unwrap_or("UTC")
+    }
+
+    pub(super) fn day_of(&self, at: Timestamp) -> Date {
+        let at = jiff::Timestamp::from_millisecond(at.as_millis()).unwrap_or_default();
+        self.0.to_datetime(at).date()
+    }
+
+    /// Returns the beginning of the day of a time.
+    pub(super) fn start_of(&self, at: Timestamp) -> Timestamp {
+        let start = self.day_of(at).to_zoned(self.0.clone());
+        start.map_or(at, |start| Timestamp::from_millis(start.timestamp().as_millisecond()))
+    }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
-use super::shown::cost_of;
+use super::shown::{Short, cost_of};
 use crate::domain::transcript::{Body, Call, Entry, entries};
 use crate::domain::{LaunchId, ProjectKey, Timestamp, Usage};
 use crate::instance_dir::output_pages::{OutputPage, OutputPlace};
@@ -84,9 +84,10 @@ async fn part(
     InQuery(query): InQuery<PageQuery>,
 ) -> Result<Response, Problem> {
     let launch = state.service.launches.get(&id).await?;
-    let place = |text: Option<&String>| text.map(|text| place_of(text)).transpose();
-    let after = place(query.after.as_ref())?;
-    let before = place(query.before.as_ref())?;
+    let place =
+        |name: &str, text: Option<&String>| text.map(|text| place_of(name, text)).transpose();
+    let after = place("after", query.after.as_ref())?;
+    let before = place("before", query.before.as_ref())?;
     let wanted = if after.is_some() {
         WantedLines::After(after)
     } else {
@@ -113,8 +114,9 @@ async fn part(
     }))
 }
 
-fn place_of(text: &str) -> Result<OutputPlace, Problem> {
+fn place_of(name: &str, text: &str) -> Result<OutputPlace, Problem> {
     OutputPlace::from_str(text).map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, "invalid_query", format!("`{text}`: {error}"))
+        let detail = format!("{name}: `{text}`: {error}");
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_query", detail)
     })
 }

@@ -28,8 +28,6 @@ pub(super) struct FileDiff {
     pub(super) n_additions: u32,
     pub(super) n_deletions: u32,
     pub(super) rows: Vec<Row>,
-    /// The index of the file in its diff.
-    pub(super) index: usize,
     /// The number of lines that are shown at first.
     pub(super) n_shown: usize,
 }

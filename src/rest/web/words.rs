@@ -11,7 +11,7 @@ mod results;
 mod starts;
 mod tasks;
 
-use crate::domain::{Language, Priority, TaskStatus};
+use crate::domain::Language;
 
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident: $english:literal, $japanese:literal;)+) => {
@@ -457,7 +457,6 @@ texts! {
     stopping: "Stopping", "停止処理中";
     ending: "Ending", "終了処理中";
 
-    all_agents: "All", "すべて";
     which_agents: "Which agents", "表示するエージェント";
     no_agent_works: "No agent works now.", "作業中のエージェントはありません。";
     no_agent_needs_person: "No agent needs a person.", "対応が必要なエージェントはありません。";
@@ -483,7 +482,6 @@ texts! {
     works_now: "It works", "作業中です";
     chats_now: "It is in a chat", "チャット中です";
     purpose_shown: "For", "対象";
-    for_checks: "Checks", "チェック";
     chats: "Chats", "チャット";
     chat_wanted: "A person wants to chat", "チャットの希望がある";
     no_since: "No, since", "不可、開始:";
@@ -493,9 +491,7 @@ texts! {
     latest_launches: "Latest launches", "直近の起動";
     all_its_launches: "All of its launches", "すべての起動履歴";
     all_launches: "All launches", "すべての起動履歴";
-    agent_kind: "Kind", "種別";
     copy_command: "Copy command", "コマンドをコピー";
-    copy_agent_id: "Copy id", "ID をコピー";
     running_figure: "Running now", "実行中";
     of: "of", "/";
     waiting_figure: "Waiting to start", "起動待ち";
@@ -588,26 +584,6 @@ impl Words {
 
     pub(super) const fn lang(&self) -> &'static str {
         self.language.as_str()
-    }
-
-    pub(super) const fn of_status(&self, status: TaskStatus) -> &'static str {
-        match status {
-            TaskStatus::Backlog => self.backlog,
-            TaskStatus::Todo => self.todo,
-            TaskStatus::InProgress => self.in_progress,
-            TaskStatus::Blocked => self.blocked,
-            TaskStatus::Done => self.done,
-            TaskStatus::Cancelled => self.cancelled,
-        }
-    }
-
-    pub(super) const fn of_priority(&self, priority: Priority) -> &'static str {
-        match priority {
-            Priority::Low => self.low,
-            Priority::Medium => self.medium,
-            Priority::High => self.high,
-            Priority::Urgent => self.urgent,
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::totals::EndedLaunch;
-use crate::domain::{Launch, LaunchId, ShortId, Task, TaskId, Timestamp};
+use crate::domain::{Launch, LaunchId, ShortId, TaskId, Timestamp};
 use crate::rows::{events, executions, launches, tasks, workspaces};
 use crate::store::{LaunchEnd, LaunchFilter, Read, StoreError};
 
@@ -36,7 +36,7 @@ pub struct LaunchHistory {
     /// The launches that go on, of any filter.
     pub all_open: Vec<Launch>,
     /// The ends of this day, of any filter.
-    pub ends_today: Vec<EndedLaunch>,
+    pub ends_today: Vec<Launch>,
     pub surroundings: Surroundings,
 }
 
@@ -87,10 +87,7 @@ fn read(
     let is_wanted = |end| filter.end.is_none_or(|wanted| wanted == end);
     let mut found = LaunchHistory {
         all_open: launches::list_open(tx)?,
-        ends_today: launches::list_ends(
-            tx,
-            &LaunchFilter { since: Some(midnight), ..LaunchFilter::default() },
-        )?,
+        ends_today: launches::list_ended_since(tx, midnight)?,
         ..LaunchHistory::default()
     };
     if is_wanted(LaunchEnd::None) {
@@ -118,8 +115,7 @@ fn read(
 fn surroundings(tx: &mut Read<'_>, launches: &[Launch]) -> Result<Surroundings, StoreError> {
     let task_of = |launch: &Launch| launch.task.clone().or_else(|| launch.claimed_task.clone());
     let ids: BTreeSet<TaskId> = launches.iter().filter_map(task_of).collect();
-    let of_task = |task: Task| (task.id, (task.short_id, task.title));
-    let tasks = tasks::list_of_ids(tx, ids.iter().cloned())?.into_values().map(of_task).collect();
+    let tasks = tasks::titles(tx, ids.iter().cloned())?;
     let launches: Vec<LaunchId> = launches.iter().map(|launch| launch.id.clone()).collect();
     // The newest comes first, and the first of a launch stays.
     let mut summaries = BTreeMap::new();

@@ -152,7 +152,7 @@ fn a_reader_that_goes_away_ends_each_command_quietly() {
             let output = child.wait_with_output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
             // Not every command has this form.
-            if output.status.code() != Some(2) {
+            if form.is_empty() || output.status.code() != Some(2) {
                 assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "{line} {form}");
             }
         }

@@ -1,4 +1,4 @@
-//! The filters of a board, and the notification of a page in the background.
+//! The filters of a board.
 
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
@@ -62,31 +62,5 @@ fn a_board_shows_the_tasks_of_an_assignee_a_priority_or_that_need_a_person() {
     // Values that do not exist choose nothing.
     browser.go_to("/ui/projects/prj?priority=nothing&assignee=%21&needs=x");
     assert_eq!(shown().len(), 3);
-    assert_quiet(&browser);
-}
-
-#[test]
-fn a_page_in_the_background_notifies_its_reader() {
-    let daemon = daemon(&["idle"]);
-    daemon.task("tsk", "prj", "idle");
-    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
-        return;
-    };
-    browser.go_to("/ui/settings");
-    assert!(
-        !browser.run("return document.querySelector('#notifications').checked").as_bool().unwrap()
-    );
-    browser.run("localStorage.setItem('notifications', 'on')");
-    browser.go_to("/ui/projects/prj");
-    browser.run(
-        "window.told = []; window.Notification = class { static permission = 'granted';\
-         constructor(title) { window.told.push(title); } };\
-         Object.defineProperty(document, 'hidden', { get: () => true });",
-    );
-    browser.until("the page hears of news", || browser.has("#contact.is-there"));
-    daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", "which bank?"]);
-    browser.until("its reader is told", || {
-        browser.run("return window.told.join()") == "Something needs a person"
-    });
     assert_quiet(&browser);
 }

@@ -1,4 +1,5 @@
-//! The inbox: its number is everywhere, an entry is read, put off and done, and ends by itself.
+//! The inbox: its number is everywhere, an entry is read, put off and done, ends by itself, and
+//! notifies the reader of a page in the background.
 
 use super::browser::Browser;
 use super::pictures::keep;
@@ -82,5 +83,31 @@ fn on_a_phone_the_list_gives_way_to_the_entry_and_a_viewer_changes_nothing() {
     keep(&browser, "inbox-phone");
     browser.find(".reading .only-s a").click();
     browser.until("the list is back", || browser.find(".items").is_shown());
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_page_in_the_background_notifies_its_reader() {
+    let daemon = daemon(&["idle"]);
+    daemon.task("tsk", "prj", "idle");
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/settings");
+    assert!(
+        !browser.run("return document.querySelector('#notifications').checked").as_bool().unwrap()
+    );
+    browser.run("localStorage.setItem('notifications', 'on')");
+    browser.go_to("/ui/projects/prj");
+    browser.run(
+        "window.told = []; window.Notification = class { static permission = 'granted';\
+         constructor(title) { window.told.push(title); } };\
+         Object.defineProperty(document, 'hidden', { get: () => true });",
+    );
+    browser.until("the page hears of news", || browser.has("#contact.is-there"));
+    daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", "which bank?"]);
+    browser.until("its reader is told", || {
+        browser.run("return window.told.join()") == "Something needs a person"
+    });
     assert_quiet(&browser);
 }

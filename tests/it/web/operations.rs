@@ -34,7 +34,7 @@ fn operations_names_who_waits_for_which_task_and_why_in_both_languages() {
     for text in [
         "Starting agents",
         "1 <span class=\"faint small\">of 1</span>",
-        "1 slots: 1 run tasks, 0 run chats",
+        "1 slot: tasks use 1, chats use 0",
         "href=\"/ui/projects/prj/agents/ben\"><bdi>Ben</bdi></a>",
         "PRJ-2</a> · <bdi>No free slot",
         "longest for <time",
@@ -46,8 +46,14 @@ fn operations_names_who_waits_for_which_task_and_why_in_both_languages() {
         assert!(page.contains(text), "{text}: {page}");
     }
     let page = daemon.page("/ui/parts/operations", "ja");
-    for text in ["起動を実行中", "起動待ち", "空きスロットなし", "アカウント", "今日の費用"]
-    {
+    for text in [
+        "起動を実行中",
+        "起動待ち",
+        "PRJ-2</a> · <bdi>空きスロットなし",
+        "<bdi>Ben</bdi></a>",
+        "アカウント",
+        "今日の費用",
+    ] {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert!(!page.contains("no_free_slot") && !page.contains("t_ben"), "{page}");

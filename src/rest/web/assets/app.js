@@ -178,7 +178,7 @@ if (notifications) {
 
 // ---- What happens -------------------------------------------------------------------------------------------------------------
 
-// One stream per page. A page that nobody sees gives it up, so that many tabs don't use up what a browser grants to one server;
+// One stream per page. A hidden page gives it up, so that many tabs don't use up what a browser grants to one server;
 // a chat keeps it, because its panel is open as long as the stream is, and so does a page that may notify its reader.
 const live = { source: null, after: Number(body.dataset.after), chat: null, pending: new Set(), tasks: new Set(), workspaces: new Set() };
 
@@ -245,6 +245,8 @@ function tellParts() {
   // What agents report about their work changes the status only.
   const isWork = topics.includes("work") || topics.includes("status");
   if (all || topics.includes("task") || topics.includes("workspace")) showChangedTasks(all);
+  // A launch that begins or ends may make another task match the filter.
+  else if (topics.includes("work") && boardFilter().size > 0) trigger("board");
   else if (isWork) hearWork();
   const changes = find("[data-changes-of]");
   if (changes && (all || live.workspaces.has(changes.dataset.changesOf))) trigger("changes");

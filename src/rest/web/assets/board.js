@@ -16,26 +16,34 @@ async function showTasks(all) {
   const ids = [...live.tasks];
   live.tasks.clear();
   const shown = find("[data-shows-task]");
-  if (shown) body.dispatchEvent(new CustomEvent("live-task"));
+  if (shown) trigger("task");
   if (!board()) return;
-  // A filter decides on the server which cards are shown.
-  const isSearched = boardFilter().size > 0;
-  if (all || ids.length > 50 || (isSearched && ids.length > 0)) { body.dispatchEvent(new CustomEvent("live-board")); return; }
+  if (all || ids.length > 50) { trigger("board"); return; }
   if (ids.length === 0) return;
-  const answer = await fetchPart(`${root}/ui/parts/projects/${board().dataset.project}/cards?ids=${ids.join(",")}`);
+  const query = new URLSearchParams({ ids: ids.join(",") });
+  putFilter(query);
+  const asked = String(query);
+  const answer = await fetchPart(`${root}/ui/parts/projects/${board().dataset.project}/cards?${asked}`);
+  putFilter(query);
+  // The reader changed the filter meanwhile. The board is read anew for it.
+  if (String(query) !== asked) return;
   if (answer === null) { ids.forEach((id) => live.tasks.add(id)); return; }
   const holder = document.createElement("div");
   holder.innerHTML = answer;
   const changed = find("#changed", holder);
   find("#no-tasks")?.remove();
   const cards = findAll(".card", changed.content);
-  // A task without a card was archived or deleted.
+  // A task without a card was archived or deleted, or does not match the filter.
   const withCards = new Set(cards.map((card) => card.dataset.task));
   for (const id of ids) if (!withCards.has(id)) document.getElementById(`card-${id}`)?.remove();
   for (const card of cards) place(card);
-  for (const [status, count] of Object.entries(JSON.parse(changed.dataset.counts))) {
+  const counts = Object.entries(JSON.parse(changed.dataset.counts));
+  for (const [status, count] of counts) {
     for (const shown of findAll(`[data-count-of="${status}"]`)) shown.textContent = count;
   }
+  // Only the whole board says that nothing is found.
+  const isNothing = boardFilter().size > 0 && counts.every(([, count]) => count === 0);
+  if (isNothing !== Boolean(find("#nothing-found"))) trigger("board");
   afterCards();
 }
 
@@ -157,7 +165,7 @@ document.addEventListener("click", (event) => {
   }
   if (event.target.closest("[data-clear-search]")) {
     for (const field of find("#find").elements) { field.checked = false; if (field.type !== "checkbox") field.value = ""; }
-    body.dispatchEvent(new CustomEvent("live-board"));
+    trigger("board");
     keepFilter();
     find("#search").focus();
   }

@@ -34,7 +34,7 @@ document.addEventListener("submit", (event) => findAll(WRONG, event.target).forE
 
 // The button that sends what did not arrive. A property that was changed in place may show its old value again by then.
 function sendingAgain(element) {
-  if (element === body) return null;
+  if (element === body || element.id === "panel") return null;
   const isChange = element.matches?.("[hx-trigger=change]");
   const field = isChange ? find("select", element) : null;
   const value = field?.value;

@@ -14,12 +14,17 @@ function pushAddress(address) {
 document.addEventListener("input", (event) => event.target.closest("#panel .form, .main form.form")?.setAttribute("data-is-written", ""));
 const mayLeavePanel = () => !find("#panel [data-is-written]") || confirm(body.dataset.discard);
 
+// The number of the last request for the panel. The answer to an earlier one changes nothing.
+let panelRequest = 0;
+
 async function openPanel(part, address, { push = true } = {}) {
   if (!mayLeavePanel()) return;
   const from = document.activeElement?.closest?.(".card, [data-panel]");
   if (from && !find("#panel").contains(from)) openedFrom = from.id;
   const isTab = Boolean(document.activeElement?.closest?.(".tabs"));
-  await htmx.ajax("GET", part, { target: "#panel" });
+  const request = ++panelRequest;
+  await htmx.ajax("GET", part, { source: "#panel", target: "#panel" });
+  if (request !== panelRequest) return;
   if (push && address) pushAddress(address);
   const tab = isTab ? find("#panel .tabs [aria-current]") : null;
   (tab ?? find("#panel")).focus({ preventScroll: true });
@@ -40,6 +45,7 @@ function withoutPanel() {
 }
 
 function closePanel({ push = true } = {}) {
+  panelRequest += 1;
   const panel = find("#panel");
   if (!panel?.hasChildNodes()) return;
   const task = find("[data-shows-task]", panel)?.dataset.showsTask;
@@ -66,7 +72,7 @@ addEventListener("popstate", () => {
       if (field.type === "checkbox") field.checked = query.get(field.name) === field.value;
       else if (field.name) field.value = query.get(field.name) ?? "";
     }
-    body.dispatchEvent(new CustomEvent("live-board"));
+    trigger("board");
   }
   const project = board()?.dataset.project;
   if (query.get("task")) openPanel(`${root}/ui/parts/tasks/${encodeURIComponent(query.get("task"))}?tab=${query.get("tab") ?? "overview"}`, null, { push: false });

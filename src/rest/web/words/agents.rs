@@ -3,7 +3,7 @@
 use super::Words;
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitReason, Waiting};
-use crate::domain::{FailureClass, Language, Outcome, Purpose};
+use crate::domain::{FailureClass, Language};
 
 impl Words {
     /// Returns the number of agents, and of those that work.
@@ -31,11 +31,6 @@ impl Words {
             Language::English => format!("No task for it in {projects}."),
             Language::Japanese => format!("{projects} に担当タスクはありません。"),
         }
-    }
-
-    /// Returns the mark for an outcome, without its reason.
-    pub(in crate::rest::web) fn of_outcome_mark(&self, outcome: &Outcome) -> String {
-        outcome.mark(Purpose::Task, self.language).to_owned()
     }
 
     /// Returns the heading of the note about an agent that does not run.
@@ -104,11 +99,12 @@ impl Words {
     ) -> String {
         match self.language {
             Language::English => {
+                let slots = if n_slots == 1 { "slot" } else { "slots" };
                 let kept = match n_kept {
                     0 => String::new(),
                     n => format!(", {n} kept for chats"),
                 };
-                format!("{n_slots} slots: {n_tasks} run tasks, {n_chats} run chats{kept}")
+                format!("{n_slots} {slots}: tasks use {n_tasks}, chats use {n_chats}{kept}")
             }
             Language::Japanese => {
                 let kept = match n_kept {
@@ -117,13 +113,6 @@ impl Words {
                 };
                 format!("スロット {n_slots}: タスク {n_tasks}、チャット {n_chats}{kept}")
             }
-        }
-    }
-
-    pub(in crate::rest::web) fn of_n_running(&self, n: usize) -> String {
-        match self.language {
-            Language::English => format!("{n} running"),
-            Language::Japanese => format!("実行中 {n}"),
         }
     }
 
@@ -197,7 +186,6 @@ fn with_small_letter(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::launch::StopReason;
 
     #[test]
     fn a_reason_after_a_colon_begins_with_a_small_letter() {
@@ -212,12 +200,5 @@ mod tests {
         let w = Words::of(Language::English);
         assert_eq!(w.of_host("build-1"), "build-1");
         assert_eq!(w.of_host("crd_01a21741d49171c6a8fb32ff3ab905db"), "Host b905db");
-    }
-
-    #[test]
-    fn the_mark_of_an_outcome_has_no_reason() {
-        let stopped = Outcome::Stopped(StopReason::Person);
-        assert_eq!(Words::of(Language::English).of_outcome_mark(&stopped), "Stopped by a person");
-        assert_eq!(Words::of(Language::Japanese).of_outcome_mark(&stopped), "人が停止");
     }
 }

@@ -84,7 +84,7 @@ impl Words {
         match outcome {
             Outcome::Completed | Outcome::Stopped(_) => None,
             Outcome::Blocked | Outcome::Failed => summary.map(str::to_owned).or(quoted),
-            Outcome::StartFailed(reason) => Some(reason.clone()),
+            Outcome::StartFailed(reason) => self.if_english(reason).map(str::to_owned),
             Outcome::TimedOut(limit) => Some(self.of_time_limit(*limit).to_owned()),
             Outcome::Lost => quoted,
             Outcome::ExitedWithoutReport | Outcome::NeverAuthenticated => {
@@ -147,11 +147,13 @@ impl Words {
         n_today: usize,
         cost: Option<&str>,
     ) -> String {
-        let cost = cost.map(|cost| self.language.either(", ", "、").to_owned() + cost);
-        let cost = cost.unwrap_or_default();
-        match self.language {
-            Language::English => format!("{n_running} running, {n_today} today{cost}"),
-            Language::Japanese => format!("実行中 {n_running} 件、今日 {n_today} 件 {cost}"),
+        let figures = match self.language {
+            Language::English => format!("{n_running} running, {n_today} today"),
+            Language::Japanese => format!("実行中 {n_running} 件、今日 {n_today} 件"),
+        };
+        match cost {
+            Some(cost) => figures + self.language.either(", ", "、") + cost,
+            None => figures,
         }
     }
 

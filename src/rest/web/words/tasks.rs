@@ -1,10 +1,30 @@
-//! The texts with numbers about tasks.
+//! The texts about tasks that depend on a value.
 
 use super::Words;
-use crate::domain::Language;
 use crate::domain::check::CheckResult;
+use crate::domain::{Language, Priority, TaskStatus};
 
 impl Words {
+    pub(in crate::rest::web) const fn of_status(&self, status: TaskStatus) -> &'static str {
+        match status {
+            TaskStatus::Backlog => self.backlog,
+            TaskStatus::Todo => self.todo,
+            TaskStatus::InProgress => self.in_progress,
+            TaskStatus::Blocked => self.blocked,
+            TaskStatus::Done => self.done,
+            TaskStatus::Cancelled => self.cancelled,
+        }
+    }
+
+    pub(in crate::rest::web) const fn of_priority(&self, priority: Priority) -> &'static str {
+        match priority {
+            Priority::Low => self.low,
+            Priority::Medium => self.medium,
+            Priority::High => self.high,
+            Priority::Urgent => self.urgent,
+        }
+    }
+
     pub(in crate::rest::web) const fn of_check(&self, result: CheckResult) -> &'static str {
         match result {
             CheckResult::Running => self.check_running,

@@ -9,7 +9,7 @@ use crate::domain::launch::{Outcome, ReportResult, StopReason, TimeLimit};
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitAction, sentence_of_start};
 use crate::domain::workspace::WorkspaceState;
-use crate::domain::{FailureClass, Purpose};
+use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
 const FILES: [&str; 14] = [
