@@ -4,11 +4,15 @@
 //! is plain text. A call of a tool and its result are lines of their own; the result becomes a part
 //! of the call if both are among the lines.
 
+mod edited;
 mod families;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
+
+pub use edited::EditedLines;
 
 use super::printable;
 use super::{Timestamp, Usage};
@@ -68,8 +72,12 @@ pub struct Call {
     pub telling: String,
     /// All arguments, as JSON of several lines; empty if there are none.
     pub input: String,
+    /// The lines that the call changes in a file; `None` if its arguments do not have them.
+    pub edited: Option<EditedLines>,
     /// The result; `None` as long as the call lasts.
     pub result: Option<CallResult>,
+    /// The time from the call to its result, if the lines have times.
+    pub took: Option<Duration>,
 }
 
 impl Call {
@@ -125,7 +133,7 @@ fn add(
     let body = match piece {
         // The line of the end of a call may have the whole call again.
         Piece::Is(Body::Call(Call { id, result: Some(result), .. })) if begun.contains_key(&id) => {
-            return end_call(entries, begun, &id, result);
+            return end_call(entries, begun, &id, at, result);
         }
         Piece::Is(body) => body,
         Piece::More(more) => {
@@ -138,7 +146,7 @@ fn add(
             Body::Text(more)
         }
         Piece::Got { call, result } if begun.contains_key(&call) => {
-            return end_call(entries, begun, &call, result);
+            return end_call(entries, begun, &call, at, result);
         }
         Piece::Got { call, result } => Body::Result { call, result },
     };
@@ -150,16 +158,19 @@ fn add(
     entries.push(Entry { at, body });
 }
 
-/// Gives the call with this id its result.
+/// Gives the call with this id its result, which came `at` a time.
 fn end_call(
     entries: &mut [Entry],
     begun: &mut BTreeMap<String, usize>,
     id: &str,
+    at: Option<Timestamp>,
     result: CallResult,
 ) {
     let place = begun.remove(id);
-    if let Some(Entry { body: Body::Call(call), .. }) = place.and_then(|at| entries.get_mut(at)) {
+    let entry = place.and_then(|place| entries.get_mut(place));
+    if let Some(Entry { at: began_at, body: Body::Call(call) }) = entry {
         call.result = Some(result);
+        call.took = at.zip(*began_at).map(|(at, began_at)| at.since(began_at));
     }
 }
 
@@ -230,7 +241,9 @@ fn called(id: &str, tool: &str, input: &Value) -> Call {
         tool: printable::one_line(&tool_name(tool), MAX_TELLING),
         telling: printable::one_line(telling(input).unwrap_or_default(), MAX_TELLING),
         input: cut(&json, MAX_INPUT),
+        edited: EditedLines::of(input),
         result: None,
+        took: None,
     }
 }
 

@@ -149,7 +149,8 @@ impl Waiting {
         }
     }
 
-    fn is_not_logged_in(&self) -> bool {
+    /// Returns whether the account of its agent is not logged in.
+    pub fn is_not_logged_in(&self) -> bool {
         matches!(&self.account, Some((_, FailureClass::Auth)))
     }
 

@@ -10,6 +10,7 @@ mod agent_form;
 mod agent_state;
 mod agents;
 mod assets;
+mod banners;
 mod board;
 mod buttons;
 mod changes;

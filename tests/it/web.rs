@@ -5,6 +5,7 @@ mod acceptance;
 mod agents;
 mod bad_input;
 mod board;
+mod board_bar;
 mod browser;
 mod changes;
 mod chat;

@@ -173,7 +173,9 @@ fn opencode(kind: &str, line: &Value) -> Option<Vec<Piece>> {
             let is_error = state["status"] == "error";
             let output = if is_error { &state["error"] } else { &state["output"] };
             let result = Some(result(output, is_error));
-            Some(Piece::Is(Body::Call(Call { result, ..call })))
+            let of = |name: &str| time(&state["time"][name]);
+            let took = of("end").zip(of("start")).map(|(end, start)| end.since(start));
+            Some(Piece::Is(Body::Call(Call { result, took, ..call })))
         }
         "error" => {
             let name = line["error"]["name"].as_str().unwrap_or_default();

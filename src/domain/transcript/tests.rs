@@ -160,6 +160,25 @@ fn a_result_without_its_call_stands_alone_and_a_call_without_a_result_lasts() {
 }
 
 #[test]
+fn a_call_took_the_time_between_its_lines() {
+    let gemini = [
+        r#"{"type":"tool_use","timestamp":1000,"tool_id":"t","tool_name":"edit","parameters":{}}"#,
+        r#"{"type":"tool_result","timestamp":13500,"tool_id":"t","status":"success","output":"ok"}"#,
+    ];
+    let opencode = r#"{"type":"tool_use","timestamp":1,"sessionID":"s","part":{"type":"tool","callID":"c",
+        "tool":"bash","state":{"status":"completed","input":{},"output":"ok",
+        "time":{"start":1000,"end":1250}}}}"#;
+    let took = |lines: &[&str]| match &entries(lines.iter().copied())[..] {
+        [Entry { body: Body::Call(call), .. }] => call.took,
+        other => panic!("one call is expected: {other:?}"),
+    };
+    assert_eq!(took(&gemini), Some(Duration::from_millis(12_500)));
+    assert_eq!(took(&[opencode]), Some(Duration::from_millis(250)));
+    let untimed = gemini.map(|line| line.replace(r#""timestamp":1"#, r#""timestamp":null,"at":1"#));
+    assert_eq!(took(&[untimed[0].as_str(), untimed[1].as_str()]), None);
+}
+
+#[test]
 fn plain_lines_are_put_together_without_colours() {
     let printed = "\u{1b}[32mgreen\u{1b}[0m\n\n\u{1b}]0;title\u{7}two\n{\"not\": \"known\"}";
     assert_eq!(read(printed), ["plain \"green\\n\\ntwo\\n{\\\"not\\\": \\\"known\\\"}\""]);

@@ -17,7 +17,7 @@ use super::layout::{Frame, NavSection, rendered};
 use super::needs::{Need, NeedFacts, needs_of};
 use super::shown::{Face, LastEnd, When, task_of};
 use super::today::{Today, usage_text};
-use super::waits::{About, WhyLine};
+use super::waits::{About, WhyAction, WhyLine};
 use super::words::Words;
 use crate::domain::waiting::{WaitReason, Waiting};
 use crate::domain::{Agent, AgentId, FailureClass, Launch, Project, ProjectId, Purpose, TaskId};
@@ -264,7 +264,8 @@ impl Note {
             until: line.until,
             help: w.of_wait_help(&waiting),
             command: if is_login { login_command(&agent.ai_type) } else { None },
-            button: line.action.map(|action| Button::from(action).primary()),
+            button: WhyAction::at_once(w, &waiting, about)
+                .map(|action| Button::from(action).primary()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The files that a browser needs beside the pages. They are embedded and named by their content,
 //! so that a browser fetches each once and never uses an outdated one.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use axum::Router;
@@ -16,6 +17,8 @@ struct Asset {
     name: &'static str,
     kind: &'static str,
     content: &'static str,
+    /// The lines that are comments are not sent.
+    has_comments: bool,
 }
 
 const CSS: Asset = Asset {
@@ -26,6 +29,7 @@ const CSS: Asset = Asset {
         include_str!("assets/components.css"),
         include_str!("assets/app.css"),
     ),
+    has_comments: false,
 };
 const APP: Asset = script(
     "app.js",
@@ -42,12 +46,17 @@ const APP: Asset = script(
     ),
 );
 const THEME: Asset = script("theme.js", include_str!("assets/theme.js"));
-const HTMX: Asset = script("htmx.js", include_str!("assets/htmx.min.js"));
-const ICON: Asset =
-    Asset { name: "icon.svg", kind: "image/svg+xml", content: include_str!("assets/icon.svg") };
+const HTMX: Asset =
+    Asset { has_comments: false, ..script("htmx.js", include_str!("assets/htmx.min.js")) };
+const ICON: Asset = Asset {
+    name: "icon.svg",
+    kind: "image/svg+xml",
+    content: include_str!("assets/icon.svg"),
+    has_comments: false,
+};
 
 const fn script(name: &'static str, content: &'static str) -> Asset {
-    Asset { name, kind: "text/javascript; charset=utf-8", content }
+    Asset { name, kind: "text/javascript; charset=utf-8", content, has_comments: true }
 }
 
 /// The path of each file.
@@ -78,11 +87,28 @@ impl Asset {
         format!("/assets/{}/{}", self.version(), self.name)
     }
 
+    /// Returns what a browser gets.
+    fn sent(&self) -> Cow<'static, str> {
+        if self.has_comments {
+            Cow::Owned(without_comments(self.content))
+        } else {
+            Cow::Borrowed(self.content)
+        }
+    }
+
     fn version(&self) -> String {
-        let digest = Sha256::digest(self.content);
+        let digest = Sha256::digest(self.sent().as_bytes());
         let (start, _) = digest.split_at(8);
         start.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
     }
+}
+
+/// Returns a script without the lines that are comments, and without indentation. No line of our
+/// scripts begins inside a text.
+fn without_comments(script: &str) -> String {
+    let lines = script.lines().map(str::trim_start);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines.fold(String::new(), |sent, line| sent + line + "\n")
 }
 
 pub(super) fn routes() -> Router<RestState> {
@@ -107,5 +133,25 @@ fn sent(asset: &Asset) -> Response {
         (header::CONTENT_TYPE, asset.kind),
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
     ];
-    (headers, asset.content).into_response()
+    (headers, asset.sent()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_of_a_script_goes_over_a_line_end() {
+        for script in [APP, THEME] {
+            let quotes = |line: &str| line.matches('`').count();
+            let open = script.content.lines().find(|line| quotes(line) % 2 == 1);
+            assert_eq!(open, None, "{}: a line could be taken for a comment", script.name);
+        }
+    }
+
+    #[test]
+    fn a_script_is_sent_without_comments_and_indentation() {
+        let script = "// why\nfirst(); // stays\n\n  // why\n  second(`//`);\n";
+        assert_eq!(without_comments(script), "first(); // stays\nsecond(`//`);\n");
+    }
 }

@@ -10,13 +10,16 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 
+use super::banners::Banner;
 use super::changes::{CardResult, results};
+use super::first_run::FirstRun;
 use super::layout::{Frame, NavSection, rendered};
-use super::shown::{Card, Face, Faces, Now, When, leads_to, order_of};
+use super::shown::{Card, Face, Faces, Now, When, cost_of, leads_to, order_of};
 use super::tasks::Tab;
+use super::today::{Days, Today};
 use super::words::Words;
 use crate::domain::task::BoardFilter;
-use crate::domain::{AgentId, Launch, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
+use crate::domain::{AgentId, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::waiting::{Standing, Standings};
 use crate::rest::{Problem, RestState};
@@ -34,18 +37,21 @@ struct BoardPage {
     frame: Frame,
     project: Project,
     members: Vec<Face>,
-    paused_since: Option<When>,
-    is_crowded: bool,
+    /// The worst first.
+    banners: Vec<Banner>,
+    now: BoardNow,
     columns: Vec<Column>,
     n_tasks: usize,
+    n_needing_person: usize,
     /// The filter as the address has it.
     query: BoardQuery,
     is_searched: bool,
     /// The number of tasks that match it.
     n_found: usize,
-    n_running: usize,
     /// The part that the panel begins with.
     open: Option<String>,
+    /// The steps to the first task of the project, which are shown instead of the columns.
+    first_run: Option<FirstRun>,
 }
 
 #[derive(Template)]
@@ -54,6 +60,7 @@ struct BoardPart {
     frame: Frame,
     project: Project,
     columns: Vec<Column>,
+    n_needing_person: usize,
     is_searched: bool,
     n_found: usize,
 }
@@ -64,10 +71,39 @@ struct AvatarsPart {
     frame: Frame,
     project: Project,
     members: Vec<Face>,
-    paused_since: Option<When>,
+    banners: Vec<Banner>,
+    /// The filter that the form shows. A page keeps its form, so a part has none.
     query: BoardQuery,
-    /// Several agents work in its directory at once.
-    is_crowded: bool,
+    n_needing_person: usize,
+}
+
+#[derive(Template)]
+#[template(path = "parts/board_now.html")]
+struct BoardNowPart {
+    frame: Frame,
+    project: Project,
+    now: BoardNow,
+}
+
+/// What goes on in a project, beside its name.
+struct BoardNow {
+    n_running: usize,
+    /// The cost since midnight, if there is any.
+    spent: Option<String>,
+    /// The name of the time zone of that midnight.
+    zone: String,
+}
+
+impl BoardNow {
+    async fn read(state: &RestState, project: &ProjectId) -> Result<Self, Problem> {
+        let open = state.service.launches.open().await?;
+        let runs_here = open.iter().filter(|launch| launch.key.project == *project);
+        Ok(Self {
+            n_running: runs_here.filter(|launch| launch.pid.is_some()).count(),
+            spent: cost_of(Today::read(state, &[]).await?.of_project(project)),
+            zone: Days::here().zone().to_owned(),
+        })
+    }
 }
 
 #[derive(Template)]
@@ -88,6 +124,7 @@ struct ChangedCardsPart {
     cards: Vec<Card>,
     /// The number of tasks in each state, as JSON.
     counts: String,
+    n_needing_person: usize,
 }
 
 struct Column {
@@ -168,6 +205,7 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/projects/{project}", get(page))
         .route("/ui/parts/projects/{project}/board", get(board))
         .route("/ui/parts/projects/{project}/avatars", get(avatars))
+        .route("/ui/parts/projects/{project}/now", get(now))
         .route("/ui/parts/projects/{project}/column/{status}", get(column))
         .route("/ui/parts/projects/{project}/cards", get(cards))
 }
@@ -190,11 +228,16 @@ async fn page(
         }
         BoardQuery { task: None, chat: None, .. } => None,
     };
-    let paused_since = state.service.launches.paused_since().await?.map(When);
-    let is_crowded = is_crowded(&state, &id).await?;
+    let first_run = if board.tasks.is_empty() {
+        FirstRun::of_project(&frame, &state, &project, &members).await?
+    } else {
+        None
+    };
     Ok(rendered(&BoardPage {
-        paused_since,
-        is_crowded,
+        banners: banners(&frame, &state, &id).await?,
+        now: BoardNow::read(&state, &id).await?,
+        n_needing_person: board.n_needing_person(),
+        first_run,
         frame: frame.at(NavSection::Projects),
         project,
         members: board.faces.of_all(&members),
@@ -202,7 +245,6 @@ async fn page(
         n_tasks: board.tasks.len(),
         is_searched: !board.filter.is_empty(),
         n_found: board.n_found(),
-        n_running: board.n_running,
         query,
         open,
     }))
@@ -220,7 +262,8 @@ async fn board(
     let columns = board.columns();
     let is_searched = !board.filter.is_empty();
     let n_found = board.n_found();
-    Ok(rendered(&BoardPart { frame, project, columns, is_searched, n_found }))
+    let n_needing_person = board.n_needing_person();
+    Ok(rendered(&BoardPart { frame, project, columns, n_needing_person, is_searched, n_found }))
 }
 
 async fn avatars(
@@ -231,24 +274,41 @@ async fn avatars(
     let (project, members) = state.service.catalog.project(&id).await?;
     let open = state.service.launches.open().await?;
     let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&id));
-    let paused_since = state.service.launches.paused_since().await?.map(When);
-    let is_crowded = is_crowded(&state, &id).await?;
-    let members = faces.of_all(&members);
     Ok(rendered(&AvatarsPart {
+        banners: banners(&frame, &state, &id).await?,
+        members: faces.of_all(&members),
         frame,
         project,
-        members,
-        paused_since,
-        is_crowded,
         query: BoardQuery::default(),
+        n_needing_person: 0,
     }))
 }
 
-/// Returns whether several agents work in the directory of a project at once.
-async fn is_crowded(state: &RestState, project: &ProjectId) -> Result<bool, Problem> {
+async fn now(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<ProjectId>,
+) -> Result<Response, Problem> {
+    let (project, _) = state.service.catalog.project(&id).await?;
+    let now = BoardNow::read(&state, &id).await?;
+    Ok(rendered(&BoardNowPart { frame, project, now }))
+}
+
+/// Returns the banners of a board: a pause of all starts, and several agents in its directory.
+async fn banners(
+    frame: &Frame,
+    state: &RestState,
+    project: &ProjectId,
+) -> Result<Vec<Banner>, Problem> {
+    let w = frame.w;
+    let paused_since = state.service.launches.paused_since().await?;
+    let paused = paused_since.map(|since| Banner::paused(w.paused_since, When(since)));
     let status = state.service.status().await?;
     let mut crowds = status.coordinators.iter().flat_map(|each| &each.status.crowds);
-    Ok(crowds.any(|crowd| crowd.concerns(project)))
+    let is_crowded = crowds.any(|crowd| crowd.concerns(project));
+    let crowded =
+        is_crowded.then(|| Banner { href: Some("/ui/operations"), ..Banner::note(w.crowd) });
+    Ok(paused.into_iter().chain(crowded).collect())
 }
 
 async fn column(
@@ -293,7 +353,9 @@ async fn cards(
         .map(|status| (status.as_str(), board.tasks_in(*status).count()))
         .collect();
     let counts = serde_json::json!(counts).to_string();
-    Ok(rendered(&ChangedCardsPart { cards: cards.collect(), frame, project, counts }))
+    let n_needing_person = board.n_needing_person();
+    let cards = cards.collect();
+    Ok(rendered(&ChangedCardsPart { frame, project, cards, counts, n_needing_person }))
 }
 
 /// The data of a board.
@@ -307,8 +369,6 @@ struct Board {
     standings: Standings,
     w: &'static Words,
     filter: BoardFilter,
-    /// The number of launches of this project that run.
-    n_running: usize,
 }
 
 impl Board {
@@ -335,10 +395,8 @@ impl Board {
         let faces = faces.with_deleted(state.service.removals.names().await?);
         let results = results(state, project).await?;
         let standings = Standings::read(state, &tasks).await?;
-        let runs_here = |launch: &&Launch| launch.key.project == *project && launch.pid.is_some();
-        let n_running = open.iter().filter(runs_here).count();
         let w = frame.w;
-        Ok(Self { tasks, statuses, parts, results, faces, standings, w, filter, n_running })
+        Ok(Self { tasks, statuses, parts, results, faces, standings, w, filter })
     }
 
     fn tasks_in(&self, status: TaskStatus) -> impl Iterator<Item = &Task> {
@@ -347,12 +405,20 @@ impl Board {
 
     fn is_found(&self, task: &Task) -> bool {
         let agent = task.assignee.as_ref().and_then(|agent| self.faces.of(agent));
-        let needs_person = || match self.standings.of(task) {
+        let name = agent.as_ref().map(|agent| agent.name.as_str());
+        self.filter.is_empty() || self.filter.matches(task, name, || self.needs_person(task))
+    }
+
+    fn needs_person(&self, task: &Task) -> bool {
+        match self.standings.of(task) {
             Standing::Waits(waiting) => waiting.needs_person(),
             Standing::Live(_) | Standing::Rests => false,
-        };
-        let name = agent.as_ref().map(|agent| agent.name.as_str());
-        self.filter.is_empty() || self.filter.matches(task, name, needs_person)
+        }
+    }
+
+    /// Returns the number of tasks that only a person can help, for any filter.
+    fn n_needing_person(&self) -> usize {
+        self.tasks.iter().filter(|task| self.needs_person(task)).count()
     }
 
     fn n_found(&self) -> usize {

@@ -1,5 +1,5 @@
 //! The first run: three steps from an empty coordinator to a task that an agent works on. The page
-//! of the projects shows them until there is a task.
+//! of the projects shows them until there is a task, and so does the board of an empty project.
 
 use askama::Template;
 use axum::Router;
@@ -23,6 +23,8 @@ pub(super) struct FirstRun {
     pub(super) project: Option<Project>,
     /// The agent of the project; `None` before the second step.
     pub(super) agent: Option<Face>,
+    /// There are agents that can be assigned to the project instead of a new one.
+    pub(super) has_other_agents: bool,
     /// The folder that the first step proposes.
     pub(super) directory: String,
     /// The id that the form of the next step makes its thing with.
@@ -77,12 +79,27 @@ impl FirstRun {
         let none = Self {
             project: None,
             agent: None,
+            has_other_agents: false,
             form_id: state.service.catalog.new_project_id().to_string(),
             directory: directory.map(|path| path.display().to_string()).unwrap_or_default(),
         };
-        let Some((project, members)) = projects.pop() else {
-            return Ok(Some(none));
-        };
+        match projects.pop() {
+            Some((project, members)) => Self::of_project(frame, state, &project, &members).await,
+            None => Ok(Some(none)),
+        }
+    }
+
+    /// Returns the steps that are left to the first task of a project; `None` if it has tasks or is
+    /// not active, or if the reader may not take them.
+    pub(super) async fn of_project(
+        frame: &Frame,
+        state: &RestState,
+        project: &Project,
+        members: &[AgentId],
+    ) -> Result<Option<Self>, Problem> {
+        if !frame.may_change() || project.status != ProjectStatus::Active {
+            return Ok(None);
+        }
         let filter = TaskFilter { project: Some(project.id.clone()), ..TaskFilter::default() };
         if !state.service.tasks.list(&filter).await?.is_empty() {
             return Ok(None);
@@ -95,8 +112,14 @@ impl FirstRun {
             Some(_) => state.service.tasks.new_id().to_string(),
             None => state.service.catalog.new_agent_id().to_string(),
         };
-        let agent = agent.map(|agent| Face::of(agent, false));
-        Ok(Some(Self { project: Some(project), agent, form_id, ..none }))
+        let others = agents.iter().filter(|agent| agent.status == AgentStatus::Active);
+        Ok(Some(Self {
+            project: Some(project.clone()),
+            has_other_agents: others.count() > 0,
+            agent: agent.map(|agent| Face::of(agent, false)),
+            form_id,
+            directory: String::new(),
+        }))
     }
 }
 
@@ -126,7 +149,7 @@ async fn make_agent(
     }
     let assign = ProjectEdit { assign: vec![fields.form_id], ..ProjectEdit::default() };
     state.service.catalog.set_project(&fields.project, &assign).await?;
-    Ok(go_to(super::HOME))
+    Ok(go_to(&format!("/ui/projects/{}", fields.project)))
 }
 
 fn capitalised(text: &str) -> String {

@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{Redirect, Response};
 use axum::routing::{get, post};
 
+use super::banners::Banner;
 use super::buttons::{Button, Does};
 use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
@@ -44,6 +45,8 @@ const VALUES_AN_HOUR: usize = 4;
 struct OperationsPage {
     frame: Frame,
     names: Names,
+    /// The worst first.
+    banners: Vec<Banner>,
     overview: Overview,
 }
 
@@ -52,6 +55,7 @@ struct OperationsPage {
 struct OperationsPart {
     frame: Frame,
     names: Names,
+    banners: Vec<Banner>,
     overview: Overview,
 }
 
@@ -249,13 +253,16 @@ pub(super) fn routes() -> Router<RestState> {
 async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let overview = Overview::read(&frame, &state).await?;
     let names = Names::read(&state).await?;
-    Ok(rendered(&OperationsPage { frame: frame.at(NavSection::Operations), names, overview }))
+    let banners = overview.banners(frame.w, &names);
+    let frame = frame.at(NavSection::Operations);
+    Ok(rendered(&OperationsPage { frame, names, banners, overview }))
 }
 
 async fn part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let overview = Overview::read(&frame, &state).await?;
     let names = Names::read(&state).await?;
-    Ok(rendered(&OperationsPart { frame, names, overview }))
+    let banners = overview.banners(frame.w, &names);
+    Ok(rendered(&OperationsPart { frame, names, banners, overview }))
 }
 
 impl Overview {
@@ -289,6 +296,38 @@ impl Overview {
             ended: LastEnd::of_all(w, &ended, &titles),
             counters: status.counters,
         })
+    }
+
+    /// Returns the banners, the worst first.
+    fn banners(&self, w: &'static Words, names: &Names) -> Vec<Banner> {
+        let mut banners = Vec::new();
+        if !self.has_coordinator {
+            banners.push(Banner::bad(w.no_coordinator));
+        }
+        if let Some((store, problem)) =
+            self.store.as_ref().and_then(|store| Some((store, store.problem.as_ref()?)))
+        {
+            banners.push(Banner::bad(w.of_store_problem(store.health.as_str(), problem)));
+        }
+        let away = self.coordinators.iter().filter(|each| self.has_coordinator && !each.is_there);
+        banners.extend(away.map(|each| Banner {
+            since: Some(When(each.heard_at)),
+            ..Banner::bad(w.of_host_away(each.coordinator_id.as_str()))
+        }));
+        banners.extend(self.paused_since.map(|since| Banner::paused(w.paused_since, since)));
+        if self.pause_file {
+            banners.push(Banner::pause_file(w.pause_file));
+        }
+        banners.extend(self.crowds.iter().map(|crowd| {
+            let agents = crowd.launches.iter().map(|launch| names.agent(&launch.agent_id));
+            let agents = agents.collect::<Vec<_>>().join(", ");
+            Banner::note(format!("{}: {} ({agents})", crowd.work_tree.display(), w.crowd))
+        }));
+        banners.extend(self.failed_snapshots.iter().map(|failed| Banner {
+            detail_in_english: Some(failed.reason.clone()),
+            ..Banner::note(format!("{}: {}", names.project(&failed.project_id), w.failed_snapshot))
+        }));
+        banners
     }
 
     /// Returns the colour and the text of the mark beside the heading.

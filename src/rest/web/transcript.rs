@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::str::FromStr as _;
+use std::time::Duration;
 
 use askama::Template;
 use axum::Router;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
-use super::shown::{Short, cost_of};
+use super::shown::{Short, Took, cost_of};
 use crate::domain::transcript::{Body, Call, Entry, entries};
 use crate::domain::{LaunchId, ProjectKey, Timestamp, Usage};
 use crate::instance_dir::output_pages::{OutputPage, OutputPlace};
@@ -54,16 +55,30 @@ impl TranscriptPart {
         }
     }
 
-    /// Returns the number of lines of a result that has several.
-    fn length(&self, call: &Call) -> Option<String> {
-        let n_lines = call.result.as_ref()?.text.lines().count();
-        (n_lines > 1).then(|| self.frame.w.of_lines(n_lines))
+    /// Returns what became of a call and how long it took, such as `+67 −0 · 0.1s`.
+    fn brief(&self, call: &Call) -> String {
+        let w = self.frame.w;
+        let n_lines = call.result.as_ref().map(|result| result.text.lines().count());
+        let became = match (n_lines, call.edited) {
+            (None, _) => self.is_live.then(|| w.running.to_owned()),
+            (Some(_), _) if call.has_failed() => Some(w.call_failed.to_owned()),
+            (Some(_), Some(edited)) => Some(format!("+{} −{}", edited.n_added, edited.n_removed)),
+            (Some(2..), None) => n_lines.map(|n_lines| w.of_lines(n_lines)),
+            (Some(_), None) => None,
+        };
+        became.into_iter().chain(call.took.map(took_text)).collect::<Vec<_>>().join(" · ")
     }
 
     #[allow(clippy::unused_self, reason = "called by its template")]
     fn cost(&self, usage: &Usage) -> Option<String> {
         cost_of(*usage)
     }
+}
+
+/// Returns the duration of a call, in tenths of a second if it is short.
+fn took_text(took: Duration) -> String {
+    let tenths = took.as_millis() / 100;
+    if tenths < 100 { format!("{}.{}s", tenths / 10, tenths % 10) } else { Took(took).to_string() }
 }
 
 #[derive(Debug, Deserialize)]
@@ -119,4 +134,19 @@ fn place_of(name: &str, text: &str) -> Result<OutputPlace, Problem> {
         let detail = format!("{name}: `{text}`: {error}");
         Problem::new(StatusCode::BAD_REQUEST, "invalid_query", detail)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_call_has_tenths_of_a_second() {
+        let shown = |millis| took_text(Duration::from_millis(millis));
+        assert_eq!(shown(99), "0.0s");
+        assert_eq!(shown(250), "0.2s");
+        assert_eq!(shown(9_999), "9.9s");
+        assert_eq!(shown(12_500), "12s");
+        assert_eq!(shown(61_000), "1m 01s");
+    }
 }

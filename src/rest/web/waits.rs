@@ -54,7 +54,8 @@ impl WhyLine {
                 .filter(|_| w.language == Language::Japanese)
                 .map(str::to_owned),
             until: waiting.until.map(When),
-            action: waiting.action().and_then(|action| WhyAction::of(w, action, waiting, about)),
+            action: WhyAction::how_to_log_in(w, waiting, about)
+                .or_else(|| WhyAction::at_once(w, waiting, about)),
         }
     }
 }
@@ -63,6 +64,23 @@ impl WhyAction {
     /// Returns whether it only leads to the task, which a task does not need to show itself.
     pub(super) fn leads_to_task(&self) -> bool {
         self.href.as_ref().is_some_and(|href| href.starts_with("/ui/tasks/"))
+    }
+
+    /// Returns the link to the page of an agent that is not logged in, which has the command.
+    fn how_to_log_in(w: &'static Words, waiting: &Waiting, about: About<'_>) -> Option<Self> {
+        let is_login = waiting.action() == Some(WaitAction::TryProvider);
+        let (agent, project) = about.agent.zip(about.project)?;
+        (is_login && waiting.is_not_logged_in()).then(|| Self {
+            text: w.show_login,
+            href: Some(format!("/ui/projects/{project}/agents/{agent}")),
+            post: "",
+            values: String::new(),
+        })
+    }
+
+    /// Returns the action that ends a wait at once.
+    pub(super) fn at_once(w: &'static Words, waiting: &Waiting, about: About<'_>) -> Option<Self> {
+        Self::of(w, waiting.action()?, waiting, about)
     }
 
     /// Returns the form or the link of an action. `None` if the page of the task itself has it.

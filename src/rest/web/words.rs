@@ -114,6 +114,7 @@ texts! {
     not_met: "Not met", "満たしていない";
     messages: "Messages", "メッセージ";
     new_messages: "New messages", "新しいメッセージ";
+    show_login: "How to log in", "ログイン手順を見る";
     try_now: "Try now", "今すぐ再試行";
     agent_exists:
         "This agent was made before. Make a new passkey on its page if it needs one.",
@@ -164,6 +165,8 @@ texts! {
     three_things:
         "A project is a folder, an agent is a program that works in it, a task is the work.",
         "プロジェクトはフォルダー、エージェントはそこで作業するプログラム、タスクは作業の内容です。";
+    or_an_agent: "Or take an agent that exists.", "既存のエージェントも使えます。";
+    switch_project: "Switch project", "プロジェクトを切り替え";
     which_folder: "Which folder is the project?", "プロジェクトのフォルダー";
     which_agent: "Which agent works in it?", "作業するエージェント";
     first_task: "First task", "最初のタスク";

@@ -60,6 +60,34 @@ fn operations_names_who_waits_for_which_task_and_why_in_both_languages() {
 }
 
 #[test]
+fn the_worst_banner_is_shown_and_the_others_when_asked_for() {
+    let daemon = daemon_with(&[], "");
+    let file = daemon.state().join("contexts/pause_signal");
+    until("the folder of the pause file is made", || file.parent().unwrap().is_dir());
+    std::fs::write(&file, "").unwrap();
+    until("the file is noticed", || daemon.status()["pause_file"] == true);
+    daemon.done(&["pause"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/operations");
+    let shown = || {
+        let script = "return [...document.querySelectorAll('.banner')]\
+            .filter(banner => banner.checkVisibility()).map(banner => banner.textContent.trim())";
+        serde_json::from_value::<Vec<String>>(browser.run(script)).unwrap()
+    };
+    assert_eq!(shown().len(), 1);
+    assert!(shown()[0].starts_with("Paused since"), "{:?}", shown());
+    assert_eq!(browser.texts("#more-banners summary"), ["1 more"]);
+    browser.find("#more-banners summary").click();
+    browser.until("the other is shown", || shown().len() == 2);
+    daemon.done(&["resume", "--all"]);
+    browser.until("the other is the worst now", || !browser.has("#more-banners"));
+    assert_eq!(shown().len(), 1);
+    assert_quiet(&browser);
+}
+
+#[test]
 fn a_pause_is_one_click_and_a_stop_of_all_names_what_it_stops() {
     let daemon = busy();
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {

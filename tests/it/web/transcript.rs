@@ -63,6 +63,26 @@ fn a_transcript_shows_what_is_said_and_done_while_the_agent_runs() {
 }
 
 #[test]
+fn the_time_of_a_call_and_the_lines_of_an_edit_stand_beside_it() {
+    let daemon = daemon(&["agt"]);
+    let call = json!({ "type": "tool_use", "timestamp": 1000, "tool_id": "t", "tool_name": "Edit",
+        "parameters": { "file_path": "a.rs", "old_string": "a\nb", "new_string": "a\nB\nC" } });
+    let result = json!({ "type": "tool_result", "timestamp": 13_500, "tool_id": "t",
+        "status": "success", "output": "ok" });
+    let print = format!("run:printf '%s\\n' '{call}' '{result}'");
+    daemon.steps("agt", &["authenticate", "get-my-task", &print, "report:success"]);
+    daemon.task("tsk", "prj", "agt");
+    let launch = daemon.until_ended("agt")["launch_id"].as_str().unwrap().to_owned();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to(&format!("/ui/launches/{launch}"));
+    browser
+        .until("the call is shown", || browser.texts("#transcript .tool .end") == ["+2 −1 · 12s"]);
+    assert_quiet(&browser);
+}
+
+#[test]
 fn a_transcript_of_a_hundred_thousand_entries_begins_at_its_end() {
     let daemon = daemon(&["agt"]);
     daemon.steps("agt", &["authenticate", "get-my-task", "report:success"]);

@@ -4,6 +4,9 @@
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
 
+const NOT_LOGGED_IN: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/output/claude_auth.jsonl");
+
 #[test]
 fn a_task_that_waits_says_why_everywhere_and_its_button_ends_that() {
     let daemon = daemon(&[]);
@@ -38,5 +41,27 @@ fn a_task_that_waits_says_why_everywhere_and_its_button_ends_that() {
     browser.go_to("/ui/projects/other");
     browser.find("#avatar-agt");
     assert!(!browser.has(".main .is-live"));
+    assert_quiet(&browser);
+}
+
+#[test]
+fn an_agent_that_is_not_logged_in_leads_to_how_to_log_in() {
+    let daemon = daemon(&[]);
+    let print = format!("run:cat {NOT_LOGGED_IN}");
+    daemon.agent("agt", "prj", &["authenticate", "get-my-task", &print, "exit:1"]);
+    daemon.task("tsk", "prj", "agt");
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.until("its card says it", || {
+        browser.texts("#card-tsk .what").concat().contains("is not logged in")
+    });
+    assert_eq!(browser.texts("#card-tsk .act"), ["How to log in"]);
+    browser.find("#card-tsk .act").click();
+    browser
+        .until("the page of the agent is open", || browser.path() == "/ui/projects/prj/agents/agt");
+    assert_eq!(browser.texts("#why code"), ["claude"]);
+    assert_eq!(browser.texts("#why .btn.primary"), ["Try now"]);
     assert_quiet(&browser);
 }

@@ -31,7 +31,7 @@ async function showTasks(all) {
   const holder = document.createElement("div");
   holder.innerHTML = answer;
   const changed = find("#changed", holder);
-  find("#no-tasks")?.remove();
+  endFirstRun();
   const cards = findAll(".card", changed.content);
   // A task without a card was archived or deleted, or does not match the filter.
   const withCards = new Set(cards.map((card) => card.dataset.task));
@@ -41,10 +41,25 @@ async function showTasks(all) {
   for (const [status, count] of counts) {
     for (const shown of findAll(`[data-count-of="${status}"]`)) shown.textContent = count;
   }
+  find("#n-needing-person").value = changed.dataset.nNeedingPerson;
+  showNeedingPerson();
   // Only the whole board says that nothing is found.
   const isNothing = boardFilter().size > 0 && counts.every(([, count]) => count === 0);
   if (isNothing !== Boolean(find("#nothing-found"))) trigger("board");
   afterCards();
+}
+
+// The first task replaces what an empty project shows.
+function endFirstRun() {
+  findAll("#no-tasks, #steps").forEach((part) => part.remove());
+  for (const part of [board(), find(".col-tabs")]) part.hidden = false;
+}
+
+// The number of tasks that need a person, at the filter for them.
+function showNeedingPerson() {
+  const n = find("#n-needing-person")?.value;
+  const count = find('[data-count-of="person"]');
+  if (n && count) count.textContent = n === "0" ? "" : n;
 }
 
 function place(card) {

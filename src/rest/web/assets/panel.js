@@ -154,6 +154,7 @@ document.addEventListener("htmx:after:swap", () => {
   applyFolds();
   openFirstFile();
   addCopyButtons();
+  showNeedingPerson();
 });
 new MutationObserver(showPanel).observe(find("#panel") ?? document.createElement("div"), { childList: true });
 
@@ -257,7 +258,22 @@ const isWriting = (element) => element?.matches?.("input:not([type=checkbox]), t
 const PLACES = { i: "inbox", b: "projects", a: "agents", l: "launches", o: "operations" };
 let isGoing = false;
 
+// The columns of the board that was shown last, as ids of tasks.
+addEventListener("pagehide", () => {
+  const columns = findAll("#board .cards").map((cards) => findAll(".card", cards).map((card) => card.dataset.task));
+  if (columns.length > 0) sessionStorage.setItem("columns", JSON.stringify(columns));
+});
+// Goes to the next or the previous task of the column that the reader came from.
+function stepToTask(task, step) {
+  const columns = JSON.parse(sessionStorage.getItem("columns") ?? "[]");
+  const column = columns.find((ids) => ids.includes(task)) ?? [];
+  const next = column[column.indexOf(task) + step];
+  if (next) location.assign(`${root}/ui/tasks/${encodeURIComponent(next)}`);
+}
+
 function walk(step) {
+  const task = find(".main > .task");
+  if (task) { stepToTask(task.dataset.showsTask, step); return; }
   const link = document.activeElement?.closest?.(".card-link");
   if (find(".walks")) stepInTable(step);
   else if (link) stepInColumn(link, step);

@@ -89,6 +89,14 @@ impl Words {
         }
     }
 
+    /// Returns how many banners are not shown.
+    pub(in crate::rest::web) fn of_more_banners(&self, n: usize) -> String {
+        match self.language {
+            Language::English => format!("{n} more"),
+            Language::Japanese => format!("ほか {n} 件"),
+        }
+    }
+
     /// Returns what the slots of all coordinators run.
     pub(in crate::rest::web) fn of_slots(
         &self,

@@ -162,6 +162,22 @@ impl Words {
         format!("{} · {n_running}", self.language.either("Running now", "実行中"))
     }
 
+    /// Returns the cost of a project today.
+    pub(in crate::rest::web) fn of_spent_today(&self, cost: &str) -> String {
+        match self.language {
+            Language::English => format!("Today {cost}"),
+            Language::Japanese => format!("今日 {cost}"),
+        }
+    }
+
+    /// Returns what "today" is in a time zone.
+    pub(in crate::rest::web) fn of_since_midnight(&self, zone: &str) -> String {
+        match self.language {
+            Language::English => format!("Since midnight ({zone})"),
+            Language::Japanese => format!("0 時から（{zone}）"),
+        }
+    }
+
     /// Returns the heading of the launches of a day. `today` is in the same time zone.
     pub(in crate::rest::web) fn of_day_group(
         &self,

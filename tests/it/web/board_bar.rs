@@ -1,0 +1,157 @@
+//! The bar and the tools of a board: other projects, what the day cost, how many tasks need a
+//! person, and the steps of a project without tasks.
+
+use super::browser::Browser;
+use super::{assert_quiet, daemon};
+
+const PRINTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/output/claude.jsonl");
+
+#[test]
+fn a_board_leads_to_another_project_and_shows_what_the_day_cost() {
+    let daemon = daemon(&["agt"]);
+    daemon.project("other");
+    daemon.done(&["project", "set", "other", "--name", "The other"]);
+    daemon.done(&["task", "add", "--project", "other", "--title", "elsewhere"]);
+    daemon.steps(
+        "agt",
+        &["authenticate", "get-my-task", &format!("run:cat {PRINTED}"), "report:success"],
+    );
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    assert!(!browser.has("#spent"), "nothing was spent");
+    daemon.task("tsk", "prj", "agt");
+    browser
+        .until("the cost is shown without a reload", || browser.texts("#spent") == ["Today $0.02"]);
+    let title = browser.run("return document.querySelector('#spent').title");
+    assert!(title.as_str().unwrap().starts_with("Since midnight ("), "{title}");
+
+    browser.find("[popovertarget=switch-project]").click();
+    browser.until("the projects are shown", || browser.find("#switch-project").is_shown());
+    assert_eq!(browser.texts("#switch-project [aria-current]").len(), 1);
+    let place = browser.run(
+        "const menu = document.querySelector('#switch-project').getBoundingClientRect();\
+         const bar = document.querySelector('.main .bar').getBoundingClientRect();\
+         return menu.top >= bar.top && menu.top <= bar.bottom + 20 && menu.left < innerWidth / 2",
+    );
+    assert_eq!(place, true, "the menu is at its button");
+    browser.find("#switch-project a[href='/ui/projects/other']").click();
+    browser.until("the other board is open", || browser.path() == "/ui/projects/other");
+    assert_eq!(browser.texts("h1"), ["The other"]);
+    assert_quiet(&browser);
+}
+
+#[test]
+fn the_filter_for_a_person_says_how_many_tasks_need_one() {
+    let daemon = daemon(&["agt"]);
+    for task in ["one", "two", "three"] {
+        daemon.done(&[
+            "task",
+            "add",
+            "--id",
+            task,
+            "--project",
+            "prj",
+            "--assignee",
+            "agt",
+            "--title",
+            task,
+        ]);
+    }
+    let block = |task: &str| {
+        daemon.done(&["task", "set", task, "--status", "in_progress"]);
+        daemon.done(&["task", "set", task, "--status", "blocked", "--reason", "which bank?"]);
+    };
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    let count = || browser.texts("[data-count-of=person]");
+    assert_eq!(count(), [""]);
+    block("one");
+    browser.until("a blocked task counts", || count() == ["1"]);
+    block("two");
+    browser.until("so does the second", || count() == ["2"]);
+    // A filter changes the columns and not the number.
+    browser.find("#search").type_in("three");
+    browser.until("the others are gone", || browser.texts("#board .card-link") == ["three"]);
+    assert_eq!(count(), ["2"]);
+    browser.go_to("/ui/projects/prj?needs=person");
+    assert_eq!(count(), ["2"]);
+    assert_quiet(&browser);
+}
+
+#[test]
+fn an_empty_project_shows_the_steps_until_its_first_task() {
+    let daemon = daemon(&[]);
+    daemon.project("empty");
+    daemon.agent("agt", "prj", &["authenticate", "chat"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/empty");
+    assert_eq!(browser.texts(".step.is-next .no"), ["2"]);
+    assert!(!browser.find("#board").is_shown());
+    assert!(browser.texts("#steps .hint").concat().contains("Or take an agent that exists."));
+    daemon.done(&["project", "set", "empty", "--assign", "agt"]);
+    browser.go_to("/ui/projects/empty");
+    assert_eq!(browser.texts(".step.is-next .no"), ["3"]);
+    // A task from elsewhere ends the steps as well.
+    daemon.done(&["task", "add", "--id", "first", "--project", "empty", "--title", "First"]);
+    browser.until("the board is shown", || browser.texts("#board .card-link") == ["First"]);
+    assert!(browser.find("#board").is_shown() && !browser.has("#steps"));
+    assert_quiet(&browser);
+}
+
+#[test]
+fn an_empty_project_shows_a_viewer_no_steps() {
+    let daemon = daemon(&["agt"]);
+    let Some(browser) = Browser::at(&daemon, "viewer", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    assert!(browser.find("#board").is_shown());
+    assert!(browser.has("#no-tasks") && !browser.has("#steps"));
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_task_page_walks_through_the_column_that_its_reader_came_from() {
+    let daemon = daemon(&["agt"]);
+    for task in ["one", "two", "three"] {
+        daemon.done(&[
+            "task",
+            "add",
+            "--id",
+            task,
+            "--project",
+            "prj",
+            "--title",
+            task,
+            "--status",
+            "todo",
+        ]);
+    }
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.find("#card-two .card-link");
+    browser.run("location.assign(document.querySelector('#card-two .card-link').href)");
+    let shows = |title: &str| {
+        browser.until(title, || {
+            browser.texts(".main h1.task-title") == [title]
+                && browser.run("return typeof stepToTask") == "function"
+        });
+    };
+    shows("two");
+    browser.press(&['j']);
+    shows("three");
+    browser.press(&['j']);
+    browser.press(&['k']);
+    shows("two");
+    browser.press(&['k']);
+    shows("one");
+    assert_quiet(&browser);
+}
