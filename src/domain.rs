@@ -13,6 +13,7 @@ pub mod chat;
 pub mod check;
 pub mod cli_lines;
 pub mod command;
+pub mod comment;
 pub mod compat;
 pub mod creation;
 pub mod credential;
@@ -65,13 +66,14 @@ pub use attention::{Attention, AttentionKind};
 pub use chat::Message;
 pub use check::Check;
 pub use command::{CommandSpec, FileContent, LaunchFile, RunAs};
+pub use comment::Comment;
 pub use credential::{Credential, CredentialKind, Role};
 pub use file_owner::{FileOwner, FileOwners};
 pub use forge::{ForgeItem, ItemKey};
 pub use guidance::Guidance;
 pub use id::{
-    AgentId, AttentionId, CheckId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId,
-    MessageId, NoticeId, ProjectId, SessionId, TaskId, WorkspaceId,
+    AgentId, AttentionId, CheckId, CommentId, CoordinatorId, CredentialId, ExecutionId, ItemId,
+    LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId, WorkspaceId,
 };
 pub use incarnation::{Incarnation, Incarnations};
 pub use instance::{Condition, Instance, Phase};

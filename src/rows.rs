@@ -11,6 +11,7 @@ pub mod attention;
 pub mod audit;
 mod cells;
 pub mod checks;
+pub mod comments;
 pub mod credentials;
 pub mod deletions;
 pub mod events;

@@ -1,4 +1,4 @@
-//! `task`: list, show, history, add, set, archive, delete.
+//! `task`: list, show, history, add, set, comment, archive, delete.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use super::workspace::{self, DiffTask, DiscardTask, MergeTask, PublishTask, Rest
 use crate::config::Environment;
 use crate::domain::check::CheckResult;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
+use crate::rest::routes::comments::{CommentBody, NewComment};
 use crate::rest::routes::events::EventBody;
 use crate::rest::routes::tasks::{
     CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
@@ -67,6 +68,15 @@ pub(super) enum TaskCommand {
     Add(AddTask),
     /// Change a task; setting it in_progress lets its agent start, also after a stop
     Set(SetTask),
+    /// Comment on a task, for people and for its agent, which reads it with the task
+    Comment {
+        /// Task: its id, its short id such as SHOP-12, or the beginning of its id
+        task: Named<TaskId>,
+        /// The comment, as Markdown; `-` reads it from standard input
+        text: String,
+        #[command(flatten)]
+        form: Form,
+    },
     /// Wait until tasks are done, cancelled or blocked
     Wait(WaitForTasks),
     /// Print what a task changed, also while its agent works
@@ -251,6 +261,13 @@ impl TaskCommand {
                     return print_json(&history);
                 }
                 history.iter().try_for_each(|event| print_line(&line_of(event, zone)))
+            }
+            Self::Comment { task, text, form } => {
+                let id = task.id(client).await?;
+                let request = NewComment { id: None, text: text_or_stdin(text)? };
+                let comment: CommentBody =
+                    client.post(&format!("/tasks/{id}/comments"), &request).await?;
+                if form.json { print_json(&comment) } else { print_line(comment.id.as_str()) }
             }
             Self::Add(add) => add.run(client).await,
             Self::Set(set) => set.run(client).await,
@@ -438,6 +455,11 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     if !detail.checks.is_empty() {
         print_line("")?;
         print_checks(&detail.checks)?;
+    }
+    for comment in &detail.comments {
+        let author = comment.author.as_deref().unwrap_or("-");
+        print_line(&format!("\n{} {}:", zone.time(comment.created_at), plain(author)))?;
+        print_indented(&comment.text)?;
     }
     // Each text is the newest one, because a later execution without it does not replace it.
     let newest = |of: fn(&ExecutionBody) -> Option<&String>| detail.executions.iter().find_map(of);

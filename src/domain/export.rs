@@ -1,4 +1,5 @@
-//! The file of `export` and `import`: JSON lines with projects, agents, tasks and chats.
+//! The file of `export` and `import`: JSON lines with projects, agents, tasks with their
+//! comments, and chats.
 //!
 //! The first line is the [`Header`], the last one counts the objects ([`Line::End`]), so that a
 //! file that was cut off is noticed. The objects between them may come in any order. A file
@@ -17,12 +18,12 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::{AgentStatus, ProjectStatus};
 use super::chat::Sender;
-use super::id::{AgentId, MessageId, ProjectId, TaskId};
+use super::id::{AgentId, CommentId, MessageId, ProjectId, TaskId};
 use super::short_id::ProjectKey;
 use super::task::{Priority, TaskStatus};
 use super::time::Timestamp;
 use super::workspace::WorkspaceMode;
-use super::{Agent, Message, Project, Task};
+use super::{Agent, Comment, Message, Project, Task};
 
 /// The name of the format, in the header.
 pub const FORMAT: &str = "agent-coordinator-export";
@@ -43,6 +44,7 @@ pub enum Line {
     Agent(AgentLine),
     Project(ProjectLine),
     Task(TaskLine),
+    Comment(CommentLine),
     Message(MessageLine),
     /// The numbers of the objects before it.
     End(Counts),
@@ -134,6 +136,18 @@ pub struct TaskLine {
     pub status_since: Timestamp,
 }
 
+/// A comment of a person on a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommentLine {
+    pub id: CommentId,
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    pub text: String,
+    pub created_at: Timestamp,
+}
+
 /// A message of the chat with an agent in a project. Messages of a chat are in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -163,6 +177,8 @@ pub struct Counts {
     pub agents: u64,
     pub projects: u64,
     pub tasks: u64,
+    #[serde(default)]
+    pub comments: u64,
     pub messages: u64,
 }
 
@@ -196,22 +212,28 @@ impl Counts {
             Line::Agent(_) => self.agents += 1,
             Line::Project(_) => self.projects += 1,
             Line::Task(_) => self.tasks += 1,
+            Line::Comment(_) => self.comments += 1,
             Line::Message(_) => self.messages += 1,
         }
     }
 
     /// Returns the number of all objects.
     pub const fn total(self) -> u64 {
-        self.agents + self.projects + self.tasks + self.messages
+        self.agents + self.projects + self.tasks + self.comments + self.messages
     }
 }
 
 impl fmt::Display for Counts {
-    /// Writes the numbers in words: `1 project, 2 agents, 0 tasks, 4 messages`.
+    /// Writes the numbers in words: `1 project, 2 agents, 0 tasks, 0 comments, 4 messages`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { agents, projects, tasks, messages } = *self;
-        let parts =
-            [(projects, "project"), (agents, "agent"), (tasks, "task"), (messages, "message")];
+        let Self { agents, projects, tasks, comments, messages } = *self;
+        let parts = [
+            (projects, "project"),
+            (agents, "agent"),
+            (tasks, "task"),
+            (comments, "comment"),
+            (messages, "message"),
+        ];
         for (index, (n, one)) in parts.into_iter().enumerate() {
             let before = if index == 0 { "" } else { ", " };
             write!(f, "{before}{n} {one}{}", if n == 1 { "" } else { "s" })?;
@@ -274,6 +296,13 @@ impl From<Task> for TaskLine {
             created_at: task.created_at,
             status_since: task.status_since,
         }
+    }
+}
+
+impl From<Comment> for CommentLine {
+    fn from(comment: Comment) -> Self {
+        let Comment { id, task, author, text, created_at } = comment;
+        Self { id, task, author, text, created_at }
     }
 }
 

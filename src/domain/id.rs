@@ -123,6 +123,8 @@ ids! {
     NoticeId, "notice id", "ntf_";
     /// One message of a chat.
     MessageId, "message id", "msg_";
+    /// One comment on a task.
+    CommentId, "comment id", "cmt_";
     /// A coordinator, as named in its state directory.
     CoordinatorId, "coordinator id", "crd_";
     /// A credential of people or scripts: a login link, a cookie, or a token.

@@ -55,6 +55,8 @@ pub const DESCRIPTION: Limit = Limit::lines("description", 50_000);
 pub const SYSTEM_PROMPT: Limit = Limit::lines("system_prompt", 50_000);
 /// The reason why a task is blocked.
 pub const REASON: Limit = Limit::lines("reason", 4_000);
+/// A comment on a task.
+pub const COMMENT: Limit = Limit::lines("text", 4_000);
 /// The summary of the work of an agent.
 pub const SUMMARY: Limit = Limit::lines("summary", 20_000);
 /// The work that remains.

@@ -6,6 +6,7 @@ pub mod agents;
 pub mod assignments;
 pub mod attention;
 pub mod chat;
+pub mod comments;
 pub mod configuration;
 pub mod coordinator;
 pub mod credentials;
@@ -57,6 +58,7 @@ pub(super) fn api() -> Api {
         .merge(tasks::routes())
         .merge(removals::routes())
         .merge(chat::routes())
+        .merge(comments::routes())
         .merge(launches::routes())
         .merge(sessions::routes())
         .merge(executions::routes())

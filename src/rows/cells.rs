@@ -13,9 +13,9 @@ use crate::domain::secret::{PasskeyHash, TokenHash};
 use crate::domain::session::SessionEndReason;
 use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
 use crate::domain::{
-    AgentId, AttentionId, CheckId, CoordinatorId, CredentialId, ExecutionId, ItemId, LaunchId,
-    MessageId, NoticeId, Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId, TaskStatus,
-    WorkspaceId,
+    AgentId, AttentionId, CheckId, CommentId, CoordinatorId, CredentialId, ExecutionId, ItemId,
+    LaunchId, MessageId, NoticeId, Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId,
+    TaskStatus, WorkspaceId,
 };
 use crate::store::{BoxError, Cell, FromCell, Value, word};
 
@@ -40,6 +40,7 @@ ids!(
     AgentId,
     AttentionId,
     CheckId,
+    CommentId,
     CoordinatorId,
     CredentialId,
     ExecutionId,

@@ -4,11 +4,11 @@
 use crate::domain::agent::Assignment;
 use crate::domain::event::NewEvent;
 use crate::domain::export::{Counts, Header};
-use crate::domain::{Agent, Message, Project, Task};
+use crate::domain::{Agent, Comment, Message, Project, Task};
 use crate::store::StoreError;
 
 use super::audit::{Entry, Fields, plain};
-use super::{Transaction, Wake, assignments, messages, tasks};
+use super::{Transaction, Wake, assignments, comments, messages, tasks};
 
 /// Writes a new agent.
 pub fn add_agent(tx: &mut Transaction<'_>, agent: &Agent) -> Result<(), StoreError> {
@@ -44,6 +44,11 @@ pub fn add_task(tx: &mut Transaction<'_>, task: &Task) -> Result<(), StoreError>
     tx.event(tasks::status_event(task, now));
     tx.wake(Wake::AgentsOf(task.project.clone()));
     Ok(())
+}
+
+/// Adds a comment on a task.
+pub fn add_comment(tx: &mut Transaction<'_>, comment: &Comment) -> Result<(), StoreError> {
+    comments::insert(tx, comment)
 }
 
 /// Adds a message with the next number. It wakes no agent.

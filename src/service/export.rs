@@ -8,12 +8,16 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
-use crate::domain::export::{AgentLine, Counts, Header, Line, MessageLine, ProjectLine, TaskLine};
+use crate::domain::export::{
+    AgentLine, CommentLine, Counts, Header, Line, MessageLine, ProjectLine, TaskLine,
+};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::{
     Assignment, InstanceKey, Project, Purpose, Refusal, Task, TaskStatus, Timestamp,
 };
-use crate::rows::{agents, assignments, messages, project_keys, projects, start_histories, tasks};
+use crate::rows::{
+    agents, assignments, comments, messages, project_keys, projects, start_histories, tasks,
+};
 use crate::store::{MessageFilter, Read, StoreError};
 
 use super::{Service, ServiceError};
@@ -39,7 +43,7 @@ enum Part {
     Header(Timestamp),
     Agents(Vec<AgentId>),
     Projects(Vec<ProjectId>),
-    /// The tasks of a project after a number.
+    /// The tasks of a project after a number, with their comments.
     Tasks(ProjectId, u32),
     /// All chats.
     Chats,
@@ -120,16 +124,19 @@ impl Service {
                 let of = project.clone();
                 let read = move |tx: &mut Read<'_>| {
                     let mut found = tasks::list_by_number(tx, &of, after, PAGE)?;
+                    let mut said = Vec::new();
                     for task in &mut found {
                         forget_deleted_agent(tx, task)?;
+                        said.extend(comments::list_of_task(tx, &task.id)?);
                     }
-                    Ok(found)
+                    Ok((found, said))
                 };
-                let found = self.core.read(read).await?;
+                let (found, said) = self.core.read(read).await?;
                 if let Some(last) = found.last().filter(|_| found.len() == PAGE) {
                     export.rest.push_front(Part::Tasks(project, last.short_id.number));
                 }
-                found.into_iter().map(TaskLine::from).map(Line::Task).collect()
+                let said = said.into_iter().map(CommentLine::from).map(Line::Comment);
+                found.into_iter().map(TaskLine::from).map(Line::Task).chain(said).collect()
             }
             Part::Chats => {
                 let read = |tx: &mut Read<'_>| {

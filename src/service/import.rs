@@ -14,12 +14,12 @@ use crate::domain::export::read::{ExportFile, Numbered, ProjectEntry};
 use crate::domain::export::{Counts, MAX_NUMBER};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::{
-    Agent, Assignment, FileOwner, InstanceKey, Project, ProjectKey, Purpose, Refusal, Removable,
-    ShortId, StartHistory, Task, TaskGraph, TaskStatus,
+    Agent, Assignment, Comment, FileOwner, InstanceKey, Project, ProjectKey, Purpose, Refusal,
+    Removable, ShortId, StartHistory, Task, TaskGraph, TaskStatus,
 };
 use crate::rows::project_keys::{self, KeyRecord};
 use crate::rows::{
-    Transaction, agents, deletions, imports, messages, projects, start_histories, tasks,
+    Transaction, agents, comments, deletions, imports, messages, projects, start_histories, tasks,
 };
 use crate::store::{MessageFilter, StoreError};
 
@@ -126,6 +126,7 @@ impl Service {
             importing.agents(tx, &new_agents)?;
             importing.projects(tx, &file.projects)?;
             importing.tasks(tx, &file.tasks)?;
+            importing.comments(tx, &file.comments)?;
             importing.chats(tx, &file)?;
             if !importing.problems.is_empty() {
                 return Err(Undone::Failed(ImportError::Problems(importing.problems.sorted())));
@@ -398,6 +399,29 @@ impl<'a> Importing<'a> {
             if let Some(known) = project_keys::get(tx, &key)? {
                 let next_number = known.next_number.max(number.min(MAX_NUMBER) + 1);
                 project_keys::put(tx, &KeyRecord { next_number, ..known })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn comments(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        entries: &[Numbered<Comment>],
+    ) -> Result<(), StoreError> {
+        // Without its problems, the tasks of the file are there.
+        if !self.problems.is_empty() {
+            return Ok(());
+        }
+        for Numbered { line, object: comment } in entries {
+            if comments::get(tx, &comment.id)?.is_some() {
+                let exists = self.exists(*line, "comment", comment.id.as_str());
+                self.left.comments += u64::from(exists);
+            } else if tasks::get(tx, &comment.task)?.is_none() {
+                self.problems.add(*line, missing("comment", &comment.id, "task", &comment.task));
+            } else {
+                imports::add_comment(tx, comment)?;
+                self.added.comments += 1;
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The tasks that people keep. Each call is one transaction.
 
+mod comments;
 pub(super) mod context;
 pub(super) mod create;
 pub(super) mod ids;
@@ -16,11 +17,11 @@ use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
 use crate::domain::task::{Actor, NewTask, TaskEdit, TaskSearch};
 use crate::domain::{
-    AgentId, Check, Execution, InstanceKey, ProjectId, Purpose, Refusal, Removable, ShortId,
-    StartHistory, Task, TaskStatus,
+    AgentId, Check, Comment, Execution, InstanceKey, ProjectId, Purpose, Refusal, Removable,
+    ShortId, StartHistory, Task, TaskStatus,
 };
 use crate::rows::{
-    Transaction, agents, events, executions, project_keys, projects, start_histories, tasks,
+    self, Transaction, agents, events, executions, project_keys, projects, start_histories, tasks,
 };
 use crate::store::{Read, StoreError, TaskFilter};
 
@@ -47,6 +48,8 @@ pub struct TaskView {
     pub executions: Vec<Execution>,
     /// The checks that were run, the oldest first.
     pub checks: Vec<Check>,
+    /// The comments of people, the oldest first.
+    pub comments: Vec<Comment>,
 }
 
 impl TaskView {
@@ -156,7 +159,8 @@ impl Tasks {
             let subtasks = tasks_below(tx, &id, |_| true)?;
             let executions = executions::list_of_task(tx, &id)?;
             let checks = checks::list(tx, &id)?;
-            Ok(TaskView { task, subtasks, dependencies, executions, checks })
+            let comments = rows::comments::list_of_task(tx, &id)?;
+            Ok(TaskView { task, subtasks, dependencies, executions, checks, comments })
         });
         let mut view = view.await?;
         view.executions = view

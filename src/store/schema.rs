@@ -73,6 +73,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(21, "samples", include_str!("migrations/0021_samples.sql")),
     migration(22, "removals", include_str!("migrations/0022_removals.sql")),
     migration(23, "archived from", include_str!("migrations/0023_archived_from.sql")),
+    migration(24, "comments", include_str!("migrations/0024_comments.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

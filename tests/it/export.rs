@@ -40,6 +40,7 @@ fn fleet() -> Daemon {
     add("five", "site", &[]);
     daemon.done(&["task", "set", "five", "--status", "cancelled"]);
     daemon.done(&["task", "archive", "five"]);
+    daemon.done(&["task", "comment", "one", "Mind the *gift card*.\n日本"]);
     daemon.done(&["chat", "send", "cy", "site", "hello\nthere"]);
     daemon.done(&["chat", "end", "cy", "site"]);
     daemon
@@ -99,7 +100,7 @@ fn an_export_is_imported_and_exported_again_as_the_same() {
     assert_eq!(exported(&second, &[]).len(), 2);
 
     let report = second.json(&["import", name, "--yes"]);
-    let counts = json!({ "agents": 3, "projects": 2, "tasks": 5, "messages": 1 });
+    let counts = json!({ "agents": 3, "projects": 2, "tasks": 5, "comments": 1, "messages": 1 });
     assert_eq!(report["added"], counts, "{report}");
     assert_eq!(report["without_passkey"], json!(["ann", "ben", "cy"]));
     assert_eq!(report["directories"], json!([work]));
@@ -129,7 +130,7 @@ fn an_export_names_no_agent_that_was_deleted() {
     let second = Daemon::running("");
     let file = carried(&first, &second);
     let report = second.json(&["import", file.to_str().unwrap(), "--yes"]);
-    let counts = json!({ "agents": 1, "projects": 2, "tasks": 5, "messages": 0 });
+    let counts = json!({ "agents": 1, "projects": 2, "tasks": 5, "comments": 1, "messages": 0 });
     assert_eq!(report["added"], counts, "{report}");
 }
 

@@ -14,6 +14,7 @@ mod chat;
 mod check_faults;
 mod checks;
 mod cli;
+mod comments;
 mod configured_secrets;
 mod contract;
 mod control;

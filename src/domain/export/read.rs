@@ -8,15 +8,16 @@ use serde_json::Value;
 
 use super::lines::LineTooLong;
 use super::problems::Problems;
-use super::{AgentLine, Counts, FORMAT, Header, Line, MAX_NUMBER, VERSION};
+use super::{AgentLine, CommentLine, Counts, FORMAT, Header, Line, MAX_NUMBER, VERSION};
 use super::{MessageLine, ProjectLine, TaskLine};
 use crate::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use crate::domain::chat::said;
-use crate::domain::id::{AgentId, MessageId, ProjectId, TaskId};
+use crate::domain::comment::commented;
+use crate::domain::id::{AgentId, CommentId, MessageId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::printable::excerpt;
 use crate::domain::task::{NewTask, TaskStatus, check_title};
-use crate::domain::{Agent, Message, Project, ProjectKey, Refusal, ShortId, Task};
+use crate::domain::{Agent, Comment, Message, Project, ProjectKey, Refusal, ShortId, Task};
 
 /// The longest part of an error about JSON that is told, in characters.
 const MAX_SHOWN: usize = 300;
@@ -52,6 +53,7 @@ pub struct ExportFile {
     pub agents: Vec<Numbered<Agent>>,
     pub projects: Vec<Numbered<ProjectEntry>>,
     pub tasks: Vec<Numbered<Task>>,
+    pub comments: Vec<Numbered<Comment>>,
     pub messages: Vec<Numbered<MessageEntry>>,
 }
 
@@ -62,6 +64,7 @@ pub struct FileReader {
     agents: Vec<Numbered<Agent>>,
     projects: Vec<Numbered<ProjectEntry>>,
     tasks: Vec<Numbered<Task>>,
+    comments: Vec<Numbered<Comment>>,
     messages: Vec<Numbered<MessageEntry>>,
     lines: LinesOf,
     counts: Counts,
@@ -79,6 +82,7 @@ struct LinesOf {
     keys: BTreeMap<ProjectKey, usize>,
     tasks: BTreeMap<TaskId, usize>,
     numbers: BTreeMap<(ProjectId, u32), usize>,
+    comments: BTreeMap<CommentId, usize>,
     messages: BTreeMap<MessageId, usize>,
 }
 
@@ -140,8 +144,8 @@ impl FileReader {
         let Some(header) = self.header.filter(|_| self.problems.is_empty()) else {
             return Err(self.problems.sorted());
         };
-        let Self { agents, projects, tasks, messages, .. } = self;
-        Ok(ExportFile { header, agents, projects, tasks, messages })
+        let Self { agents, projects, tasks, comments, messages, .. } = self;
+        Ok(ExportFile { header, agents, projects, tasks, comments, messages })
     }
 
     fn give_up(&mut self, line: usize, message: String) {
@@ -179,6 +183,12 @@ impl FileReader {
                 }
                 let object = task(found)?;
                 self.tasks.push(Numbered { line, object });
+                Ok(())
+            }
+            Line::Comment(found) => {
+                once(&mut self.lines.comments, &found.id, line, "comment")?;
+                let object = comment(found)?;
+                self.comments.push(Numbered { line, object });
                 Ok(())
             }
             Line::Message(found) => {
@@ -340,6 +350,15 @@ fn task(found: TaskLine) -> Result<Task, String> {
         status_since: found.status_since,
         ..task
     })
+}
+
+fn comment(found: CommentLine) -> Result<Comment, String> {
+    let CommentLine { id, task, author, text, created_at } = found;
+    let refused = |refusal: Refusal| of("comment", &id, &refusal);
+    let text = commented(&text).map_err(refused)?.into_owned();
+    let author = limits::NAME.take_optional(author.as_deref()).map_err(refused)?;
+    let author = author.map(std::borrow::Cow::into_owned);
+    Ok(Comment { id, task, author, text, created_at })
 }
 
 fn message(found: MessageLine) -> Result<MessageEntry, String> {

@@ -6,7 +6,9 @@ use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::launch::ReportResult;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{Check, Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace};
+use crate::domain::{
+    Check, Comment, Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace,
+};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{DependencyResult, Service, ServiceError};
 
@@ -42,6 +44,23 @@ struct Task {
     /// The notes of the previous assignee.
     #[serde(skip_serializing_if = "Option::is_none")]
     handoff: Option<Run>,
+    /// The newest comments of people on the task, the oldest of them first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    comments: Vec<Said>,
+}
+
+#[derive(Serialize)]
+struct Said {
+    at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<String>,
+    text: String,
+}
+
+impl From<Comment> for Said {
+    fn from(comment: Comment) -> Self {
+        Self { at: comment.created_at, author: comment.author, text: comment.text }
+    }
 }
 
 #[derive(Serialize)]
@@ -226,6 +245,7 @@ impl ToolSpec for GetMyTask {
                 workspace: mine.workspace.map(|found| Clone::new(found, mine.dependencies)),
                 attempt: mine.attempt,
                 last_end: mine.last_end.map(End::from),
+                comments: mine.comments.into_iter().map(Said::from).collect(),
             }),
         })
     }

@@ -8,6 +8,7 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::activity::{FailureBody, UsageBody};
+use super::comments::CommentBody;
 use super::events::EventBody;
 use super::removals::Archived;
 use super::waiting::{Standings, WaitingBody};
@@ -80,6 +81,9 @@ pub struct TaskDetail {
     /// The checks that were run after a reported success, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckBody>,
+    /// The comments of people, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<CommentBody>,
 }
 
 /// One run of a check.
@@ -299,6 +303,7 @@ impl TaskDetail {
             depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),
             executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
             checks: view.checks.into_iter().map(CheckBody::from).collect(),
+            comments: view.comments.into_iter().map(CommentBody::from).collect(),
         })
     }
 }

@@ -20,8 +20,8 @@ use super::shown::{Face, Faces, Now, Short, Took, When, cost_of, leads_to, perso
 use super::words::Words;
 use crate::domain::event::Event;
 use crate::domain::{
-    AgentId, Check, Execution, LaunchId, Outcome, Priority, ProjectId, ProjectKey, Purpose,
-    ShortId, Task, TaskId, TaskStatus, Timestamp, Usage, Workspace,
+    AgentId, Check, Comment, CommentId, Execution, LaunchId, Outcome, Priority, ProjectId,
+    ProjectKey, Purpose, ShortId, Task, TaskId, TaskStatus, Timestamp, Usage, Workspace,
 };
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
@@ -135,6 +135,8 @@ struct ShownTask {
     subtasks: Vec<Task>,
     n_parts_done: usize,
     /// The launches, and the last changes of its status by people. The newest comes first.
+    /// The id of the comment that its form writes.
+    new_comment_id: CommentId,
     activity: Vec<Activity>,
     checking_since: Option<When>,
     checks: Vec<Check>,
@@ -176,6 +178,7 @@ impl ShownTask {
 enum Activity {
     Work(Work),
     Change(PersonChange),
+    Comment(ShownComment),
 }
 
 impl Activity {
@@ -183,6 +186,7 @@ impl Activity {
         match self {
             Self::Work(work) => work.started_at.0,
             Self::Change(change) => change.at.0,
+            Self::Comment(comment) => comment.at.0,
         }
     }
 }
@@ -211,6 +215,24 @@ impl PersonChange {
     async fn of(event: Event) -> Option<Self> {
         let status = event.detail?.parse().ok()?;
         Some(Self { author: person(event.author?).await, status, at: When(event.at) })
+    }
+}
+
+/// A comment of a person.
+struct ShownComment {
+    /// The name of the person, if it is known.
+    author: Option<String>,
+    text: String,
+    at: When,
+}
+
+impl ShownComment {
+    async fn of(comment: Comment) -> Self {
+        let author = match comment.author {
+            Some(author) => Some(person(author).await),
+            None => None,
+        };
+        Self { author, text: comment.text, at: When(comment.created_at) }
     }
 }
 
@@ -299,12 +321,20 @@ struct StatusFields {
     reason: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommentFields {
+    form_id: CommentId,
+    text: String,
+}
+
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
         .route("/ui/tasks/{id}", get(page))
         .route("/ui/parts/tasks/{id}", get(part))
         .route("/ui/do/tasks/{id}", post(change))
         .route("/ui/do/tasks/{id}/status", post(set_status))
+        .route("/ui/do/tasks/{id}/comments", post(comment))
 }
 
 async fn page(
@@ -369,6 +399,9 @@ async fn read(
     for change in state.service.tasks.changes_by_people(id, MAX_CHANGES).await? {
         activity.extend(PersonChange::of(change).await.map(Activity::Change));
     }
+    for comment in view.comments {
+        activity.push(Activity::Comment(ShownComment::of(comment).await));
+    }
     let latest = launch.as_ref().map(|launch| &launch.id);
     let latest = latest.or_else(|| view.executions.first().map(|work| &work.launch)).cloned();
     let spent = spent_on(frame.w, &view.executions);
@@ -399,6 +432,7 @@ async fn read(
         n_parts_done: view.subtasks.iter().filter(|task| !task.status.is_open()).count(),
         subtasks: view.subtasks,
         activity,
+        new_comment_id: state.service.tasks.new_comment_id(),
         checking_since: task.checking_since.map(When),
         checks: view.checks,
         leads_to: leads_to(task.status),
@@ -466,4 +500,14 @@ async fn set_status(
     let task = state.service.tasks.set(&id, &edit).await?.task;
     tracing::info!(task_id = %id, project_id = %task.project, status = %task.status, "task changed");
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn comment(
+    State(state): State<RestState>,
+    InTask(id): InTask,
+    InForm(fields): InForm<CommentFields>,
+) -> Result<StatusCode, Problem> {
+    let comment = state.service.tasks.comment(&id, Some(&fields.form_id), &fields.text).await?;
+    tracing::info!(task_id = %id, comment_id = %comment.id, "comment added");
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -243,6 +243,10 @@ texts! {
         "A task that it waits for was cancelled. Reopen that task, or change the dependencies.",
         "依存タスクが取り消されました。そのタスクを再開するか、依存タスクを変更してください。";
     reason: "Reason", "理由";
+    comment: "Comment", "コメントする";
+    comment_placeholder:
+        "Comment for people, and for the agent when it takes the task",
+        "人とエージェント（タスクを受け取るとき）へのコメント";
     no_work_yet: "No agent has worked on it yet.", "作業の記録はまだありません。";
     next_steps: "Next steps", "次のステップ";
     backlog: "Backlog", "バックログ";

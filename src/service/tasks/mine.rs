@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::domain::comment::{Comment, MAX_FOR_AGENT, for_agent};
 use crate::domain::id::{ExecutionId, TaskId};
 use crate::domain::task::next_task;
 use crate::domain::{
     Attempt, Check, Execution, InstanceKey, LastEnd, Launch, Task, TaskStatus, Usage, Workspace,
 };
-use crate::rows::{Transaction, executions, launches, projects, tasks, workspaces};
+use crate::rows::{Transaction, comments, executions, launches, projects, tasks, workspaces};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::Tasks;
@@ -38,6 +39,8 @@ pub struct MyTask {
     pub handoff: Option<Execution>,
     /// The checks that failed after the last reported success, with their evidence.
     pub checks: Vec<Check>,
+    /// The newest comments of people, the oldest of them first.
+    pub comments: Vec<Comment>,
 }
 
 impl Tasks {
@@ -133,6 +136,7 @@ fn find(
         context: left_by(true),
         handoff: left_by(false),
         checks: checks::failed_of(tx, task)?,
+        comments: for_agent(comments::list_newest(tx, &task.id, MAX_FOR_AGENT)?),
     };
     let own = earlier.iter().find(|execution| execution.launch == launch.id).cloned();
     Ok(Some(Found { answer, launch, own }))

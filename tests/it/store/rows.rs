@@ -11,8 +11,9 @@ use agent_coordinator::domain::notice::NoticeDemand;
 use agent_coordinator::domain::secret::TokenHash;
 use agent_coordinator::domain::workspace::{WorkspaceMode, WorkspaceOverrides};
 use agent_coordinator::domain::{
-    Agent, Check, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority, Project,
-    ProjectKey, Purpose, Secret, Session, ShortId, Task, TaskStatus, Timestamp, Usage, Workspace,
+    Agent, Check, Comment, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority,
+    Project, ProjectKey, Purpose, Secret, Session, ShortId, Task, TaskStatus, Timestamp, Usage,
+    Workspace,
 };
 
 #[track_caller]
@@ -158,6 +159,16 @@ pub(super) fn notice(name: &str, launch: &str) -> Notice {
         read_at: None,
         settled_at: None,
         revision: 0,
+    }
+}
+
+pub(super) fn comment(name: &str, task: &str) -> Comment {
+    Comment {
+        id: id(name),
+        task: id(task),
+        author: Some("ann".to_owned()),
+        text: "クーポンに注意".to_owned(),
+        created_at: at(150),
     }
 }
 

@@ -25,9 +25,10 @@ use agent_coordinator::domain::{
 };
 use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
-    Context, Transaction, accounts, agents, assignments, attention, checks, credentials, deletions,
-    events, executions, forge_items, launch_retention, launches, messages, notices, output_tails,
-    pauses, projects, samples, sessions, start_histories, startable, tasks, workspaces,
+    Context, Transaction, accounts, agents, assignments, attention, checks, comments, credentials,
+    deletions, events, executions, forge_items, launch_retention, launches, messages, notices,
+    output_tails, pauses, projects, samples, sessions, start_histories, startable, tasks,
+    workspaces,
 };
 use agent_coordinator::store::{
     ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchEnd,
@@ -39,8 +40,8 @@ use self::sources::{is_in, is_sql, literals, literals_after, sources};
 use super::observed::{Observed, Observer};
 use super::old::WRITTEN;
 use super::rows::{
-    agent, assignment, at, check, execution, id, launch, message, project, task, task_key, ticket,
-    workspace,
+    agent, assignment, at, check, comment, execution, id, launch, message, project, task, task_key,
+    ticket, workspace,
 };
 
 /// A statement that was prepared, with the kinds of its parameters.
@@ -205,6 +206,7 @@ fn changes(bed: &Bed) {
         launches::set_creations(tx, &id("l1"), Creations { n_tasks: 2, n_messages: 3 })
     });
     bed.write("messages", |tx| messages::add(tx, &message("m", "a", "p")));
+    bed.write("comments", |tx| comments::add(tx, &task("t", "p", None), &comment("c", "t")));
     bed.write("output_tails", |tx| output_tails::put(tx, &id("l1"), "tail"));
     bed.write("attention", |tx| {
         let item: AttentionId = id("att_1");
@@ -302,6 +304,11 @@ fn questions(bed: &Bed) {
         assignments::list(tx)
     });
     bed.read("checks", |tx| checks::list_of_task(tx, &id("t")));
+    bed.read("comments", |tx| {
+        comments::get(tx, &id("c"))?;
+        comments::list_newest(tx, &id("t"), 2)?;
+        comments::list_of_task(tx, &id("t"))
+    });
     bed.read("credentials", |tx| {
         credentials::find_by_secret(tx, &ticket("c"))?;
         Ok((credentials::get(tx, &id("c"))?, credentials::list(tx)?))

@@ -25,7 +25,7 @@ const LONG_TITLE: &str = "'\u{1d54f}'.repeat(501)";
 const LONG_NAME: &str = "'שלום'.repeat(51)";
 const LONG_TEXT: &str = "'x'.repeat(50001)";
 
-const FORMS: [Form; 8] = [
+const FORMS: [Form; 9] = [
     Form {
         page: "/ui/projects/prj",
         opens: "document.querySelector('[data-new-task]').click()",
@@ -50,6 +50,13 @@ const FORMS: [Form; 8] = [
         form: ".why-blocked",
         others: "{}",
         bad: &[("reason", &["'x'.repeat(4001)"])],
+    },
+    Form {
+        page: "/ui/tasks/tsk",
+        opens: "",
+        form: "#comment-tsk",
+        others: "{}",
+        bad: &[("text", &[BLANK, "'\u{1f980}'.repeat(4001)"])],
     },
     Form {
         page: "/ui/projects/prj?chat=agt",

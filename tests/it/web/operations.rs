@@ -81,7 +81,7 @@ fn the_worst_banner_is_shown_and_the_others_when_asked_for() {
     assert_eq!(browser.texts("#more-banners summary"), ["1 more"]);
     browser.find("#more-banners summary").click();
     browser.until("the other is shown", || shown().len() == 2);
-    daemon.done(&["resume", "--all"]);
+    daemon.done(&["resume"]);
     browser.until("the other is the worst now", || !browser.has("#more-banners"));
     assert_eq!(shown().len(), 1);
     assert_quiet(&browser);

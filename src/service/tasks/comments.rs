@@ -1,0 +1,58 @@
+//! Comments of people on tasks.
+
+use crate::domain::Refusal;
+use crate::domain::comment::{Comment, commented};
+use crate::domain::id::{CommentId, TaskId};
+use crate::rows::comments;
+
+use super::{Tasks, find};
+use crate::service::ServiceError;
+
+impl Tasks {
+    /// Returns the id for a comment that a form will write, so that a form that is sent twice
+    /// writes one comment.
+    pub fn new_comment_id(&self) -> CommentId {
+        self.core.world.new_id(CommentId::PREFIX)
+    }
+
+    /// Adds a comment of a person on a task. With an id that the client chose, the call can be
+    /// repeated without a second comment.
+    ///
+    /// # Errors
+    /// `TaskNotFound`; `Missing` for an empty text and the refusals of
+    /// [`limits`](crate::domain::limits); `AlreadyExists` if another comment has the id.
+    pub async fn comment(
+        &self,
+        task: &TaskId,
+        id: Option<&CommentId>,
+        text: &str,
+    ) -> Result<Comment, ServiceError> {
+        let text = commented(text)?.into_owned();
+        let (task, id) = (task.clone(), id.cloned());
+        self.core
+            .write(move |tx| {
+                let task = find(tx, &task)?;
+                let known = match &id {
+                    Some(id) => comments::get(tx, id)?,
+                    None => None,
+                };
+                if let Some(known) = known {
+                    return if known.task == task.id && known.text == text {
+                        Ok(known)
+                    } else {
+                        Err(Refusal::AlreadyExists(format!("comment {}", known.id)).into())
+                    };
+                }
+                let comment = Comment {
+                    id: id.clone().unwrap_or_else(|| tx.new_id(CommentId::PREFIX)),
+                    task: task.id.clone(),
+                    author: tx.author(),
+                    text: text.clone(),
+                    created_at: tx.now(),
+                };
+                comments::add(tx, &task, &comment)?;
+                Ok(comment)
+            })
+            .await
+    }
+}
