@@ -34,12 +34,14 @@ impl EditedLines {
             .iter()
             .filter_map(|(old, new)| edit[*old].as_str().zip(edit[*new].as_str()));
         let (old, new) = texts.next()?;
-        let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
+        let old: Vec<_> = old.lines().collect();
+        let new: Vec<_> = new.lines().collect();
         let n_same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {
             pairs.take_while(|(old, new)| old == new).count()
         };
         let n_before = n_same(&mut old.iter().zip(&new));
-        let (old, new) = (&old[n_before..], &new[n_before..]);
+        let old = &old[n_before..];
+        let new = &new[n_before..];
         let n_after = n_same(&mut old.iter().rev().zip(new.iter().rev()));
         Some(Self { n_added: new.len() - n_after, n_removed: old.len() - n_after })
     }

@@ -28,7 +28,8 @@ impl Tasks {
         text: &str,
     ) -> Result<Comment, ServiceError> {
         let text = commented(text)?.into_owned();
-        let (task, id) = (task.clone(), id.cloned());
+        let task = task.clone();
+        let id = id.cloned();
         self.core
             .write(move |tx| {
                 let task = find(tx, &task)?;
