@@ -27,8 +27,9 @@ use crate::store::open::{self, Contents, OpenError, OpenErrorKind, beside};
 use crate::store::sqlite::Access;
 use crate::sys::{files, regular_file};
 
-/// The bytes that are copied between two looks at the request to stop.
-const CHUNK: u64 = 4 << 20;
+/// The bytes that are copied between two looks at the request to stop, and the most that wait for
+/// the disk beside those that are copied. The daemon's own writes wait behind them.
+const CHUNK: u64 = 1 << 20;
 /// The length of the header of a log, which contains the salts of its frames.
 const LOG_HEADER: usize = 32;
 
@@ -134,8 +135,8 @@ fn header_of(log: &File) -> Option<[u8; LOG_HEADER]> {
 }
 
 /// Copies the bytes that a file has now into an empty file, both with their paths. Each part is on
-/// its way to the disk before the next one is copied, because one great write at the end would keep
-/// the daemon from syncing its own writes.
+/// its way to the disk while the next one is copied, and is there before another one follows. A
+/// long queue of writes would keep the daemon from syncing its own.
 fn copy(
     (from, source): (&File, &Path),
     (to, path): (&File, &Path),
@@ -143,6 +144,7 @@ fn copy(
 ) -> Result<(), BackupError> {
     let size = from.metadata().map_err(|error| open::failed(source, error))?.len();
     let mut copied = 0;
+    let mut under_way = None;
     while copied < size {
         if must_stop() {
             return Err(BackupError::Interrupted);
@@ -157,6 +159,9 @@ fn copy(
             break;
         }
         files::begin_to_write(to, copied, n);
+        if let Some((offset, length)) = under_way.replace((copied, n)) {
+            files::finish_to_write(to, offset, length);
+        }
         copied += n;
     }
     Ok(())

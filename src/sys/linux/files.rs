@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
-use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Advice, FallocateFlags, MemfdFlags, SealFlags};
+use nix::libc;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 /// Makes a file in memory that is read from its start and cannot be changed any more. Nothing is
@@ -34,7 +34,23 @@ pub fn reserve(file: &File, length: u64) -> io::Result<()> {
 
 /// Begins to write a changed part of a file to the disk, without waiting for it.
 pub fn begin_to_write(file: &File, offset: u64, length: u64) {
-    // Pages that are dropped from memory have to be written first. Those that are being written
-    // stay.
-    let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::DontNeed);
+    write_range(file, offset, length, libc::SYNC_FILE_RANGE_WRITE);
+}
+
+/// Waits until a changed part of a file is written. The file is not safe yet, because the disk may
+/// not have its length; `sync_all` makes it so.
+pub fn finish_to_write(file: &File, offset: u64, length: u64) {
+    let how = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    write_range(file, offset, length, how);
+}
+
+/// Calls `sync_file_range(2)`. Its errors mean nothing: not every file system can do it, and an
+/// error of the disk is returned by the sync of the whole file.
+#[allow(unsafe_code, reason = "no safe wrapper of this call exists")]
+fn write_range(file: &File, offset: u64, length: u64, how: libc::c_uint) {
+    let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) else { return };
+    // SAFETY: The descriptor is open as long as `file` is borrowed, and the call touches no memory.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, how) };
 }

@@ -28,3 +28,6 @@ pub fn reserve(mut file: &File, length: u64) -> io::Result<()> {
 
 /// Does nothing: macOS has no call that begins to write a part of a file.
 pub fn begin_to_write(_file: &File, _offset: u64, _length: u64) {}
+
+/// Does nothing, for the same reason.
+pub fn finish_to_write(_file: &File, _offset: u64, _length: u64) {}
