@@ -275,7 +275,8 @@ impl<'a> EventLoop<'a> {
             // The next round finds processes that were forked between the listing and the KILL.
             let living = tree::living(&self.agent.mark);
             tree::send(Signal::KILL, self.group(), &living);
-            self.kill_at = Some(now + self.kill_rounds.pause_after(&living));
+            let pause = self.kill_rounds.next_pause(&living, self.is_overdue());
+            self.kill_at = Some(now + pause);
         }
     }
 
@@ -292,14 +293,17 @@ impl<'a> EventLoop<'a> {
                 ..self.condition
             });
         }
-        let is_overdue =
-            self.first_kill_at.is_some_and(|at| BootInstant::now() >= at + UNKILLABLE_AFTER);
-        if is_overdue && self.condition.unkillable_since.is_none() {
+        if self.is_overdue() && self.condition.unkillable_since.is_none() {
             self.change_condition(Condition {
                 unkillable_since: Some(wall_clock()),
                 ..self.condition
             });
         }
+    }
+
+    /// Returns whether a process lives long after the first KILL.
+    fn is_overdue(&self) -> bool {
+        self.first_kill_at.is_some_and(|at| BootInstant::now() >= at + UNKILLABLE_AFTER)
     }
 
     fn change_condition(&mut self, condition: Condition) {

@@ -1,5 +1,6 @@
 //! How soon KILL is repeated for a tree that is not empty yet.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::sys::processes::Process;
@@ -14,20 +15,22 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 pub struct KillRounds {
     /// The pid and the start time of each process of the last round.
-    last: Vec<(i32, u64)>,
+    last: BTreeSet<(i32, u64)>,
     last_pause: Option<Duration>,
 }
 
 impl KillRounds {
-    /// Returns the pause after a round of KILL to `living`. It doubles while only processes are
-    /// found that were already killed, because a process that cannot be killed now is seldom gone a
-    /// few milliseconds later.
-    pub fn pause_after(&mut self, living: &[Process]) -> Duration {
-        let found: Vec<_> = living.iter().map(|each| (each.pid, each.start_ticks)).collect();
-        let has_new = found.iter().any(|each| !self.last.contains(each));
+    /// Notes a round of KILL to `living`, and returns the pause until the next one. It doubles while
+    /// only processes are found that were already killed, because a process that cannot be killed
+    /// now is seldom gone a few milliseconds later. It also doubles once the tree is `overdue`: then
+    /// it has processes that cannot be killed, such as those of another user, and these may go on
+    /// to fork.
+    pub fn next_pause(&mut self, living: &[Process], is_overdue: bool) -> Duration {
+        let found: BTreeSet<_> = living.iter().map(|each| (each.pid, each.start_ticks)).collect();
+        let has_new = !found.is_subset(&self.last);
         self.last = found;
         let pause = match self.last_pause {
-            Some(last) if !has_new => (last * 2).min(LONGEST_PAUSE),
+            Some(last) if !has_new || is_overdue => (last * 2).min(LONGEST_PAUSE),
             _ => FIRST_PAUSE,
         };
         self.last_pause = Some(pause);
@@ -53,7 +56,7 @@ mod tests {
 
     fn pauses_ms(rounds: &[&[Process]]) -> Vec<u128> {
         let mut kill_rounds = KillRounds::default();
-        rounds.iter().map(|living| kill_rounds.pause_after(living).as_millis()).collect()
+        rounds.iter().map(|living| kill_rounds.next_pause(living, false).as_millis()).collect()
     }
 
     #[test]
@@ -70,6 +73,15 @@ mod tests {
             (0..6).map(|n| [process(7, 100), process(20 + n, 100)]).collect();
         let rounds: Vec<&[Process]> = rounds.iter().map(<[Process; 2]>::as_slice).collect();
         assert_eq!(pauses_ms(&rounds), [5; 6]);
+    }
+
+    #[test]
+    fn a_tree_that_cannot_be_killed_and_forks_is_looked_for_less_and_less() {
+        let mut kill_rounds = KillRounds::default();
+        let pauses: Vec<u128> = (0..9)
+            .map(|n| kill_rounds.next_pause(&[process(20 + n, 100)], n > 1).as_millis())
+            .collect();
+        assert_eq!(pauses, [5, 5, 10, 20, 40, 80, 160, 320, 500]);
     }
 
     #[test]
