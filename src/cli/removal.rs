@@ -125,6 +125,7 @@ fn line(affected: &AffectedBody) -> String {
         AffectedKind::Tasks => ("task", "tasks"),
         AffectedKind::Workspaces => ("clone", "clones"),
         AffectedKind::Assignments => ("assignment", "assignments"),
+        AffectedKind::Comments => ("comment", "comments"),
         AffectedKind::Messages => ("message of chats", "messages of chats"),
         AffectedKind::Launches => ("launch with its output", "launches with their output"),
         AffectedKind::KeptTasks => ("task that stays", "tasks that stay"),

@@ -12,7 +12,7 @@ use super::time::Timestamp;
 /// The most comments that an agent gets with its task.
 pub const MAX_FOR_AGENT: usize = 20;
 /// The most text of comments that an agent gets with its task, in bytes. The newest comment is
-/// always among them.
+/// always included.
 const MAX_TEXT_FOR_AGENT: usize = 16 * 1024;
 
 /// A comment.
@@ -31,7 +31,7 @@ pub struct Comment {
 ///
 /// # Errors
 /// [`Refusal::Missing`] for an empty text, and the refusals of [`limits`].
-pub fn commented(text: &str) -> Result<Cow<'_, str>, Refusal> {
+pub fn comment_text(text: &str) -> Result<Cow<'_, str>, Refusal> {
     if text.trim().is_empty() {
         return Err(Refusal::Missing {
             text: "text",
@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn a_comment_has_a_text() {
-        assert!(commented(" \n").is_err());
-        assert!(commented(&"x".repeat(limits::COMMENT.most() + 1)).is_err());
-        assert_eq!(commented("one\ntwo").as_deref(), Ok("one\ntwo"));
+        assert!(comment_text(" \n").is_err());
+        assert!(comment_text(&"x".repeat(limits::COMMENT.most() + 1)).is_err());
+        assert_eq!(comment_text("one\ntwo").as_deref(), Ok("one\ntwo"));
     }
 }

@@ -40,6 +40,8 @@ words! {
         Workspaces = "workspaces",
         /// Agents of a project, or projects of an agent.
         Assignments = "assignments",
+        /// Comments on its tasks.
+        Comments = "comments",
         /// Messages of chats.
         Messages = "messages",
         /// Launches that have ended, with their output.

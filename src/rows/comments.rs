@@ -45,6 +45,19 @@ pub fn list_newest(
     tx.rows("comment", &sql, &[task.into(), limit.into()], read)
 }
 
+/// Returns the number of comments on these tasks.
+pub fn count<'a>(
+    tx: &mut Read<'_>,
+    tasks: impl Iterator<Item = &'a TaskId>,
+) -> Result<usize, StoreError> {
+    let mut n_comments = 0;
+    for task in tasks {
+        n_comments +=
+            tx.number("SELECT COUNT(*) FROM comments WHERE task_id = ?1", &[task.into()])?;
+    }
+    Ok(usize::try_from(n_comments).unwrap_or_default())
+}
+
 /// Adds a comment on a task.
 ///
 /// # Errors

@@ -9,7 +9,9 @@ use crate::domain::launch::{ExitStatus, StopReason};
 use crate::domain::notice::WorkChange;
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{EndedLaunch, Total, TotalKey, Totals};
-use crate::domain::{Activity, InstanceKey, Launch, LaunchId, LaunchState, Outcome, Timestamp};
+use crate::domain::{
+    Activity, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId, Timestamp, Usage,
+};
 use crate::store::{BoxError, Cells, Entity, LaunchEnd, LaunchFilter, Read, StoreError, Value};
 
 use super::audit::{Audited, Fields, plain};
@@ -284,6 +286,19 @@ fn filter_of(wanted: &LaunchFilter) -> Filter<'_> {
 pub fn list_ended_since(tx: &mut Read<'_>, since: Timestamp) -> Result<Vec<Launch>, StoreError> {
     let rest = "WHERE state = 'ended' AND ended_at >= ?1 ORDER BY ended_at DESC, id DESC";
     tx.list(rest, &[since.into()])
+}
+
+/// Returns the usage of the launches of a project that ended at this time or later.
+pub fn usage_since(
+    tx: &mut Read<'_>,
+    project: &ProjectId,
+    since: Timestamp,
+) -> Result<Usage, StoreError> {
+    let sql = "SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, \
+        cost_usd_micros, turns FROM launches \
+        WHERE state = 'ended' AND ended_at >= ?1 AND project_id = ?2";
+    let all = tx.rows("launch", sql, &[since.into(), project.into()], read_usage)?;
+    Ok(all.into_iter().fold(Usage::default(), Usage::plus))
 }
 
 /// Returns the sums over all ended launches.

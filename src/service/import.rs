@@ -409,7 +409,7 @@ impl<'a> Importing<'a> {
         tx: &mut Transaction<'_>,
         entries: &[Numbered<Comment>],
     ) -> Result<(), StoreError> {
-        // Without its problems, the tasks of the file are there.
+        // If the file has no problem so far, all its tasks are written.
         if !self.problems.is_empty() {
             return Ok(());
         }

@@ -24,7 +24,7 @@ use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
 use crate::domain::printable;
 use crate::domain::redact::Redactor;
-use crate::domain::{Execution, Launch, Notice, Purpose, Refusal, Timestamp};
+use crate::domain::{Execution, Launch, Notice, ProjectId, Purpose, Refusal, Timestamp, Usage};
 use crate::folder_watch::shared::SharedFolders;
 use crate::instance_dir;
 use crate::rows::{executions, launches, notices, output_tails};
@@ -83,6 +83,16 @@ impl Launches {
     /// Returns the launches that ended at this time or later, the newest end first.
     pub async fn ended_since(&self, since: Timestamp) -> Result<Vec<Launch>, ServiceError> {
         self.core.read(move |tx| Ok(launches::list_ended_since(tx, since)?)).await
+    }
+
+    /// Returns the usage of the launches of a project that ended at this time or later.
+    pub async fn usage_since(
+        &self,
+        project: &ProjectId,
+        since: Timestamp,
+    ) -> Result<Usage, ServiceError> {
+        let project = project.clone();
+        self.core.read(move |tx| Ok(launches::usage_since(tx, &project, since)?)).await
     }
 
     /// Returns the launches with what coordinators reported of them.

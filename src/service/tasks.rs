@@ -34,6 +34,8 @@ use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
 use rules::{Changed, change_task, tasks_below};
 
+/// The most comments of a task that are shown with it.
+const MAX_COMMENTS: usize = 50;
 /// The number of tasks of a project that a search reads at once.
 const SEARCHED_PAGE: usize = 500;
 
@@ -48,7 +50,7 @@ pub struct TaskView {
     pub executions: Vec<Execution>,
     /// The checks that were run, the oldest first.
     pub checks: Vec<Check>,
-    /// The comments of people, the oldest first.
+    /// The newest comments of people, the oldest of them first.
     pub comments: Vec<Comment>,
 }
 
@@ -159,7 +161,8 @@ impl Tasks {
             let subtasks = tasks_below(tx, &id, |_| true)?;
             let executions = executions::list_of_task(tx, &id)?;
             let checks = checks::list(tx, &id)?;
-            let comments = rows::comments::list_of_task(tx, &id)?;
+            let mut comments = rows::comments::list_newest(tx, &id, MAX_COMMENTS)?;
+            comments.reverse();
             Ok(TaskView { task, subtasks, dependencies, executions, checks, comments })
         });
         let mut view = view.await?;

@@ -91,6 +91,8 @@ fn comments_go_and_come_back_with_their_task() {
     daemon.done(&["task", "add", "--id", "tsk", "--project", "prj", "--title", "x"]);
     daemon.done(&["task", "comment", "tsk", "kept"]);
     daemon.done(&["task", "set", "tsk", "--status", "cancelled"]);
+    let named = daemon.done(&["task", "delete", "tsk", "--dry-run"]);
+    assert!(named.contains("1 comment\n"), "{named}");
     daemon.done(&["task", "delete", "tsk", "--yes"]);
     let said = daemon.cli(&["task", "comment", "tsk", "too late"]);
     assert!(said.code != 0, "{said:?}");

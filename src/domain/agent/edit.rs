@@ -81,7 +81,7 @@ impl Agent {
 }
 
 /// Returns the status that an agent or a project had before it was archived, after a change to
-/// `after`. `before` is the status with the one from before it.
+/// `after`. `before` has the current status, and the one from before an archiving.
 fn archived_from<S: Copy + PartialEq>(archived: S, before: (S, Option<S>), after: S) -> Option<S> {
     let (status, former) = before;
     if after != archived {

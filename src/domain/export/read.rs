@@ -12,7 +12,7 @@ use super::{AgentLine, CommentLine, Counts, FORMAT, Header, Line, MAX_NUMBER, VE
 use super::{MessageLine, ProjectLine, TaskLine};
 use crate::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use crate::domain::chat::said;
-use crate::domain::comment::commented;
+use crate::domain::comment::comment_text;
 use crate::domain::id::{AgentId, CommentId, MessageId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::printable::excerpt;
@@ -355,7 +355,7 @@ fn task(found: TaskLine) -> Result<Task, String> {
 fn comment(found: CommentLine) -> Result<Comment, String> {
     let CommentLine { id, task, author, text, created_at } = found;
     let refused = |refusal: Refusal| of("comment", &id, &refusal);
-    let text = commented(&text).map_err(refused)?.into_owned();
+    let text = comment_text(&text).map_err(refused)?.into_owned();
     let author = limits::NAME.take_optional(author.as_deref()).map_err(refused)?;
     let author = author.map(std::borrow::Cow::into_owned);
     Ok(Comment { id, task, author, text, created_at })

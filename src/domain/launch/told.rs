@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_bad_outcomes_are_those_of_bad_outcomes() {
+    fn is_bad_and_the_words_of_bad_agree() {
         let all = [
             Outcome::Completed,
             Outcome::Blocked,

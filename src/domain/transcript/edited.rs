@@ -9,9 +9,9 @@ const OLD_AND_NEW: [(&str, &str); 3] =
 /// The numbers of lines that an edit adds and removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EditedLines {
-    /// The lines of the new text that the old one does not have in that place.
+    /// The lines of the new text without those that both texts begin and end with.
     pub n_added: usize,
-    /// The lines of the old text that the new one does not have in that place.
+    /// The same for the old text.
     pub n_removed: usize,
 }
 

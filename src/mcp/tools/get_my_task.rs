@@ -46,18 +46,18 @@ struct Task {
     handoff: Option<Run>,
     /// The newest comments of people on the task, the oldest of them first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    comments: Vec<Said>,
+    comments: Vec<TaskComment>,
 }
 
 #[derive(Serialize)]
-struct Said {
+struct TaskComment {
     at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     author: Option<String>,
     text: String,
 }
 
-impl From<Comment> for Said {
+impl From<Comment> for TaskComment {
     fn from(comment: Comment) -> Self {
         Self { at: comment.created_at, author: comment.author, text: comment.text }
     }
@@ -245,7 +245,7 @@ impl ToolSpec for GetMyTask {
                 workspace: mine.workspace.map(|found| Clone::new(found, mine.dependencies)),
                 attempt: mine.attempt,
                 last_end: mine.last_end.map(End::from),
-                comments: mine.comments.into_iter().map(Said::from).collect(),
+                comments: mine.comments.into_iter().map(TaskComment::from).collect(),
             }),
         })
     }

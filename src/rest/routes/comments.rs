@@ -62,8 +62,8 @@ async fn list(
     State(state): State<RestState>,
     InTask(id): InTask,
 ) -> Result<Json<Vec<CommentBody>>, Problem> {
-    let view = state.service.tasks.view(&id).await?;
-    Ok(Json(view.comments.into_iter().map(CommentBody::from).collect()))
+    let comments = state.service.tasks.comments(&id).await?;
+    Ok(Json(comments.into_iter().map(CommentBody::from).collect()))
 }
 
 async fn add(

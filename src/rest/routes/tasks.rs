@@ -81,7 +81,7 @@ pub struct TaskDetail {
     /// The checks that were run after a reported success, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckBody>,
-    /// The comments of people, the oldest first.
+    /// The newest 50 comments of people, the oldest of them first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comments: Vec<CommentBody>,
 }

@@ -19,8 +19,7 @@ use super::shown::{Face, LastEnd, When, task_of};
 use super::today::{Today, usage_text};
 use super::waits::{About, WhyAction, WhyLine};
 use super::words::Words;
-use crate::domain::waiting::{WaitReason, Waiting};
-use crate::domain::{Agent, AgentId, FailureClass, Launch, Project, ProjectId, Purpose, TaskId};
+use crate::domain::{Agent, AgentId, Launch, Project, ProjectId, Purpose, TaskId};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::status::StatusBody;
 use crate::rest::routes::why::WhyBody;
@@ -252,7 +251,7 @@ impl Note {
         };
         let about = About { agent: Some(&agent.id), project: Some(project), task: None };
         let line = WhyLine::of(w, &waiting, about);
-        let is_login = is_login(&waiting);
+        let is_login = waiting.is_not_logged_in();
         Self {
             // A person stopped or deactivated it on purpose.
             tone: match AgentState::of_why(w, why).group {
@@ -270,14 +269,9 @@ impl Note {
     }
 }
 
-fn is_login(waiting: &Waiting) -> bool {
-    matches!(waiting.reason, WaitReason::Start(_))
-        && matches!(&waiting.account, Some((_, FailureClass::Auth)))
-}
-
 /// Returns the command that logs in to the CLI of a provider. A provider with another name has a
 /// configuration of its own.
-fn login_command(ai_type: &str) -> Option<&'static str> {
+pub(super) fn login_command(ai_type: &str) -> Option<&'static str> {
     Some(match ai_type {
         "claude" => "claude",
         "codex" => "codex login",

@@ -3,9 +3,9 @@
 use super::instances::InstanceRow;
 use super::shown::Left;
 use super::words::Words;
+use crate::domain::Purpose;
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitReason, Waiting};
-use crate::domain::{FailureClass, Purpose};
 use crate::rest::routes::why::WhyBody;
 
 /// The groups of agents, in the order in which people look at them.
@@ -55,7 +55,7 @@ impl AgentState {
     }
 
     fn of_wait(w: &'static Words, waiting: &Waiting) -> Self {
-        let login = matches!(&waiting.account, Some((_, FailureClass::Auth)));
+        let login = waiting.is_not_logged_in();
         let reason = match &waiting.reason {
             WaitReason::Start(reason) => *reason,
             _ => return Self::of(StateGroup::Waits, w.waits),
@@ -105,6 +105,7 @@ impl AgentState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::FailureClass;
     use crate::domain::Language;
 
     #[track_caller]

@@ -16,7 +16,7 @@ use super::first_run::FirstRun;
 use super::layout::{Frame, NavSection, rendered};
 use super::shown::{Card, Face, Faces, Now, When, cost_of, leads_to, order_of};
 use super::tasks::Tab;
-use super::today::{Days, Today};
+use super::today::Days;
 use super::words::Words;
 use crate::domain::task::BoardFilter;
 use crate::domain::{AgentId, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
@@ -97,11 +97,15 @@ struct BoardNow {
 impl BoardNow {
     async fn read(state: &RestState, project: &ProjectId) -> Result<Self, Problem> {
         let open = state.service.launches.open().await?;
-        let runs_here = open.iter().filter(|launch| launch.key.project == *project);
+        let here = || open.iter().filter(|launch| launch.key.project == *project);
+        let days = Days::here();
+        let since = days.start_of(state.service.time());
+        let ended = state.service.launches.usage_since(project, since).await?;
+        let usage = here().fold(ended, |sum, launch| sum.plus(launch.activity.usage));
         Ok(Self {
-            n_running: runs_here.filter(|launch| launch.pid.is_some()).count(),
-            spent: cost_of(Today::read(state, &[]).await?.of_project(project)),
-            zone: Days::here().zone().to_owned(),
+            n_running: here().filter(|launch| launch.pid.is_some()).count(),
+            spent: cost_of(usage),
+            zone: days.zone().to_owned(),
         })
     }
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
-use super::shown::{Face, Faces, When, person};
+use super::shown::{Face, Faces, When, persons};
 use super::waits::{About, WhyLine};
 use crate::domain::chat::Sender;
 use crate::domain::start_history::StartReason;
@@ -73,12 +73,8 @@ struct ShownMessage {
 impl ShownMessage {
     /// Returns messages with the names of the other people who wrote some.
     async fn all(messages: Vec<Message>, frame: &Frame) -> Vec<Self> {
-        let mut names = BTreeMap::new();
-        for author in messages.iter().filter_map(|message| message.author.as_ref()) {
-            if !names.contains_key(author) {
-                names.insert(author.clone(), person(author.clone()).await);
-            }
-        }
+        let authors = messages.iter().filter_map(|message| message.author.as_ref());
+        let names = persons(authors).await;
         messages.into_iter().map(|message| Self::of(message, &names, frame)).collect()
     }
 

@@ -112,10 +112,9 @@ impl FirstRun {
             Some(_) => state.service.tasks.new_id().to_string(),
             None => state.service.catalog.new_agent_id().to_string(),
         };
-        let others = agents.iter().filter(|agent| agent.status == AgentStatus::Active);
         Ok(Some(Self {
             project: Some(project.clone()),
-            has_other_agents: others.count() > 0,
+            has_other_agents: agents.iter().any(|agent| agent.status == AgentStatus::Active),
             agent: agent.map(|agent| Face::of(agent, false)),
             form_id,
             directory: String::new(),

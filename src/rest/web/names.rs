@@ -39,3 +39,9 @@ impl Names {
         self.projects.get(id).map_or(id.as_str(), String::as_str)
     }
 }
+
+/// Returns a text that the words around it cannot reorder, and that does not reorder them, where no
+/// element can do that (Unicode UAX 9, FSI and PDI).
+pub(super) fn isolated(text: &str) -> String {
+    format!("\u{2068}{text}\u{2069}")
+}

@@ -13,13 +13,13 @@ use axum::routing::{get, post};
 use super::banners::Banner;
 use super::buttons::{Button, Does};
 use super::layout::{Frame, NavSection, rendered};
-use super::names::Names;
+use super::names::{Names, isolated};
 use super::shown::{Elapsed, Face, Faces, LastEnd, Short, When, cost_text, task_of};
 use super::spark::Spark;
 use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::domain::plan::shared::{Crowd, FailedSnapshot};
+use crate::domain::plan::shared::{Crowd, CrowdMember, FailedSnapshot};
 use crate::domain::series::Series;
 use crate::domain::{
     Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp, Usage,
@@ -319,13 +319,18 @@ impl Overview {
             banners.push(Banner::pause_file(w.pause_file));
         }
         banners.extend(self.crowds.iter().map(|crowd| {
-            let agents = crowd.launches.iter().map(|launch| names.agent(&launch.agent_id));
-            let agents = agents.collect::<Vec<_>>().join(", ");
-            Banner::note(format!("{}: {} ({agents})", crowd.work_tree.display(), w.crowd))
+            let name = |launch: &CrowdMember| isolated(names.agent(&launch.agent_id));
+            let agents = crowd.launches.iter().map(name).collect::<Vec<_>>().join(", ");
+            let work_tree = isolated(&crowd.work_tree.to_string_lossy());
+            Banner::note(format!("{}: {work_tree} ({agents})", w.crowd))
         }));
         banners.extend(self.failed_snapshots.iter().map(|failed| Banner {
             detail_in_english: Some(failed.reason.clone()),
-            ..Banner::note(format!("{}: {}", names.project(&failed.project_id), w.failed_snapshot))
+            ..Banner::note(format!(
+                "{}: {}",
+                isolated(names.project(&failed.project_id)),
+                w.failed_snapshot
+            ))
         }));
         banners
     }

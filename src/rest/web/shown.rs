@@ -78,6 +78,19 @@ pub(super) async fn person(author: String) -> String {
     found.unwrap_or(author)
 }
 
+/// Returns the names of the persons who acted, each looked up once.
+pub(super) async fn persons<'a>(
+    authors: impl Iterator<Item = &'a String>,
+) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    for author in authors {
+        if !names.contains_key(author) {
+            names.insert(author.clone(), person(author.clone()).await);
+        }
+    }
+    names
+}
+
 /// Returns the cost in US dollars; `None` if there is none.
 pub(super) fn cost_of(usage: Usage) -> Option<String> {
     let cents = usage.cost_usd_micros.div_ceil(10_000);

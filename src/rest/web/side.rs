@@ -74,6 +74,11 @@ async fn part(
 }
 
 impl Side {
+    /// Returns whether there is another active project.
+    pub(super) fn leads_elsewhere(&self, project: &ProjectId) -> bool {
+        self.projects.iter().any(|other| other.id != *project)
+    }
+
     /// Reads the numbers. The cost grows with the open tasks and launches.
     pub(super) async fn read(
         state: &RestState,

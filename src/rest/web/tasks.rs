@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::changes::workspace_of;
 use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
-use super::shown::{Face, Faces, Now, Short, Took, When, cost_of, leads_to, person};
+use super::shown::{Face, Faces, Now, Short, Took, When, cost_of, leads_to, person, persons};
 use super::words::Words;
 use crate::domain::event::Event;
 use crate::domain::{
@@ -134,10 +134,11 @@ struct ShownTask {
     dependency_ids: String,
     subtasks: Vec<Task>,
     n_parts_done: usize,
-    /// The launches, and the last changes of its status by people. The newest comes first.
+    /// The launches, the comments, and the last changes of its status by people. The newest comes
+    /// first.
+    activity: Vec<Activity>,
     /// The id of the comment that its form writes.
     new_comment_id: CommentId,
-    activity: Vec<Activity>,
     checking_since: Option<When>,
     checks: Vec<Check>,
     leads_to: Vec<TaskStatus>,
@@ -227,12 +228,15 @@ struct ShownComment {
 }
 
 impl ShownComment {
-    async fn of(comment: Comment) -> Self {
-        let author = match comment.author {
-            Some(author) => Some(person(author).await),
-            None => None,
+    async fn all(comments: Vec<Comment>) -> Vec<Self> {
+        let authors = comments.iter().filter_map(|comment| comment.author.as_ref());
+        let names = persons(authors).await;
+        let of = |comment: Comment| Self {
+            author: comment.author.map(|author| names.get(&author).cloned().unwrap_or(author)),
+            text: comment.text,
+            at: When(comment.created_at),
         };
-        Self { author, text: comment.text, at: When(comment.created_at) }
+        comments.into_iter().map(of).collect()
     }
 }
 
@@ -399,9 +403,8 @@ async fn read(
     for change in state.service.tasks.changes_by_people(id, MAX_CHANGES).await? {
         activity.extend(PersonChange::of(change).await.map(Activity::Change));
     }
-    for comment in view.comments {
-        activity.push(Activity::Comment(ShownComment::of(comment).await));
-    }
+    let comments = ShownComment::all(view.comments).await;
+    activity.extend(comments.into_iter().map(Activity::Comment));
     let latest = launch.as_ref().map(|launch| &launch.id);
     let latest = latest.or_else(|| view.executions.first().map(|work| &work.launch)).cloned();
     let spent = spent_on(frame.w, &view.executions);

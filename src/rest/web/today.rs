@@ -56,12 +56,6 @@ impl Today {
         found.fold(Usage::default(), |sum, of| sum.plus(of.usage))
     }
 
-    /// Returns the usage of all agents in a project.
-    pub(super) fn of_project(&self, project: &ProjectId) -> Usage {
-        let here = self.pairs.iter().filter(|((_, of), _)| of == project);
-        here.fold(Usage::default(), |sum, (_, of)| sum.plus(of.usage))
-    }
-
     /// Returns the usage of all agents.
     pub(super) fn total(&self) -> Usage {
         self.pairs.values().fold(Usage::default(), |sum, of| sum.plus(of.usage))

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
 use super::shown::{Short, Took, cost_of};
-use crate::domain::transcript::{Body, Call, Entry, entries};
+use crate::domain::transcript::{Body, Call, CallResult, EditedLines, Entry, entries};
 use crate::domain::{LaunchId, ProjectKey, Timestamp, Usage};
 use crate::instance_dir::output_pages::{OutputPage, OutputPlace};
 use crate::rest::extract::{InPath, InQuery};
@@ -57,16 +57,31 @@ impl TranscriptPart {
 
     /// Returns what became of a call and how long it took, such as `+67 −0 · 0.1s`.
     fn brief(&self, call: &Call) -> String {
-        let w = self.frame.w;
-        let n_lines = call.result.as_ref().map(|result| result.text.lines().count());
-        let became = match (n_lines, call.edited) {
-            (None, _) => self.is_live.then(|| w.running.to_owned()),
-            (Some(_), _) if call.has_failed() => Some(w.call_failed.to_owned()),
-            (Some(_), Some(edited)) => Some(format!("+{} −{}", edited.n_added, edited.n_removed)),
-            (Some(2..), None) => n_lines.map(|n_lines| w.of_lines(n_lines)),
-            (Some(_), None) => None,
+        let became = match (&call.result, &call.edited) {
+            (None, _) if self.is_live => self.frame.w.running.to_owned(),
+            (None, _) => String::new(),
+            (Some(result), Some(edited)) if !result.is_error => self.edited(edited),
+            (Some(result), _) => self.brief_result(result),
         };
-        became.into_iter().chain(call.took.map(took_text)).collect::<Vec<_>>().join(" · ")
+        let took = call.took.map(took_text);
+        let parts = Some(became).filter(|text| !text.is_empty()).into_iter().chain(took);
+        parts.collect::<Vec<_>>().join(" · ")
+    }
+
+    /// Returns what became of a call: that it failed, or the number of lines of its result if there
+    /// are several.
+    fn brief_result(&self, result: &CallResult) -> String {
+        let w = self.frame.w;
+        match result.text.lines().count() {
+            _ if result.is_error => w.call_failed.to_owned(),
+            n_lines @ 2.. => w.of_lines(n_lines),
+            _ => String::new(),
+        }
+    }
+
+    #[allow(clippy::unused_self, reason = "called by its template")]
+    fn edited(&self, edited: &EditedLines) -> String {
+        format!("+{} −{}", edited.n_added, edited.n_removed)
     }
 
     #[allow(clippy::unused_self, reason = "called by its template")]

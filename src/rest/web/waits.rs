@@ -1,6 +1,7 @@
 //! The line of a card, a task or an agent that says why it does not run, with the action that ends
 //! that.
 
+use super::agent::login_command;
 use super::shown::When;
 use super::words::Words;
 use crate::domain::waiting::{WaitAction, WaitReason, Waiting};
@@ -66,11 +67,13 @@ impl WhyAction {
         self.href.as_ref().is_some_and(|href| href.starts_with("/ui/tasks/"))
     }
 
-    /// Returns the link to the page of an agent that is not logged in, which has the command.
+    /// Returns the link to the page of an agent that is not logged in, if that page has the command
+    /// for it.
     fn how_to_log_in(w: &'static Words, waiting: &Waiting, about: About<'_>) -> Option<Self> {
-        let is_login = waiting.action() == Some(WaitAction::TryProvider);
-        let (agent, project) = about.agent.zip(about.project)?;
-        (is_login && waiting.is_not_logged_in()).then(|| Self {
+        let (provider, _) = waiting.account.as_ref().filter(|_| waiting.is_not_logged_in())?;
+        let agent = about.agent?;
+        let project = about.project?;
+        login_command(provider).map(|_| Self {
             text: w.show_login,
             href: Some(format!("/ui/projects/{project}/agents/{agent}")),
             post: "",

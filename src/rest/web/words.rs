@@ -205,6 +205,7 @@ texts! {
     cancel: "Cancel", "キャンセル";
     close: "Close", "閉じる";
     edit: "Edit", "編集";
+    edit_title: "Edit title", "タイトルを編集";
     open_tasks: "Open tasks", "未完了タスク";
     running_now: "Running", "実行中";
     assigned_agents: "Assigned agents", "割り当て済みエージェント";

@@ -257,8 +257,8 @@ struct Applying {
     problems: Vec<EntryProblem>,
     /// The changes that agents at work must learn.
     news: Vec<WorkChange>,
-    /// The agents and projects to archive, with their sections. They are checked when the tasks are
-    /// written, too.
+    /// The agents and projects to archive, with their sections. They are checked after the tasks are
+    /// written.
     to_archive: Vec<(&'static str, Removable)>,
 }
 

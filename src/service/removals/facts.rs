@@ -8,7 +8,7 @@ use crate::domain::{
     Workspace, WorkspaceId,
 };
 use crate::rows::{
-    agents, assignments, deletions, forge_items, launches, projects, tasks, workspaces,
+    agents, assignments, comments, deletions, forge_items, launches, projects, tasks, workspaces,
 };
 use crate::service::tasks::rules::tasks_below;
 use crate::service::{ServiceError, catalog, tasks as all_tasks};
@@ -160,6 +160,8 @@ pub(super) fn view(
     affected.extend(Affected::named(AffectedKind::Workspaces, clones));
     let assigned = assigned_names(tx, of)?;
     affected.extend(Affected::named(AffectedKind::Assignments, assigned.into_iter()));
+    let n_comments = comments::count(tx, facts.tasks.iter().map(|task| &task.id))?;
+    affected.extend(Affected::counted(AffectedKind::Comments, n_comments));
     let n_messages = deletions::count_messages(tx, of)?;
     affected.extend(Affected::counted(AffectedKind::Messages, n_messages));
     let n_launches = deletions::count_launches(tx, of)?;

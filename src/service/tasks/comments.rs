@@ -1,7 +1,7 @@
 //! Comments of people on tasks.
 
 use crate::domain::Refusal;
-use crate::domain::comment::{Comment, commented};
+use crate::domain::comment::{Comment, comment_text};
 use crate::domain::id::{CommentId, TaskId};
 use crate::rows::comments;
 
@@ -13,6 +13,20 @@ impl Tasks {
     /// writes one comment.
     pub fn new_comment_id(&self) -> CommentId {
         self.core.world.new_id(CommentId::PREFIX)
+    }
+
+    /// Returns the comments on a task, the oldest first.
+    ///
+    /// # Errors
+    /// `TaskNotFound`.
+    pub async fn comments(&self, task: &TaskId) -> Result<Vec<Comment>, ServiceError> {
+        let task = task.clone();
+        self.core
+            .read(move |tx| {
+                find(tx, &task)?;
+                Ok(comments::list_of_task(tx, &task)?)
+            })
+            .await
     }
 
     /// Adds a comment of a person on a task. With an id that the client chose, the call can be
@@ -27,7 +41,7 @@ impl Tasks {
         id: Option<&CommentId>,
         text: &str,
     ) -> Result<Comment, ServiceError> {
-        let text = commented(text)?.into_owned();
+        let text = comment_text(text)?.into_owned();
         let task = task.clone();
         let id = id.cloned();
         self.core

@@ -307,6 +307,7 @@ fn questions(bed: &Bed) {
     bed.read("comments", |tx| {
         comments::get(tx, &id("c"))?;
         comments::list_newest(tx, &id("t"), 2)?;
+        comments::count(tx, [id("t")].iter())?;
         comments::list_of_task(tx, &id("t"))
     });
     bed.read("credentials", |tx| {
@@ -344,6 +345,7 @@ fn questions(bed: &Bed) {
             launches::list_concerned(tx, &change)?;
         }
         launches::list_ended_since(tx, at(1))?;
+        launches::usage_since(tx, &id("p"), at(1))?;
         launches::totals(tx)
     });
     bed.read("messages", |tx| {

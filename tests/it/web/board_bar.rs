@@ -97,10 +97,39 @@ fn an_empty_project_shows_the_steps_until_its_first_task() {
     daemon.done(&["project", "set", "empty", "--assign", "agt"]);
     browser.go_to("/ui/projects/empty");
     assert_eq!(browser.texts(".step.is-next .no"), ["3"]);
-    // A task from elsewhere ends the steps as well.
+    // A task of another project leaves what is being written.
+    browser.find("#steps #title").type_in("Not sent");
+    daemon.done(&["task", "add", "--id", "other", "--project", "prj", "--title", "Other"]);
+    let heard = || browser.run("return live.after > Number(document.body.dataset.after)");
+    browser.until("the page heard of it", || heard() == true);
+    daemon.done(&["project", "set", "prj", "--name", "Renamed"]);
+    browser.until("and of what came after it", || {
+        browser.texts("#side a span").contains(&"Renamed".to_owned())
+    });
+    assert_eq!(browser.run("return document.querySelector('#steps #title').value"), "Not sent");
+    // A task of this one ends the steps, also if somebody else adds it.
     daemon.done(&["task", "add", "--id", "first", "--project", "empty", "--title", "First"]);
     browser.until("the board is shown", || browser.texts("#board .card-link") == ["First"]);
     assert!(browser.find("#board").is_shown() && !browser.has("#steps"));
+    assert_quiet(&browser);
+}
+
+#[test]
+fn very_many_first_tasks_end_the_steps_as_well() {
+    let daemon = daemon(&["agt"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.find("#steps");
+    let tasks = (0..60).map(|n| format!("  t{n}: {{ project: prj, title: 'task {n}' }}\n"));
+    let manifest = format!("tasks:\n{}", tasks.collect::<String>());
+    daemon.write("tasks.yaml", &manifest);
+    daemon.done(&["apply", daemon.folder().join("tasks.yaml").to_str().unwrap()]);
+    browser.until("the board is shown", || {
+        browser.find("#board").is_shown() && browser.has("#board .card")
+    });
+    assert!(!browser.has("#steps"));
     assert_quiet(&browser);
 }
 

@@ -69,16 +69,23 @@ fn the_time_of_a_call_and_the_lines_of_an_edit_stand_beside_it() {
         "parameters": { "file_path": "a.rs", "old_string": "a\nb", "new_string": "a\nB\nC" } });
     let result = json!({ "type": "tool_result", "timestamp": 13_500, "tool_id": "t",
         "status": "success", "output": "ok" });
-    let print = format!("run:printf '%s\\n' '{call}' '{result}'");
+    let print = format!(
+        "run:printf '%s\\n' '{call}'; until [ -e go ]; do sleep 0.1; done; printf '%s\\n' '{result}'"
+    );
     daemon.steps("agt", &["authenticate", "get-my-task", &print, "report:success"]);
     daemon.task("tsk", "prj", "agt");
-    let launch = daemon.until_ended("agt")["launch_id"].as_str().unwrap().to_owned();
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
+    let launch = daemon.until_in_state("agt", "running")["launch_id"].as_str().unwrap().to_owned();
     browser.go_to(&format!("/ui/launches/{launch}"));
-    browser
-        .until("the call is shown", || browser.texts("#transcript .tool .end") == ["+2 −1 · 12s"]);
+    let end = || browser.texts("#transcript .tool .end");
+    browser.until("the call lasts", || end() == ["Running"]);
+    fs::write(daemon.work().join("go"), "").unwrap();
+    browser.until("its result came in another page", || end() == ["+2 −1 · 12s"]);
+    daemon.until_ended("agt");
+    browser.go_to(&format!("/ui/launches/{launch}"));
+    browser.until("they come in one page", || end() == ["+2 −1 · 12s"]);
     assert_quiet(&browser);
 }
 

@@ -61,9 +61,9 @@ fn what_was_written_while_the_daemon_was_away_is_sent_again_once() {
     assert_eq!(daemon.json(&["task", "list"]).as_array().unwrap().len(), 2);
 
     browser.go_to("/ui/projects/prj?task=tsk");
-    browser.find("#edit-tsk summary").click();
+    browser.find("#panel .task-title").click();
     browser.find("#edit-title").type_in(" and more");
-    send_twice(&browser, &mut daemon, "document.querySelector('#edit-tsk form').requestSubmit()");
+    send_twice(&browser, &mut daemon, "document.querySelector('#title-tsk').requestSubmit()");
     until("the title is saved", || field_of(&daemon, "title") == "one and more");
 
     let choose = "const field = document.querySelector('[data-property=priority]');\
@@ -106,7 +106,7 @@ fn two_people_at_one_field_compare_and_decide() {
         return;
     };
     let write = |text: &str| {
-        browser.find("#edit-tsk summary").click();
+        browser.find("#panel .task-title").click();
         browser.find("#edit-title");
         browser.run(&format!(
             "const field = document.querySelector('#edit-title'); field.focus(); field.value = {};\
@@ -114,7 +114,7 @@ fn two_people_at_one_field_compare_and_decide() {
             json!(text)
         ));
     };
-    let send = || browser.run("document.querySelector('#edit-tsk form').requestSubmit()");
+    let send = || browser.run("document.querySelector('#title-tsk').requestSubmit()");
     browser.go_to("/ui/projects/prj?task=tsk");
     write("mine");
     daemon.done(&["task", "set", "tsk", "--title", "theirs שלום"]);

@@ -93,9 +93,21 @@ document.addEventListener("htmx:after:request", (event) => {
     closeDialog({ isDone: true });
     if (isAnother) htmx.ajax("GET", ctx.sourceElement.dataset.again, { target: "#dialog" });
   }
-  const reopened = ctx.sourceElement.dataset.reopenWhenDone;
-  if (reopened) htmx.ajax("GET", reopened, { target: ctx.sourceElement.closest("[data-shows-task]"), swap: "outerHTML" });
+  if (ctx.sourceElement.dataset.reopenWhenDone) endEditing(ctx.sourceElement);
 });
+
+// Shows a task anew after one of its forms was saved. What is being written in its other forms stays.
+function endEditing(form) {
+  const task = form.closest("[data-shows-task]");
+  const details = form.closest("details");
+  form.reset();
+  form.removeAttribute("data-is-written");
+  for (const element of [form, details]) element?.removeAttribute("hx-morph-skip");
+  if (details) { details.open = false; find("summary", details).focus(); }
+  else if (form.matches(".title-form")) leaveTitle(task);
+  else find("textarea", form).focus();
+  htmx.ajax("GET", form.dataset.reopenWhenDone, { source: task, target: task, swap: "outerMorph" });
+}
 
 // ---- Times, in the words and the zone of the reader ---------------------------------------------------------------------------
 
@@ -238,6 +250,15 @@ function hearProgress() {
   }, 1000);
 }
 
+// A filtered board is read at most once a second.
+let filterTimer = null;
+function readFilteredBoard() {
+  filterTimer ??= setTimeout(() => {
+    filterTimer = null;
+    trigger("board");
+  }, 1000);
+}
+
 function tellParts() {
   const topics = [...live.pending];
   live.pending.clear();
@@ -245,9 +266,9 @@ function tellParts() {
   // What agents report about their work changes the status only.
   const isWork = topics.includes("work") || topics.includes("status");
   if (all || topics.includes("task") || topics.includes("workspace")) showChangedTasks(all);
-  // A launch that begins or ends may make another task match the filter.
-  else if (topics.includes("work") && boardFilter().size > 0) trigger("board");
   else if (isWork) hearWork();
+  // A launch that begins or ends may make another task match the filter.
+  if (topics.includes("work") && boardFilter().size > 0) readFilteredBoard();
   const changes = find("[data-changes-of]");
   if (changes && (all || live.workspaces.has(changes.dataset.changesOf))) trigger("changes");
   live.workspaces.clear();

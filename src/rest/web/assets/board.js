@@ -31,8 +31,8 @@ async function showTasks(all) {
   const holder = document.createElement("div");
   holder.innerHTML = answer;
   const changed = find("#changed", holder);
-  endFirstRun();
   const cards = findAll(".card", changed.content);
+  if (cards.length > 0) endFirstRun();
   // A task without a card was archived or deleted, or does not match the filter.
   const withCards = new Set(cards.map((card) => card.dataset.task));
   for (const id of ids) if (!withCards.has(id)) document.getElementById(`card-${id}`)?.remove();
@@ -52,7 +52,7 @@ async function showTasks(all) {
 // The first task replaces what an empty project shows.
 function endFirstRun() {
   findAll("#no-tasks, #steps").forEach((part) => part.remove());
-  for (const part of [board(), find(".col-tabs")]) part.hidden = false;
+  for (const part of findAll("#board, .col-tabs")) part.hidden = false;
 }
 
 // The number of tasks that need a person, at the filter for them.

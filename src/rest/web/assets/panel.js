@@ -47,6 +47,7 @@ function withoutPanel() {
 function closePanel({ push = true } = {}) {
   panelRequest += 1;
   const panel = find("#panel");
+  if (panel) htmx.trigger(panel, "htmx:abort");
   if (!panel?.hasChildNodes()) return;
   const task = find("[data-shows-task]", panel)?.dataset.showsTask;
   panel.replaceChildren();
@@ -97,12 +98,9 @@ document.addEventListener("click", (event) => {
   const copy = event.target.closest("[data-copy-link], [data-copy-text]");
   if (copy) copyText(copy.dataset.copyText ?? new URL(copy.dataset.copyLink, location.href).href);
   // A click on the title edits it, unless the reader selects a part of it.
-  const title = event.target.closest(".task-title");
-  const edit = title && getSelection().isCollapsed && find("details[id^=edit-]", title.closest(".task"));
-  if (edit) {
-    edit.open = true;
-    find("[name=title]", edit).focus();
-  }
+  const title = event.target.closest("[data-edit-title]") ?? (getSelection().isCollapsed && event.target.closest(".task-title"));
+  if (title) editTitle(title.closest(".task"));
+  if (event.target.closest("[data-leave-title]")) leaveTitle(event.target.closest(".task"));
   const asks = event.target.closest("[data-asks-reason]");
   if (asks) {
     const form = find(".why-blocked", asks.closest(".stack-2"));
@@ -112,6 +110,28 @@ document.addEventListener("click", (event) => {
   const choice = event.target.closest("[data-theme-choice]");
   if (choice) chooseTheme(choice.dataset.themeChoice);
 });
+
+function editTitle(task) {
+  const form = find(".title-form", task);
+  if (!form) return;
+  // What changes elsewhere leaves what is being written.
+  form.setAttribute("hx-morph-skip", "");
+  form.hidden = false;
+  find(".titled", task).hidden = true;
+  const field = find("#edit-title", form);
+  field.focus();
+  field.setSelectionRange(field.value.length, field.value.length);
+}
+
+function leaveTitle(task) {
+  const form = find(".title-form", task);
+  form.reset();
+  form.removeAttribute("hx-morph-skip");
+  form.removeAttribute("data-is-written");
+  form.hidden = true;
+  find(".titled", task).hidden = false;
+  find("[data-edit-title]", task).focus();
+}
 
 async function copyText(text) {
   try {
@@ -154,6 +174,7 @@ document.addEventListener("htmx:after:swap", () => {
   applyFolds();
   openFirstFile();
   addCopyButtons();
+  if (find("#board .card")) endFirstRun();
   showNeedingPerson();
 });
 new MutationObserver(showPanel).observe(find("#panel") ?? document.createElement("div"), { childList: true });
@@ -316,7 +337,9 @@ document.addEventListener("keydown", (event) => {
   }
   if (dialog.open || palette?.open || loginAgain?.open || event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "Escape") {
-    if (event.target.id === "search") event.target.blur();
+    const editing = event.target.closest?.(".title-form");
+    if (editing) leaveTitle(editing.closest(".task"));
+    else if (event.target.id === "search") event.target.blur();
     else if (find("#panel")?.hasChildNodes() && mayLeavePanel()) closePanel();
     return;
   }

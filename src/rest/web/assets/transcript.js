@@ -27,6 +27,14 @@ async function readTranscript(query) {
   return holder.content.firstElementChild;
 }
 
+// The time from a call to its result, if both have one; in tenths of a second if it is short.
+function tookBetween(call, result) {
+  const [from, to] = [call, result].map((tool) => Date.parse(find(".offset", tool.closest("li"))?.dateTime));
+  if (!(to >= from)) return "";
+  const tenths = Math.floor((to - from) / 100);
+  return tenths < 100 ? `${Math.floor(tenths / 10)}.${tenths % 10}s` : duration(Math.floor((to - from) / 1000));
+}
+
 // A call and its result may come in different pages, or the call comes once more with its result.
 function joinCalls() {
   for (const begun of findAll(".tool.is-begun:not([data-call=''])", script)) {
@@ -36,7 +44,10 @@ function joinCalls() {
     begun.classList.remove("is-begun");
     begun.classList.toggle("is-bad", result.matches(".is-bad"));
     begun.open ||= result.open;
-    find(".end", begun).replaceWith(find(".end", result));
+    const end = find(".end", result);
+    const became = result.matches(".is-bad") ? end.textContent : begun.dataset.edited || end.textContent;
+    end.textContent = [became, ("resultOf" in result.dataset) && tookBetween(begun, result)].filter(Boolean).join(" · ");
+    find(".end", begun).replaceWith(end);
     begun.append(...findAll(".got", result));
     const entry = result.closest("li");
     const { place } = entry.dataset;

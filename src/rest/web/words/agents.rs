@@ -1,9 +1,9 @@
 //! The texts about agents and about the operation of all of them.
 
 use super::Words;
+use crate::domain::Language;
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitReason, Waiting};
-use crate::domain::{FailureClass, Language};
 
 impl Words {
     /// Returns the number of agents, and of those that work.
@@ -43,7 +43,7 @@ impl Words {
 
     /// Returns what a person should know about a wait; `None` if its sentence says all.
     pub(in crate::rest::web) fn of_wait_help(&self, waiting: &Waiting) -> Option<&'static str> {
-        let is_login = matches!(&waiting.account, Some((_, FailureClass::Auth)));
+        let is_login = waiting.is_not_logged_in();
         let WaitReason::Start(reason) = &waiting.reason else { return None };
         let (english, japanese) = match reason {
             StartReason::Parked if is_login => (
