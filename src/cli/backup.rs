@@ -111,7 +111,7 @@ impl BackupArguments {
         let file = environment.working_directory().join(&self.file);
         let if_exists = if self.force { IfExists::Replace } else { IfExists::Refuse };
         // The daemon and its agents get the processor first.
-        let _ = rustix::process::nice(10);
+        let _ = rustix::process::nice(19);
         let made = runtime.block_on(async {
             check_store_of_daemon(config).await?;
             app::back_up(config, file.clone(), if_exists).await.map_err(failed)

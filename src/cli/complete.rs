@@ -1,6 +1,6 @@
 //! `complete`: what a word of a command line may become, for the scripts that `completions` prints.
-//! It asks the daemon where the word names an agent, a project or a task. It never prints an error:
-//! its output would stand in the prompt of a shell.
+//! It asks the daemon where the word names an agent, a project, a task, or has an id. It never
+//! prints an error: its output would stand in the prompt of a shell.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -16,8 +16,12 @@ use super::output::plain;
 use super::{exit_codes, find_daemon};
 use crate::config::Environment;
 use crate::domain::lookup::LookupKind;
-use crate::domain::{AgentId, ProjectId, TaskId};
+use crate::domain::{AgentId, AttentionId, CredentialId, LaunchId, ProjectId, SessionId, TaskId};
+use crate::rest::routes::attention::AttentionBody;
+use crate::rest::routes::credentials::CredentialBody;
+use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::lookup::CompletionBody;
+use crate::rest::routes::sessions::SessionBody;
 
 /// The time that a shell waits for names. A person notices a longer one.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -78,10 +82,68 @@ impl CompleteArguments {
 fn find(typed: &Typed, environment: &Environment) -> Option<Vec<CompletionBody>> {
     let paths = find_daemon(typed.config.as_deref(), environment).ok()?;
     let client = Client::new(paths.control_socket(), paths.coordinator_socket());
-    let path = format!("/completions?kind={}&text={}", typed.kind, encoded(&typed.text));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let asked = client.get::<Vec<CompletionBody>>(&path);
+    let asked = typed.kind.find(&client, &typed.text);
     runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await.ok()?.ok() })
+}
+
+/// The kinds of things that a word may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A thing with a name or a short id, which the daemon looks up.
+    Named(LookupKind),
+    Launch,
+    Session,
+    Token,
+    /// An entry of the inbox.
+    Entry,
+}
+
+impl Kind {
+    /// Returns what `text` may become.
+    async fn find(self, client: &Client, text: &str) -> Result<Vec<CompletionBody>, CliError> {
+        let found = match self {
+            Self::Named(kind) => {
+                let path = format!("/completions?kind={kind}&text={}", encoded(text));
+                return client.get(&path).await;
+            }
+            Self::Launch => client
+                .get::<Vec<LaunchBody>>("/launches?limit=100")
+                .await?
+                .into_iter()
+                .map(|each| completion(&each.launch_id, pair(&each.agent_id, &each.project_id)))
+                .collect(),
+            Self::Session => client
+                .get::<Vec<SessionBody>>("/sessions")
+                .await?
+                .into_iter()
+                .map(|each| completion(&each.id, pair(&each.agent_id, &each.project_id)))
+                .collect(),
+            Self::Token => client
+                .get::<Vec<CredentialBody>>("/tokens")
+                .await?
+                .into_iter()
+                .map(|each| completion(&each.id, each.name))
+                .collect(),
+            Self::Entry => client
+                .get::<Vec<AttentionBody>>("/attention")
+                .await?
+                .into_iter()
+                .map(|each| completion(&each.id, each.title))
+                .collect(),
+        };
+        let mut found: Vec<CompletionBody> = found;
+        found.retain(|each| each.text.starts_with(text));
+        Ok(found)
+    }
+}
+
+fn completion(id: &impl ToString, name: String) -> CompletionBody {
+    CompletionBody { text: id.to_string(), name }
+}
+
+fn pair(agent: &AgentId, project: &ProjectId) -> String {
+    format!("{agent} in {project}")
 }
 
 /// A command line up to the word that is completed.
@@ -113,7 +175,7 @@ impl Line {
 /// A word that names something of the daemon.
 #[derive(Debug, PartialEq, Eq)]
 struct Typed {
-    kind: LookupKind,
+    kind: Kind,
     /// The beginning of the name, without its quotes.
     text: String,
     /// The quotation mark that is open.
@@ -136,7 +198,7 @@ impl Typed {
         }
         let (text, quote) = unquoted(last);
         let mut typed = Self {
-            kind: LookupKind::Task,
+            kind: Kind::Named(LookupKind::Task),
             text,
             quote,
             before: String::new(),
@@ -243,11 +305,15 @@ impl<'a> Reader<'a> {
 }
 
 /// Returns what the value of an argument names, by its type.
-fn kind_of(arg: &Arg) -> Option<LookupKind> {
-    let kinds: [(ValueParser, LookupKind); 3] = [
-        (ValueParser::from(clap::value_parser!(Named<AgentId>)), LookupKind::Agent),
-        (ValueParser::from(clap::value_parser!(Named<ProjectId>)), LookupKind::Project),
-        (ValueParser::from(clap::value_parser!(Named<TaskId>)), LookupKind::Task),
+fn kind_of(arg: &Arg) -> Option<Kind> {
+    let kinds: [(ValueParser, Kind); 7] = [
+        (clap::value_parser!(Named<AgentId>).into(), Kind::Named(LookupKind::Agent)),
+        (clap::value_parser!(Named<ProjectId>).into(), Kind::Named(LookupKind::Project)),
+        (clap::value_parser!(Named<TaskId>).into(), Kind::Named(LookupKind::Task)),
+        (clap::value_parser!(LaunchId).into(), Kind::Launch),
+        (clap::value_parser!(SessionId).into(), Kind::Session),
+        (clap::value_parser!(CredentialId).into(), Kind::Token),
+        (clap::value_parser!(AttentionId).into(), Kind::Entry),
     ];
     let wanted = arg.get_value_parser().type_id();
     kinds.into_iter().find(|(parser, _)| parser.type_id() == wanted).map(|(_, kind)| kind)
@@ -303,9 +369,16 @@ mod tests {
         Typed::of(&exit_codes::command(), &Line::new(words, place))
     }
 
+    impl From<LookupKind> for Kind {
+        fn from(kind: LookupKind) -> Self {
+            Self::Named(kind)
+        }
+    }
+
     #[track_caller]
-    fn check(line: &str, kind: LookupKind, text: &str) -> Typed {
+    fn check(line: &str, kind: impl Into<Kind>, text: &str) -> Typed {
         let typed = typed(line).unwrap_or_else(|| panic!("`{line}` names nothing"));
+        let kind = kind.into();
         assert_eq!((typed.kind, typed.text.as_str()), (kind, text), "{line}");
         typed
     }
@@ -320,6 +393,10 @@ mod tests {
         check("ac task add --title t --project ", LookupKind::Project, "");
         check("ac task add --depends-on SHOP-1 --depends-on S", LookupKind::Task, "S");
         check("ac why -- a", LookupKind::Agent, "a");
+        check("ac logs ada shop --launch lch", Kind::Launch, "lch");
+        check("ac inbox done ", Kind::Entry, "");
+        check("ac session end ses", Kind::Session, "ses");
+        check("ac token revoke ", Kind::Token, "");
         check("ac why \"Ada", LookupKind::Agent, "Ada");
         for other in ["ac ", "ac why a b ", "ac task add --title ", "ac why -", "ac init --agent "]
         {

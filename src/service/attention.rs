@@ -12,8 +12,9 @@ use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitReason, Waiting};
 use crate::domain::{Account, AttentionId, Launch, Refusal, StartHistory, TaskStatus, Timestamp};
 use crate::rows::{accounts, attention as marks, launches, start_histories, tasks, workspaces};
-use crate::store::{LaunchFilter, Read, StoreError, TaskFilter};
+use crate::store::{Read, StoreError, TaskFilter};
 
+use super::launches::history::last_end;
 use super::status::list_stuck;
 use super::{CoordinatorView, ForgeHealth, ForgeStatus, Service, ServiceError};
 
@@ -180,19 +181,7 @@ fn of_account(account: Account, now: Timestamp) -> Option<Attention> {
 
 /// Returns the entry of a suspended key, with the end of its last launch.
 fn of_suspended(tx: &mut Read<'_>, history: StartHistory) -> Result<Attention, StoreError> {
-    let last = LaunchFilter {
-        agent: Some(history.key.agent.clone()),
-        project: Some(history.key.project.clone()),
-        purpose: Some(history.key.purpose),
-        only_ended: true,
-        limit: 1,
-        ..LaunchFilter::default()
-    };
-    let last = launches::list(tx, &last)?.into_iter().next();
-    let last_end = last.and_then(|launch| {
-        let outcome = launch.as_ended().map(|(outcome, _)| outcome.clone())?;
-        Some((outcome, launch.activity.progress))
-    });
+    let last_end = last_end(tx, &history.key)?;
     let reason =
         if history.is_misconfigured { StartReason::Misconfigured } else { StartReason::Suspended };
     let waiting = Waiting {

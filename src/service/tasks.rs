@@ -69,6 +69,8 @@ pub struct TaskFigures {
     pub by_status: Vec<(TaskStatus, u64)>,
     /// The longest wait of a task that is in progress, and whose agent has no launch.
     pub oldest_waiting: Option<Duration>,
+    /// The agents in projects that have work, and failed so often that only a person resumes them.
+    pub n_suspended: usize,
 }
 
 /// Tasks: those that people keep, and what agents do with theirs.
@@ -136,11 +138,20 @@ impl Tasks {
 
     /// Returns the numbers of all tasks.
     pub async fn figures(&self) -> Result<TaskFigures, ServiceError> {
-        let read =
-            self.core.read(|tx| Ok((tasks::count_by_status(tx)?, tasks::oldest_waiting(tx)?)));
-        let (by_status, since) = read.await?;
+        let read = self.core.read(|tx| {
+            Ok((
+                tasks::count_by_status(tx)?,
+                tasks::oldest_waiting(tx)?,
+                start_histories::list_suspended(tx)?,
+            ))
+        });
+        let (by_status, since, suspended) = read.await?;
         let now = self.core.now();
-        Ok(TaskFigures { by_status, oldest_waiting: since.map(|since| now.since(since)) })
+        Ok(TaskFigures {
+            by_status,
+            oldest_waiting: since.map(|since| now.since(since)),
+            n_suspended: suspended.len(),
+        })
     }
 
     /// Returns the number of open tasks of each project that has any.

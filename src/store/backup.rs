@@ -133,7 +133,7 @@ impl BackupError {
 }
 
 /// Copies the database at `store` into `file` (mode 0600) while other processes use it. The copy is
-/// one state of the database, and it was checked. `must_stop` is asked before each part of 1 MiB.
+/// one state of the database, and it was checked. `must_stop` is asked before each part of 512 KiB.
 ///
 /// Blocks, so it is not called on a thread that drives asynchronous tasks. A process that has the
 /// database open does not call it, because the end of the copy ends all its locks on the file.

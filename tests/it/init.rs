@@ -2,14 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::daemon::{Daemon, PROGRAM};
-use crate::support::until;
+use crate::support::{skip, until};
 
 /// A home folder with a folder of a project and without a configuration.
 struct Home {
@@ -56,6 +59,61 @@ fn make_repository(folder: &Path) {
     };
     git(&["init", "-q"]);
     git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "a"]);
+}
+
+/// Runs the command on a terminal on which a person types these lines. Returns what the terminal
+/// shows; `None` if there is no program that makes one.
+fn on_terminal(home: &Home, answers: &str) -> Option<String> {
+    let inner = format!("exec {PROGRAM} init");
+    let mut script = Command::new("script");
+    script.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home.folder.path());
+    script.env("TERM", "xterm").args(["-qec", &inner, "/dev/null"]).current_dir(home.project());
+    let child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = child else {
+        skip("there is no script(1), which makes terminals");
+        return None;
+    };
+    child.stdin.take().unwrap().write_all(answers.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Some(String::from_utf8(output.stdout).unwrap().replace('\r', ""))
+}
+
+#[test]
+fn a_person_on_a_terminal_is_asked_and_may_take_the_defaults() {
+    let home = Home::new();
+    make_repository(&home.project());
+    let Some(shown) = on_terminal(&home, "example\nno\nSay hello\n") else { return };
+    for question in ["Which agent works here? [", "a clone of its own", "The title of a first task"]
+    {
+        assert!(shown.contains(question), "{question}: {shown}");
+    }
+    let manifest = fs::read_to_string(home.configuration().join("manifest.yaml")).unwrap();
+    assert!(manifest.contains("Say hello") && manifest.contains("shared"), "{manifest}");
+
+    let other = Home::new();
+    make_repository(&other.project());
+    let Some(shown) = on_terminal(&other, "\n\n\n") else { return };
+    let manifest = fs::read_to_string(other.configuration().join("manifest.yaml")).unwrap();
+    assert!(manifest.contains("clone") && !manifest.contains("tasks:"), "{shown}\n{manifest}");
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_is_refused_and_nothing_is_made() {
+    if !rustix::process::geteuid().is_root() {
+        skip("only root can become another user");
+        return;
+    }
+    let home = Home::new();
+    fs::set_permissions(home.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = home.command(&["--yes"]);
+    let Ok(output) = command.uid(65534).gid(65534).output() else {
+        skip("an ordinary user may not run what was built here");
+        return;
+    };
+    let (code, told, refused) = texts(&output);
+    assert_eq!((code, told.as_str()), (1, ""), "{refused}");
+    assert!(refused.contains("agents could not work there: Permission denied"), "{refused}");
+    assert!(!home.configuration().exists());
 }
 
 #[test]

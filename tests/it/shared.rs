@@ -155,7 +155,7 @@ fn agents_beyond_shared_at_once_wait_for_their_turn() {
         let why = daemon.done(&["why", "two", "other"]);
         why.contains("does not start: directory_in_use") && why.contains("shared_at_once` is 1")
     });
-    assert!(daemon.done(&["status"]).contains("directory_in_use"));
+    assert!(daemon.done(&["status"]).contains("As many agents as may work in its directory"));
     assert_eq!(daemon.ended("two").len(), 0);
     bed.put("go", "");
     daemon.until_ended("two");

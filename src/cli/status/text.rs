@@ -7,7 +7,8 @@ use crate::cli::output::{Zone, ago, plain};
 use crate::cli::screen::{Rows, Screen, Tone};
 use crate::config::ConfigurationState;
 use crate::domain::start_history::StartReason;
-use crate::domain::{FailureClass, Purpose, Timestamp};
+use crate::domain::waiting::sentence_of_start;
+use crate::domain::{FailureClass, Language, Purpose, Timestamp};
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::status::{DeferredBody, InstanceBody, StatusBody};
 use crate::rest::routes::store::StoreBody;
@@ -186,10 +187,9 @@ fn running(instances: &[InstanceBody], now: Timestamp, shown: Shown) -> Rows {
 fn waiting(deferred: &[DeferredBody], now: Timestamp) -> Rows {
     let mut rows = Rows::new(&["WAITING", "PROJECT", "PURPOSE", "WHY", "UNTIL"]);
     for waits in deferred {
-        let why = waits.detail.as_ref().map_or_else(
-            || waits.reason.to_string(),
-            |detail| short(&format!("{}: {detail}", waits.reason), MAX_CELL),
-        );
+        let sentence = sentence_of_start(waits.reason, Language::English);
+        let detail = waits.detail.as_ref().map(|detail| format!(": {detail}"));
+        let why = short(&format!("{sentence}{}", detail.unwrap_or_default()), MAX_CELL);
         let until =
             waits.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(now, until)));
         let agent = waits.agent_id.to_string();

@@ -76,10 +76,11 @@ fn describe_server(status: &StatusBody, figures: &ServerFigures, text: &mut Expo
         "1 while no agents are started.",
         n(usize::from(status.paused || status.pause_file)),
     );
+    text.gauge("agent_coordinator_held", "Pairs that a person stopped.", n(figures.n_held));
     text.gauge(
-        "agent_coordinator_held",
-        "Pairs that a person or failures hold.",
-        n(figures.n_held),
+        "agent_coordinator_suspended",
+        "Pairs with work that failed so often that only a person resumes them.",
+        n(figures.tasks.n_suspended),
     );
     text.gauge(
         "agent_coordinator_parked",

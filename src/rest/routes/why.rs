@@ -10,7 +10,7 @@ use super::waiting::WaitingBody;
 use crate::domain::plan::Deferred;
 use crate::domain::plan::shared::Crowd;
 use crate::domain::start_history::{Ruling, StartReason};
-use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, Timestamp, Waiting};
+use crate::domain::{AgentId, LaunchId, Outcome, ProjectId, Purpose, Timestamp, Waiting};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InPath;
 use crate::rest::{Problem, RestState};
@@ -42,6 +42,9 @@ pub struct WhyBody {
     pub waiting: Option<WaitingBody>,
     /// The rules in their order.
     pub rules: Vec<RuleBody>,
+    /// The end of its last launch, with the last line of its agent, if failures keep it.
+    #[serde(skip)]
+    pub(in crate::rest) last_end: Option<(Outcome, Option<String>)>,
 }
 
 /// One rule.
@@ -112,12 +115,19 @@ impl From<Why> for WhyBody {
         let reason =
             rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
         let parked = ParkedBody::of(why.account);
-        let waiting = waiting(&rules, why.n_failures, parked.as_ref());
-        let waiting = waiting.as_ref().map(WaitingBody::from);
-        let (purpose, at, n_failures, abandoned) =
-            (why.key.purpose, why.at, why.n_failures, why.abandoned);
-        let crowd = why.crowd;
-        Self { purpose, at, reason, n_failures, parked, crowd, abandoned, waiting, rules }
+        let of = Self {
+            purpose: why.key.purpose,
+            at: why.at,
+            reason,
+            n_failures: why.n_failures,
+            parked,
+            crowd: why.crowd,
+            abandoned: why.abandoned,
+            waiting: None,
+            rules,
+            last_end: why.last_end,
+        };
+        Self { waiting: of.waiting().as_ref().map(WaitingBody::from), ..of }
     }
 }
 
@@ -125,19 +135,18 @@ impl WhyBody {
     /// Returns the wait that the rules cause; `None` if the agent may start, runs already or has no
     /// work.
     pub(in crate::rest) fn waiting(&self) -> Option<Waiting> {
-        waiting(&self.rules, self.n_failures, self.parked.as_ref())
+        let rule = self.rules.iter().find(|rule| rule.keeps)?;
+        let is_by_failures =
+            matches!(rule.rule, StartReason::Suspended | StartReason::Misconfigured);
+        Some(Waiting {
+            until: rule.until,
+            detail: rule.detail.clone(),
+            last_end: self.last_end.clone().filter(|_| is_by_failures),
+            n_failures: self.n_failures,
+            account: self.parked.as_ref().map(|it| (it.provider.clone(), it.reason)),
+            ..Waiting::of_start(rule.rule)?
+        })
     }
-}
-
-fn waiting(rules: &[RuleBody], n_failures: u32, parked: Option<&ParkedBody>) -> Option<Waiting> {
-    let rule = rules.iter().find(|rule| rule.keeps)?;
-    Some(Waiting {
-        until: rule.until,
-        detail: rule.detail.clone(),
-        n_failures,
-        account: parked.map(|parked| (parked.provider.clone(), parked.reason)),
-        ..Waiting::of_start(rule.rule)?
-    })
 }
 
 pub(super) fn routes() -> Api {

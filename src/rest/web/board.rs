@@ -298,7 +298,8 @@ async fn now(
     Ok(rendered(&BoardNowPart { frame, project, now }))
 }
 
-/// Returns the banners of a board: a pause of all starts, and several agents in its directory.
+/// Returns the banners of a board, the worst first: no coordinator, a pause of all starts, and
+/// several agents in its directory.
 async fn banners(
     frame: &Frame,
     state: &RestState,
@@ -308,11 +309,13 @@ async fn banners(
     let paused_since = state.service.launches.paused_since().await?;
     let paused = paused_since.map(|since| Banner::paused(w.paused_since, When(since)));
     let status = state.service.status().await?;
+    let has_coordinator = status.coordinators.iter().any(|each| each.is_there);
+    let absent = (!has_coordinator).then(|| Banner::bad(w.no_coordinator));
     let mut crowds = status.coordinators.iter().flat_map(|each| &each.status.crowds);
     let is_crowded = crowds.any(|crowd| crowd.concerns(project));
     let crowded =
         is_crowded.then(|| Banner { href: Some("/ui/operations"), ..Banner::note(w.crowd) });
-    Ok(paused.into_iter().chain(crowded).collect())
+    Ok(absent.into_iter().chain(paused).chain(crowded).collect())
 }
 
 async fn column(

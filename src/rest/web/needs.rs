@@ -169,6 +169,7 @@ mod tests {
             abandoned: None,
             waiting: None,
             rules,
+            last_end: None,
         };
         let limits = LimitsBody { max_concurrent: 6, running };
         let facts =

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::totals::EndedLaunch;
-use crate::domain::{Launch, LaunchId, ShortId, TaskId, Timestamp};
+use crate::domain::{InstanceKey, Launch, LaunchId, Outcome, ShortId, TaskId, Timestamp};
 use crate::rows::{events, executions, launches, tasks, workspaces};
 use crate::store::{LaunchEnd, LaunchFilter, Read, StoreError};
 
@@ -126,4 +126,25 @@ fn surroundings(tx: &mut Read<'_>, launches: &[Launch]) -> Result<Surroundings, 
     }
     let stopped_by = events::list_stopped_by(tx, &ids)?.into_iter().collect();
     Ok(Surroundings { tasks, summaries, stopped_by })
+}
+
+/// Returns how the last launch of a key ended, with the last line of its agent; `None` if none has
+/// ended.
+pub(in crate::service) fn last_end(
+    tx: &mut Read<'_>,
+    key: &InstanceKey,
+) -> Result<Option<(Outcome, Option<String>)>, StoreError> {
+    let last = LaunchFilter {
+        agent: Some(key.agent.clone()),
+        project: Some(key.project.clone()),
+        purpose: Some(key.purpose),
+        only_ended: true,
+        limit: 1,
+        ..LaunchFilter::default()
+    };
+    let last = launches::list(tx, &last)?.into_iter().next();
+    Ok(last.and_then(|launch| {
+        let outcome = launch.as_ended().map(|(outcome, _)| outcome.clone())?;
+        Some((outcome, launch.activity.progress))
+    }))
 }

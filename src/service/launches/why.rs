@@ -7,10 +7,11 @@ use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
 use crate::domain::plan::Deferred;
 use crate::domain::plan::shared::Crowd;
 use crate::domain::start_history::Ruling;
-use crate::domain::{Account, InstanceKey, Purpose, StartFacts, Timestamp};
+use crate::domain::{Account, InstanceKey, Outcome, Purpose, StartFacts, Timestamp};
 use crate::rows::{launches, startable};
 
 use super::Launches;
+use super::history::last_end;
 use super::operate::check_known;
 use crate::service::{ServiceError, workspaces};
 
@@ -39,6 +40,8 @@ pub struct Why {
     pub crowd: Option<Crowd>,
     /// The open launch, if its coordinator is absent.
     pub abandoned: Option<LaunchId>,
+    /// The end of its last launch, with the last line of its agent, if failures keep it.
+    pub last_end: Option<(Outcome, Option<String>)>,
 }
 
 impl Launches {
@@ -74,16 +77,21 @@ impl Launches {
                 let mut of_key = startable::of_key(tx, key)?;
                 workspaces::look_up(tx, &mut of_key, no_room.as_deref())?;
                 // Most pairs have nothing to check.
-                if key.purpose != Purpose::Check || of_key.waiting_since.is_some() {
-                    facts.push(of_key);
+                if key.purpose == Purpose::Check && of_key.waiting_since.is_none() {
+                    continue;
                 }
+                let last_end = match of_key.record.suspended_since {
+                    Some(_) => last_end(tx, key)?,
+                    None => None,
+                };
+                facts.push((of_key, last_end));
             }
             Ok((facts, launches::list_open(tx)?))
         });
         let (facts, open) = read.await?;
         let at = self.core.now();
         let backoff = self.core.settings().backoff;
-        let why = |facts: StartFacts| {
+        let why = |(facts, last_end): (StartFacts, _)| {
             let facts = self.pause_file.apply(facts);
             let abandoned = open.iter().find(|launch| {
                 launch.key == facts.key && self.coordinators.is_abandoned(launch, at)
@@ -101,6 +109,7 @@ impl Launches {
                 n_failures: facts.record.n_failures,
                 account: facts.account,
                 key: facts.key,
+                last_end,
             }
         };
         Ok(facts.into_iter().map(why).collect())

@@ -19,17 +19,21 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use rusqlite::Connection;
 
 use super::BackupError;
+use crate::clock;
 use crate::store::open::{self, Contents, OpenError, OpenErrorKind, beside};
 use crate::store::sqlite::Access;
 use crate::sys::{files, regular_file};
 
 /// The bytes that are copied between two looks at the request to stop, and the most that wait for
 /// the disk beside those that are copied. The daemon's own writes wait behind them.
-const CHUNK: u64 = 1 << 20;
+const CHUNK: u64 = 512 << 10;
+/// The disk rests after each part for the time that the part took, divided by this.
+const REST: u32 = 3;
 /// The length of the header of a log, which contains the salts of its frames.
 const LOG_HEADER: usize = 32;
 
@@ -136,7 +140,9 @@ fn header_of(log: &File) -> Option<[u8; LOG_HEADER]> {
 
 /// Copies the bytes that a file has now into an empty file, both with their paths. Each part is on
 /// its way to the disk while the next one is copied, and is there before another one follows. A
-/// long queue of writes would keep the daemon from syncing its own.
+/// long queue of writes would keep the daemon from syncing its own, and so would a disk that never
+/// rests.
+#[allow(clippy::disallowed_methods, reason = "the thread of a backup may block")]
 fn copy(
     (from, source): (&File, &Path),
     (to, path): (&File, &Path),
@@ -149,6 +155,7 @@ fn copy(
         if must_stop() {
             return Err(BackupError::Interrupted);
         }
+        let began_at = clock::unpaused();
         let mut part = from.take(CHUNK.min(size - copied));
         let n = io::copy(&mut part, &mut &*to).map_err(|error| {
             // The kernel copies, and does not say which of the two files failed.
@@ -163,6 +170,7 @@ fn copy(
             files::finish_to_write(to, offset, length);
         }
         copied += n;
+        thread::sleep(began_at.elapsed() / REST);
     }
     Ok(())
 }

@@ -100,6 +100,40 @@ fn bash_completes_short_ids_and_names_of_the_daemon() {
 }
 
 #[test]
+fn bash_completes_ids_of_launches_sessions_tokens_and_entries() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["authenticate", "get-my-task", "write:ready", "sleep:600"]);
+    daemon.task("tsk", "prj", "agt");
+    daemon.written_pid("ready");
+    daemon.done(&[
+        "task",
+        "add",
+        "--id",
+        "stuck",
+        "--project",
+        "prj",
+        "--assignee",
+        "agt",
+        "--title",
+        "x",
+        "--status",
+        "in_progress",
+    ]);
+    daemon.done(&["task", "set", "stuck", "--status", "blocked", "--reason", "why"]);
+    daemon.done(&["token", "create", "--name", "ci"]);
+    let of = |words: &[&str], begins: &str| {
+        let offered = offered(&daemon, words)?;
+        assert!(offered.len() == 1 && offered[0].starts_with(begins), "{words:?}: {offered:?}");
+        Some(())
+    };
+    let Some(()) = of(&["logs", "agt", "prj", "--launch", ""], "lch_") else { return };
+    of(&["session", "end", "ses_"], "ses_");
+    of(&["token", "revoke", ""], "key_");
+    of(&["inbox", "done", "att"], "att_");
+}
+
+#[test]
 fn completions_are_silent_without_a_daemon_that_answers() {
     let daemon = Daemon::configured("");
     let nothing: Vec<String> = Vec::new();

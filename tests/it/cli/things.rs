@@ -275,8 +275,8 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
     for words in [
         "1 of 1 slots in use",
         "agt_runs  prj      PRJ-2  running",
-        "no_free_slot",
-        "backoff",
+        "No free slot",
+        "Failed, tries again",
         "never_authenticated: crash  3",
     ] {
         assert!(table.contains(words), "{words}: {table}");

@@ -128,5 +128,5 @@ fn a_wait_ends_when_the_agent_needs_a_person() {
     daemon.task("tsk", "prj", "agt");
     let said = daemon.cli(&["task", "wait", "tsk"]);
     assert_eq!(said.code, 4, "{said:?}");
-    assert_eq!(said.stdout, "PRJ-1 needs a person: Failed once in a row\n");
+    assert_eq!(said.stdout, "PRJ-1 needs a person: Failed once in a row: No report\n");
 }

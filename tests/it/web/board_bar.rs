@@ -32,8 +32,8 @@ fn a_board_leads_to_another_project_and_shows_what_the_day_cost() {
     assert_eq!(browser.texts("#switch-project [aria-current]").len(), 1);
     let place = browser.run(
         "const menu = document.querySelector('#switch-project').getBoundingClientRect();\
-         const bar = document.querySelector('.main .bar').getBoundingClientRect();\
-         return menu.top >= bar.top && menu.top <= bar.bottom + 20 && menu.left < innerWidth / 2",
+         const button = document.querySelector('[popovertarget]').getBoundingClientRect();\
+         return Math.abs(menu.top - button.bottom) < 2 && Math.abs(menu.left - button.left) < 2",
     );
     assert_eq!(place, true, "the menu is at its button");
     browser.find("#switch-project a[href='/ui/projects/other']").click();

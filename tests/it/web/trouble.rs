@@ -251,7 +251,8 @@ fn a_long_diff_shows_its_first_lines_and_more_on_demand() {
         &[
             "authenticate",
             "get-my-task",
-            "run:seq 1 600000 >long.txt; head -c 3000000 /dev/zero >zero.bin; echo a >a.txt; git add . && git commit --quiet -m work",
+            "run:seq 1 700000 >long.txt; head -c 3000000 /dev/zero >aa.bin; echo a >a.txt",
+            "run:git add . && git commit --quiet -m work",
             "report:success",
         ],
     );
@@ -266,6 +267,8 @@ fn a_long_diff_shows_its_first_lines_and_more_on_demand() {
     assert!(rows().as_u64().unwrap() < 500, "{}", rows());
     let files = browser.texts(".changes .box summary");
     assert_eq!(files.iter().filter(|file| file.contains("Binary")).count(), 1, "{files:?}");
+    // It is cut at 5 MiB, and names the command that shows all.
+    assert!(browser.texts(".changes .reason").concat().contains("task diff"));
     let before = rows().as_u64().unwrap();
     browser.run("document.querySelectorAll('.changes .box').forEach(box => { box.open = true; })");
     browser.find(".more-lines button").click();

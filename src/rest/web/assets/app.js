@@ -96,7 +96,7 @@ document.addEventListener("htmx:after:request", (event) => {
   if (ctx.sourceElement.dataset.reopenWhenDone) endEditing(ctx.sourceElement);
 });
 
-// Shows a task anew after one of its forms was saved. What is being written in its other forms stays.
+// Shows a task anew after one of its forms was saved. What is written in its other forms stays.
 function endEditing(form) {
   const task = form.closest("[data-shows-task]");
   const details = form.closest("details");

@@ -346,6 +346,7 @@ document.addEventListener("keydown", (event) => {
   if (isWriting(event.target) || localStorage.getItem("single-keys") === "off") return;
   const key = event.key.toLowerCase();
   if (isGoing && PLACES[key]) { location.assign(`${root}/ui/${PLACES[key]}`); event.preventDefault(); return; }
+  if (key === "?") { location.assign(`${root}/ui/settings#keys`); event.preventDefault(); return; }
   if (!KEYS[key] || event.shiftKey) return;
   event.preventDefault();
   KEYS[key]();
