@@ -238,3 +238,59 @@ fn of_forge(host: ForgeStatus, now: Timestamp) -> Option<Attention> {
         since: Some(host.health_since),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::account::Parked;
+    use crate::domain::attention::AttentionKind;
+    use crate::domain::forge::ForgeKind;
+
+    const PARKED_AT: Timestamp = Timestamp::from_millis(1_000);
+
+    fn parked(class: FailureClass) -> Account {
+        let parked = Parked {
+            class,
+            since: PARKED_AT,
+            first: PARKED_AT,
+            until: PARKED_AT + Duration::from_mins(1),
+            n_failures: 1,
+            probe: None,
+        };
+        Account { ai_type: "codex".to_owned(), parked: Some(parked), revision: 0 }
+    }
+
+    #[test]
+    fn a_login_needs_a_person_at_once_and_a_quota_after_some_time() {
+        let kind = |class, now| of_account(parked(class), now).map(|entry| entry.kind());
+        let later = PARKED_AT + QUOTA_AFTER;
+        assert_eq!(kind(FailureClass::Auth, PARKED_AT), Some(AttentionKind::Account));
+        assert_eq!(kind(FailureClass::Quota, PARKED_AT), None);
+        assert_eq!(kind(FailureClass::Quota, later), Some(AttentionKind::Account));
+        let works = Account { parked: None, ..parked(FailureClass::Auth) };
+        assert_eq!(of_account(works, later), None);
+    }
+
+    #[test]
+    fn a_forge_needs_a_person_if_it_refuses_or_is_away_for_long() {
+        let entry = |health, now| {
+            let host = ForgeStatus {
+                forge: ForgeKind::GitHub,
+                host: "forge.example".to_owned(),
+                health,
+                health_since: PARKED_AT,
+                last_error: None,
+                is_dry_run: false,
+                writes_held_until: None,
+                repositories: Vec::new(),
+            };
+            of_forge(host, now).map(|entry| entry.kind())
+        };
+        let later = PARKED_AT + FORGE_AWAY_AFTER;
+        assert_eq!(entry(ForgeHealth::Unauthorized, PARKED_AT), Some(AttentionKind::Forge));
+        assert_eq!(entry(ForgeHealth::Unavailable, PARKED_AT), None);
+        assert_eq!(entry(ForgeHealth::Unavailable, later), Some(AttentionKind::Forge));
+        assert_eq!(entry(ForgeHealth::Limited(later), later), None);
+        assert_eq!(entry(ForgeHealth::Ok, later), None);
+    }
+}

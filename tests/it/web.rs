@@ -9,6 +9,7 @@ mod board_bar;
 mod browser;
 mod changes;
 mod chat;
+mod chat_reading;
 mod comments;
 mod filters;
 mod first_run;

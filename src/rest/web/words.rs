@@ -300,9 +300,6 @@ texts! {
     published_as: "published as", "公開先:";
     not_published: "The result was not published.", "結果を公開していません。";
     discard_result: "Discard…", "破棄…";
-    discard_sure:
-        "Discard this result? It is hidden, and its files are removed when the task is closed. The commits are kept.",
-        "この結果を破棄しますか？ 非表示になり、タスクの終了後にファイルを削除します。コミットは保持されます。";
     discard_forever: "Discard for ever…", "完全に破棄…";
     discard_forever_hint:
         "This gives up the files and the kept commits. The commits are removed after 14 days.",

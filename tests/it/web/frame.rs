@@ -9,12 +9,12 @@ use super::browser::Browser;
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
 
-/// Returns a daemon with 200 tasks in each column that a person can fill.
-fn crowded() -> Daemon {
+/// Returns a daemon with this many tasks in each column that a person can fill.
+fn crowded(n_each: usize) -> Daemon {
     let daemon = daemon(&["agt"]);
     let mut manifest = String::from("tasks:\n");
     for status in ["backlog", "todo", "done", "cancelled"] {
-        for n in 0..200 {
+        for n in 0..n_each {
             writeln!(
                 manifest,
                 "  tsk_{status}_{n:03}: {{ project: prj, title: A task that has word{n}, status: {status} }}"
@@ -29,14 +29,14 @@ fn crowded() -> Daemon {
 
 #[test]
 fn six_columns_fit_on_each_screen_and_only_their_lists_scroll() {
-    let daemon = crowded();
+    let daemon = crowded(500);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
     for (width, height, least) in
-        [(1440, 900, 600), (1280, 800, 500), (1024, 768, 480), (2560, 1440, 600)]
+        [(1440, 900, 600), (1280, 800, 600), (1024, 768, 600), (2560, 1440, 600)]
     {
-        browser.resize(width, height);
+        browser.emulate_screen(width, height);
         browser.go_to("/ui/projects/prj");
         let facts = browser.run(
             "const heads = [...document.querySelectorAll('.col')].map(c => c.getBoundingClientRect());\
@@ -61,12 +61,12 @@ fn six_columns_fit_on_each_screen_and_only_their_lists_scroll() {
 
 #[test]
 fn a_phone_shows_one_column_high_up_and_its_targets_are_large() {
-    let daemon = crowded();
+    let daemon = crowded(200);
     let Some(browser) = Browser::at(&daemon, "operator", "ja") else {
         return;
     };
-    for width in [390, 500] {
-        browser.resize(width, 844);
+    for width in [320, 390, 500] {
+        browser.emulate_phone(width, 844);
         browser.go_to("/ui/projects/prj");
         browser.find("[data-shows=todo]").click();
         let facts = browser.run(
@@ -87,7 +87,7 @@ fn a_phone_shows_one_column_high_up_and_its_targets_are_large() {
 
 #[test]
 fn a_column_that_the_reader_folds_stays_folded() {
-    let daemon = crowded();
+    let daemon = crowded(200);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
@@ -114,7 +114,7 @@ fn a_column_that_the_reader_folds_stays_folded() {
 
 #[test]
 fn a_search_shows_the_tasks_that_match_and_its_address_can_be_sent() {
-    let daemon = crowded();
+    let daemon = crowded(200);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
@@ -134,7 +134,7 @@ fn a_search_shows_the_tasks_that_match_and_its_address_can_be_sent() {
 
 #[test]
 fn back_and_forward_search_for_what_their_address_says() {
-    let daemon = crowded();
+    let daemon = crowded(200);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
@@ -159,7 +159,7 @@ fn back_and_forward_search_for_what_their_address_says() {
 
 #[test]
 fn a_phone_shows_the_search_of_a_board_when_it_is_wanted() {
-    let daemon = crowded();
+    let daemon = crowded(200);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };

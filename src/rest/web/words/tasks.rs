@@ -5,6 +5,31 @@ use crate::domain::check::CheckResult;
 use crate::domain::{Language, Priority, TaskStatus};
 
 impl Words {
+    /// Returns the question before a result is discarded.
+    pub(in crate::rest::web) fn of_discard(&self, branch: &str, n_files: usize) -> String {
+        let files = if n_files == 1 { "file" } else { "files" };
+        match self.language {
+            Language::English => format!(
+                "Discard the result on {branch} ({n_files} changed {files})? It is hidden, and its \
+                     files are removed when the task is closed. The commits are kept."
+            ),
+            Language::Japanese => format!(
+                "{branch} の結果（変更ファイル {n_files} 件）を破棄しますか？ 非表示になり、タスクの\
+                     終了後にファイルを削除します。コミットは保持されます。"
+            ),
+        }
+    }
+
+    /// Returns why a task cannot be moved to a status.
+    pub(in crate::rest::web) fn of_unreachable(&self, from: TaskStatus, to: TaskStatus) -> String {
+        let from = self.of_status(from);
+        let to = self.of_status(to);
+        match self.language {
+            Language::English => format!("From “{from}”, a task can't be moved to “{to}”"),
+            Language::Japanese => format!("「{from}」から「{to}」には移せません"),
+        }
+    }
+
     pub(in crate::rest::web) const fn of_status(&self, status: TaskStatus) -> &'static str {
         match status {
             TaskStatus::Backlog => self.backlog,
