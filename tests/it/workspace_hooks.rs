@@ -149,7 +149,7 @@ fn a_failed_hook_after_the_creation_defers_the_start_and_the_clone_is_made_anew(
     let expected = "hook_failed: after_create: exit code 3: no network";
     hooked.until_said(&[SHOW, &["workspace", "list"]], expected);
     hooked.until_said(&[WHY], "tries again: after_create: exit code 3: no network");
-    hooked.until_said(&[&["status"]], "hook_failed");
+    hooked.until_said(&[&["status"]], "A hook failed, tries again");
     assert!(hooked.bed.daemon.ended("one").is_empty(), "no agent has started");
     hooked.write("go");
     let kept = hooked.bed.until_kept("tsk");
@@ -166,7 +166,7 @@ fn a_failed_hook_before_a_launch_defers_the_start_until_it_passes() {
     hooked.until_said(&[SHOW], expected);
     hooked.until_said(&[WHY], "no: hook_failed (before_run: exit code 1: no database)");
     hooked.until_said(&[WHY], "A hook failed, tries again: before_run: exit code 1: no database");
-    hooked.until_said(&[&["status"]], "hook_failed");
+    hooked.until_said(&[&["status"]], "A hook failed, tries again");
     until("it is tried again", || hooked.read("runs").lines().count() > 1);
     assert!(hooked.bed.daemon.ended("one").is_empty(), "no agent has started");
     hooked.write("go");
