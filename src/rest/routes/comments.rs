@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::comment::Comment;
+use crate::domain::limits;
 use crate::domain::{CommentId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InTask};
@@ -32,7 +33,8 @@ pub struct NewComment {
     /// comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<CommentId>,
-    /// Markdown, at most 4,000 characters.
+    /// Markdown.
+    #[schemars(transform = limits::COMMENT.described_as_needed())]
     pub text: String,
 }
 
