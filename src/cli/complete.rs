@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Command};
+use serde::de::DeserializeOwned;
 
 use super::client::{Client, encoded};
 use super::error::CliError;
@@ -102,44 +103,45 @@ enum Kind {
 impl Kind {
     /// Returns what `text` may become.
     async fn find(self, client: &Client, text: &str) -> Result<Vec<CompletionBody>, CliError> {
-        let found = match self {
+        let mut found = match self {
             Self::Named(kind) => {
                 let path = format!("/completions?kind={kind}&text={}", encoded(text));
                 return client.get(&path).await;
             }
-            Self::Launch => client
-                .get::<Vec<LaunchBody>>("/launches?limit=100")
-                .await?
-                .into_iter()
-                .map(|each| completion(&each.launch_id, pair(&each.agent_id, &each.project_id)))
-                .collect(),
-            Self::Session => client
-                .get::<Vec<SessionBody>>("/sessions")
-                .await?
-                .into_iter()
-                .map(|each| completion(&each.id, pair(&each.agent_id, &each.project_id)))
-                .collect(),
-            Self::Token => client
-                .get::<Vec<CredentialBody>>("/tokens")
-                .await?
-                .into_iter()
-                .map(|each| completion(&each.id, each.name))
-                .collect(),
-            Self::Entry => client
-                .get::<Vec<AttentionBody>>("/attention")
-                .await?
-                .into_iter()
-                .map(|each| completion(&each.id, each.title))
-                .collect(),
+            Self::Launch => {
+                let name = |each: &LaunchBody| pair(&each.agent_id, &each.project_id);
+                ids_of(client, "/launches?limit=100", |each| &each.launch_id, name).await?
+            }
+            Self::Session => {
+                let name = |each: &SessionBody| pair(&each.agent_id, &each.project_id);
+                ids_of(client, "/sessions", |each| &each.id, name).await?
+            }
+            Self::Token => {
+                let name = |each: &CredentialBody| each.name.clone();
+                ids_of(client, "/tokens", |each| &each.id, name).await?
+            }
+            Self::Entry => {
+                let name = |each: &AttentionBody| each.title.clone();
+                ids_of(client, "/attention", |each| &each.id, name).await?
+            }
         };
-        let mut found: Vec<CompletionBody> = found;
         found.retain(|each| each.text.starts_with(text));
         Ok(found)
     }
 }
 
-fn completion(id: &impl ToString, name: String) -> CompletionBody {
-    CompletionBody { text: id.to_string(), name }
+/// Returns the ids of the things that a path lists, with their names.
+async fn ids_of<T: DeserializeOwned, Id: ToString>(
+    client: &Client,
+    path: &str,
+    id: impl Fn(&T) -> &Id,
+    name: impl Fn(&T) -> String,
+) -> Result<Vec<CompletionBody>, CliError> {
+    let all: Vec<T> = client.get(path).await?;
+    Ok(all
+        .iter()
+        .map(|each| CompletionBody { text: id(each).to_string(), name: name(each) })
+        .collect())
 }
 
 fn pair(agent: &AgentId, project: &ProjectId) -> String {
