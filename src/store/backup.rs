@@ -561,13 +561,16 @@ fn set_aside(store: &Path, now: i64) -> Result<Option<PathBuf>, BackupError> {
 mod tests {
     use super::*;
 
+    fn origin() -> Origin {
+        Origin { coordinator: None, place: String::new(), made_at: 0, version: String::new() }
+    }
+
     #[test]
     fn a_backup_that_is_interrupted_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store.db");
         drop(open::file(&store, open::Settings::default()).unwrap());
-        let origin =
-            Origin { coordinator: None, place: String::new(), made_at: 0, version: String::new() };
+        let origin = origin();
         let file = folder.path().join("saved.db");
         let stopped = back_up(&store, &file, IfExists::Refuse, &origin, &|| true);
         assert!(matches!(stopped, Err(BackupError::Interrupted)), "{stopped:?}");
@@ -581,6 +584,24 @@ mod tests {
         assert_eq!(prepared.origin(), Some(&origin));
         prepared.finish(None, 0).unwrap();
         drop(open::file(&restored, open::Settings::default()).unwrap());
+    }
+
+    #[test]
+    fn a_target_with_a_log_that_would_count_as_its_own_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.db");
+        drop(open::file(&store, open::Settings::default()).unwrap());
+        let origin = origin();
+        let file = folder.path().join("saved.db");
+        for suffix in ["-wal", "-journal"] {
+            let log = beside(&file, suffix);
+            fs::write(&log, "stale").unwrap();
+            let refused = back_up(&store, &file, IfExists::Replace, &origin, &|| false);
+            assert!(matches!(refused, Err(BackupError::InUse(_))), "{suffix}: {refused:?}");
+            assert!(!file.exists());
+            fs::remove_file(log).unwrap();
+        }
+        back_up(&store, &file, IfExists::Replace, &origin, &|| false).unwrap();
     }
 
     #[test]

@@ -576,3 +576,21 @@ fn a_deleted_project_takes_its_launches_and_their_output_along() {
     // Its folder is the person's.
     assert!(daemon.work().is_dir());
 }
+
+#[test]
+fn a_manifest_that_archives_a_project_and_gives_it_work_is_refused() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &["authenticate", "chat"]);
+    let work = daemon.work();
+    let manifest = format!(
+        "projects:\n  prj: {{ working_directory: {}, status: archived }}\ntasks:\n  \
+         tsk: {{ project: prj, title: x, assignee: agt, status: in_progress }}\n",
+        work.display()
+    );
+    daemon.write("archives.yaml", &manifest);
+    let said = daemon.cli(&["apply", "archives.yaml"]);
+    assert!(said.code != 0 && said.stderr.contains("prj can't be archived: PRJ-1 is"), "{said:?}");
+    assert_eq!(daemon.json(&["project", "show", "prj"])["status"], "active");
+    assert_eq!(daemon.json(&["task", "list"]), Value::Array(Vec::new()));
+}

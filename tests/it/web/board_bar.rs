@@ -3,8 +3,17 @@
 
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
+use crate::daemon::Daemon;
 
 const PRINTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/output/claude.jsonl");
+
+/// Adds tasks to do with the titles `one`, `two` and `three`, which are their ids, too.
+fn add_three(daemon: &Daemon, more: &[&str]) {
+    for task in ["one", "two", "three"] {
+        let of = ["task", "add", "--project", "prj", "--id", task, "--title", task];
+        daemon.done(&[&of, more].concat());
+    }
+}
 
 #[test]
 fn a_board_leads_to_another_project_and_shows_what_the_day_cost() {
@@ -45,20 +54,7 @@ fn a_board_leads_to_another_project_and_shows_what_the_day_cost() {
 #[test]
 fn the_filter_for_a_person_says_how_many_tasks_need_one() {
     let daemon = daemon(&["agt"]);
-    for task in ["one", "two", "three"] {
-        daemon.done(&[
-            "task",
-            "add",
-            "--id",
-            task,
-            "--project",
-            "prj",
-            "--assignee",
-            "agt",
-            "--title",
-            task,
-        ]);
-    }
+    add_three(&daemon, &["--assignee", "agt"]);
     let block = |task: &str| {
         daemon.done(&["task", "set", task, "--status", "in_progress"]);
         daemon.done(&["task", "set", task, "--status", "blocked", "--reason", "which bank?"]);
@@ -106,6 +102,9 @@ fn an_empty_project_shows_the_steps_until_its_first_task() {
     browser.until("and of what came after it", || {
         browser.texts("#side a span").contains(&"Renamed".to_owned())
     });
+    browser.until("it asked for the cards", || {
+        browser.run("return live.tasks.size === 0 && !isShowingTasks") == true
+    });
     assert_eq!(browser.run("return document.querySelector('#steps #title').value"), "Not sent");
     // A task of this one ends the steps, also if somebody else adds it.
     daemon.done(&["task", "add", "--id", "first", "--project", "empty", "--title", "First"]);
@@ -148,20 +147,7 @@ fn an_empty_project_shows_a_viewer_no_steps() {
 #[test]
 fn a_task_page_walks_through_the_column_that_its_reader_came_from() {
     let daemon = daemon(&["agt"]);
-    for task in ["one", "two", "three"] {
-        daemon.done(&[
-            "task",
-            "add",
-            "--id",
-            task,
-            "--project",
-            "prj",
-            "--title",
-            task,
-            "--status",
-            "todo",
-        ]);
-    }
+    add_three(&daemon, &[]);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };

@@ -57,6 +57,12 @@ fn a_board_shows_the_tasks_of_an_assignee_a_priority_or_that_need_a_person() {
     browser.find("#find label.chip").click();
     browser.until("what needs a person is shown", || shown() == ["three"]);
     assert_eq!(address(), "?needs=person");
+    // A task that begins to need a person appears without a reload.
+    daemon.done(&["task", "set", "two", "--status", "in_progress"]);
+    daemon.done(&["task", "set", "two", "--status", "blocked", "--reason", "which bank?"]);
+    browser.until("the other one came", || shown() == ["three", "two"]);
+    daemon.done(&["task", "set", "two", "--status", "todo"]);
+    browser.until("and went", || shown() == ["three"]);
     browser.go_to("/ui/projects/prj?q=is:blocked+assignee:other");
     assert_eq!(shown(), ["three"]);
     // Values that do not exist choose nothing.

@@ -63,6 +63,19 @@ fn a_whole_file_is_read_with_its_lines() {
 }
 
 #[test]
+fn what_was_archived_knows_its_former_status() {
+    let archived = r#""status":"archived","archived_from":"inactive""#;
+    let line = |line: &str| line.replace(r#""status":"active""#, archived);
+    let file = read(&[HEADER, &line(AGENT), &line(PROJECT), TASK, MESSAGE, END]).unwrap();
+    assert_eq!(file.agents[0].object.archived_from, Some(AgentStatus::Inactive));
+    assert_eq!(file.projects[0].object.project.archived_from, Some(ProjectStatus::Inactive));
+    // A file of an earlier version does not have it.
+    let earlier = AGENT.replace(r#""status":"active""#, r#""status":"archived""#);
+    let file = read(&[HEADER, &earlier, PROJECT, TASK, MESSAGE, END]).unwrap();
+    assert_eq!(file.agents[0].object.archived_from, Some(AgentStatus::Active));
+}
+
+#[test]
 fn lines_that_are_not_objects_are_refused_with_their_number() {
     check_refused(AGENT, "[1]", "expected a JSON object");
     check_refused(AGENT, "agents: {}", "expected a JSON object");
