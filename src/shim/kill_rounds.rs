@@ -1,4 +1,4 @@
-//! How soon KILL is repeated for a tree that is not empty yet.
+//! The pauses between the rounds of KILL for a process tree that is not empty yet.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,9 +22,9 @@ pub struct KillRounds {
 impl KillRounds {
     /// Notes a round of KILL to `living`, and returns the pause until the next one. It doubles while
     /// only processes are found that were already killed, because a process that cannot be killed
-    /// now is seldom gone a few milliseconds later. It also doubles once the tree is `overdue`: then
-    /// it has processes that cannot be killed, such as those of another user, and these may go on
-    /// to fork.
+    /// now is seldom gone a few milliseconds later. It also doubles if the tree is
+    /// overdue: then it has processes that cannot be killed, such as those of another user, and
+    /// these may go on to fork.
     pub fn next_pause(&mut self, living: &[Process], is_overdue: bool) -> Duration {
         let found: BTreeSet<_> = living.iter().map(|each| (each.pid, each.start_ticks)).collect();
         let has_new = !found.is_subset(&self.last);

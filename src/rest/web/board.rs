@@ -85,7 +85,7 @@ struct BoardNowPart {
     now: BoardNow,
 }
 
-/// What goes on in a project, beside its name.
+/// The running agents and the cost of a project, which its board shows beside the name.
 struct BoardNow {
     n_running: usize,
     /// The cost since midnight, if there is any.

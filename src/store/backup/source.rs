@@ -33,7 +33,7 @@ use crate::sys::{files, regular_file};
 /// the disk beside those that are copied. The daemon's own writes wait behind them.
 const CHUNK: u64 = 512 << 10;
 /// The disk rests after each part for the time that the part took, divided by this.
-const REST: u32 = 3;
+const REST_DIVISOR: u32 = 3;
 /// The length of the header of a log, which contains the salts of its frames.
 const LOG_HEADER: usize = 32;
 
@@ -170,7 +170,7 @@ fn copy(
             files::finish_to_write(to, offset, length);
         }
         copied += n;
-        thread::sleep(began_at.elapsed() / REST);
+        thread::sleep(began_at.elapsed() / REST_DIVISOR);
     }
     Ok(())
 }
