@@ -41,9 +41,13 @@ const APP: Asset = script(
         include_str!("assets/chat.js"),
         include_str!("assets/palette.js"),
         include_str!("assets/launches.js"),
-        include_str!("assets/transcript.js"),
-        include_str!("assets/output.js"),
+        include_str!("assets/begin.js"),
     ),
+);
+/// For pages with the output of a launch, after the script of all pages.
+const LAUNCH: Asset = script(
+    "launch.js",
+    concat!(include_str!("assets/transcript.js"), include_str!("assets/output.js")),
 );
 const THEME: Asset = script("theme.js", include_str!("assets/theme.js"));
 const HTMX: Asset =
@@ -64,6 +68,7 @@ const fn script(name: &'static str, content: &'static str) -> Asset {
 pub(super) struct Assets {
     pub(super) css: String,
     pub(super) app: String,
+    pub(super) launch: String,
     pub(super) theme: String,
     pub(super) htmx: String,
     pub(super) icon: String,
@@ -74,6 +79,7 @@ impl Assets {
         static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
             css: CSS.path(),
             app: APP.path(),
+            launch: LAUNCH.path(),
             theme: THEME.path(),
             htmx: HTMX.path(),
             icon: ICON.path(),
@@ -116,7 +122,9 @@ pub(super) fn routes() -> Router<RestState> {
 }
 
 async fn asset(Path((version, name)): Path<(String, String)>) -> Result<Response, Problem> {
-    let asset = [CSS, APP, THEME, HTMX, ICON].into_iter().find(|asset| asset.name == name);
+    let asset = [CSS, APP, LAUNCH, THEME, HTMX, ICON, ICON_WAITS]
+        .into_iter()
+        .find(|asset| asset.name == name);
     let asset = asset.filter(|asset| asset.version() == version).ok_or_else(|| {
         let detail = format!("there is no `{name}` of this version; load the page again");
         Problem::new(StatusCode::NOT_FOUND, "no_such_asset", detail)
@@ -142,7 +150,7 @@ mod tests {
 
     #[test]
     fn no_text_of_a_script_goes_over_a_line_end() {
-        for script in [APP, THEME] {
+        for script in [APP, LAUNCH, THEME] {
             let quotes = |line: &str| line.matches('`').count();
             let open = script.content.lines().find(|line| quotes(line) % 2 == 1);
             assert_eq!(open, None, "{}: a line could be taken for a comment", script.name);

@@ -47,11 +47,4 @@ async function followOutput(pre) {
   }
 }
 
-// ---- The beginning ------------------------------------------------------------------------------------------------------------
-
-writeTimes();
-showTheme();
-applyFolds();
-showPanel();
-listen();
 if (script) followTranscript();

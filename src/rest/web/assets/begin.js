@@ -1,0 +1,9 @@
+
+// ---- The beginning ------------------------------------------------------------------------------------------------------------
+
+writeTimes();
+showTheme();
+applyFolds();
+setListStops();
+showPanel();
+listen();
