@@ -7,6 +7,16 @@ const body = document.body;
 const root = body.dataset.base;
 const find = (selector, within = document) => within.querySelector(selector);
 const findAll = (selector, within = document) => [...within.querySelectorAll(selector)];
+function make(name, properties, ...children) {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
+}
+function makeButton(className, textContent, run) {
+  const button = make("button", { type: "button", className, textContent });
+  button.addEventListener("click", run);
+  return button;
+}
 
 // ---- Telling the reader -------------------------------------------------------------------------------------------------------
 
@@ -25,30 +35,12 @@ function icon(name) {
 
 // A mistake stays until it is closed, and interrupts a screen reader. Other notes end by themselves, unless the reader is at them.
 function toast(text, { detail = "", isBad = true, action = null, shownFor = SHOWN_FOR } = {}) {
-  const toast = document.createElement("div");
-  toast.className = isBad ? "toast bad" : "toast";
-  if (isBad) toast.setAttribute("role", "alert");
-  const words = document.createElement("span");
-  const strong = document.createElement("b");
-  strong.textContent = text;
-  const more = document.createElement("bdi");
-  more.textContent = detail;
-  words.append(strong, " ", more);
-  toast.append(icon(isBad ? "i-bad" : "i-yes"), words);
-  if (action) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "act";
-    button.textContent = action.text;
-    button.addEventListener("click", () => { toast.remove(); action.run(); });
-    toast.append(button);
-  }
-  const close = document.createElement("button");
-  close.type = "button";
-  close.className = "btn icon ghost";
+  const toast = make("div", { className: isBad ? "toast bad" : "toast", role: isBad ? "alert" : null }, icon(isBad ? "i-bad" : "i-yes"),
+    make("span", {}, make("b", { textContent: text }), " ", make("bdi", { textContent: detail })));
+  if (action) toast.append(makeButton("act", action.text, () => { toast.remove(); action.run(); }));
+  const close = makeButton("btn icon ghost", "", () => toast.remove());
   close.setAttribute("aria-label", body.dataset.wordClose);
   close.append(icon("i-close"));
-  close.addEventListener("click", () => toast.remove());
   toast.append(close);
   const toasts = find("#toasts");
   // What is beside an open dialog can't be used.
@@ -61,10 +53,14 @@ function toast(text, { detail = "", isBad = true, action = null, shownFor = SHOW
   setTimeout(end, shownFor);
 }
 
+function problemIn(text) {
+  // There may be no answer, or one that is not from this daemon.
+  try { return JSON.parse(text); } catch { return {}; }
+}
+
 // A problem (RFC 9457) in the daemon's words, at its field if it has one.
 function tellProblem(text, form = null) {
-  let problem = {};
-  try { problem = JSON.parse(text); } catch { /* not from this daemon */ }
+  const problem = problemIn(text);
   if (form && problem.problems?.some((one) => markField(form, one))) return;
   toast(body.dataset.wentWrong, { detail: [problem.detail, problem.hint].filter(Boolean).join(" · ") });
 }

@@ -5,10 +5,7 @@
 function markField(form, { path, message }) {
   const field = path && find(`[name="${CSS.escape(path)}"]:not([type=hidden])`, form);
   if (!field) return false;
-  const error = document.createElement("p");
-  error.className = "error";
-  error.id = `${field.id || field.name}-e`;
-  error.append(icon("i-bad"), message);
+  const error = make("p", { className: "error", id: `${field.id || field.name}-e` }, icon("i-bad"), message);
   const place = field.closest(".field, .choices");
   place?.classList.add("is-wrong");
   (place ?? field).insertAdjacentElement(place?.matches(".field") ? "beforeend" : "afterend", error);
@@ -64,49 +61,26 @@ async function tellChanged(form) {
   const newest = document.createElement("template");
   newest.innerHTML = part;
   changedNote(form)?.remove();
-  const note = document.createElement("div");
-  note.className = "call wait was-changed";
-  note.tabIndex = -1;
-  note.setAttribute("role", "alert");
-  const text = document.createElement("p");
-  const strong = document.createElement("b");
-  strong.textContent = body.dataset.wasChanged;
-  text.append(strong);
-  const actions = document.createElement("p");
-  actions.className = "row wrap";
-  actions.append(
-    noteButton("btn", body.dataset.compare, () => compare(form, newest.content)),
-    noteButton("btn primary", body.dataset.saveMine, () => saveMine(form, newest.content, mine)),
-  );
-  note.append(icon("i-warn"), text, actions);
+  const note = make("div", { className: "call wait was-changed", tabIndex: -1, role: "alert" }, icon("i-warn"),
+    make("p", {}, make("b", { textContent: body.dataset.wasChanged })),
+    make("p", { className: "row wrap" },
+      makeButton("btn", body.dataset.compare, () => compare(form, newest.content)),
+      makeButton("btn primary", body.dataset.saveMine, () => saveMine(form, newest.content, mine))));
   form.append(note);
   note.focus();
-}
-
-function noteButton(kind, text, run) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = kind;
-  button.textContent = text;
-  button.addEventListener("click", run);
-  return button;
 }
 
 // Below the note: each field whose newest value differs from that of the reader.
 function compare(form, newest) {
   const note = changedNote(form);
   find("dl", note)?.remove();
-  const list = document.createElement("dl");
+  const list = make("dl");
   for (const field of fieldsOf(form)) {
     const theirs = find(`[name="${field.name}"]:not([type=hidden])`, newest);
     if (!theirs || theirs.value === field.value) continue;
-    const name = document.createElement("dt");
-    name.textContent = `${field.labels[0]?.textContent ?? field.getAttribute("aria-label")} · ${body.dataset.savedNow}`;
-    const value = document.createElement("dd");
-    value.className = "keep-lines";
-    value.dir = "auto";
-    value.textContent = theirs.selectedOptions?.[0].textContent ?? theirs.value;
-    list.append(name, value);
+    const textContent = `${field.labels[0]?.textContent ?? field.getAttribute("aria-label")} · ${body.dataset.savedNow}`;
+    const value = { className: "keep-lines", dir: "auto", textContent: theirs.selectedOptions?.[0].textContent ?? theirs.value };
+    list.append(make("dt", { textContent }), make("dd", value));
   }
   note.append(list);
 }

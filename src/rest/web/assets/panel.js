@@ -145,10 +145,7 @@ async function copyText(text) {
 // Each block of code in a text has a button that copies it.
 function addCopyButtons() {
   for (const code of findAll(".prose pre > code:only-child")) {
-    const button = document.createElement("button");
-    Object.assign(button, { type: "button", className: "btn ghost small copy", textContent: body.dataset.copy });
-    button.addEventListener("click", () => copyText(code.textContent));
-    code.after(button);
+    code.after(makeButton("btn ghost small copy", body.dataset.copy, () => copyText(code.textContent)));
   }
 }
 addCopyButtons();
