@@ -3,6 +3,7 @@
 mod agents;
 mod attention;
 mod fields;
+mod frame;
 mod launches;
 mod operations;
 mod problems;

@@ -282,3 +282,63 @@ fn a_long_diff_shows_its_first_lines_and_more_on_demand() {
     assert!(took.as_f64().unwrap() < 1_000.0, "{took}");
     assert_quiet(&browser);
 }
+
+#[test]
+fn a_part_that_takes_long_or_fails_says_so_in_its_place() {
+    let daemon = daemon(&["agt"]);
+    add_task(&daemon);
+    daemon.done(&["task", "add", "--project", "prj", "--id", "two", "--title", "two"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    let click = |task: &str| {
+        browser.run(&format!("document.querySelector('#card-{task} .card-link').click()"));
+    };
+    // The answers to requests wait until they are let go.
+    browser.run(
+        "window.ask = window.fetch; window.held = [];\
+         const later = request => done => held.push(() => done(ask(...request)));\
+         window.hold = () => { window.fetch = (...request) => new Promise(later(request)); };\
+         window.letGo = () => { window.fetch = ask; held.splice(0).forEach(go => go()); };\
+         hold()",
+    );
+    click("tsk");
+    browser.find("#panel[aria-busy=true] .skeleton span");
+    browser.run("window.letGo()");
+    browser.until("the task is there", || browser.texts("#panel .task-title") == ["one"]);
+    assert!(!browser.has("#panel .skeleton, #panel[aria-busy]"));
+    // What is there stays until the next one is.
+    browser.run("document.body.dataset.skeletonAfter = 0; hold()");
+    click("two");
+    let later = "setTimeout(() => setTimeout(arguments[arguments.length - 1]))";
+    browser.run_async(later);
+    assert_eq!(browser.texts("#panel .task-title"), ["one"]);
+    browser.run("window.letGo()");
+    browser.until("the other is there", || browser.texts("#panel .task-title") == ["two"]);
+
+    browser.find("#panel [data-close]").click();
+    browser.run("window.fetch = () => Promise.reject(new TypeError('no connection'))");
+    click("tsk");
+    let note = browser.find("#panel .failed");
+    assert!(note.text().contains("did not answer"), "{}", note.text());
+    assert!(!browser.has(".toast"));
+    browser.run("window.fetch = window.ask");
+    browser.find("#panel .failed .btn").click();
+    browser.until("it is there", || browser.texts("#panel .task-title") == ["one"]);
+
+    // A dialog that came late has the focus in its first field. One that was closed stays closed.
+    let ask = "hold(); document.querySelector('[data-new-task]').click()";
+    browser.run(ask);
+    browser.find("#dialog[open] .skeleton");
+    browser.press(&['\u{e00c}']);
+    browser.run("window.letGo()");
+    browser.run_async(later);
+    assert!(!browser.has("#dialog[open], #dialog > *"));
+    browser.run(ask);
+    browser.find("#dialog[open] .skeleton");
+    browser.run("window.letGo()");
+    browser.until("it has the focus", || {
+        browser.run("return document.activeElement.id") == "new-title"
+    });
+}

@@ -70,6 +70,8 @@ document.addEventListener("htmx:response:error", (event) => {
   const form = ctx.sourceElement.closest?.("form");
   if (ctx.response.status === 401) askLogin();
   else if (ctx.response.status === 412 && form) tellChanged(form);
+  else if (ctx.response.headers.get("form-id") && form) renewForm(form, ctx);
+  else if (isBlank(ctx.target) && !isReadAgain(ctx.sourceElement)) tellInPlace(ctx);
   else if (!isReadAgain(ctx.sourceElement)) tellProblem(ctx.text, form);
   // The task of the panel was deleted elsewhere.
   if (ctx.response.status === 404 && ctx.sourceElement.matches?.("#panel :is(.task, .agent)")) closePanel();
@@ -78,8 +80,44 @@ document.addEventListener("htmx:response:error", (event) => {
 // The reader did not ask for a part that is read again by itself. The line about the connection tells that it is lost.
 const isReadAgain = (element) => /live-|every/.test(element?.getAttribute?.("hx-trigger") ?? "");
 document.addEventListener("htmx:error", (event) => {
-  if (!isReadAgain(event.target)) toast(body.dataset.lostContact, { action: sendingAgain(event.detail.ctx?.sourceElement ?? event.target) });
+  const { ctx } = event.detail;
+  if (isReadAgain(event.target)) return;
+  if (isBlank(ctx?.target)) tellInPlace(ctx);
+  else toast(body.dataset.lostContact, { action: sendingAgain(ctx?.sourceElement ?? event.target) });
 });
+
+// ---- Places that are filled on demand ---------------------------------------------------------------------------------------
+
+// A place that shows nothing yet. What a place shows stays until its new content is there.
+const isBlank = (place) => Boolean(place?.matches?.("[data-place]")) && [...place.children].every((child) => child.matches(".skeleton, .none, .failed"));
+
+// Lines stand for what comes, if it takes longer than a moment.
+document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
+  const place = ctx.target;
+  if (!isBlank(place) || isReadAgain(ctx.sourceElement)) return;
+  place.asked = ctx;
+  ctx.skeleton = setTimeout(() => {
+    if (ctx.status !== "issuing" || !isBlank(place)) return;
+    place.replaceChildren(make("div", { className: "skeleton" }, ...[1, 2, 3, 4].map(() => make("span"))));
+    place.setAttribute("aria-busy", "true");
+  }, body.dataset.skeletonAfter);
+});
+document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
+  clearTimeout(ctx.skeleton);
+  ctx.target?.removeAttribute?.("aria-busy");
+  // A request that was given up leaves nothing.
+  if (ctx.target?.isConnected && isBlank(ctx.target)) find(".skeleton", ctx.target)?.remove();
+});
+
+// A part that failed says so in its place, and can be asked for again.
+function tellInPlace({ target, sourceElement, request, text }) {
+  const again = () => htmx.ajax("GET", request.action, { source: sourceElement?.isConnected ? sourceElement : target, target });
+  const close = target === dialog ? () => closeDialog({ isDone: true }) : target.id === "panel" && (() => closePanel());
+  const note = make("div", { className: "call bad failed", role: "alert" }, icon("i-bad"),
+    make("p", {}, make("b", { textContent: problemIn(text).detail ?? body.dataset.noAnswer })),
+    make("p", { className: "row wrap" }, makeButton("btn", body.dataset.tryAgain, again), ...(close ? [makeButton("btn ghost", body.dataset.wordClose, close)] : [])));
+  target.replaceChildren(note);
+}
 document.addEventListener("htmx:after:request", (event) => {
   const { ctx } = event.detail;
   if (ctx.response.status !== 204) return;

@@ -195,8 +195,9 @@ dialog.addEventListener("input", (event) => {
   if (!event.target.matches("[data-make-another]")) event.target.closest("form[data-draft]")?.setAttribute("data-is-written", "");
 });
 
-new MutationObserver(() => {
+new MutationObserver((changes) => {
   if (dialog.firstElementChild && !dialog.open) dialog.showModal();
+  else if (changes.some(({ removedNodes: [gone] }) => gone?.className === "skeleton")) find("[autofocus]", dialog)?.focus();
 }).observe(dialog, { childList: true });
 
 function closeDialog({ isDone = false } = {}) {
@@ -206,6 +207,7 @@ function closeDialog({ isDone = false } = {}) {
 }
 dialog.addEventListener("close", () => {
   body.append(find("#toasts"));
+  dialog.asked?.request.abort?.();
   if (isWritten()) find("[data-draft-kept]", dialog).hidden = false;
   else dialog.replaceChildren();
 });
