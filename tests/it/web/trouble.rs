@@ -52,7 +52,27 @@ fn what_was_written_while_the_daemon_was_away_is_sent_again_once() {
     };
     browser.go_to("/ui/projects/prj");
     browser.find("[data-new-task]").click();
-    browser.find("#new-title").type_in("Written without a daemon");
+    browser.find("#new-title").type_in("Written ");
+    // The loss of the connection is told when it lasts, and again when it is back.
+    browser.until("it is connected", || browser.has("#contact.is-there"));
+    assert!(!browser.find("#lost").is_shown());
+    browser.run("document.body.dataset.goneAfter = 1; document.body.dataset.lostAfter = 2");
+    daemon.terminate();
+    browser.until("the contact is lost", || browser.texts("#contact") == ["Reconnecting…"]);
+    assert!(!browser.has("#contact.is-there"));
+    browser.until("a banner says so", || {
+        browser.run("return document.querySelector('#lost').hidden") == false
+    });
+    browser.find("#new-title").type_in("without a daemon");
+    daemon.start();
+    browser.until("it is back", || {
+        browser.has("#contact.is-there")
+            && browser.run("return document.querySelector('#lost').hidden") == true
+    });
+    assert_eq!(
+        browser.run("return document.querySelector('#new-title').value"),
+        "Written without a daemon"
+    );
     send_twice(&browser, &mut daemon, "document.querySelector('#new-task').requestSubmit()");
     browser.until("its card is there", || {
         browser.texts(".card-link").contains(&"Written without a daemon".to_owned())

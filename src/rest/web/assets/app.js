@@ -237,21 +237,13 @@ function listen() {
   if (live.chat) query.set("chat", live.chat);
   const source = new EventSource(`${body.dataset.events}?${query}`);
   live.source = source;
-  const tell = (isThere) => {
-    const contact = find("#contact");
-    if (!contact) return;
-    contact.classList.toggle("is-there", isThere);
-    const words = document.createElement("span");
-    words.textContent = isThere ? contact.dataset.live : contact.dataset.gone;
-    contact.replaceChildren(words);
-  };
   source.addEventListener("open", () => {
-    tell(true);
+    tellContact(true);
     // What could not be fetched meanwhile.
     if (live.tasks.size > 0) hear({ topic: "task" });
   });
   source.addEventListener("error", async () => {
-    tell(false);
+    tellContact(false);
     if (source.readyState !== EventSource.CLOSED) return;
     // A refusal ends it for good. A reader whose login has ended is shown how to log in.
     const answer = await fetch(`${root}/ui/settings`, { headers: { "hx-request": "true" } }).catch(() => null);
@@ -262,6 +254,25 @@ function listen() {
     if (event.lastEventId) live.after = Number(event.lastEventId);
     for (const news of JSON.parse(event.data)) hear(news);
   });
+}
+
+// A lost connection is told if it lasts: beside the name of the reader, and later in a banner.
+const lostTimers = [];
+function tellContact(isThere) {
+  const afterMs = [body.dataset.goneAfter, body.dataset.lostAfter];
+  if (isThere) {
+    lostTimers.splice(0).forEach(clearTimeout);
+    showContact(true);
+    find("#lost").hidden = true;
+  } else if (lostTimers.length === 0) {
+    lostTimers.push(setTimeout(() => showContact(false), afterMs[0]), setTimeout(() => { find("#lost").hidden = false; }, afterMs[1]));
+  }
+}
+function showContact(isThere) {
+  const contact = find("#contact");
+  if (!contact) return;
+  contact.classList.toggle("is-there", isThere);
+  contact.replaceChildren(make("span", { textContent: isThere ? contact.dataset.live : contact.dataset.gone }));
 }
 
 // News are gathered for a moment: ten in a row ask for the same part once.
