@@ -21,6 +21,7 @@ pub mod event;
 pub mod export;
 pub mod file_owner;
 pub mod forge;
+pub mod form_id;
 pub mod guidance;
 pub mod host;
 pub mod id;
@@ -70,6 +71,7 @@ pub use comment::Comment;
 pub use credential::{Credential, CredentialKind, Role};
 pub use file_owner::{FileOwner, FileOwners};
 pub use forge::{ForgeItem, ItemKey};
+pub use form_id::{CheckedForm, FormFault, FormId, MadeByForm, Sent};
 pub use guidance::Guidance;
 pub use id::{
     AgentId, AttentionId, CheckId, CommentId, CoordinatorId, CredentialId, ExecutionId, ItemId,

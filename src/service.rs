@@ -18,6 +18,7 @@ mod events;
 mod export;
 mod forge_items;
 mod forges;
+mod forms;
 mod import;
 mod launches;
 mod lookup;
@@ -144,7 +145,7 @@ pub struct Settings {
     /// The passkeys of the configuration. An agent that is created without a passkey takes its
     /// passkey from here.
     pub passkeys: BTreeMap<AgentId, Secret>,
-    /// The key that launch tickets are made with.
+    /// The key that launch tickets and the ids of forms are made with.
     pub ticket_key: Secret,
     /// The Unix socket where agents are served.
     pub mcp_socket: PathBuf,

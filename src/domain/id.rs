@@ -29,7 +29,8 @@ pub struct InvalidId {
     text: String,
 }
 
-fn is_id(text: &str) -> bool {
+/// Returns whether a text has the grammar of all ids.
+pub fn is_id(text: &str) -> bool {
     text.len() <= MAX_ID_LENGTH
         && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use super::credential::LinkFault;
+use super::form_id::FormFault;
 use super::id::{
     AgentId, AttentionId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId,
     SessionId, TaskId, WorkspaceId,
@@ -193,6 +194,9 @@ pub enum Refusal {
     CannotComeBack { what: String, missing: String },
     #[error("A {kind} `{id}` was deleted, and an id is never given again")]
     DeletedId { kind: RemovableKind, id: String },
+    /// A form of a page was refused for its id. `form` is the form for which a new id can be made.
+    #[error("{fault}")]
+    FormRefused { form: String, fault: FormFault },
     #[error("{0} exists already")]
     AlreadyExists(String),
     #[error("{0}")]
@@ -273,6 +277,9 @@ impl Refusal {
             Self::UndoOver { .. } => "undo_over",
             Self::CannotComeBack { .. } => "cannot_come_back",
             Self::DeletedId { .. } => "deleted_id",
+            Self::FormRefused { fault: FormFault::Foreign, .. } => "form_foreign",
+            Self::FormRefused { fault: FormFault::Expired, .. } => "form_expired",
+            Self::FormRefused { fault: FormFault::Sent { .. }, .. } => "form_sent",
             Self::AlreadyExists(_) => "already_exists",
             Self::Missing { .. } | Self::NotAbsolute { .. } | Self::Invalid(_) => "invalid",
         }
@@ -401,6 +408,7 @@ impl Refusal {
             | Self::SnapshotFailed { .. }
             | Self::UndoOver { .. }
             | Self::CannotComeBack { .. }
+            | Self::FormRefused { .. }
             | Self::AlreadyExists(_)
             | Self::Invalid(_) => None,
         }

@@ -105,6 +105,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::UndoOver { .. }
         | Refusal::CannotComeBack { .. }
         | Refusal::DeletedId { .. }
+        | Refusal::FormRefused { .. }
         | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
     }
 }

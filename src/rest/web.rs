@@ -18,6 +18,7 @@ mod chat;
 mod diff_lines;
 mod errors;
 mod first_run;
+mod form_ids;
 mod inbox;
 mod instances;
 mod launch;

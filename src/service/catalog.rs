@@ -14,7 +14,9 @@ use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::notice::WorkChange;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{Agent, Assignment, Project, ProjectKey, Refusal, Removable, Secret};
+use crate::domain::{
+    Agent, Assignment, MadeByForm, Project, ProjectKey, Refusal, Removable, Secret, Sent,
+};
 use crate::rows::{Transaction, agents, assignments, project_keys, projects};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
@@ -51,17 +53,6 @@ impl Catalog {
         self.core.read(move |tx| agent(tx, &id)).await
     }
 
-    /// Returns the id for an agent that a form will create, so that a form that is sent twice
-    /// creates one agent.
-    pub fn new_agent_id(&self) -> AgentId {
-        self.core.world.new_id(AgentId::PREFIX)
-    }
-
-    /// Does the same as [`Catalog::new_agent_id`] for a project.
-    pub fn new_project_id(&self) -> ProjectId {
-        self.core.world.new_id(ProjectId::PREFIX)
-    }
-
     /// Creates an agent. Without a passkey, here and in the configuration, the agent can
     /// authenticate only with launch tickets.
     ///
@@ -72,13 +63,42 @@ impl Catalog {
         id: Option<AgentId>,
         edit: &AgentEdit,
     ) -> Result<Agent, ServiceError> {
-        let id = id.unwrap_or_else(|| self.new_agent_id());
+        let id = id.unwrap_or_else(|| self.core.world.new_id(AgentId::PREFIX));
+        Ok(self.create_agent(id, None, edit).await?.thing())
+    }
+
+    /// Creates the agent of a form, or returns the one that the form created before.
+    ///
+    /// # Errors
+    /// `FormRefused` if the form created an agent with other content; those of
+    /// [`Catalog::add_agent`].
+    pub async fn add_agent_by_form(
+        &self,
+        form: &MadeByForm<AgentId>,
+        edit: &AgentEdit,
+    ) -> Result<Sent<Agent>, ServiceError> {
+        self.create_agent(form.id.clone(), Some(form.clone()), edit).await
+    }
+
+    async fn create_agent(
+        &self,
+        id: AgentId,
+        form: Option<MadeByForm<AgentId>>,
+        edit: &AgentEdit,
+    ) -> Result<Sent<Agent>, ServiceError> {
         let new = self.new_agent(id);
         let edit = edit.clone();
         let ai_types = self.ai_types();
         let salt = self.core.world.new_salt();
         self.core
             .write(move |tx| {
+                if let Some(form) = &form {
+                    let agents = agents::list(tx)?;
+                    let names = agents.iter().map(|agent| (&agent.id, agent.name.as_str()));
+                    if form.has_made(names)? {
+                        return Ok(Sent::Again(agent(tx, &form.id)?));
+                    }
+                }
                 if agents::get(tx, &new.id)?.is_some() {
                     return Err(Refusal::AlreadyExists(format!("agent {}", new.id)).into());
                 }
@@ -86,7 +106,7 @@ impl Catalog {
                 let agent = edit.apply(new.clone(), salt)?;
                 ai_types.check(None, &agent)?;
                 write_agent(tx, None, &agent)?;
-                Ok(agent)
+                Ok(Sent::First(agent))
             })
             .await
     }
@@ -202,7 +222,29 @@ impl Catalog {
         id: Option<ProjectId>,
         edit: &ProjectEdit,
     ) -> Result<ProjectId, ServiceError> {
-        let id = id.unwrap_or_else(|| self.new_project_id());
+        let id = id.unwrap_or_else(|| self.core.world.new_id(ProjectId::PREFIX));
+        Ok(self.create_project(id, None, edit).await?.thing())
+    }
+
+    /// Creates the project of a form, or returns the one that the form created before.
+    ///
+    /// # Errors
+    /// `FormRefused` if the form created a project with other content; those of
+    /// [`Catalog::add_project`].
+    pub async fn add_project_by_form(
+        &self,
+        form: &MadeByForm<ProjectId>,
+        edit: &ProjectEdit,
+    ) -> Result<Sent<ProjectId>, ServiceError> {
+        self.create_project(form.id.clone(), Some(form.clone()), edit).await
+    }
+
+    async fn create_project(
+        &self,
+        id: ProjectId,
+        form: Option<MadeByForm<ProjectId>>,
+        edit: &ProjectEdit,
+    ) -> Result<Sent<ProjectId>, ServiceError> {
         let edit = edit.clone();
         if edit.workspace == Some(WorkspaceMode::Clone)
             && let Some(directory) = &edit.working_directory
@@ -212,6 +254,13 @@ impl Catalog {
         }
         self.core
             .write(move |tx| {
+                if let Some(form) = &form {
+                    let projects = projects::list(tx)?;
+                    let names = projects.iter().map(|project| (&project.id, project.name.as_str()));
+                    if form.has_made(names)? {
+                        return Ok(Sent::Again(form.id.clone()));
+                    }
+                }
                 if projects::get(tx, &id)?.is_some() {
                     return Err(Refusal::AlreadyExists(format!("project {id}")).into());
                 }
@@ -220,7 +269,7 @@ impl Catalog {
                 let key = keys::claim_first(tx, &project, edit.key.as_ref())?;
                 write_project(tx, None, &Project { key, ..project })?;
                 assign(tx, &edit, &id)?;
-                Ok(id.clone())
+                Ok(Sent::First(id.clone()))
             })
             .await
     }

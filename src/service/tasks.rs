@@ -17,8 +17,8 @@ use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
 use crate::domain::task::{Actor, NewTask, TaskEdit, TaskSearch};
 use crate::domain::{
-    AgentId, Check, Comment, Execution, InstanceKey, ProjectId, Purpose, Refusal, Removable,
-    ShortId, StartHistory, Task, TaskStatus,
+    AgentId, Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal,
+    Removable, Sent, ShortId, StartHistory, Task, TaskStatus,
 };
 use crate::rows::{
     self, Transaction, agents, events, executions, project_keys, projects, start_histories, tasks,
@@ -185,12 +185,6 @@ impl Tasks {
         Ok(view)
     }
 
-    /// Returns the id for a task that a form will create, so that a form that is sent twice creates
-    /// one task.
-    pub fn new_id(&self) -> TaskId {
-        self.core.world.new_id(TaskId::PREFIX)
-    }
-
     /// Creates a task. A task that is in progress starts its agent.
     ///
     /// # Errors
@@ -198,7 +192,7 @@ impl Tasks {
     /// [`change`](crate::domain::task::change), `ProjectNotFound`, and for an assignee
     /// `AgentNotFound` and `NotAssigned`.
     pub async fn add(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
-        let id = new.id.clone().unwrap_or_else(|| self.new_id());
+        let id = new.id.clone().unwrap_or_else(|| self.core.world.new_id(TaskId::PREFIX));
         let of = id.clone();
         let new = new.clone();
         self.core
@@ -211,6 +205,30 @@ impl Tasks {
             })
             .await?;
         self.view(&id).await
+    }
+
+    /// Creates the task of a form, or returns the one that the form created before.
+    ///
+    /// # Errors
+    /// `FormRefused` if the form created a task with other content; those of [`Tasks::add`].
+    pub async fn add_by_form(
+        &self,
+        new: &NewTask,
+        form: &MadeByForm<TaskId>,
+    ) -> Result<Sent<Task>, ServiceError> {
+        let new = new.clone();
+        let form = form.clone();
+        self.core
+            .write(move |tx| {
+                let made = tasks::list_with_prefix(tx, &form.stem, 1)?.pop();
+                let names = made.iter().map(|task| (&task.id, task.short_id.to_string()));
+                if form.has_made(names)? {
+                    return Ok(Sent::Again(find(tx, &form.id)?));
+                }
+                check_id(tx, &Removable::Task(form.id.clone()))?;
+                Ok(Sent::First(create_task(tx, form.id.clone(), &new)?))
+            })
+            .await
     }
 
     /// Changes a task. Setting it in progress lets its pair start again, even if the task is in

@@ -62,7 +62,7 @@ fn an_unknown_ai_type_is_refused_with_the_nearest_one() {
     let detail = answer.json()["detail"].as_str().unwrap().to_owned();
     assert_eq!(detail, format!("no provider starts the ai_type `gpt`. {known}"));
 
-    let form = "form_id=agt_5&name=x&ai_type=cluade&system_prompt=";
+    let form = "id=agt_5&name=x&ai_type=cluade&system_prompt=";
     let answer = sent_form(&daemon, "/ui/do/agents", form);
     assert!(answer.contains("409") && answer.contains(REFUSED), "{answer}");
     assert!(answer.contains("起動できるプロバイダーがありません"), "{answer}");

@@ -7,12 +7,14 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
+use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, go_to, rendered};
 use crate::domain::agent::{AgentStatus, AiTypes};
-use crate::domain::{Agent, AgentId, Refusal};
+use crate::domain::{Agent, AgentId, Sent};
+use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, given, needed};
 use crate::rest::{Problem, RestState};
-use crate::service::{AgentEdit, ServiceError};
+use crate::service::AgentEdit;
 
 #[derive(Template)]
 #[template(path = "agent_form.html")]
@@ -21,7 +23,7 @@ struct AgentForm {
     /// The agent; `None` if it is to be made.
     agent: Option<ShownAgent>,
     kinds: Vec<String>,
-    /// The id of a new agent, if the reader chooses none.
+    /// The id of the form of a new agent.
     form_id: String,
 }
 
@@ -101,10 +103,10 @@ pub(super) fn routes() -> Router<RestState> {
 async fn new(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let kinds = kinds(&state).await?;
     Ok(rendered(&AgentForm {
+        form_id: FormOf::Agent.new_id(&frame, &state),
         frame: frame.at(NavSection::Agents),
         agent: None,
         kinds,
-        form_id: state.service.catalog.new_agent_id().to_string(),
     }))
 }
 
@@ -139,10 +141,13 @@ async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
 async fn make(
     frame: Frame,
     State(state): State<RestState>,
+    operator: Operator,
     InForm(fields): InForm<AgentFields>,
 ) -> Result<Response, Problem> {
+    let chosen: Option<AgentId> = given("id", &fields.id)?;
     let passkey = state.service.catalog.new_passkey();
     let shown = passkey.reveal().to_owned();
+    let content = [fields.name.clone(), fields.ai_type.clone(), fields.system_prompt.clone()];
     let edit = AgentEdit {
         name: Some(needed("name", fields.name)?),
         ai_type: Some(needed("ai_type", fields.ai_type)?),
@@ -151,29 +156,24 @@ async fn make(
         status: None,
         seen: None,
     };
-    let chosen: Option<AgentId> = given("id", &fields.id)?;
-    let form_id: Option<AgentId> = given("form_id", &fields.form_id)?;
-    let id = chosen.clone().or(form_id);
-    let agent = match (state.service.catalog.add_agent(id.clone(), &edit).await, id) {
-        (Ok(agent), _) => agent,
-        // The form was sent before. Its passkey was shown then.
-        (Err(ServiceError::Refused(Refusal::AlreadyExists(_))), Some(agent))
-            if chosen.is_none() && is_made(&state, &agent, &edit).await? =>
-        {
-            return Ok(rendered(&PasskeyPart { frame, agent, passkey: None, is_replaced: false }));
+    let catalog = &state.service.catalog;
+    let sent = match chosen {
+        Some(id) => Sent::First(catalog.add_agent(Some(id), &edit).await?),
+        None => {
+            let form = FormOf::Agent.check(&fields.form_id, &operator, &state)?;
+            let thing = form.thing(AgentId::PREFIX, &content);
+            catalog.add_agent_by_form(&thing, &edit).await?
         }
-        (Err(error), _) => return Err(error.into()),
     };
-    tracing::info!(agent_id = %agent.id, "agent added");
-    Ok(rendered(&PasskeyPart { frame, agent: agent.id, passkey: Some(shown), is_replaced: false }))
-}
-
-/// Returns whether the agent of a form exists with the content of the form.
-async fn is_made(state: &RestState, id: &AgentId, edit: &AgentEdit) -> Result<bool, Problem> {
-    let agent = state.service.catalog.agent(id).await?;
-    Ok(edit.name.as_ref() == Some(&agent.name)
-        && edit.ai_type.as_ref() == Some(&agent.ai_type)
-        && edit.system_prompt.as_ref() == Some(&agent.system_prompt))
+    let (agent, passkey) = match sent {
+        Sent::First(agent) => {
+            tracing::info!(agent_id = %agent.id, "agent added");
+            (agent.id, Some(shown))
+        }
+        // Its passkey was shown when the form was sent for the first time.
+        Sent::Again(agent) => (agent.id, None),
+    };
+    Ok(rendered(&PasskeyPart { frame, agent, passkey, is_replaced: false }))
 }
 
 async fn change(

@@ -4,13 +4,15 @@
 use askama::Template;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
+use super::form_ids;
 use super::layout::{Frame, NavSection, rendered};
 use super::words::Words;
-use crate::domain::Refusal;
+use crate::domain::{Project, Refusal, ShortId, TaskId};
+use crate::rest::auth::Operator;
 use crate::rest::{Problem, RestState};
 
 /// The longest body of a problem, in bytes. Every problem is shorter.
@@ -69,7 +71,17 @@ pub(super) async fn as_pages(
     let Ok(problem) = serde_json::from_slice::<Problem>(&body) else {
         return Response::from_parts(parts, body.into());
     };
-    let problem = in_words(frame.w, problem, parts.extensions.get());
+    let refusal = parts.extensions.get();
+    let problem = in_words(frame.w, problem, refusal);
+    if let (Some(Refusal::FormRefused { form, .. }), Some(operator)) =
+        (refusal, asked.extensions.get::<Operator>())
+    {
+        let id = state.service.new_form_id(&operator.name, form).to_string();
+        // It consists of characters that a header takes.
+        if let Ok(id) = HeaderValue::try_from(id) {
+            parts.headers.insert(form_ids::NEW_ID, id);
+        }
+    }
     if wants_page {
         // The reader keeps the side and the name, unless they cannot be read.
         let frame = Frame::read(&asked, &state).await.unwrap_or(frame);

@@ -8,14 +8,16 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
+use super::form_ids::FormOf;
 use super::layout::{Frame, go_to, rendered};
 use super::shown::Face;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::{Agent, AgentId, Priority, Project, ProjectId, Refusal, TaskId, TaskStatus};
+use crate::domain::{Agent, AgentId, Priority, Project, ProjectId, Sent, TaskId, TaskStatus};
+use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, needed};
 use crate::rest::programs::{FoundProgram, ProgramLogin};
 use crate::rest::{Problem, RestState};
-use crate::service::{AgentEdit, NewTask, ProjectEdit, ServiceError, TaskFilter};
+use crate::service::{AgentEdit, NewTask, ProjectEdit, TaskFilter};
 
 /// The state of the three steps.
 pub(super) struct FirstRun {
@@ -27,7 +29,7 @@ pub(super) struct FirstRun {
     pub(super) has_other_agents: bool,
     /// The folder that the first step proposes.
     pub(super) directory: String,
-    /// The id that the form of the next step makes its thing with.
+    /// The id of the form of the next step.
     pub(super) form_id: String,
 }
 
@@ -41,7 +43,7 @@ struct ProgramsPart {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AgentFields {
-    form_id: AgentId,
+    form_id: String,
     project: ProjectId,
     #[serde(default)]
     name: String,
@@ -52,7 +54,7 @@ struct AgentFields {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskFields {
-    form_id: TaskId,
+    form_id: String,
     project: ProjectId,
     assignee: AgentId,
     title: String,
@@ -80,7 +82,7 @@ impl FirstRun {
             project: None,
             agent: None,
             has_other_agents: false,
-            form_id: state.service.catalog.new_project_id().to_string(),
+            form_id: FormOf::Project.new_id(frame, state),
             directory: directory.map(|path| path.display().to_string()).unwrap_or_default(),
         };
         match projects.pop() {
@@ -108,15 +110,15 @@ impl FirstRun {
         let is_member =
             |agent: &&Agent| agent.status == AgentStatus::Active && members.contains(&agent.id);
         let agent = agents.iter().find(is_member);
-        let form_id = match agent {
-            Some(_) => state.service.tasks.new_id().to_string(),
-            None => state.service.catalog.new_agent_id().to_string(),
+        let form = match agent {
+            Some(_) => FormOf::Task(&project.id),
+            None => FormOf::Member(&project.id),
         };
         Ok(Some(Self {
             project: Some(project.clone()),
             has_other_agents: agents.iter().any(|agent| agent.status == AgentStatus::Active),
             agent: agent.map(|agent| Face::of(agent, false)),
-            form_id,
+            form_id: form.new_id(frame, state),
             directory: String::new(),
         }))
     }
@@ -132,21 +134,22 @@ async fn programs(frame: Frame, State(state): State<RestState>) -> Response {
 /// Makes the agent and assigns it to the project.
 async fn make_agent(
     State(state): State<RestState>,
+    operator: Operator,
     InForm(fields): InForm<AgentFields>,
 ) -> Result<Response, Problem> {
+    let form = FormOf::Member(&fields.project).check(&fields.form_id, &operator, &state)?;
+    let content = [fields.name.as_str(), &fields.ai_type];
+    let thing = form.thing(AgentId::PREFIX, &content);
     let ai_type = needed("ai_type", fields.ai_type)?;
     let name = match fields.name.trim() {
         "" => capitalised(&ai_type),
         name => name.to_owned(),
     };
     let edit = AgentEdit { name: Some(name), ai_type: Some(ai_type), ..AgentEdit::default() };
-    match state.service.catalog.add_agent(Some(fields.form_id.clone()), &edit).await {
-        Ok(agent) => tracing::info!(agent_id = %agent.id, "agent added"),
-        // The form was sent before.
-        Err(ServiceError::Refused(Refusal::AlreadyExists(_))) => {}
-        Err(error) => return Err(error.into()),
+    if let Sent::First(agent) = state.service.catalog.add_agent_by_form(&thing, &edit).await? {
+        tracing::info!(agent_id = %agent.id, "agent added");
     }
-    let assign = ProjectEdit { assign: vec![fields.form_id], ..ProjectEdit::default() };
+    let assign = ProjectEdit { assign: vec![thing.id], ..ProjectEdit::default() };
     state.service.catalog.set_project(&fields.project, &assign).await?;
     Ok(go_to(&format!("/ui/projects/{}", fields.project)))
 }
@@ -159,10 +162,14 @@ fn capitalised(text: &str) -> String {
 /// Makes the first task, which starts at once, and opens its card.
 async fn make_task(
     State(state): State<RestState>,
+    operator: Operator,
     InForm(fields): InForm<TaskFields>,
 ) -> Result<Response, Problem> {
+    let form = FormOf::Task(&fields.project).check(&fields.form_id, &operator, &state)?;
+    let content = [fields.title.as_str(), &fields.description, fields.assignee.as_str()];
+    let thing = form.thing(TaskId::PREFIX, &content);
     let new = NewTask {
-        id: Some(fields.form_id.clone()),
+        id: None,
         project: fields.project.clone(),
         title: fields.title,
         description: fields.description,
@@ -172,16 +179,10 @@ async fn make_task(
         parent: None,
         dependencies: Vec::new(),
     };
-    let short_id = match state.service.tasks.add(&new).await {
-        Ok(view) => {
-            tracing::info!(task_id = %view.task.id, project_id = %view.task.project, "task added");
-            view.task.short_id
-        }
-        // The form was sent before.
-        Err(ServiceError::Refused(Refusal::AlreadyExists(_))) => {
-            state.service.tasks.view(&fields.form_id).await?.task.short_id
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let sent = state.service.tasks.add_by_form(&new, &thing).await?;
+    if let Sent::First(task) = &sent {
+        tracing::info!(task_id = %task.id, project_id = %task.project, "task added");
+    }
+    let short_id = sent.thing().short_id;
     Ok(go_to(&format!("/ui/projects/{}?task={short_id}", fields.project)))
 }

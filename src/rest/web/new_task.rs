@@ -9,12 +9,14 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::board::NEW_STATUSES;
+use super::form_ids::FormOf;
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces};
-use crate::domain::{AgentId, Priority, Project, ProjectId, Refusal, Task, TaskId, TaskStatus};
+use crate::domain::{AgentId, Priority, Project, ProjectId, Sent, Task, TaskId, TaskStatus};
+use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, InQuery, given};
 use crate::rest::{Problem, RestState};
-use crate::service::{NewTask, ServiceError};
+use crate::service::NewTask;
 
 #[derive(Template)]
 #[template(path = "parts/new_task.html")]
@@ -23,8 +25,8 @@ struct NewTaskPart {
     project: Project,
     parent: Option<Task>,
     members: Vec<Face>,
-    /// The id of the task that the form makes.
-    id: TaskId,
+    /// The id of the form.
+    form_id: String,
     status: TaskStatus,
     is_another: bool,
     /// The agent that is chosen at first.
@@ -57,8 +59,7 @@ struct NewQuery {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewTaskFields {
-    /// The id of the task. The server made it with the form.
-    id: TaskId,
+    form_id: String,
     title: String,
     description: String,
     assignee: String,
@@ -93,11 +94,11 @@ async fn new(
     let (project, members) = state.service.catalog.project(&project).await?;
     let faces = Faces::new(state.service.catalog.agents().await?, &[], None);
     Ok(rendered(&NewTaskPart {
+        form_id: FormOf::Task(&project.id).new_id(&frame, &state),
         frame,
         project,
         parent,
         members: faces.of_all(&members),
-        id: state.service.tasks.new_id(),
         is_another: query.another,
         assignee: query.assignee,
         status: query.status.filter(|to| NEW_STATUSES.contains(to)).unwrap_or(TaskStatus::Todo),
@@ -106,45 +107,40 @@ async fn new(
 
 async fn make(
     State(state): State<RestState>,
+    operator: Operator,
     InPath(project): InPath<ProjectId>,
     InForm(fields): InForm<NewTaskFields>,
 ) -> Result<StatusCode, Problem> {
+    let form = FormOf::Task(&project).check(&fields.form_id, &operator, &state)?;
     let parent = match given("parent", &fields.parent)? {
         Some(parent) => Some(state.service.tasks.full_id(parent).await?),
         None => None,
     };
+    let status = if fields.start { TaskStatus::InProgress } else { fields.status };
+    let content = [
+        fields.title.as_str(),
+        &fields.description,
+        status.as_str(),
+        fields.priority.as_str(),
+        &fields.assignee,
+        &fields.parent,
+    ];
+    let thing = form.thing(TaskId::PREFIX, &content);
     let new = NewTask {
-        id: Some(fields.id),
+        id: None,
+        assignee: given("assignee", &fields.assignee)?,
         project,
         title: fields.title,
         description: fields.description,
-        status: if fields.start { TaskStatus::InProgress } else { fields.status },
+        status,
         priority: fields.priority,
-        assignee: given("assignee", &fields.assignee)?,
         parent,
         dependencies: Vec::new(),
     };
-    match state.service.tasks.add(&new).await {
-        Ok(view) => {
-            let task = view.task;
-            tracing::info!(
-                task_id = %task.id, project_id = %task.project, status = %task.status, "task added"
-            );
-        }
-        // The form was sent before.
-        Err(ServiceError::Refused(Refusal::AlreadyExists(_))) if is_made(&state, &new).await? => {}
-        Err(error) => return Err(error.into()),
+    if let Sent::First(task) = state.service.tasks.add_by_form(&new, &thing).await? {
+        tracing::info!(
+            task_id = %task.id, project_id = %task.project, status = %task.status, "task added"
+        );
     }
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Returns whether the task of a form exists with the content of the form.
-async fn is_made(state: &RestState, new: &NewTask) -> Result<bool, Problem> {
-    let Some(id) = &new.id else { return Ok(false) };
-    let task = state.service.tasks.view(id).await?.task;
-    let wanted = new.to_task(task.id.clone(), task.short_id.clone(), task.created_at)?;
-    Ok(task.project == wanted.project
-        && task.title == wanted.title
-        && task.description == wanted.description
-        && task.parent == wanted.parent)
 }

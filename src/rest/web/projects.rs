@@ -11,15 +11,17 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::first_run::FirstRun;
+use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, go_to, rendered};
 use super::shown::{Face, Faces, hue_of};
 use super::words::Words;
 use crate::domain::agent::ProjectStatus;
 use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{AgentId, Project, ProjectId, Refusal, Task};
+use crate::domain::{AgentId, Project, ProjectId, Sent, Task};
+use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, InQuery, given, needed};
 use crate::rest::{Problem, RestState};
-use crate::service::{ArchivedTasks, ProjectEdit, ServiceError, TaskFilter};
+use crate::service::{ArchivedTasks, ProjectEdit, TaskFilter};
 
 #[derive(Template)]
 #[template(path = "projects.html")]
@@ -64,7 +66,7 @@ struct ProjectForm {
     archived_tasks: Vec<Task>,
     modes: &'static [WorkspaceMode],
     proposed: WorkspaceMode,
-    /// The id of a new project, if the reader chooses none.
+    /// The id of the form of a new project.
     form_id: String,
 }
 
@@ -220,6 +222,7 @@ async fn tiles(
 }
 
 async fn new(frame: Frame, State(state): State<RestState>) -> Response {
+    let form_id = FormOf::Project.new_id(&frame, &state);
     let frame = frame.at(NavSection::Projects);
     rendered(&ProjectForm {
         frame,
@@ -229,7 +232,7 @@ async fn new(frame: Frame, State(state): State<RestState>) -> Response {
         archived_tasks: Vec::new(),
         modes: WorkspaceMode::ALL,
         proposed: WorkspaceMode::Shared,
-        form_id: state.service.catalog.new_project_id().to_string(),
+        form_id,
     })
 }
 
@@ -278,10 +281,14 @@ async fn edit(
 
 async fn make(
     State(state): State<RestState>,
+    operator: Operator,
     InForm(fields): InForm<ProjectFields>,
 ) -> Result<Response, Problem> {
     let chosen: Option<ProjectId> = given("id", &fields.id)?;
-    let form_id: Option<ProjectId> = given("form_id", &fields.form_id)?;
+    let directory = fields.working_directory.to_string_lossy().into_owned();
+    let texts = [fields.workspace_base.clone(), fields.workspace_branch.clone()];
+    let [base, branch] = texts.map(Option::unwrap_or_default);
+    let workspace = fields.workspace.map_or("", WorkspaceMode::as_str);
     let edit = ProjectEdit {
         name: Some(needed("name", fields.name)?),
         working_directory: Some(fields.working_directory),
@@ -290,35 +297,25 @@ async fn make(
         workspace_branch: fields.workspace_branch,
         ..ProjectEdit::default()
     };
-    let id =
-        match state.service.catalog.add_project(chosen.clone().or(form_id.clone()), &edit).await {
-            Ok(id) => id,
-            // The form was sent before.
-            Err(ServiceError::Refused(Refusal::AlreadyExists(_)))
-                if chosen.is_none() && is_made(&state, form_id.as_ref(), &edit).await? =>
-            {
-                form_id.unwrap_or_else(|| state.service.catalog.new_project_id())
-            }
-            Err(error) => return Err(error.into()),
-        };
-    tracing::info!(project_id = %id, "project added");
+    let name = edit.name.as_deref().unwrap_or_default();
+    let catalog = &state.service.catalog;
+    let sent = match chosen {
+        Some(id) => Sent::First(catalog.add_project(Some(id), &edit).await?),
+        None => {
+            let content = [name, &directory, workspace, &base, &branch];
+            let form = FormOf::Project.check(&fields.form_id, &operator, &state)?;
+            let thing = form.thing(ProjectId::PREFIX, &content);
+            catalog.add_project_by_form(&thing, &edit).await?
+        }
+    };
+    if let Sent::First(id) = &sent {
+        tracing::info!(project_id = %id, "project added");
+    }
     Ok(if fields.first_run {
         go_to(super::HOME)
     } else {
-        go_to(&format!("/ui/projects/{id}/edit"))
+        go_to(&format!("/ui/projects/{}/edit", sent.thing()))
     })
-}
-
-/// Returns whether the project of a form exists with the content of the form.
-async fn is_made(
-    state: &RestState,
-    id: Option<&ProjectId>,
-    edit: &ProjectEdit,
-) -> Result<bool, Problem> {
-    let Some(id) = id else { return Ok(false) };
-    let (project, _) = state.service.catalog.project(id).await?;
-    Ok(edit.working_directory.as_ref() == Some(&project.working_directory)
-        && edit.name.as_ref().is_none_or(|name| *name == project.name))
 }
 
 async fn change(

@@ -14,6 +14,7 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::changes::workspace_of;
+use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
 use super::shown::{Face, Faces, Now, Short, Took, When, cost_of, leads_to, person, persons};
@@ -21,13 +22,14 @@ use super::words::Words;
 use crate::domain::event::Event;
 use crate::domain::{
     AgentId, Check, Comment, CommentId, Execution, LaunchId, Outcome, Priority, ProjectId,
-    ProjectKey, Purpose, ShortId, Task, TaskId, TaskStatus, Timestamp, Usage, Workspace,
+    ProjectKey, Purpose, Refusal, ShortId, Task, TaskId, TaskStatus, Timestamp, Usage, Workspace,
 };
+use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::routes::waiting::{Standing, Standings};
 use crate::rest::{Problem, RestState};
-use crate::service::TaskEdit;
+use crate::service::{ServiceError, TaskEdit};
 
 #[derive(Template)]
 #[template(path = "parts/task.html")]
@@ -137,8 +139,8 @@ struct ShownTask {
     /// The launches, the comments, and the last changes of its status by people. The newest comes
     /// first.
     activity: Vec<Activity>,
-    /// The id of the comment that its form writes.
-    new_comment_id: CommentId,
+    /// The id of the form of a comment.
+    comment_form_id: String,
     checking_since: Option<When>,
     checks: Vec<Check>,
     leads_to: Vec<TaskStatus>,
@@ -328,7 +330,7 @@ struct StatusFields {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CommentFields {
-    form_id: CommentId,
+    form_id: String,
     text: String,
 }
 
@@ -435,7 +437,7 @@ async fn read(
         n_parts_done: view.subtasks.iter().filter(|task| !task.status.is_open()).count(),
         subtasks: view.subtasks,
         activity,
-        new_comment_id: state.service.tasks.new_comment_id(),
+        comment_form_id: FormOf::Comment(&task.id).new_id(frame, state),
         checking_since: task.checking_since.map(When),
         checks: view.checks,
         leads_to: leads_to(task.status),
@@ -507,10 +509,19 @@ async fn set_status(
 
 async fn comment(
     State(state): State<RestState>,
+    operator: Operator,
     InTask(id): InTask,
     InForm(fields): InForm<CommentFields>,
 ) -> Result<StatusCode, Problem> {
-    let comment = state.service.tasks.comment(&id, Some(&fields.form_id), &fields.text).await?;
+    let form = FormOf::Comment(&id).check(&fields.form_id, &operator, &state)?;
+    // A comment never changes, so its text is compared, and not a digest of it.
+    let thing = form.thing(CommentId::PREFIX, &[""]);
+    let comment = match state.service.tasks.comment(&id, Some(&thing.id), &fields.text).await {
+        Err(ServiceError::Refused(Refusal::AlreadyExists(_))) => {
+            return Err(thing.refused("a comment").into());
+        }
+        comment => comment?,
+    };
     tracing::info!(task_id = %id, comment_id = %comment.id, "comment added");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -9,12 +9,6 @@ use super::{Tasks, find};
 use crate::service::ServiceError;
 
 impl Tasks {
-    /// Returns the id for a comment that a form will write, so that a form that is sent twice
-    /// writes one comment.
-    pub fn new_comment_id(&self) -> CommentId {
-        self.core.world.new_id(CommentId::PREFIX)
-    }
-
     /// Returns the comments on a task, the oldest first.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! Calls that an agent repeats. They change nothing the second time.
 
 use agent_coordinator::domain::launch::ReportResult;
-use agent_coordinator::service::{Caller, Report, TaskEdit};
+use agent_coordinator::domain::{MadeByForm, Sent, TaskId};
+use agent_coordinator::service::{Caller, NewTask, Report, ServiceError, TaskEdit};
 
 use super::*;
 
@@ -96,4 +97,52 @@ async fn a_repeated_report_takes_no_turn_of_the_writer() {
         at_work.n_writes(at_work.service.sessions.report(&caller, report)).await;
     assert_eq!(n_writes, 0);
     assert_eq!(first.unwrap(), second.unwrap());
+}
+
+/// Returns the task of a form with this content.
+fn task_of_form(service: &Service, form: &str, content: &str) -> MadeByForm<TaskId> {
+    let form = service.check_form("ann", "task of prj", form).unwrap();
+    form.thing(TaskId::PREFIX, &[content])
+}
+
+#[tokio::test]
+async fn a_form_makes_its_task_once_also_if_the_task_was_changed_meanwhile() {
+    let store = one_pair_with_work().await;
+    let service = Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new());
+    let form = service.new_form_id("ann", "task of prj").to_string();
+    for (person, of, text) in [
+        ("ben", "task of prj", form.as_str()),
+        ("ann", "task of blog", &form),
+        ("ann", "task of prj", "tsk_1"),
+    ] {
+        let refusal = service.check_form(person, of, text).unwrap_err();
+        assert_eq!(refusal.code(), "form_foreign", "{person} {of} {text}");
+    }
+    let new = NewTask {
+        id: None,
+        project: "prj".parse().unwrap(),
+        title: "from a form".to_owned(),
+        description: String::new(),
+        status: TaskStatus::Todo,
+        priority: Priority::Medium,
+        assignee: None,
+        parent: None,
+        dependencies: Vec::new(),
+    };
+    let send = async |content| {
+        let thing = task_of_form(&service, &form, content);
+        service.tasks.add_by_form(&new, &thing).await
+    };
+    let Sent::First(task) = send("one").await.unwrap() else { panic!("it was not sent before") };
+    let edit = TaskEdit {
+        title: Some("renamed".to_owned()),
+        priority: Some(Priority::Low),
+        ..TaskEdit::default()
+    };
+    service.tasks.set(&task.id, &edit).await.unwrap();
+    let Sent::Again(again) = send("one").await.unwrap() else { panic!("it was sent before") };
+    assert_eq!((again.id, again.title.as_str()), (task.id, "renamed"));
+    let Err(ServiceError::Refused(refusal)) = send("two").await else { panic!("it differs") };
+    assert_eq!(refusal.code(), "form_sent");
+    assert!(refusal.to_string().contains(&task.short_id.to_string()), "{refusal}");
 }

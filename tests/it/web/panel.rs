@@ -94,9 +94,32 @@ fn a_new_task_keeps_its_draft_and_is_made_once_however_often_it_is_sent() {
         ))
     };
     assert_eq!(again("window.sent"), 204);
-    assert_eq!(again("window.sent.replace('A+title', 'Another')"), 409);
+    for other in [
+        "'A+title', 'Another'",
+        "'priority=medium', 'priority=low'",
+        "'status=todo', 'status=backlog'",
+        "'assignee=', 'assignee=agt'",
+    ] {
+        assert_eq!(again(&format!("window.sent.replace({other})")), 409, "{other}");
+    }
+    // The task was changed meanwhile. The form is the same.
+    let task = daemon.json(&["task", "list"])[0]["id"].as_str().unwrap().to_owned();
+    daemon.done(&["task", "set", &task, "--title", "Now another", "--priority", "urgent"]);
+    assert_eq!(again("window.sent"), 204);
     browser.go_to("/ui/projects/prj");
-    assert_eq!(browser.texts(".card-link"), ["A title"]);
+    assert_eq!(browser.texts(".card-link"), ["Now another"]);
+
+    // A form of another day or another person keeps its text, and can be sent after all.
+    browser.find("[data-new-task]").click();
+    browser.find("#new-title").type_in("Late");
+    browser.run("document.querySelector('#new-task [name=form_id]').value = '0:0:0'");
+    browser.find("#new-task .primary").click();
+    let refusal = browser.find(".toast.bad");
+    assert!(refusal.text().contains("send it again"), "{}", refusal.text());
+    assert_eq!(browser.run("return document.querySelector('#new-title').value"), "Late");
+    assert_eq!(browser.texts(".card-link").len(), 1);
+    browser.find(".toast.bad .act").click();
+    browser.until("it is made", || browser.texts(".card-link").contains(&"Late".to_owned()));
 }
 
 #[test]

@@ -44,6 +44,12 @@ function sendingAgain(element) {
   return { text: body.dataset.sendAgain, run };
 }
 
+// A form whose id is not accepted gets another one. It stays as it is written, and the reader decides whether to send it again.
+function renewForm(form, { response, text }) {
+  find("[name=form_id]", form).value = response.headers.get("form-id");
+  toast(body.dataset.wentWrong, { detail: problemIn(text).detail, action: sendingAgain(form) });
+}
+
 // ---- What was changed elsewhere meanwhile ---------------------------------------------------------------------------------------
 
 const fieldsOf = (form) => [...form.elements].filter((field) => field.name && field.type !== "hidden");

@@ -28,6 +28,15 @@ fn japanese_problem(code: &str) -> Option<&'static str> {
         "not_assigned" => "エージェントがプロジェクトに割り当てられていません",
         "inactive" => "エージェントまたはプロジェクトが無効です",
         "unknown_ai_type" => "この種別 (ai_type) を起動できるプロバイダーがありません",
+        "form_foreign" => {
+            "このフォームは別の人のために作られたものです。もう一度送信すると、あなたの操作として実行されます"
+        }
+        "form_expired" => {
+            "このフォームは作成から 1 日以上たっています。まだ送信していない場合は、もう一度送信してください"
+        }
+        "form_sent" => {
+            "このフォームは別の内容ですでに送信されています。もう一度送信すると、もう 1 件作成します"
+        }
         "already_exists" => "同じ ID がすでに存在します",
         "invalid" | "invalid_form" | "invalid_body" | "invalid_query" | "invalid_path" => {
             "入力内容が正しくありません"
