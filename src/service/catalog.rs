@@ -205,6 +205,16 @@ impl Catalog {
             .await
     }
 
+    /// Returns the project that has or had a key, if it exists.
+    pub async fn project_of_key(&self, key: &ProjectKey) -> Result<Option<Project>, ServiceError> {
+        let key = key.clone();
+        let read = self.core.read(move |tx| match project_keys::get(tx, &key)? {
+            Some(record) => Ok(projects::get(tx, &record.project)?),
+            None => Ok(None),
+        });
+        read.await
+    }
+
     /// # Errors
     /// `ProjectNotFound`.
     pub async fn project(&self, id: &ProjectId) -> Result<(Project, Vec<AgentId>), ServiceError> {

@@ -25,6 +25,8 @@ struct ErrorPage {
     status: u16,
     detail: String,
     hint: Option<String>,
+    /// The project of a task that does not exist.
+    project: Option<Project>,
 }
 
 impl ErrorPage {
@@ -85,14 +87,32 @@ pub(super) async fn as_pages(
     if wants_page {
         // The reader keeps the side and the name, unless they cannot be read.
         let frame = Frame::read(&asked, &state).await.unwrap_or(frame);
-        let detail = problem.detail;
-        let hint = problem.hint.map(str::into_string);
-        let page = ErrorPage { frame, status: parts.status.as_u16(), detail, hint };
+        let missing = match refusal {
+            Some(Refusal::TaskNotFound { task }) => Some(task),
+            _ => None,
+        };
+        let project = match missing {
+            Some(task) => project_of(&state, task).await,
+            None => None,
+        };
+        let page = ErrorPage {
+            status: parts.status.as_u16(),
+            detail: missing.map_or(problem.detail, |task| frame.w.of_missing(task.as_str())),
+            hint: problem.hint.map(str::into_string),
+            project,
+            frame,
+        };
         return (parts.status, rendered(&page)).into_response();
     }
     parts.headers.remove(header::CONTENT_LENGTH);
     let body = serde_json::to_vec(&problem).map_or(body, Into::into);
     Response::from_parts(parts, body.into())
+}
+
+/// Returns the project to which a task with this short id would belong.
+async fn project_of(state: &RestState, task: &TaskId) -> Option<Project> {
+    let short_id: ShortId = task.as_str().parse().ok()?;
+    state.service.catalog.project_of_key(&short_id.key).await.ok().flatten()
 }
 
 /// Returns whether a browser navigates, in contrast to a script of a page.

@@ -253,9 +253,12 @@ fn what_is_gone_says_so_and_keeps_the_way_back() {
     for address in ["/ui/tasks/gone", "/ui/tasks/PRJ-2"] {
         browser.go_to(address);
         let told = browser.find("main .call").text();
-        assert!(told.contains("タスクが見つかりません"), "{address}: {told}");
+        assert!(told.contains("が見つかりません"), "{address}: {told}");
         browser.find("#side a[href='/ui/projects/prj']");
     }
+    assert!(browser.find("main .call").text().contains("タスク PRJ-2 が"));
+    browser.find("main .btn[href='/ui/projects/prj']").click();
+    browser.until("it is the board", || browser.path() == "/ui/projects/prj");
     browser.go_to("/ui/projects/prj?task=gone");
     browser.until("it is told", || {
         browser.texts(".toast.bad, #panel").concat().contains("タスクが見つかりません")

@@ -12,6 +12,22 @@ impl Words {
             _ => detail,
         }
     }
+
+    /// Returns the text of the page of a task that does not exist.
+    pub(in crate::rest::web) fn of_missing(&self, task: &str) -> String {
+        match self.language {
+            Language::English => format!("There is no {task}."),
+            Language::Japanese => format!("タスク {task} が見つかりません。"),
+        }
+    }
+
+    /// Returns the text of a link to the board of a project.
+    pub(in crate::rest::web) fn of_board(&self, project: &str) -> String {
+        match self.language {
+            Language::English => format!("Board of {project}"),
+            Language::Japanese => format!("{project} のボード"),
+        }
+    }
 }
 
 /// Returns the Japanese text for the code of a problem that people meet on the pages.
