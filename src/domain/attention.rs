@@ -5,6 +5,8 @@
 //! since which it exists, so a mark of one blocked task does not hide the next time that the same
 //! task is blocked.
 
+mod causes;
+
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -20,6 +22,11 @@ use super::task::Task;
 use super::time::Timestamp;
 use super::waiting::{WaitReason, Waiting, remedy_of_start};
 use super::words::words;
+
+pub use causes::{
+    of_abandoned, of_account, of_blocked, of_chain, of_coordinator, of_silent, of_suspended,
+    of_workspace,
+};
 
 words! {
     /// The kind of a condition, in the order in which people see them.

@@ -1,22 +1,19 @@
 //! The conditions that need a person, and what people do with them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::Rejected;
-use crate::domain::activity::FailureClass;
 use crate::domain::attention::{
-    self, Attention, AttentionState, Cause, FORGE_AWAY_AFTER, Mark, QUOTA_AFTER, TaskInNeed,
+    self, Attention, AttentionKind, AttentionState, Cause, FORGE_AWAY_AFTER, Mark,
 };
-use crate::domain::start_history::StartReason;
-use crate::domain::waiting::{WaitReason, Waiting};
-use crate::domain::{Account, AttentionId, Launch, Refusal, StartHistory, TaskStatus, Timestamp};
+use crate::domain::{AttentionId, Refusal, TaskStatus, Timestamp};
 use crate::rows::{accounts, attention as marks, launches, start_histories, tasks, workspaces};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::launches::history::last_end;
 use super::status::list_stuck;
-use super::{CoordinatorView, ForgeHealth, ForgeStatus, Service, ServiceError};
+use super::{CoordinatorStatus, CoordinatorView, ForgeHealth, ForgeStatus, Service, ServiceError};
 
 /// An entry with what one person did with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,20 +49,14 @@ impl Service {
             since: Some(rejected.since),
         }));
         let coordinators = self.board.all(now);
-        entries.extend(coordinators.iter().flat_map(of_coordinator));
+        entries.extend(coordinators.iter().flat_map(of_view));
         if coordinators.is_empty() && self.board.unlisted_at().is_none() {
             entries.push(Attention { cause: Cause::NoCoordinator, since: None });
         }
-        let is_silent = |launch: &Launch| {
-            let silent = coordinators.iter().filter(|view| !view.is_there);
-            let mut silent = silent.map(|view| &view.status.coordinator);
-            silent.any(|coordinator| launch.coordinator.as_ref() == Some(coordinator))
-        };
+        let silent = coordinators.iter().filter(|view| !view.is_there);
+        let silent = silent.map(|view| view.status.coordinator.clone()).collect();
         let abandoned = open.into_iter().filter(|launch| self.board.is_abandoned(launch, now));
-        entries.extend(abandoned.filter(|launch| !is_silent(launch)).map(|launch| Attention {
-            cause: Cause::Abandoned { launch: launch.id, key: launch.key },
-            since: Some(launch.claimed_at),
-        }));
+        entries.extend(attention::of_abandoned(abandoned, &silent));
         entries.extend(self.forges.all().into_iter().filter_map(|host| of_forge(host, now)));
         attention::sort(&mut entries);
         // Several coordinators may report the same.
@@ -128,98 +119,30 @@ impl Service {
 fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreError> {
     let parked = accounts::list_parked(tx)?.into_iter();
     let mut entries: Vec<Attention> =
-        parked.filter_map(|account| of_account(account, now)).collect();
+        parked.filter_map(|account| attention::of_account(account, now)).collect();
     for history in start_histories::list_suspended(tx)? {
-        entries.push(of_suspended(tx, history)?);
+        let last_end = last_end(tx, &history.key)?;
+        entries.push(attention::of_suspended(history, last_end));
     }
     let blocked = TaskFilter { status: Some(TaskStatus::Blocked), ..TaskFilter::default() };
     let blocked = tasks::list(tx, &blocked)?;
-    let failed = tasks::list_failed(tx)?;
-    let ids: BTreeSet<_> = blocked.iter().map(|task| task.id.clone()).collect();
-    // The parts of a blocked task are blocked with it, and go on with it.
-    let alone = blocked
-        .into_iter()
-        .filter(|task| task.parent.as_ref().is_none_or(|parent| !ids.contains(parent)));
-    entries.extend(alone.map(|task| Attention {
-        since: Some(task.status_since),
-        cause: Cause::Blocked {
-            has_failed: failed.contains(&task.id),
-            reason: task.blocked_reason.clone(),
-            task: task.into(),
-        },
-    }));
-    entries.extend(list_stuck(tx)?.into_iter().map(|(task, after)| Attention {
-        since: Some(after.status_since),
-        cause: Cause::Chain { task: task.into(), after: after.short_id },
-    }));
+    entries.extend(attention::of_blocked(blocked, &tasks::list_failed(tx)?));
+    entries
+        .extend(list_stuck(tx)?.into_iter().map(|(task, after)| attention::of_chain(task, after)));
     for workspace in workspaces::list_broken(tx)? {
-        if let Some(task) = tasks::get(tx, &workspace.task)? {
-            let cause = Cause::Workspace {
-                task: TaskInNeed::from(task),
-                reason: workspace.reason,
-                revision: workspace.revision,
-            };
-            entries.push(Attention { cause, since: Some(workspace.created_at) });
-        }
+        let task = tasks::get(tx, &workspace.task)?;
+        entries.extend(task.map(|task| attention::of_workspace(workspace, task)));
     }
     Ok(entries)
 }
 
-fn of_account(account: Account, now: Timestamp) -> Option<Attention> {
-    let parked = account.parked?;
-    let needs_person = parked.class == FailureClass::Auth || now.since(parked.first) >= QUOTA_AFTER;
-    needs_person.then_some(Attention {
-        cause: Cause::Account {
-            provider: account.ai_type,
-            class: parked.class,
-            until: parked.until,
-            tried_by: parked.probe.map(|probe| probe.launch),
-        },
-        since: Some(parked.first),
-    })
-}
-
-/// Returns the entry of a suspended key, with the end of its last launch.
-fn of_suspended(tx: &mut Read<'_>, history: StartHistory) -> Result<Attention, StoreError> {
-    let last_end = last_end(tx, &history.key)?;
-    let reason =
-        if history.is_misconfigured { StartReason::Misconfigured } else { StartReason::Suspended };
-    let waiting = Waiting {
-        last_end,
-        n_failures: history.n_failures,
-        ..Waiting::of(WaitReason::Start(reason))
-    };
-    let since = history.suspended_since;
-    Ok(Attention { cause: Cause::Start { key: history.key, waiting }, since })
-}
-
-/// Returns the entries that a coordinator reports about itself.
-fn of_coordinator(view: &CoordinatorView) -> Vec<Attention> {
-    let status = &view.status;
-    if !view.is_there {
-        let n_running = status.instances.iter().filter(|instance| instance.is_live()).count();
-        let coordinator = status.coordinator.clone();
-        let cause = Cause::SilentCoordinator { coordinator, n_running };
-        return vec![Attention { cause, since: Some(view.heard_at) }];
+/// Returns the entries that a coordinator reports about itself, or the one about its silence.
+fn of_view(view: &CoordinatorView) -> Vec<Attention> {
+    let CoordinatorStatus { coordinator, instances, deferred, .. } = &view.status;
+    if view.is_there {
+        return attention::of_coordinator(instances, deferred);
     }
-    let unkillable = status.instances.iter().filter_map(|instance| {
-        let since = instance.condition.unkillable_since?;
-        let cause =
-            Cause::Unkillable { launch: instance.launch.clone(), key: instance.key.clone() };
-        Some(Attention { cause, since: Some(since) })
-    });
-    // The rows have the other reasons that need a person.
-    let deferred = status.deferred.iter().filter(|deferred| {
-        matches!(deferred.reason, StartReason::NoPasskey | StartReason::WorkspaceDisk)
-    });
-    let deferred = deferred.map(|deferred| {
-        let waiting = Waiting {
-            detail: deferred.detail.clone(),
-            ..Waiting::of(WaitReason::Start(deferred.reason))
-        };
-        Attention { cause: Cause::Start { key: deferred.key.clone(), waiting }, since: None }
-    });
-    unkillable.chain(deferred).collect()
+    vec![attention::of_silent(coordinator.clone(), instances, view.heard_at)]
 }
 
 fn of_forge(host: ForgeStatus, now: Timestamp) -> Option<Attention> {
@@ -242,34 +165,9 @@ fn of_forge(host: ForgeStatus, now: Timestamp) -> Option<Attention> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::account::Parked;
-    use crate::domain::attention::AttentionKind;
     use crate::domain::forge::ForgeKind;
 
-    const PARKED_AT: Timestamp = Timestamp::from_millis(1_000);
-
-    fn parked(class: FailureClass) -> Account {
-        let parked = Parked {
-            class,
-            since: PARKED_AT,
-            first: PARKED_AT,
-            until: PARKED_AT + Duration::from_mins(1),
-            n_failures: 1,
-            probe: None,
-        };
-        Account { ai_type: "codex".to_owned(), parked: Some(parked), revision: 0 }
-    }
-
-    #[test]
-    fn a_login_needs_a_person_at_once_and_a_quota_after_some_time() {
-        let kind = |class, now| of_account(parked(class), now).map(|entry| entry.kind());
-        let later = PARKED_AT + QUOTA_AFTER;
-        assert_eq!(kind(FailureClass::Auth, PARKED_AT), Some(AttentionKind::Account));
-        assert_eq!(kind(FailureClass::Quota, PARKED_AT), None);
-        assert_eq!(kind(FailureClass::Quota, later), Some(AttentionKind::Account));
-        let works = Account { parked: None, ..parked(FailureClass::Auth) };
-        assert_eq!(of_account(works, later), None);
-    }
+    const AT: Timestamp = Timestamp::from_millis(1_000);
 
     #[test]
     fn a_forge_needs_a_person_if_it_refuses_or_is_away_for_long() {
@@ -278,7 +176,7 @@ mod tests {
                 forge: ForgeKind::GitHub,
                 host: "forge.example".to_owned(),
                 health,
-                health_since: PARKED_AT,
+                health_since: AT,
                 last_error: None,
                 is_dry_run: false,
                 writes_held_until: None,
@@ -286,9 +184,9 @@ mod tests {
             };
             of_forge(host, now).map(|entry| entry.kind())
         };
-        let later = PARKED_AT + FORGE_AWAY_AFTER;
-        assert_eq!(entry(ForgeHealth::Unauthorized, PARKED_AT), Some(AttentionKind::Forge));
-        assert_eq!(entry(ForgeHealth::Unavailable, PARKED_AT), None);
+        let later = AT + FORGE_AWAY_AFTER;
+        assert_eq!(entry(ForgeHealth::Unauthorized, AT), Some(AttentionKind::Forge));
+        assert_eq!(entry(ForgeHealth::Unavailable, AT), None);
         assert_eq!(entry(ForgeHealth::Unavailable, later), Some(AttentionKind::Forge));
         assert_eq!(entry(ForgeHealth::Limited(later), later), None);
         assert_eq!(entry(ForgeHealth::Ok, later), None);
