@@ -168,6 +168,8 @@ pub struct Mark {
     pub person: String,
     /// The time until which it is put off; `None` if it is done.
     pub until: Option<Timestamp>,
+    /// The time of the decision.
+    pub marked_at: Timestamp,
 }
 
 impl Mark {
@@ -179,6 +181,17 @@ impl Mark {
             Some(until) if now < until => AttentionState::Later,
             Some(_) => AttentionState::Open,
         }
+    }
+
+    /// Returns the mark of an entry that the person has only read. It is put off for no time.
+    pub const fn read(item: AttentionId, person: String, at: Timestamp) -> Self {
+        Self { item, person, until: Some(at), marked_at: at }
+    }
+
+    /// Returns whether the person knows the entry. One that comes again after it was put off is
+    /// new.
+    pub fn is_read(&self) -> bool {
+        self.until.is_none_or(|until| until <= self.marked_at)
     }
 }
 

@@ -10,27 +10,37 @@ use super::audit::{Entry, Fields, plain};
 
 /// Returns the marks of a person.
 pub fn list_of(tx: &mut Read<'_>, person: &str) -> Result<Vec<Mark>, StoreError> {
-    let sql = "SELECT item, until FROM attention_marks WHERE person = ?1 ORDER BY item";
+    let sql = "SELECT item, until, marked_at FROM attention_marks WHERE person = ?1 ORDER BY item";
     tx.rows("mark", sql, &[person.into()], |cells| {
-        Ok(Mark { item: cells.get()?, person: person.to_owned(), until: cells.get()? })
+        Ok(Mark {
+            item: cells.get()?,
+            person: person.to_owned(),
+            until: cells.get()?,
+            marked_at: cells.get()?,
+        })
     })
 }
 
-/// Writes the mark of a person in place of the one before.
+/// Writes the mark of a person in place of the one before, and says so.
 pub fn put(tx: &mut Transaction<'_>, mark: &Mark) -> Result<(), StoreError> {
     tx.audit(|tx| {
         let before = list_of(tx, &mark.person)?.into_iter().find(|known| known.item == mark.item);
         let before = before.as_ref().map(shown);
         Ok(Entry::between("attention", &mark.item, before, shown(mark)))
     })?;
+    put_silently(tx, mark)?;
+    tx.event(NewEvent::new("attention.marked", tx.now()));
+    Ok(())
+}
+
+/// Writes the mark of a person who has only read the entry.
+pub fn put_silently(tx: &mut Transaction<'_>, mark: &Mark) -> Result<(), StoreError> {
     let sql = "INSERT INTO attention_marks (item, person, until, marked_at) VALUES (?1, ?2, ?3, ?4) \
         ON CONFLICT (item, person) DO UPDATE SET until = excluded.until, \
             marked_at = excluded.marked_at";
-    let now = tx.now();
-    let values = [(&mark.item).into(), (&mark.person).into(), mark.until.into(), now.into()];
-    tx.execute(sql, &values)?;
-    tx.event(NewEvent::new("attention.marked", tx.now()));
-    Ok(())
+    let Mark { item, person, until, marked_at } = mark;
+    let values = [item.into(), person.into(), (*until).into(), (*marked_at).into()];
+    tx.execute(sql, &values).map(drop)
 }
 
 /// Removes the mark of a person, if there is one. The entry is open again.

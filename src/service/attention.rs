@@ -93,7 +93,7 @@ impl Service {
         if !entries.iter().any(|marked| marked.entry.id() == *item) {
             return Err(Refusal::AttentionNotFound { item: item.clone() }.into());
         }
-        let mark = Mark { item: item.clone(), person: person.to_owned(), until };
+        let mark = Mark { item: item.clone(), person: person.to_owned(), until, marked_at: now };
         self.core
             .write(move |tx| {
                 let oldest = tx.now() - KEPT_FOR;
@@ -101,6 +101,29 @@ impl Service {
                 Ok(marks::put(tx, &mark)?)
             })
             .await
+    }
+
+    /// Notes that a person has read an open entry.
+    pub async fn read_attention(
+        &self,
+        person: &str,
+        item: &AttentionId,
+    ) -> Result<(), ServiceError> {
+        let mark = Mark::read(item.clone(), person.to_owned(), self.core.now());
+        self.core.write(move |tx| Ok(marks::put_silently(tx, &mark)?)).await
+    }
+
+    /// Returns the number of present conditions of each kind, whatever people did with them.
+    pub async fn count_attention(
+        &self,
+        rejected: Option<Rejected>,
+    ) -> Result<BTreeMap<AttentionKind, u64>, ServiceError> {
+        let mut counts: BTreeMap<_, u64> =
+            AttentionKind::ALL.iter().map(|kind| (*kind, 0)).collect();
+        for marked in self.attention("", rejected).await? {
+            *counts.entry(marked.entry.kind()).or_default() += 1;
+        }
+        Ok(counts)
     }
 
     /// Makes an entry open again for one person. Nothing happens if it is open.

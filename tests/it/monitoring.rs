@@ -59,6 +59,10 @@ fn the_metrics_count_tasks_and_what_waits() {
     let value = |name: &str| -> f64 { text(name).parse().unwrap() };
     assert_eq!(text("agent_coordinator_tasks{status=\"in_progress\"}"), "1");
     assert_eq!(text("agent_coordinator_paused"), "1");
+    assert_eq!(text("agent_coordinator_attention_open{kind=\"blocked\"}"), "0");
+    daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", "which bank?"]);
+    let metrics = daemon.done(&["metrics"]);
+    assert!(metrics.contains("attention_open{kind=\"blocked\"} 1"), "{metrics}");
     assert_eq!(text("agent_coordinator_chats"), "0");
     assert!(value("agent_coordinator_store_size_bytes") > 4096.0);
     assert!(value("agent_coordinator_oldest_waiting_seconds") < 60.0);

@@ -160,8 +160,14 @@ fn accounts_come_first_and_the_newest_of_each_group() {
 
 #[test]
 fn what_is_put_off_comes_again_and_what_is_done_does_not() {
-    let mark = |until| Mark { item: blocked("a", 1).id(), person: "ann".to_owned(), until };
+    let item = blocked("a", 1).id();
+    let mark =
+        |until| Mark { item: item.clone(), person: "ann".to_owned(), until, marked_at: at(10) };
     assert_eq!(mark(Some(at(20))).state_at(at(19)), AttentionState::Later);
     assert_eq!(mark(Some(at(20))).state_at(at(20)), AttentionState::Open);
     assert_eq!(mark(None).state_at(at(20)), AttentionState::Done);
+    assert!(!mark(Some(at(20))).is_read(), "it comes again as a new one");
+    let read = Mark::read(item.clone(), "ann".to_owned(), at(10));
+    assert_eq!(read.state_at(at(10)), AttentionState::Open);
+    assert!(read.is_read() && mark(None).is_read());
 }

@@ -7,8 +7,8 @@ use axum::http::header::{self, HeaderName};
 
 use super::status::StatusBody;
 use super::{store, totals};
-use crate::domain::Purpose;
 use crate::domain::totals::Totals;
+use crate::domain::{AttentionKind, Purpose};
 use crate::rest::api::{Api, about};
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, Counters, TaskFigures};
@@ -31,6 +31,14 @@ async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {
         } else {
             TaskFigures::default()
         },
+        attention: if view.has_rows {
+            state
+                .service
+                .count_attention(state.configuration.configuration_state().rejected)
+                .await?
+        } else {
+            BTreeMap::new()
+        },
         n_held: view.held.len(),
         n_parked: view.parked.len(),
         store_bytes: database_size(&view.store.database.url),
@@ -43,6 +51,7 @@ async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {
 /// The figures that only a server has.
 pub(super) struct ServerFigures {
     tasks: TaskFigures,
+    attention: BTreeMap<AttentionKind, u64>,
     n_held: usize,
     n_parked: usize,
     /// `None` for a database that is not a file.
@@ -75,6 +84,11 @@ fn describe_server(status: &StatusBody, figures: &ServerFigures, text: &mut Expo
         "agent_coordinator_paused",
         "1 while no agents are started.",
         n(usize::from(status.paused || status.pause_file)),
+    );
+    text.gauge(
+        "agent_coordinator_attention_open",
+        "Conditions that need a person, by kind, as in the inbox.",
+        figures.attention.iter().map(|(kind, n)| (vec![("kind", kind.as_str())], *n)),
     );
     text.gauge("agent_coordinator_held", "Pairs that a person stopped.", n(figures.n_held));
     text.gauge(

@@ -210,7 +210,8 @@ fn changes(bed: &Bed) {
     bed.write("output_tails", |tx| output_tails::put(tx, &id("l1"), "tail"));
     bed.write("attention", |tx| {
         let item: AttentionId = id("att_1");
-        let mark = Mark { item: item.clone(), person: "ann".to_owned(), until: Some(at(9)) };
+        let until = Some(at(9));
+        let mark = Mark { item: item.clone(), person: "ann".to_owned(), until, marked_at: at(1) };
         attention::put(tx, &mark)?;
         attention::remove(tx, &item, "ann")?;
         attention::put(tx, &mark)?;
