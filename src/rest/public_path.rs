@@ -94,7 +94,7 @@ pub(super) async fn in_pages(
 
 /// The attributes of our templates that have an address. Others may have a text of a person that
 /// begins like one.
-const ADDRESSES: [&str; 15] = [
+const ADDRESSES: [&str; 17] = [
     "href",
     "src",
     "action",
@@ -103,6 +103,7 @@ const ADDRESSES: [&str; 15] = [
     "data-address",
     "data-again",
     "data-back",
+    "data-calm",
     "data-copy-link",
     "data-events",
     "data-href",
@@ -110,6 +111,7 @@ const ADDRESSES: [&str; 15] = [
     "data-part",
     "data-reopen-when-done",
     "data-source",
+    "data-waits",
 ];
 
 /// Returns a page whose addresses on this server begin with `path`. They are attributes of tags. In

@@ -59,6 +59,10 @@ const ICON: Asset = Asset {
     has_comments: false,
 };
 
+/// The icon of a page while something needs its reader.
+const ICON_WAITS: Asset =
+    Asset { name: "icon-waits.svg", content: include_str!("assets/icon_waits.svg"), ..ICON };
+
 const fn script(name: &'static str, content: &'static str) -> Asset {
     Asset { name, kind: "text/javascript; charset=utf-8", content, has_comments: true }
 }
@@ -72,6 +76,7 @@ pub(super) struct Assets {
     pub(super) theme: String,
     pub(super) htmx: String,
     pub(super) icon: String,
+    pub(super) icon_waits: String,
 }
 
 impl Assets {
@@ -83,6 +88,7 @@ impl Assets {
             theme: THEME.path(),
             htmx: HTMX.path(),
             icon: ICON.path(),
+            icon_waits: ICON_WAITS.path(),
         });
         &ASSETS
     }

@@ -1,5 +1,6 @@
 //! The inbox: what needs a person, the entry that is read, and what the reader does with it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use askama::Template;
@@ -14,13 +15,14 @@ use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
 use super::shown::When;
 use super::waits::{About, WhyAction, WhyLine};
-use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState};
+use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState, Mark};
 use crate::domain::{AgentId, AttentionId, Language, LaunchId, ProjectId, ShortId};
 use crate::rest::auth::Operator;
-use crate::rest::extract::{InForm, InQuery};
+use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::attention::{entries, put_mark};
 use crate::rest::{Problem, RestState};
 use crate::service::MarkedAttention;
+use crate::telemetry::ErrorChain;
 
 #[derive(Template)]
 #[template(path = "inbox.html")]
@@ -41,6 +43,12 @@ struct InboxPart {
 /// The entries with one state, and the one that is read.
 struct Inbox {
     show: AttentionState,
+    /// The kind and the project that are chosen; `None` for all.
+    kind: Option<AttentionKind>,
+    project: Option<ProjectId>,
+    /// The kinds and the projects that can be chosen.
+    kinds: Vec<AttentionKind>,
+    projects: Vec<ProjectId>,
     n_shown: usize,
     groups: Vec<Group>,
     /// The entry that is read; `None` if none was chosen, or if it has ended.
@@ -63,6 +71,8 @@ struct Entry {
     id: AttentionId,
     kind: AttentionKind,
     state: AttentionState,
+    /// The reader has not read it. The marks of a viewer are not kept, so nothing is new for one.
+    is_new: bool,
     title: String,
     text: String,
     since: Option<When>,
@@ -93,6 +103,10 @@ enum Piece {
 struct InboxQuery {
     show: Option<AttentionState>,
     item: Option<AttentionId>,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    project: String,
 }
 
 /// The answers of the reader to an entry.
@@ -178,10 +192,28 @@ impl Inbox {
         query: InboxQuery,
     ) -> Result<Self, Problem> {
         let show = query.show.unwrap_or(AttentionState::Open);
+        let kind: Option<AttentionKind> = given("kind", &query.kind)?;
+        let project: Option<ProjectId> = given("project", &query.project)?;
         let all = entries(state, &operator.name).await?.into_iter();
-        let all: Vec<Entry> = all.map(|marked| Entry::of(frame, names, marked)).collect();
-        let reading = all.iter().find(|entry| Some(&entry.id) == query.item.as_ref()).cloned();
-        let shown: Vec<Entry> = all.into_iter().filter(|entry| entry.state == show).collect();
+        let mut all: Vec<Entry> = all.map(|marked| Entry::of(frame, names, marked)).collect();
+        let mut reading = all.iter_mut().find(|entry| Some(&entry.id) == query.item.as_ref());
+        if let Some(entry) = reading.as_mut().filter(|entry| entry.is_new) {
+            entry.is_new = false;
+            // It can be read, whether or not that can be noted.
+            if let Err(error) = state.service.read_attention(&operator.name, &entry.id).await {
+                tracing::warn!(error = %ErrorChain(&error), "could not note what was read");
+            }
+        }
+        let reading = reading.cloned();
+        let kinds: BTreeSet<_> = all.iter().map(|entry| entry.kind).chain(kind).collect();
+        let projects = all.iter().filter_map(|entry| entry.project.as_ref()).chain(&project);
+        let projects: BTreeSet<ProjectId> = projects.cloned().collect();
+        let is_shown = |entry: &Entry| {
+            entry.state == show
+                && kind.is_none_or(|kind| entry.kind == kind)
+                && (project.is_none() || entry.project == project)
+        };
+        let shown: Vec<Entry> = all.into_iter().filter(is_shown).collect();
         let groups = AttentionGroup::ALL.iter().map(|group| {
             let entries = shown.iter().filter(|entry| entry.kind.group() == *group);
             Group { group: *group, entries: entries.cloned().collect() }
@@ -189,15 +221,32 @@ impl Inbox {
         let n_shown = shown.len();
         let groups = groups.filter(|group| !group.entries.is_empty()).collect();
         let open = state.service.launches.open().await?;
+        let running = open.iter().filter(|launch| launch.pid.is_some());
+        let running: BTreeSet<&AgentId> = running.map(|launch| &launch.key.agent).collect();
         Ok(Self {
             show,
+            kind,
+            project,
+            kinds: kinds.into_iter().collect(),
+            projects: projects.into_iter().collect(),
             n_shown,
             groups,
             has_ended: reading.is_none() && query.item.is_some(),
             reading,
             item: query.item,
-            n_running: open.iter().filter(|launch| launch.pid.is_some()).count(),
+            n_running: running.len(),
         })
+    }
+
+    fn is_filtered(&self) -> bool {
+        self.kind.is_some() || self.project.is_some()
+    }
+
+    /// Returns the query of an address that shows the entries of a state by the same filter.
+    fn query(&self, show: AttentionState) -> String {
+        let kind = self.kind.iter().map(|kind| format!("&kind={kind}"));
+        let project = self.project.iter().map(|project| format!("&project={project}"));
+        format!("show={show}{}", kind.chain(project).collect::<String>())
     }
 
     /// Returns whether the entries with this state are shown.
@@ -223,11 +272,13 @@ impl Entry {
         };
         let action =
             entry.waiting().and_then(|waiting| WhyLine::of(frame.w, &waiting, about).action);
+        let is_read = mark.as_ref().is_some_and(Mark::is_read);
         let later_until = mark.and_then(|mark| mark.until);
         Self {
             id: entry.id(),
             kind: entry.kind(),
             state,
+            is_new: state == AttentionState::Open && frame.may_change() && !is_read,
             title: match entry.key() {
                 Some(key) => frame.w.of_pair(names.agent(&key.agent), names.project(&key.project)),
                 None => entry.title(language),

@@ -91,6 +91,11 @@ impl Frame {
         self.project.as_ref() == Some(project)
     }
 
+    /// Returns the number of entries of the inbox that are open for the reader.
+    pub(super) fn n_attention(&self) -> usize {
+        self.side.as_ref().map_or(0, |side| side.n_attention)
+    }
+
     /// Returns the initials of the reader.
     pub(super) fn initials(&self) -> String {
         self.operator.as_ref().map(|operator| initials_of(&operator.name)).unwrap_or_default()

@@ -6,6 +6,9 @@ use super::pictures::keep;
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
 
+const ENTER: char = '\u{e007}';
+const ESCAPE: char = '\u{e00c}';
+
 /// Blocks a task with a reason.
 fn block(daemon: &Daemon, task: &str, reason: &str) {
     daemon.task(task, "prj", "idle");
@@ -26,14 +29,37 @@ fn what_needs_a_person_is_counted_read_put_off_and_done() {
     assert_eq!(title(), "(1) Inbox · agent-coordinator");
     assert_eq!(browser.texts("#side-inbox .is-new"), ["1"]);
     assert!(browser.texts(".item p")[0].ends_with("Blocked: which bank?"));
+    let icon = || browser.run("return document.querySelector('link[rel=icon]').href").to_string();
+    assert!(icon().contains("icon-waits"), "{}", icon());
 
     // The open page shows later news, too.
     block(&daemon, "second", "<b>who</b> pays?");
     browser.until("the number changes", || title().starts_with("(2) "));
     browser.until("the entry comes", || browser.texts(".item").len() == 2);
+    assert_eq!(browser.texts(".tabbar .count"), ["2"]);
+    assert_eq!(browser.texts(".item.is-new").len(), 2);
     assert!(browser.texts(".item p")[0].ends_with("<b>who</b> pays?"), "text is text");
-    browser.find(".item:first-of-type a").click();
-    browser.until("it is read", || browser.texts(".reading h2") == ["a title"]);
+    // The newest one is first. Reading ends that it is new.
+    let opens = |key: char, what: &str| {
+        browser.press(&[key]);
+        browser.press(&[ENTER]);
+        browser.until(what, || {
+            browser.texts(".reading .stack-2 a.link").contains(&what.to_owned())
+                && browser.has("#contact.is-there")
+        });
+    };
+    opens('j', "PRJ-2");
+    let new = || browser.texts(".item.is-new p");
+    assert!(new().len() == 1 && new()[0].ends_with("which bank?"), "{:?}", new());
+    opens('j', "PRJ-1");
+    assert_eq!(new(), [""; 0]);
+    browser.press(&[ESCAPE]);
+    browser.until("the focus is back in the list", || {
+        let focus = "return document.activeElement.closest('.item') !== null";
+        !browser.has(".reading h2") && browser.run(focus) == true
+    });
+    assert_eq!(new(), [""; 0]);
+    opens('k', "PRJ-2");
     assert!(browser.texts(".reading code")[0].starts_with("agent-coordinator task show PRJ-2"));
     keep(&browser, "inbox");
 
@@ -51,6 +77,28 @@ fn what_needs_a_person_is_counted_read_put_off_and_done() {
     browser.go_to("/ui/inbox");
     assert_eq!(browser.texts(".item").len(), 2);
 
+    // A filter is in the address.
+    daemon.project("other");
+    daemon.done(&["project", "set", "other", "--assign", "idle"]);
+    daemon.task("third", "other", "idle");
+    daemon.done(&["task", "set", "third", "--status", "blocked", "--reason", "whose shop?"]);
+    browser.until("it comes", || browser.texts(".item").len() == 3);
+    browser.go_to("/ui/inbox");
+    browser.run(
+        "const choice = document.querySelector('#inbox-filter [name=project]');\
+         choice.value = 'other'; for (const kind of ['input', 'change'])\
+         choice.dispatchEvent(new Event(kind, { bubbles: true }))",
+    );
+    browser.until("one is left", || browser.texts(".item").len() == 1);
+    assert!(browser.texts(".item p")[0].ends_with("whose shop?"));
+    let address = browser.run("return location.search");
+    assert!(address.as_str().unwrap().contains("project=other"), "{address}");
+    browser.go_to(&format!("/ui/inbox{}&kind=account", address.as_str().unwrap()));
+    browser.find("#nothing-found a").click();
+    browser.until("all are there", || browser.texts(".item").len() == 3);
+    daemon.done(&["task", "set", "third", "--status", "cancelled"]);
+    browser.until("it ends", || browser.texts(".item").len() == 2);
+
     // Its cause ends, and so does the entry that is read.
     browser.find(".item:first-of-type a").click();
     browser.until("it is read", || browser.has(".reading h2"));
@@ -62,6 +110,8 @@ fn what_needs_a_person_is_counted_read_put_off_and_done() {
     browser.go_to("/ui/inbox");
     assert!(browser.texts(".empty")[0].starts_with("Nothing needs you. "));
     assert_eq!(title(), "Inbox · agent-coordinator");
+    assert!(!icon().contains("icon-waits"), "{}", icon());
+    assert_eq!(browser.run("return document.querySelector('.tabbar .count').hidden"), true);
     assert_quiet(&browser);
 }
 
@@ -76,6 +126,8 @@ fn on_a_phone_the_list_gives_way_to_the_entry_and_a_viewer_changes_nothing() {
     browser.resize(390, 800);
     browser.go_to("/ui/inbox");
     assert!(!browser.find(".reading").is_shown());
+    // What a viewer has read is not kept, so nothing is marked.
+    assert!(!browser.has(".item.is-new"));
     browser.find(".item a").click();
     browser.until("the entry is shown", || browser.has(".reading h2"));
     assert!(browser.find(".reading h2").is_shown() && !browser.find(".items").is_shown());

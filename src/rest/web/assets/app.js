@@ -199,6 +199,10 @@ document.addEventListener("htmx:after:swap", () => {
   const n = countAttention();
   const title = document.title.replace(/^\(\d+\) /, "");
   document.title = n > 0 ? `(${n}) ${title}` : title;
+  Object.assign(find(".tabbar .count"), { textContent: n, hidden: n === 0 });
+  const mark = find("link[rel=icon]");
+  const href = n > 0 ? mark.dataset.waits : mark.dataset.calm;
+  if (mark.getAttribute("href") !== href) mark.href = href;
   // The tag makes one notification of those of several tabs.
   const isNews = n > shownAttention;
   shownAttention = n;

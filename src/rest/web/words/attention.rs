@@ -2,9 +2,17 @@
 
 use super::Words;
 use crate::domain::Language;
-use crate::domain::attention::{AttentionGroup, AttentionState};
+use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState};
 
 impl Words {
+    pub(in crate::rest::web) const fn unread(&self) -> &'static str {
+        self.language.either("Unread", "未読")
+    }
+
+    pub(in crate::rest::web) const fn kind_of_entry(&self) -> &'static str {
+        self.language.either("Kind", "種類")
+    }
+
     pub(in crate::rest::web) const fn of_attention_group(
         &self,
         group: AttentionGroup,
@@ -14,6 +22,26 @@ impl Words {
             AttentionGroup::Failed => ("Failed", "失敗"),
             AttentionGroup::Blocked => ("Blocked", "ブロック中"),
             AttentionGroup::Operation => ("Operation", "運用"),
+        };
+        self.language.either(english, japanese)
+    }
+
+    pub(in crate::rest::web) const fn of_attention_kind(
+        &self,
+        kind: AttentionKind,
+    ) -> &'static str {
+        let (english, japanese) = match kind {
+            AttentionKind::Account => ("Account", "アカウント"),
+            AttentionKind::Suspended => ("Failed too often", "連続で失敗"),
+            AttentionKind::Misconfigured => ("Misconfigured", "設定の誤り"),
+            AttentionKind::Failed => ("Failed", "失敗"),
+            AttentionKind::Blocked => ("Blocked", "ブロック中"),
+            AttentionKind::Chain => ("Waits for a cancelled task", "取り消されたタスク待ち"),
+            AttentionKind::Workspace => ("Clone", "クローン"),
+            AttentionKind::Unkillable => ("Process that does not end", "終了しないプロセス"),
+            AttentionKind::Coordinator => ("Coordinator", "コーディネーター"),
+            AttentionKind::Configuration => ("Configuration", "設定ファイル"),
+            AttentionKind::Forge => ("Forge", "フォージ"),
         };
         self.language.either(english, japanese)
     }
@@ -46,16 +74,15 @@ impl Words {
     ) -> String {
         match state {
             AttentionState::Open => {
-                let works =
-                    if n_running == 1 { "1 agent is" } else { &format!("{n_running} agents are") };
-                let english = format!("Nothing needs you. {works} working.");
-                let japanese = format!(
-                    "対応が必要な項目はありません。{n_running} 件のエージェントが作業中です。"
-                );
-                match self.language {
-                    Language::English => english,
-                    Language::Japanese => japanese,
-                }
+                let works = match (self.language, n_running) {
+                    (Language::English, 0) => "No agent is working.".to_owned(),
+                    (Language::English, 1) => "1 agent is working.".to_owned(),
+                    (Language::English, n) => format!("{n} agents are working."),
+                    (Language::Japanese, 0) => "作業中のエージェントはありません。".to_owned(),
+                    (Language::Japanese, n) => format!("{n} 件のエージェントが作業中です。"),
+                };
+                let needs = ("Nothing needs you. ", "対応が必要な項目はありません。");
+                self.language.either(needs.0, needs.1).to_owned() + &works
             }
             AttentionState::Later => {
                 self.language.either("Nothing is put off.", "保留中の項目はありません。").to_owned()
