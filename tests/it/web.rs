@@ -15,6 +15,7 @@ mod filters;
 mod first_run;
 mod frame;
 mod inbox;
+mod keys;
 mod launches;
 mod looks;
 mod operations;

@@ -24,6 +24,12 @@ struct SettingsPage {
     version: &'static str,
 }
 
+#[derive(Template)]
+#[template(path = "parts/keys_dialog.html")]
+struct KeysPart {
+    frame: Frame,
+}
+
 impl SettingsPage {
     /// Returns the code of each language with its own name.
     #[allow(clippy::unused_self, reason = "called by its template")]
@@ -39,7 +45,7 @@ struct LanguageFields {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/ui/settings", get(page))
+    Router::new().route("/ui/settings", get(page)).route("/ui/parts/keys", get(keys))
 }
 
 /// Returns the routes that need no login. Viewers may use them, too, because they change only the
@@ -56,6 +62,10 @@ async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, 
         configuration_state,
         version,
     }))
+}
+
+async fn keys(frame: Frame) -> Response {
+    rendered(&KeysPart { frame })
 }
 
 /// Stores the language in a cookie of the browser, and redirects to the page where it was chosen.

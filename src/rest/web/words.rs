@@ -126,7 +126,7 @@ texts! {
     keys: "Keys", "キーボード操作";
     single_keys: "Single keys", "1 文字のキー操作";
     key_search: "Search of this view", "この画面の検索";
-    key_walk: "Next, previous card", "次・前のカード";
+    key_walk: "Next, previous", "次・前";
     key_column: "Other column", "隣の列";
     key_move: "Move to the neighbouring state", "隣の状態へ移動";
     key_open: "Open", "開く";

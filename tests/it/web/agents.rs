@@ -119,7 +119,7 @@ fn the_arrow_keys_walk_the_list_and_the_panel_gives_the_focus_back() {
     };
     browser.go_to("/ui/agents?show=all");
     let focus = || browser.run("return document.activeElement.id");
-    browser.until("the script is there", || browser.run("return typeof stepInTable") == "function");
+    browser.until("the script is there", || browser.run("return typeof stepInList") == "function");
     browser.press(&['j']);
     assert_eq!(focus(), "open-agent-broken-prj");
     browser.press(&[DOWN, DOWN, UP]);

@@ -295,36 +295,83 @@ function walk(step) {
   const task = find(".main > .task");
   if (task) { stepToTask(task.dataset.showsTask, step); return; }
   const link = document.activeElement?.closest?.(".card-link");
-  if (find(".walks")) stepInTable(step);
+  if (find(".walks")) stepInList(step);
   else if (link) stepInColumn(link, step);
   else find('.card-link[tabindex="0"]')?.focus();
 }
 
-// The rows of a table whose names are links. From anywhere else, the walk begins at the first row.
-function stepInTable(step) {
+// The lines of a list whose names are links. From anywhere else, the walk begins at the line that is open, or at the first one.
+const LINE = ".walks :is(tr, li)";
+const lineOf = (element) => element?.closest?.(LINE);
+function stepInList(step) {
   const names = findAll(".walks .name");
-  const at = names.indexOf(find(".name", document.activeElement?.closest?.(".walks tr") ?? document.createElement("tr")));
+  const line = lineOf(document.activeElement) ?? find(`${LINE}.is-open`);
+  const at = line ? names.indexOf(find(".name", line)) : -1;
   const next = at < 0 ? names[0] : names[at + step];
+  // On a narrow screen the list gives way to the entry that is read.
+  if (next && !next.checkVisibility()) location.assign(next.href);
   next?.focus();
   next?.scrollIntoView({ block: "nearest" });
 }
 document.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (!step || event.isComposing || event.ctrlKey || event.altKey || event.metaKey || !event.target.closest?.(".walks")) return;
-  stepInTable(step);
+  if (!step || event.isComposing || event.ctrlKey || event.altKey || event.metaKey || !lineOf(event.target)) return;
+  stepInList(step);
   event.preventDefault();
 });
+
+// Each list has one Tab stop: the line that had the focus last, with its other controls.
+let lastLine = null;
+function setListStops() {
+  for (const list of findAll(".walks")) {
+    const lines = findAll("tr, li", list).filter((line) => find(".name", line));
+    const stop = lines.find((line) => line.id === lastLine) ?? lines.find((line) => line.matches(".is-open")) ?? lines[0];
+    for (const line of lines) for (const control of findAll("a, button", line)) control.tabIndex = line === stop ? 0 : -1;
+  }
+}
+document.addEventListener("focusin", (event) => {
+  const line = lineOf(event.target);
+  if (!line || line.id === lastLine) return;
+  lastLine = line.id;
+  setListStops();
+});
+document.addEventListener("htmx:after:swap", setListStops);
+// The entry that its reader comes back from. An id of an element in the address would move the focus away again.
+const cameFrom = document.getElementById(`item-${location.hash.split("#from-")[1]}`);
+if (cameFrom) find(".name", cameFrom).focus();
+
+// The board that was shown last. A key leads back to it.
+if (board()) localStorage.setItem("board", location.pathname);
+function goToPlace(place) {
+  const last = localStorage.getItem("board");
+  const isThere = findAll("#side a").some((link) => link.pathname === last);
+  location.assign(place === "projects" && isThere ? last : `${root}/ui/${place}`);
+}
+
+// A key about a task is about the card with the focus, else about the task that is shown.
+async function atTask(act) {
+  const link = document.activeElement?.closest?.(".card-link");
+  const isShown = link?.closest(".card").dataset.task === find("[data-shows-task]")?.dataset.showsTask;
+  if (link && !isShown) await openPanel(link.dataset.panel, link.dataset.address);
+  act();
+}
+
+function openAsPage() {
+  const link = document.activeElement?.closest?.(".card-link, .walks .name");
+  if (link) location.assign(link.href);
+  else find("[data-as-page]")?.click();
+}
 
 const KEYS = {
   "/": () => find("#search")?.focus(),
   n: () => find("[data-new-task]")?.click(),
   j: () => walk(1),
   k: () => walk(-1),
-  o: () => find("[data-as-page]")?.click(),
-  s: () => find(".states button:not(:disabled)")?.focus(),
-  a: () => find('[data-property="assignee"]')?.focus(),
-  p: () => find('[data-property="priority"]')?.focus(),
-  c: () => find(".task [data-panel*='/chat'], .agent [data-chats]")?.click(),
+  o: openAsPage,
+  s: () => atTask(() => find(".states button:not(:disabled)")?.focus()),
+  a: () => atTask(() => find('[data-property="assignee"]')?.focus()),
+  p: () => atTask(() => find('[data-property="priority"]')?.focus()),
+  c: () => atTask(() => find(".task [data-panel*='/chat'], .agent [data-chats]")?.click()),
   g: () => { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); },
 };
 
@@ -339,13 +386,14 @@ document.addEventListener("keydown", (event) => {
     const editing = event.target.closest?.(".title-form");
     if (editing) leaveTitle(editing.closest(".task"));
     else if (event.target.id === "search") event.target.blur();
-    else if (find("#panel")?.hasChildNodes() && mayLeavePanel()) closePanel();
+    else if (find("#panel")?.hasChildNodes()) { if (mayLeavePanel()) closePanel(); }
+    else find("[data-up]")?.click();
     return;
   }
   if (isWriting(event.target) || localStorage.getItem("single-keys") === "off") return;
   const key = event.key.toLowerCase();
-  if (isGoing && PLACES[key]) { location.assign(`${root}/ui/${PLACES[key]}`); event.preventDefault(); return; }
-  if (key === "?") { location.assign(`${root}/ui/settings#keys`); event.preventDefault(); return; }
+  if (isGoing && PLACES[key]) { goToPlace(PLACES[key]); event.preventDefault(); return; }
+  if (key === "?") { htmx.ajax("GET", `${root}/ui/parts/keys`, { target: "#dialog" }); event.preventDefault(); return; }
   if (!KEYS[key] || event.shiftKey) return;
   event.preventDefault();
   KEYS[key]();
