@@ -157,13 +157,12 @@ async fn make(
         seen: None,
     };
     let catalog = &state.service.catalog;
-    let sent = match chosen {
-        Some(id) => Sent::First(catalog.add_agent(Some(id), &edit).await?),
-        None => {
-            let form = FormOf::Agent.check(&fields.form_id, &operator, &state)?;
-            let thing = form.thing(AgentId::PREFIX, &content);
-            catalog.add_agent_by_form(&thing, &edit).await?
-        }
+    let sent = if chosen.is_some() {
+        Sent::First(catalog.add_agent(chosen, &edit).await?)
+    } else {
+        let form = FormOf::Agent.check(&fields.form_id, &operator, &state)?;
+        let thing = form.thing(AgentId::PREFIX, &content);
+        catalog.add_agent_by_form(&thing, &edit).await?
     };
     let (agent, passkey) = match sent {
         Sent::First(agent) => {

@@ -299,14 +299,13 @@ async fn make(
     };
     let name = edit.name.as_deref().unwrap_or_default();
     let catalog = &state.service.catalog;
-    let sent = match chosen {
-        Some(id) => Sent::First(catalog.add_project(Some(id), &edit).await?),
-        None => {
-            let content = [name, &directory, workspace, &base, &branch];
-            let form = FormOf::Project.check(&fields.form_id, &operator, &state)?;
-            let thing = form.thing(ProjectId::PREFIX, &content);
-            catalog.add_project_by_form(&thing, &edit).await?
-        }
+    let sent = if chosen.is_some() {
+        Sent::First(catalog.add_project(chosen, &edit).await?)
+    } else {
+        let content = [name, &directory, workspace, &base, &branch];
+        let form = FormOf::Project.check(&fields.form_id, &operator, &state)?;
+        let thing = form.thing(ProjectId::PREFIX, &content);
+        catalog.add_project_by_form(&thing, &edit).await?
     };
     if let Sent::First(id) = &sent {
         tracing::info!(project_id = %id, "project added");
