@@ -86,13 +86,13 @@ fn a_japanese_inbox_keeps_an_english_error_apart_from_its_sentence() {
     let entries = daemon.json(&["inbox", "--kind", "configuration"]);
     let id = entries[0]["id"].as_str().unwrap();
     let page = daemon.page(&format!("/ui/inbox?item={id}"), "ja");
-    let list = text_after(&page, "class=\"items\"");
+    let list = text_after(&page, "class=\"items walks\"");
     assert!(list.contains("前の設定のまま動作しています"), "{list}");
     assert!(!list.contains("not_a_setting"), "{list}");
     assert!(page.contains("<summary>原文（英語）</summary>"), "{page}");
     assert!(page.contains("lang=\"en\"") && page.contains("not_a_setting"), "{page}");
     assert!(page.contains("<code>agent-coordinator reload</code>"), "{page}");
     let english = daemon.page(&format!("/ui/inbox?item={id}"), "en");
-    assert!(text_after(&english, "class=\"items\"").contains("not_a_setting"), "{english}");
+    assert!(text_after(&english, "class=\"items walks\"").contains("not_a_setting"), "{english}");
     assert!(!english.contains("<summary>Error"), "the sentence has it");
 }
