@@ -86,7 +86,8 @@ pub use notice::Notice;
 pub use output::Output;
 pub use paths::Paths;
 pub use providers::{
-    CommandLine, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig, Telemetry,
+    CommandLine, EXAMPLE, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig,
+    Telemetry, built_in_names,
 };
 pub use report::Report;
 pub use secrets::Secrets;

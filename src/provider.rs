@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 pub use login::{Login, login_of};
 
 use crate::config::{
-    CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template, fill,
+    CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template,
+    built_in_names, fill,
 };
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::domain::check::CheckOrder;
@@ -149,8 +150,8 @@ pub enum CommandError {
 }
 
 impl Providers {
-    /// Returns the provider that starts `ai_type`, with its name: its entry, else the preset of
-    /// this name, else `claude`'s.
+    /// Returns the provider that starts `ai_type`, with its name: its entry, else the built-in one
+    /// of this name, else `claude`'s.
     pub fn find(&self, ai_type: &str) -> (&str, Cow<'_, ProviderConfig>) {
         let find = |ai_type: &str| {
             let entry = self
@@ -158,8 +159,8 @@ impl Providers {
                 .get_key_value(ai_type)
                 .map(|(name, entry)| (name.as_str(), Cow::Borrowed(entry)));
             entry.or_else(|| {
-                let (name, preset) = Preset::ALL.into_iter().find(|(name, _)| *name == ai_type)?;
-                Some((name, Cow::Owned(ProviderConfig::of_preset(preset))))
+                let name = built_in_names().into_iter().find(|name| *name == ai_type)?;
+                Some((name, Cow::Owned(ProviderConfig::built_in(name)?)))
             })
         };
         find(ai_type)

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use nix::unistd::User;
 
 use crate::cgroup;
-use crate::config::{AgentLimits, Config, Preset, ProviderConfig};
+use crate::config::{AgentLimits, Config, ProviderConfig, built_in_names};
 use crate::domain::{FileOwner, FileOwners, RunAs};
 use crate::provider::AgentUser;
 use crate::sys;
@@ -104,8 +104,9 @@ pub(super) fn file_owners(config: &Config) -> FileOwners {
             |user| FileOwner::User(user.run_as.clone()),
         ),
     };
-    let presets = Preset::ALL.into_iter().map(|(name, _)| (name.to_owned(), FileOwner::Daemon));
-    presets
+    let built_in = built_in_names().into_iter();
+    built_in
+        .map(|name| (name.to_owned(), FileOwner::Daemon))
         .chain(config.providers.iter().map(|(name, provider)| (name.clone(), owner(provider))))
         .collect()
 }

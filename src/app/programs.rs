@@ -106,7 +106,7 @@ async fn look(
     // Programs that can start at once come first.
     found.sort_by_key(|program| match program.login {
         ProgramLogin::Yes => 0,
-        ProgramLogin::Unknown => 1,
+        ProgramLogin::Unknown | ProgramLogin::NotNeeded => 1,
         ProgramLogin::No => 2,
     });
     found

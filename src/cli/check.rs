@@ -9,7 +9,8 @@ use super::error::CliError;
 use super::output::{Form, print_json, print_line};
 use crate::app;
 use crate::config::{
-    CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, Template, manifest,
+    CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, Template,
+    built_in_names, manifest,
 };
 use crate::domain::nearest::nearest;
 use crate::domain::{
@@ -236,10 +237,9 @@ fn names_of<'a>(ai_types: &BTreeSet<&str>, providers: &'a Providers) -> BTreeSet
     providers.entries.keys().map(String::as_str).chain(needed).collect()
 }
 
-/// Returns the names of the configured providers and of the presets.
+/// Returns the names of the configured providers and of the built-in ones.
 fn known_names(providers: &Providers) -> impl Iterator<Item = &str> {
-    let presets = Preset::ALL.iter().map(|(name, _)| *name);
-    providers.entries.keys().map(String::as_str).chain(presets)
+    providers.entries.keys().map(String::as_str).chain(built_in_names())
 }
 
 /// Describes the configured providers and those that the manifest's agents need; if there are none,

@@ -24,7 +24,7 @@ use crate::domain::{AgentId, ProjectId, TaskId};
 use crate::rest::routes::agents::{AgentBody, AgentRequest};
 use crate::rest::routes::projects::{ProjectBody, ProjectRequest};
 use crate::rest::routes::tasks::{NewTaskRequest, TaskDetail};
-use programs::{EXAMPLE, Program};
+use programs::Program;
 
 #[derive(Debug, Args)]
 #[command(after_help = "A second run changes nothing and says so.\n\n\
@@ -314,11 +314,6 @@ fn print_programs(programs: &[Program]) -> Result<(), CliError> {
 
 /// Adds the project to the daemon that runs.
 async fn add(client: &Client, choice: &Choice, report: &mut Report) -> Result<(), CliError> {
-    if choice.ai_type == EXAMPLE {
-        let told =
-            "the bundled agent is part of a new configuration only; name an agent CLI with --agent";
-        return Err(CliError::Failed(told.to_owned()));
-    }
     let agents: Vec<AgentBody> = client.get("/agents").await?;
     let agent = if let Some(agent) = agents.into_iter().find(|each| each.ai_type == choice.ai_type)
     {

@@ -77,6 +77,19 @@ impl Preset {
     ];
 }
 
+/// The `ai_type` of the bundled agent: a shell script that does the work of an agent in its
+/// smallest form. It needs no account.
+pub const EXAMPLE: &str = "example";
+
+/// Its script.
+const EXAMPLE_SCRIPT: &str = include_str!("../../examples/quickstart/agent.sh");
+
+/// Returns the `ai_type`s that can be started without an entry: the names of the presets and
+/// [`EXAMPLE`].
+pub fn built_in_names() -> Vec<&'static str> {
+    Preset::ALL.into_iter().map(|(name, _)| name).chain([EXAMPLE]).collect()
+}
+
 /// The permissions of an agent. It can't ask for more, because no person watches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permissions {
@@ -121,9 +134,10 @@ pub enum CommandLine {
 
 keys! {
     /// How to start each kind of agent, by the `ai_type` of the agents. Without an entry, an
-    /// `ai_type` with the name of a preset uses that preset. `run` refuses any other one for a new
-    /// agent. An agent that has one already starts as `claude` does. A change of `run_as` makes
-    /// the whole entry wait for a restart.
+    /// `ai_type` with the name of a preset uses that preset, and `example` starts the bundled
+    /// script, which needs no account. `run` refuses any other one for a new agent. An agent that
+    /// has one already starts as `claude` does. A change of `run_as` makes the whole entry wait for
+    /// a restart.
     pub struct ProviderKeys in "ai_providers.*" {
         /// A built-in way to start an agent CLI. It knows the command line, how to give the agent
         /// the server's tools, and which login variables to pass on. Its prompt travels on standard
@@ -257,6 +271,22 @@ impl ProviderConfig {
             permissions: Permissions::Project,
             telemetry: Telemetry::Off,
         })
+    }
+
+    /// Returns the settings of an `ai_type` without an entry; `None` if it is not built in.
+    pub fn built_in(ai_type: &str) -> Option<Self> {
+        if ai_type == EXAMPLE {
+            return Some(Self::of_example());
+        }
+        let (_, preset) = Preset::ALL.into_iter().find(|(name, _)| *name == ai_type)?;
+        Some(Self::of_preset(preset))
+    }
+
+    /// Returns the settings of the bundled agent. The shell gets the script as an argument, so that
+    /// no file of it is needed.
+    fn of_example() -> Self {
+        let cli_args = ["-c", EXAMPLE_SCRIPT, EXAMPLE].map(str::to_owned).to_vec();
+        Self { cli_args, ..Self::new("/bin/sh") }
     }
 
     fn of(command_line: CommandLine) -> Self {

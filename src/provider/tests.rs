@@ -1,7 +1,7 @@
 //! Whole command lines: what an agent is started with.
 
 use super::*;
-use crate::config::{Permissions, Telemetry};
+use crate::config::{EXAMPLE, Permissions, Telemetry};
 use crate::domain::{Attempt, FileContent, Language, LaunchFile, Purpose};
 
 fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) -> Providers {
@@ -233,6 +233,17 @@ fn a_preset_needs_no_entry() {
         let entry = providers([(name, permitted(preset, Permissions::Project))]);
         assert_eq!(shown(&command(&providers([]), name)), shown(&command(&entry, name)));
     }
+}
+
+#[test]
+fn the_bundled_agent_needs_no_entry_and_an_entry_replaces_it() {
+    let built_in = command(&providers([]), EXAMPLE);
+    assert_eq!(built_in.program, "/bin/sh");
+    let script = include_str!("../../examples/quickstart/agent.sh");
+    assert_eq!(built_in.arguments[..3], ["-c", script, "example"]);
+    assert_eq!(built_in.stdin.as_ref().map(Secret::reveal), None);
+    let own = providers([(EXAMPLE, ProviderConfig::new("./agent.sh"))]);
+    assert_eq!(command(&own, EXAMPLE).program, "./agent.sh");
 }
 
 #[test]

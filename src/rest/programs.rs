@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+use crate::config::EXAMPLE;
+
 /// An agent CLI that can be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundProgram {
@@ -29,6 +31,25 @@ pub enum ProgramLogin {
     No,
     /// Only the program can tell, or it needs none.
     Unknown,
+    /// The bundled agent needs none.
+    NotNeeded,
+}
+
+impl FoundProgram {
+    /// Returns the bundled agent, which each coordinator can start.
+    fn bundled() -> Self {
+        Self {
+            ai_type: EXAMPLE.to_owned(),
+            program: PathBuf::from("/bin/sh"),
+            version: None,
+            login: ProgramLogin::NotNeeded,
+        }
+    }
+
+    /// Returns whether it is the bundled agent.
+    pub fn is_bundled(&self) -> bool {
+        self.login == ProgramLogin::NotNeeded
+    }
 }
 
 /// The search for programs.
@@ -48,14 +69,21 @@ impl Programs {
         Self { directory, look: Arc::new(look) }
     }
 
-    /// Looks for the programs. It may take seconds.
+    /// Looks for the programs. It may take seconds. The bundled agent is always among them, before
+    /// those that need a login first.
     pub(super) async fn look(&self) -> Vec<FoundProgram> {
-        (self.look)().await
+        let mut found = (self.look)().await;
+        if !found.iter().any(|program| program.ai_type == EXAMPLE) {
+            let needs_login = |program: &FoundProgram| program.login == ProgramLogin::No;
+            let place = found.iter().position(needs_login).unwrap_or(found.len());
+            found.insert(place, FoundProgram::bundled());
+        }
+        found
     }
 }
 
 impl Default for Programs {
-    /// Returns a search that finds nothing.
+    /// Returns a search that finds only the bundled agent.
     fn default() -> Self {
         Self::new(None, || Box::pin(async { Vec::new() }))
     }
@@ -64,5 +92,35 @@ impl Default for Programs {
 impl fmt::Debug for Programs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Programs").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn found(programs: Vec<(&'static str, ProgramLogin)>) -> String {
+        let program = |(name, login): &(&str, ProgramLogin)| FoundProgram {
+            ai_type: (*name).to_owned(),
+            program: PathBuf::from("/bin/true"),
+            version: None,
+            login: *login,
+        };
+        let programs = Programs::new(None, move || {
+            let found = programs.iter().map(program).collect::<Vec<_>>();
+            Box::pin(async move { found })
+        });
+        let found = programs.look().await;
+        found.into_iter().map(|program| program.ai_type).collect::<Vec<_>>().join(" ")
+    }
+
+    #[tokio::test]
+    async fn the_bundled_agent_is_always_found_before_those_that_need_a_login() {
+        let (yes, no) = (ProgramLogin::Yes, ProgramLogin::No);
+        assert_eq!(found(Vec::new()).await, "example");
+        assert_eq!(found(vec![("claude", no)]).await, "example claude");
+        assert_eq!(found(vec![("claude", yes), ("codex", no)]).await, "claude example codex");
+        // An entry of the configuration replaces it.
+        assert_eq!(found(vec![("example", ProgramLogin::Unknown)]).await, "example");
     }
 }

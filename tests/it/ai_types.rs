@@ -58,7 +58,7 @@ fn an_unknown_ai_type_is_refused_with_the_nearest_one() {
     let body = json!({ "id": "agt_4", "aiType": "gpt" }).to_string();
     let answer = ask(&daemon, "POST", "/agents", "content-type: application/json\r\n", &body);
     assert_eq!((answer.0, &answer.json()["code"]), (409, &"unknown_ai_type".into()));
-    let known = "Known are: claude, codex, copilot, gemini, mine, opencode, qwen";
+    let known = "Known are: claude, codex, copilot, example, gemini, mine, opencode, qwen";
     let detail = answer.json()["detail"].as_str().unwrap().to_owned();
     assert_eq!(detail, format!("no provider starts the ai_type `gpt`. {known}"));
 

@@ -129,9 +129,8 @@ fn a_newcomer_gets_to_a_finished_task_with_one_command_and_the_daemon() {
     let config = fs::read_to_string(written("coordinator_config.yaml")).unwrap();
     let own = "state_dir: state\nhttp: { listen: '127.0.0.1:0' }\n";
     fs::write(daemon.config(), format!("{config}{own}")).unwrap();
-    for name in ["manifest.yaml", "example-agent.sh"] {
-        fs::copy(written(name), daemon.config().with_file_name(name)).unwrap();
-    }
+    let manifest = "manifest.yaml";
+    fs::copy(written(manifest), daemon.config().with_file_name(manifest)).unwrap();
     daemon.start();
     until("the task is done", || daemon.task_status("tsk_my-shop-1") == "done");
     assert!(fs::read_to_string(home.project().join("hello.txt")).unwrap().starts_with("Hello"));
@@ -176,6 +175,17 @@ fn a_daemon_that_runs_gets_the_project_once() {
     let report: Value = serde_json::from_str(&said).unwrap();
     let project = daemon.json(&["project", "show", report["project_id"].as_str().unwrap()]);
     assert_eq!(project["workspace"], "shared");
+    // The bundled agent is part of the daemon.
+    let other = home.folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let folder = other.to_str().unwrap();
+    let (code, said, error) =
+        init(&[folder, "--yes", "--agent", "example", "--task", "Say hello", "--json"]);
+    assert_eq!((code, error.as_str()), (0, ""), "{said}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    let task = report["task_id"].as_str().unwrap();
+    until("the bundled agent has done it", || daemon.task_status(task) == "done");
+    assert!(fs::read_to_string(other.join("hello.txt")).unwrap().starts_with("Hello from agt_"));
     assert!(!home.configuration().exists());
 }
 

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::programs::EXAMPLE;
 use super::{Choice, Report};
 use crate::cli::error::CliError;
 use crate::config::{self, Environment, FILE_NAME, Loaded};
@@ -13,7 +12,14 @@ use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{AgentId, ProjectId, TaskId};
 
 const MANIFEST: &str = "manifest.yaml";
-const EXAMPLE_AGENT: &str = include_str!("../../../examples/quickstart/agent.sh");
+const CONFIGURATION: &str = "\
+# The configuration of agent-coordinator. `agent-coordinator check` checks it.
+# docs/configuration.md lists all settings.
+# Projects, agents and tasks that exist from the start:
+manifest: manifest.yaml
+# The number of agents that may live at once:
+max_concurrent: 3
+";
 /// The longest part of an id that comes from a name.
 const LONGEST_SLUG: usize = 40;
 
@@ -38,8 +44,8 @@ pub(super) fn listed(
     Ok(same.map(|project| project.id.value.clone()))
 }
 
-/// Writes the configuration, the manifest, and the bundled agent if it was chosen. The
-/// configuration comes last: until then a second run begins anew.
+/// Writes the manifest and the configuration. The configuration comes last: until then a second run
+/// begins anew.
 ///
 /// # Errors
 /// A file exists or cannot be written. It is named, and keeps its content.
@@ -52,11 +58,8 @@ pub(super) fn write(folder: &Path, choice: &Choice, report: &mut Report) -> Resu
     let agent = id("agt", &choice.ai_type);
     let task = id("tsk", &format!("{slug}-1"));
     let mut written = Written { folder, report };
-    if choice.ai_type == EXAMPLE {
-        written.file("example-agent.sh", EXAMPLE_AGENT, 0o755)?;
-    }
-    written.file(MANIFEST, &manifest(choice, [&project, &agent, &task]), 0o644)?;
-    written.file(FILE_NAME, &configuration(choice), 0o644)?;
+    written.file(MANIFEST, &manifest(choice, [&project, &agent, &task]))?;
+    written.file(FILE_NAME, CONFIGURATION)?;
     report.is_changed = true;
     report.project_id = project.parse::<ProjectId>().ok();
     report.agent_id = agent.parse::<AgentId>().ok();
@@ -81,10 +84,10 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    fn file(&mut self, name: &str, text: &str, mode: u32) -> Result<(), CliError> {
+    fn file(&mut self, name: &str, text: &str) -> Result<(), CliError> {
         let path: PathBuf = self.folder.join(name);
         let mut options = std::fs::OpenOptions::new();
-        let opened = options.write(true).create_new(true).mode(mode).open(&path);
+        let opened = options.write(true).create_new(true).mode(0o644).open(&path);
         let written = opened.and_then(|mut file| {
             let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
             // A part of a file would stand in the way of a second run.
@@ -127,23 +130,6 @@ fn quoted(text: &str) -> String {
 /// Returns a path as the manifest reads it. A `$` would begin a variable.
 fn quoted_path(path: &Path) -> String {
     quoted(&path.to_string_lossy().replace('$', "$$"))
-}
-
-fn configuration(choice: &Choice) -> String {
-    let mut text =
-        "# The configuration of agent-coordinator. `agent-coordinator check` checks it; \
-                    docs/configuration.md lists all settings.\n\
-                    # Projects, agents and tasks that exist from the start:\n\
-                    manifest: manifest.yaml\n\
-                    # The number of agents that may live at once:\n\
-                    max_concurrent: 3\n"
-            .to_owned();
-    if choice.ai_type == EXAMPLE {
-        text.push_str(
-            "ai_providers:\n  example:\n    cli_command: ./example-agent.sh\n    cli_args: []\n",
-        );
-    }
-    text
 }
 
 fn manifest(choice: &Choice, [project, agent, task]: [&str; 3]) -> String {
@@ -191,7 +177,7 @@ mod tests {
         let choice = Choice {
             directory: folder.path().join("with $space: #1"),
             name: name.to_owned(),
-            ai_type: EXAMPLE.to_owned(),
+            ai_type: config::EXAMPLE.to_owned(),
             workspace: WorkspaceMode::Clone,
             task: Some("- [ ] $HOME".to_owned()),
         };

@@ -5,12 +5,8 @@ use serde::Serialize;
 use crate::app::programs::{entries, find_program, program_of_entry, version_of};
 use crate::cli::doctor::providers::sight_of_login;
 use crate::cli::error::CliError;
-use crate::config::{Config, Environment, Preset};
+use crate::config::{Config, EXAMPLE, Environment, Preset};
 use crate::domain::nearest::nearest;
-
-/// The `ai_type` of the bundled agent. It is a shell script that writes a file, and needs no
-/// account.
-pub(super) const EXAMPLE: &str = "example";
 
 /// An agent CLI that is installed, or an entry of the configuration.
 #[derive(Debug, Serialize)]
