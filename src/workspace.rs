@@ -27,6 +27,7 @@ mod base;
 mod clean;
 mod create;
 mod disk;
+mod folder;
 mod forget;
 mod git;
 mod keep_repository;

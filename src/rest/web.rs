@@ -18,6 +18,7 @@ mod chat;
 mod diff_lines;
 mod errors;
 mod first_run;
+mod folder;
 mod form_ids;
 mod inbox;
 mod instances;
@@ -74,6 +75,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .route("/ui", get(async || Redirect::to(HOME)))
         .merge(projects::routes())
         .merge(first_run::routes())
+        .merge(folder::routes())
         .merge(board::routes())
         .merge(tasks::routes())
         .merge(new_task::routes())

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::Preset;
+use crate::config::built_in_names;
 use crate::domain::agent::{AgentEdit, AiTypes, ProjectEdit};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::notice::WorkChange;
 use crate::domain::secret::PasskeyHash;
-use crate::domain::workspace::WorkspaceMode;
+use crate::domain::workspace::{Folder, WorkspaceMode};
 use crate::domain::{
     Agent, Assignment, MadeByForm, Project, ProjectKey, Refusal, Removable, Secret, Sent,
 };
@@ -136,7 +136,7 @@ impl Catalog {
             .await
     }
 
-    /// Returns the `ai_type`s that new agents may get: the names of presets and of the entries of
+    /// Returns the `ai_type`s that new agents may get: the built-in ones and the entries of
     /// `ai_providers`. All are allowed while a coordinator elsewhere may start the agents, because
     /// it has providers of its own.
     pub fn ai_types(&self) -> AiTypes {
@@ -146,10 +146,10 @@ impl Catalog {
         AiTypes::Of(self.provider_names())
     }
 
-    /// Returns the names of presets and of the entries of `ai_providers`.
+    /// Returns the built-in `ai_type`s and the names of the entries of `ai_providers`.
     pub fn provider_names(&self) -> BTreeSet<String> {
         let mut names = self.core.settings().providers.clone();
-        names.extend(Preset::ALL.iter().map(|(name, _)| (*name).to_owned()));
+        names.extend(built_in_names().into_iter().map(str::to_owned));
         names
     }
 
@@ -284,9 +284,11 @@ impl Catalog {
             .await
     }
 
-    /// Returns whether the tasks of a new project in `directory` can have clones of a repository.
-    pub async fn may_be_cloned(&self, directory: &Path) -> bool {
-        directory.is_absolute() && self.check_source(directory).await.is_ok()
+    /// Looks at a folder that is to become the directory of a project. Returns `None` if agents
+    /// work on other machines, which have folders of their own.
+    pub async fn look_at(&self, directory: &Path) -> Option<Folder> {
+        let checkouts = self.checkouts.get()?;
+        Some(checkouts.look_at(directory).await)
     }
 
     /// Checks that tasks can have clones of the repository in `directory`.

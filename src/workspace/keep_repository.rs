@@ -160,7 +160,11 @@ impl Checkouts {
     }
 
     /// Makes a bare repository, with git's usual format of ids unless one is named.
-    async fn init(&self, folder: &Path, format: Option<&str>) -> Result<(), CheckoutError> {
+    pub(super) async fn init(
+        &self,
+        folder: &Path,
+        format: Option<&str>,
+    ) -> Result<(), CheckoutError> {
         make_folder(folder)?;
         let format = format.map(|format| OsString::from(format!("--object-format={format}")));
         let arguments = ["init", "--quiet", "--bare", "--template="].map(OsString::from);

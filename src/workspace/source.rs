@@ -38,7 +38,7 @@ impl Source {
         Ok(source)
     }
 
-    async fn find_any(git: &Git, directory: &Path) -> Result<Self, CheckoutError> {
+    pub(super) async fn find_any(git: &Git, directory: &Path) -> Result<Self, CheckoutError> {
         let shown = directory.display();
         if !directory.is_dir() {
             return Err(CheckoutError::Refused(format!(

@@ -7,6 +7,7 @@ use super::*;
 use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder, Restored};
 
 mod base;
+mod folder;
 mod kept;
 mod nested;
 mod odd;

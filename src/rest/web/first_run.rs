@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::form_ids::FormOf;
 use super::layout::{Frame, go_to, rendered};
 use super::shown::Face;
-use crate::domain::agent::{AgentStatus, ProjectStatus};
+use crate::domain::agent::{AgentStatus, AiTypes, ProjectStatus};
 use crate::domain::{Agent, AgentId, Priority, Project, ProjectId, Sent, TaskId, TaskStatus};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, needed};
@@ -38,6 +38,8 @@ pub(super) struct FirstRun {
 struct ProgramsPart {
     frame: Frame,
     programs: Vec<FoundProgram>,
+    /// Coordinators on other machines may start kinds that this one does not know.
+    are_others_elsewhere: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -49,6 +51,9 @@ struct AgentFields {
     name: String,
     #[serde(default)]
     ai_type: String,
+    /// A kind that only a coordinator elsewhere knows.
+    #[serde(default)]
+    other_kind: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -128,7 +133,8 @@ impl FirstRun {
 async fn programs(frame: Frame, State(state): State<RestState>) -> Response {
     // Only those who may make an agent learn what is installed.
     let programs = if frame.may_change() { state.programs.look().await } else { Vec::new() };
-    rendered(&ProgramsPart { frame, programs })
+    let are_others_elsewhere = state.service.catalog.ai_types() == AiTypes::Any;
+    rendered(&ProgramsPart { frame, programs, are_others_elsewhere })
 }
 
 /// Makes the agent and assigns it to the project.
@@ -138,9 +144,10 @@ async fn make_agent(
     InForm(fields): InForm<AgentFields>,
 ) -> Result<Response, Problem> {
     let form = FormOf::Member(&fields.project).check(&fields.form_id, &operator, &state)?;
-    let content = [fields.name.as_str(), &fields.ai_type];
+    let content = [fields.name.as_str(), &fields.ai_type, &fields.other_kind];
     let thing = form.thing(AgentId::PREFIX, &content);
-    let ai_type = needed("ai_type", fields.ai_type)?;
+    let is_other = !fields.other_kind.trim().is_empty();
+    let ai_type = if is_other { fields.other_kind } else { needed("ai_type", fields.ai_type)? };
     let name = match fields.name.trim() {
         "" => capitalised(&ai_type),
         name => name.to_owned(),

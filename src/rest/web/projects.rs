@@ -1,25 +1,27 @@
 //! The pages of projects: the list, the forms to make and edit one, and the assigned agents.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use askama::Template;
 use axum::Router;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::first_run::FirstRun;
+use super::folder::FolderLine;
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, go_to, rendered};
 use super::shown::{Face, Faces, hue_of};
 use super::words::Words;
 use crate::domain::agent::ProjectStatus;
-use crate::domain::workspace::WorkspaceMode;
+use crate::domain::workspace::{Folder, WorkspaceMode};
 use crate::domain::{AgentId, Project, ProjectId, Sent, Task};
 use crate::rest::auth::Operator;
-use crate::rest::extract::{InForm, InPath, InQuery, given, needed};
+use crate::rest::extract::{InForm, InPath, given, needed};
 use crate::rest::{Problem, RestState};
 use crate::service::{ArchivedTasks, ProjectEdit, TaskFilter};
 
@@ -68,15 +70,8 @@ struct ProjectForm {
     proposed: WorkspaceMode,
     /// The id of the form of a new project.
     form_id: String,
-}
-
-#[derive(Template)]
-#[template(path = "parts/workspace_choice.html")]
-struct WorkspaceChoice {
-    frame: Frame,
-    modes: &'static [WorkspaceMode],
-    /// The mode that suits the working directory.
-    proposed: WorkspaceMode,
+    /// Nothing is known about a folder yet.
+    folder: Option<FolderLine>,
 }
 
 impl ProjectForm {
@@ -157,13 +152,6 @@ struct ProjectFields {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DirectoryQuery {
-    #[serde(default)]
-    working_directory: PathBuf,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct MemberFields {
     agent: AgentId,
 }
@@ -173,7 +161,6 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/projects", get(all))
         .route("/ui/parts/projects", get(all_part))
         .route("/ui/projects/new", get(new))
-        .route("/ui/parts/projects/workspace", get(choose_workspace))
         .route("/ui/projects/{project}/edit", get(edit))
         .route("/ui/do/projects", post(make))
         .route("/ui/do/projects/{project}", post(change))
@@ -233,20 +220,8 @@ async fn new(frame: Frame, State(state): State<RestState>) -> Response {
         modes: WorkspaceMode::ALL,
         proposed: WorkspaceMode::Shared,
         form_id,
+        folder: None,
     })
-}
-
-/// Returns the choice of a workspace that suits a directory: clones if it is in a git repository.
-async fn choose_workspace(
-    frame: Frame,
-    State(state): State<RestState>,
-    InQuery(DirectoryQuery { working_directory }): InQuery<DirectoryQuery>,
-) -> Response {
-    // Only those who may create a project learn something about the directories of this machine.
-    let has_clones =
-        frame.may_change() && state.service.catalog.may_be_cloned(&working_directory).await;
-    let proposed = if has_clones { WorkspaceMode::Clone } else { WorkspaceMode::Shared };
-    rendered(&WorkspaceChoice { frame, modes: WorkspaceMode::ALL, proposed })
 }
 
 async fn edit(
@@ -276,21 +251,29 @@ async fn edit(
         modes: WorkspaceMode::ALL,
         proposed: WorkspaceMode::Shared,
         form_id: String::new(),
+        folder: None,
     }))
 }
 
 async fn make(
+    frame: Frame,
     State(state): State<RestState>,
     operator: Operator,
-    InForm(fields): InForm<ProjectFields>,
+    InForm(mut fields): InForm<ProjectFields>,
 ) -> Result<Response, Problem> {
     let chosen: Option<ProjectId> = given("id", &fields.id)?;
+    if fields.first_run && fields.name.trim().is_empty() {
+        let name = fields.working_directory.file_name().unwrap_or_default();
+        fields.name = name.to_string_lossy().into_owned();
+    }
+    let name = needed("name", fields.name)?;
+    check_folder(&frame, &state, &fields.working_directory).await?;
     let directory = fields.working_directory.to_string_lossy().into_owned();
     let texts = [fields.workspace_base.clone(), fields.workspace_branch.clone()];
     let [base, branch] = texts.map(Option::unwrap_or_default);
     let workspace = fields.workspace.map_or("", WorkspaceMode::as_str);
     let edit = ProjectEdit {
-        name: Some(needed("name", fields.name)?),
+        name: Some(name),
         working_directory: Some(fields.working_directory),
         workspace: fields.workspace,
         workspace_base: fields.workspace_base,
@@ -315,6 +298,22 @@ async fn make(
     } else {
         go_to(&format!("/ui/projects/{}/edit", sent.thing()))
     })
+}
+
+/// Checks that agents can work in the folder of a new project.
+///
+/// # Errors
+/// They cannot. The reason stands at the field, in the words of the reader.
+async fn check_folder(frame: &Frame, state: &RestState, directory: &Path) -> Result<(), Problem> {
+    match state.service.catalog.look_at(directory).await {
+        None | Some(Folder::NotAbsolute | Folder::Failed(_)) => Ok(()),
+        Some(folder) if folder.is_usable() => Ok(()),
+        Some(folder) => {
+            let text = frame.w.of_folder(&folder);
+            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unusable_folder", text);
+            Err(problem.at("working_directory"))
+        }
+    }
 }
 
 async fn change(

@@ -3,6 +3,7 @@
 mod agents;
 mod attention;
 mod fields;
+mod first_run;
 mod frame;
 mod launches;
 mod operations;

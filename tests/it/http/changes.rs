@@ -330,7 +330,11 @@ fn the_form_of_a_new_project_proposes_clones_in_a_repository_and_says_what_they_
     assert!(choice(&mut person, daemon.folder().to_str().unwrap()).contains(shared));
     assert!(choice(&mut person, "").contains(shared));
     let mut viewer = Person::of(&daemon, "viewer");
-    assert!(choice(&mut viewer, work.to_str().unwrap()).contains(shared));
+    let told = choice(&mut viewer, work.to_str().unwrap());
+    assert!(told.contains(shared) && !told.contains("folder-state"), "{told}");
+    let looked = |person: &mut Person<'_>| person.get("/ui/parts/projects/shop/folder").body;
+    assert_eq!(looked(&mut viewer).trim(), "", "a viewer learns nothing about folders");
+    assert!(looked(&mut person).contains("git, branch main"), "{}", looked(&mut person));
     let headers = format!("{}{OWN}{FORM}Hx-Request: true\r\n", person.cookie);
     let body = format!("id=blog&name=Blog&working_directory={}&workspace=clone", work.display());
     let answer = person.web.ask("POST", "/ui/do/projects", &headers, &body);

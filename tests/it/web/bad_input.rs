@@ -94,10 +94,10 @@ const FORMS: [Form; 10] = [
         page: "/ui/projects/new",
         opens: "",
         form: ".main .form",
-        others: "{ name: 'Shop', working_directory: '/srv/shop', id: '' }",
+        others: "{ name: 'Shop', working_directory: '/tmp', id: '' }",
         bad: &[
             ("name", &[BLANK, NUL, LONG_NAME]),
-            ("working_directory", &[BLANK, "'srv/shop'", "'/a\\u0000b'", "'/' + 'x'.repeat(4096)"]),
+            ("working_directory", &[BLANK, "'srv/shop'", "'/a\\u0000b'", "'/' + 'x'.repeat(4096)", "'/no/such/folder'", "'/etc/hostname'", "'/'"]),
             ("id", &["'ä'", "'prj'"]),
         ],
     },
@@ -204,8 +204,8 @@ fn the_first_run_tells_each_mistake_at_its_field() {
         }
     };
     check(&form(
-        "{ name: 'Shop', working_directory: '/srv/shop' }",
-        &[("name", &[BLANK, LONG_NAME]), ("working_directory", &[BLANK, "'shop'"])],
+        "{ name: 'Shop', working_directory: '/tmp' }",
+        &[("name", &[LONG_NAME]), ("working_directory", &[BLANK, "'shop'"])],
     ));
     browser.find("[name=workspace]");
     let work = json!(daemon.work());

@@ -1,0 +1,136 @@
+//! Looks at a folder that is to become the directory of a project.
+//!
+//! It runs nothing that the folder brings along: a repository of the daemon's own has the settings
+//! with which git compares the files, so that no filter of the folder's repository runs.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{Access, access};
+
+use super::git::GitError;
+use super::repository::Repository;
+use super::source::Source;
+use super::{CheckoutError, Checkouts, blocking};
+use crate::domain::workspace::{Folder, FolderRepository};
+
+/// The time for the comparison of all files.
+const COMPARE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The bare repository with the settings for that, in the folder of all clones.
+const OWN_REPOSITORY: &str = ".look.git";
+
+impl Checkouts {
+    /// Looks at a folder, and at the git repository that it is in.
+    pub async fn look_at(&self, directory: &Path) -> Folder {
+        let path = directory.to_owned();
+        let folder = match blocking(move || Ok(of_path(&path))).await {
+            Ok(folder) => folder,
+            Err(error) => Folder::Failed(error.to_string()),
+        };
+        if folder != Folder::Plain {
+            return folder;
+        }
+        match self.repository_of(directory).await {
+            Ok(repository) => repository.map_or(Folder::Plain, Folder::InRepository),
+            // Without git, a repository is a folder like any other.
+            Err(CheckoutError::Git(GitError::Missing)) => Folder::Plain,
+            Err(error) => Folder::Failed(error.to_string()),
+        }
+    }
+
+    async fn repository_of(
+        &self,
+        directory: &Path,
+    ) -> Result<Option<FolderRepository>, CheckoutError> {
+        self.git.check().await?;
+        let source = match Source::find_any(&self.git, directory).await {
+            Ok(source) => source,
+            Err(CheckoutError::Refused(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let head = source.head(&self.git).await?;
+        let is_clean = match &head.commit {
+            Some(commit) if !source.is_bare => {
+                let compared = self.is_clean(&source.top, commit);
+                tokio::time::timeout(COMPARE_TIMEOUT, compared).await.ok().and_then(Result::ok)
+            }
+            _ => None,
+        };
+        Ok(Some(FolderRepository {
+            branch: head
+                .branch
+                .as_deref()
+                .and_then(|name| name.strip_prefix("refs/heads/"))
+                .map(str::to_owned),
+            commit: head.commit,
+            is_clean,
+            no_clones: self.check_source(directory).await.err().map(|error| error.to_string()),
+        }))
+    }
+
+    /// Returns whether the files below `top` are those of the commit. Submodules do not count.
+    ///
+    /// # Errors
+    /// It cannot be told, for example because the ids are of another format.
+    async fn is_clean(&self, top: &Path, commit: &str) -> Result<bool, CheckoutError> {
+        let unknown = || CheckoutError::Refused("the files cannot be compared".to_owned());
+        let repository = Repository::of(top).filter(|found| found.format() == "sha1");
+        let repository = repository.ok_or_else(unknown)?;
+        let own = self.root.join(OWN_REPOSITORY);
+        if !own.join("HEAD").is_file() {
+            self.init(&own, Some("sha1")).await?;
+        }
+        let call = |arguments: &[&str]| {
+            let call = self.git.on_tree(&own, top, arguments);
+            let call = call.variable("GIT_INDEX_FILE", repository.own.join("index"));
+            call.variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", repository.as_alternate())
+        };
+        let no_submodules = "--ignore-submodules=all";
+        let staged = ["diff-index", "--cached", "--quiet", no_submodules, commit, "--"];
+        let changed = ["diff", "--quiet", "--no-ext-diff", "--no-textconv", no_submodules];
+        for comparison in [&staged[..], &changed[..]] {
+            match call(comparison).end().await?.code {
+                Some(0) => {}
+                Some(1) => return Ok(false),
+                _ => return Err(unknown()),
+            }
+        }
+        let excluded =
+            format!("--exclude-from={}", repository.common.join("info/exclude").display());
+        let mut others = vec!["ls-files", "--others", "--exclude-standard", "--directory"];
+        others.push("--no-empty-directory");
+        if repository.common.join("info/exclude").is_file() {
+            others.push(&excluded);
+        }
+        Ok(call(&others).cut_at(1).end().await?.stdout.is_empty())
+    }
+}
+
+/// Returns what the file system says about a folder: `Plain` if agents can work in it.
+fn of_path(path: &Path) -> Folder {
+    if !path.is_absolute() {
+        return Folder::NotAbsolute;
+    }
+    let found = match path.metadata() {
+        Ok(found) => found,
+        Err(error) => {
+            return match error.kind() {
+                ErrorKind::NotFound => Folder::Missing,
+                ErrorKind::NotADirectory => Folder::NotAFolder,
+                ErrorKind::PermissionDenied => Folder::Closed,
+                _ => Folder::Failed(error.to_string()),
+            };
+        }
+    };
+    if !found.is_dir() {
+        return Folder::NotAFolder;
+    }
+    if path.canonicalize().is_ok_and(|path| path.parent().is_none()) {
+        return Folder::Root;
+    }
+    if access(path, Access::READ_OK | Access::EXEC_OK).is_err() {
+        return Folder::Closed;
+    }
+    if access(path, Access::WRITE_OK).is_err() { Folder::ReadOnly } else { Folder::Plain }
+}
