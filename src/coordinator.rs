@@ -522,6 +522,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             deferred,
             crowds: self.shared.crowds(),
             failed_snapshots: self.shared.snapshots.failed(),
+            machine: Some(resource_gate::machine(&self.config.state_dir)),
             counters: self.counters,
         }
     }
@@ -575,10 +576,16 @@ fn n_leaked(actions: &[Action], instances: &[Instance]) -> u64 {
     instances.iter().map(of).sum()
 }
 
-/// Returns whether two reports differ only in their time and the number of cycles.
+/// Returns whether two reports differ only in their time, the number of cycles, and small changes
+/// of the machine.
 fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
+    let is_other_machine = match (&a.machine, &b.machine) {
+        (Some(a), Some(b)) => b.is_news_after(a),
+        (a, b) => a != b,
+    };
     let counters = |status: &CoordinatorStatus| Counters { cycles: 0, ..status.counters };
-    a.limits == b.limits
+    !is_other_machine
+        && a.limits == b.limits
         && a.instances == b.instances
         && a.deferred == b.deferred
         && a.crowds == b.crowds

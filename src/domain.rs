@@ -32,6 +32,7 @@ pub mod language;
 pub mod launch;
 pub mod limits;
 pub mod lookup;
+pub mod machine;
 pub mod nearest;
 pub mod next_action;
 pub mod notice;

@@ -364,6 +364,7 @@ impl Supervisor {
                 deferred: said.as_ref().map(|said| said.deferred.clone()).unwrap_or_default(),
                 crowds: said.as_ref().map(|said| said.crowds.clone()).unwrap_or_default(),
                 failed_snapshots: Vec::new(),
+                machine: said.as_ref().and_then(|said| said.machine.clone()),
                 counters: said.map(|said| said.counters).unwrap_or_default(),
             };
             CoordinatorLook {

@@ -398,6 +398,7 @@ impl ControlPlane for Arc<RemoteControlPlane> {
             "max_concurrent": status.limits.max_concurrent,
             "instances": status.instances,
             "deferred": status.deferred,
+            "machine": status.machine,
             "counters": {
                 "cycles": cycles, "starts": starts, "adoptions": adoptions, "found_by_poll_only": found_by_poll_only,
                 "leaked": leaked,

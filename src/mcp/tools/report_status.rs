@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Done, Effect, ToolSpec};
 use crate::domain::Instance;
+use crate::domain::machine::Machine;
 use crate::domain::plan::{Deferred, Limits};
 use crate::mcp::envelope::NamedCoordinator;
 use crate::service::{CoordinatorStatus, Counters, Service, ServiceError};
@@ -30,6 +31,10 @@ pub(in crate::mcp) struct Input {
     #[serde(default)]
     #[schemars(with = "Vec<Object>")]
     deferred: Vec<Deferred>,
+    /// Its machine: the name, and the free and the whole memory and disk in bytes.
+    #[serde(default)]
+    #[schemars(with = "Object")]
+    machine: Option<Machine>,
     /// Its counters since its start: cycles, starts, adoptions, leaked, found_by_poll_only.
     #[serde(default, deserialize_with = "counted")]
     #[schemars(with = "Object")]
@@ -82,6 +87,7 @@ impl ToolSpec for ReportStatus {
             deferred: input.deferred,
             crowds: Vec::new(),
             failed_snapshots: Vec::new(),
+            machine: input.machine,
             counters: input.counters.into(),
         });
         Ok(Done::DONE)

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::ConfigurationState;
 use crate::domain::account::Parked;
 use crate::domain::activity::FailureClass;
+use crate::domain::machine::Machine;
 use crate::domain::plan::Deferred;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::start_history::StartReason;
@@ -127,17 +128,21 @@ pub struct CoordinatorBody {
     pub is_there: bool,
     pub max_concurrent: usize,
     pub running: usize,
+    /// The machine that it is on, as of its last report. Small changes are not reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
 }
 
 impl From<&CoordinatorView> for CoordinatorBody {
     fn from(view: &CoordinatorView) -> Self {
-        let CoordinatorStatus { coordinator, limits, instances, .. } = &view.status;
+        let CoordinatorStatus { coordinator, limits, instances, machine, .. } = &view.status;
         Self {
             coordinator_id: coordinator.clone(),
             heard_at: view.heard_at,
             is_there: view.is_there,
             max_concurrent: limits.max_concurrent,
             running: instances.iter().filter(|instance| instance.is_live()).count(),
+            machine: machine.clone(),
         }
     }
 }

@@ -312,7 +312,7 @@ impl Overview {
         let away = self.coordinators.iter().filter(|each| self.has_coordinator && !each.is_there);
         banners.extend(away.map(|each| Banner {
             since: Some(When(each.heard_at)),
-            ..Banner::bad(w.of_host_away(each.coordinator_id.as_str()))
+            ..Banner::bad(w.of_host_away(each))
         }));
         banners.extend(self.paused_since.map(|since| Banner::paused(w.paused_since, since)));
         if self.pause_file {

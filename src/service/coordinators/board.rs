@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::domain::id::CoordinatorId;
+use crate::domain::machine::Machine;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::plan::{Deferred, Limits};
 use crate::domain::{Instance, InstanceKey, Launch, Purpose, Timestamp};
@@ -24,6 +25,8 @@ pub struct CoordinatorStatus {
     pub crowds: Vec<Crowd>,
     /// The projects whose last snapshot failed.
     pub failed_snapshots: Vec<FailedSnapshot>,
+    /// The machine that it is on; `None` if it is a coordinator of an older form or a script.
+    pub machine: Option<Machine>,
     pub counters: Counters,
 }
 
@@ -114,7 +117,8 @@ impl CoordinatorBoard {
         let heard_at = status.at;
         let seen = |status: &CoordinatorStatus| {
             let counters = Counters { cycles: 0, ..status.counters };
-            CoordinatorStatus { at: Timestamp::from_millis(0), counters, ..status.clone() }
+            let at = Timestamp::from_millis(0);
+            CoordinatorStatus { at, counters, machine: None, ..status.clone() }
         };
         let now = seen(&status);
         let before = self.lock().insert(id, OnBoard { status, heard_at, is_here });
@@ -249,6 +253,7 @@ mod tests {
             deferred: Vec::new(),
             crowds: Vec::new(),
             failed_snapshots: Vec::new(),
+            machine: None,
             counters: Counters::default(),
         };
         board.put(status, is_here);

@@ -6,8 +6,17 @@ pub fn free_memory() -> Option<u64> {
     available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
+/// Returns the whole memory, in bytes.
+pub fn total_memory() -> Option<u64> {
+    figure(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
 fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    figure(meminfo, "MemAvailable:")
+}
+
+fn figure(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -35,6 +44,7 @@ mod tests {
     fn available_memory_is_what_the_kernel_says() {
         let meminfo = "MemTotal:       16316412 kB\nMemFree:          822180 kB\nMemAvailable:    9876 kB\nBuffers: 1 kB\n";
         assert_eq!(available(meminfo), Some(9876 * 1024));
+        assert_eq!(figure(meminfo, "MemTotal:"), Some(16_316_412 * 1024));
         assert_eq!(available("MemFree: 7 kB\n"), None);
         assert_eq!(available("MemAvailable: many kB\n"), None);
     }

@@ -6,7 +6,12 @@ use super::sysctl;
 /// free, as memory_pressure(1) shows it.
 pub fn free_memory() -> Option<u64> {
     let percent = sysctl::number(c"kern.memorystatus_level")?;
-    Some(sysctl::number(c"hw.memsize")? / 100 * percent)
+    Some(total_memory()? / 100 * percent)
+}
+
+/// Returns the whole memory, in bytes.
+pub fn total_memory() -> Option<u64> {
+    sysctl::number(c"hw.memsize")
 }
 
 /// Does nothing: the system's allocator has no such setting.

@@ -67,14 +67,17 @@ pub fn a_status_is_shown_to_people(bed: &Bed) {
         "pid": 4242, "started_at": "2026-01-01T00:00:00Z", "adopted": true, "is_marked_authenticated": false,
     });
     let waits = json!({ "agent_id": "agt_b", "project_id": "prj", "purpose": "task", "reason": "no_free_slot" });
+    let machine = json!({ "name": "build-1", "memory": { "free": 30, "total": 100 } });
     let report = json!({
         "max_concurrent": 5, "instances": [instance], "deferred": [waits], "counters": { "cycles": 7, "starts": 3 },
+        "machine": machine,
     });
     let done = json!({ "success": true });
     assert_eq!(coordinator.done("report_status", report), done);
     let status = bed.status();
     let of_it = json!([{
         "coordinatorId": "[coordinatorId]", "heardAt": "[heardAt]", "isThere": true, "maxConcurrent": 5, "running": 1,
+        "machine": machine,
     }]);
     assert_eq!(redacted(&status["coordinators"]), of_it);
     assert_eq!(status["coordinators"][0]["coordinatorId"], "crd_far");
@@ -89,6 +92,7 @@ pub fn a_status_is_shown_to_people(bed: &Bed) {
     if let Some(printed) = bed.printed_status() {
         let expected = json!([{
             "coordinator_id": "[coordinator_id]", "heard_at": "[heard_at]", "is_there": true, "max_concurrent": 5, "running": 1,
+            "machine": machine,
         }]);
         assert_eq!(redacted(&printed["coordinators"]), expected);
     }

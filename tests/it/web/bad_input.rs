@@ -97,7 +97,18 @@ const FORMS: [Form; 10] = [
         others: "{ name: 'Shop', working_directory: '/tmp', id: '' }",
         bad: &[
             ("name", &[BLANK, NUL, LONG_NAME]),
-            ("working_directory", &[BLANK, "'srv/shop'", "'/a\\u0000b'", "'/' + 'x'.repeat(4096)", "'/no/such/folder'", "'/etc/hostname'", "'/'"]),
+            (
+                "working_directory",
+                &[
+                    BLANK,
+                    "'srv/shop'",
+                    "'/a\\u0000b'",
+                    "'/' + 'x'.repeat(4096)",
+                    "'/no/such/folder'",
+                    "'/etc/hostname'",
+                    "'/'",
+                ],
+            ),
             ("id", &["'ä'", "'prj'"]),
         ],
     },

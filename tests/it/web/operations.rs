@@ -40,6 +40,7 @@ fn operations_names_who_waits_for_which_task_and_why_in_both_languages() {
         "longest for <time",
         "Spent today",
         "Tokens an hour",
+        " of 1 · memory ",
         "<b>claude</b> <span class=\"second\">1 running",
         "href=\"/ui/launches\">All launches</a>",
     ] {

@@ -4,6 +4,7 @@ use super::Words;
 use crate::domain::Language;
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitReason, Waiting};
+use crate::rest::routes::status::CoordinatorBody;
 
 impl Words {
     /// Returns the number of agents, and of those that work.
@@ -133,9 +134,13 @@ impl Words {
         }
     }
 
-    /// Returns the name of a host. An id that was made for its coordinator is long, so only its end
-    /// is shown.
-    pub(in crate::rest::web) fn of_host(&self, coordinator: &str) -> String {
+    /// Returns the name of a host. If it is not known, the id of its coordinator stands for it. An
+    /// id that was made is long, so only its end is shown.
+    pub(in crate::rest::web) fn of_host(&self, host: &CoordinatorBody) -> String {
+        if let Some(machine) = &host.machine {
+            return machine.name.clone();
+        }
+        let coordinator = host.coordinator_id.as_str();
         match coordinator.strip_prefix("crd_") {
             Some(made) => {
                 let end = made.get(made.len().saturating_sub(6)..).unwrap_or(made);
@@ -146,15 +151,15 @@ impl Words {
     }
 
     /// Returns the warning about a host that does not answer, before the time of its last contact.
-    pub(in crate::rest::web) fn of_host_away(&self, coordinator: &str) -> String {
-        let coordinator = self.of_host(coordinator);
+    pub(in crate::rest::web) fn of_host_away(&self, host: &CoordinatorBody) -> String {
+        let host = self.of_host(host);
         match self.language {
             Language::English => format!(
-                "{coordinator} does not answer: nothing is started there until it is back. Last contact:"
+                "{host} does not answer: nothing is started there until it is back. Last contact:"
             ),
-            Language::Japanese => format!(
-                "{coordinator} が応答しないため、復帰するまでそこでは起動しません。最終応答:"
-            ),
+            Language::Japanese => {
+                format!("{host} が応答しないため、復帰するまでそこでは起動しません。最終応答:")
+            }
         }
     }
 
@@ -194,6 +199,8 @@ fn with_small_letter(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::Timestamp;
+    use crate::domain::machine::Machine;
 
     #[test]
     fn a_reason_after_a_colon_begins_with_a_small_letter() {
@@ -206,7 +213,19 @@ mod tests {
     #[test]
     fn a_host_is_shown_by_its_name_or_the_end_of_its_id() {
         let w = Words::of(Language::English);
-        assert_eq!(w.of_host("build-1"), "build-1");
-        assert_eq!(w.of_host("crd_01a21741d49171c6a8fb32ff3ab905db"), "Host b905db");
+        let host = |id: &str, machine: Option<Machine>| {
+            w.of_host(&CoordinatorBody {
+                coordinator_id: id.parse().unwrap(),
+                heard_at: Timestamp::from_millis(0),
+                is_there: true,
+                max_concurrent: 1,
+                running: 0,
+                machine,
+            })
+        };
+        assert_eq!(host("build-1", None), "build-1");
+        assert_eq!(host("crd_01a21741d49171c6a8fb32ff3ab905db", None), "Host b905db");
+        let machine = Machine { name: "build-2".to_owned(), memory: None, disk: None };
+        assert_eq!(host("crd_01a21741d49171c6a8fb32ff3ab905db", Some(machine)), "build-2");
     }
 }

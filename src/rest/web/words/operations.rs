@@ -1,6 +1,7 @@
 //! The texts about the store and the forges.
 
 use super::Words;
+use crate::domain::machine::{Machine, Space};
 use crate::domain::store_state::{Spread, span};
 
 impl Words {
@@ -24,6 +25,20 @@ impl Words {
         };
         let name = self.language.either(english, japanese);
         format!("{name} {} ({} {})", span(spread.median), self.at_most, span(spread.max))
+    }
+
+    /// Returns the parts of a machine's memory and disk that are in use; empty if neither is known.
+    pub(in crate::rest::web) fn of_machine(&self, machine: &Machine) -> String {
+        let part = |space: Option<Space>, english, japanese| {
+            let name = self.language.either(english, japanese);
+            space.map(|space| format!("{name} {} %", space.used_percent()))
+        };
+        let parts = part(machine.memory, "memory", "メモリー").into_iter().chain(part(
+            machine.disk,
+            "disk",
+            "ディスク",
+        ));
+        parts.collect::<Vec<_>>().join(self.language.either(", ", "、"))
     }
 
     /// Returns the text for the health of a forge.
