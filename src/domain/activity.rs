@@ -43,6 +43,14 @@ impl Usage {
         *self == Self::default()
     }
 
+    /// Returns the part of the tokens that the model read from a cache, in percent; `None` if it
+    /// read nothing.
+    pub fn cached_percent(&self) -> Option<u64> {
+        let read = self.tokens().saturating_sub(self.output_tokens);
+        let percent = u128::from(self.cache_read_tokens) * 100;
+        percent.checked_div(u128::from(read)).and_then(|percent| u64::try_from(percent).ok())
+    }
+
     /// Returns the number of all tokens that the model read or wrote.
     pub const fn tokens(&self) -> u64 {
         let read = self

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::CoordinatorId;
 use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
 use crate::domain::limits;
+use crate::domain::machine::Machine;
 use crate::domain::start_history::StartReason;
 use crate::domain::workspace::Job;
 use crate::domain::{Candidate, LaunchFacts, LaunchId, Purpose, Refusal, Timestamp};
@@ -230,6 +231,11 @@ impl Coordinators {
     /// Keeps the newest report of a coordinator outside this process.
     pub fn report(&self, status: CoordinatorStatus) {
         self.hear_status(status, false);
+    }
+
+    /// Returns the machine of a coordinator, as of its last report.
+    pub fn machine_of(&self, coordinator: &CoordinatorId) -> Option<Machine> {
+        self.board.machine_of(coordinator)
     }
 
     fn hear_status(&self, status: CoordinatorStatus, is_here: bool) {

@@ -23,6 +23,16 @@ fn heard(facts: impl IntoIterator<Item = OutputFact>) -> Activity {
     facts.into_iter().fold(Tally::default(), Tally::heard).activity()
 }
 
+#[test]
+fn the_part_from_a_cache_counts_what_the_model_read() {
+    let read = |input_tokens, cache_read_tokens, cache_write_tokens| {
+        let tokens = Usage { cache_read_tokens, cache_write_tokens, ..usage(input_tokens, 99) };
+        tokens.cached_percent()
+    };
+    assert_eq!((read(0, 0, 0), read(10, 0, 0), read(5, 88, 7)), (None, Some(0), Some(88)));
+    assert_eq!(read(0, u64::MAX, 0), Some(100));
+}
+
 #[track_caller]
 fn check_usage(facts: impl IntoIterator<Item = OutputFact>, expected: Usage) {
     assert_eq!(heard(facts).usage, expected);

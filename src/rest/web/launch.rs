@@ -11,6 +11,7 @@ use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
 use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, size, task_of};
 use super::words::Words;
+use crate::domain::machine::Machine;
 use crate::domain::{
     AgentId, Language, Launch, LaunchId, LaunchState, ProjectId, Purpose, ShortId, StopReason,
     Timestamp,
@@ -135,9 +136,13 @@ impl ShownLaunch {
             None
         };
         let face = faces.of(&launch.key.agent);
-        Ok(Self { face, branch, memory, ..Self::of(w, launch, &names, &about) })
+        let coordinator = launch.coordinator.as_ref();
+        let machine = coordinator.and_then(|id| service.coordinators.machine_of(id));
+        let timeline = timeline(w, &launch, &about, machine.as_ref());
+        Ok(Self { face, branch, memory, timeline, ..Self::of(w, launch, &names, &about) })
     }
 
+    /// Returns the facts that the launch itself has. The caller adds the others.
     fn of(w: &'static Words, launch: Launch, names: &Names, about: &Surroundings) -> Self {
         let task = task_of(&launch).and_then(|task| about.tasks.get(task)).cloned();
         let agent_name = names.agent(&launch.key.agent).to_owned();
@@ -172,7 +177,7 @@ impl ShownLaunch {
             exit: w.of_exit(launch.exit),
             tokens: (usage.tokens() > 0).then_some((Short(n_read), Short(usage.output_tokens))),
             cost: cost_of(usage),
-            timeline: timeline(w, &launch, about),
+            timeline: Vec::new(),
             agent_name,
             project_name,
             agent: launch.key.agent,
@@ -184,7 +189,12 @@ impl ShownLaunch {
 }
 
 /// Returns the stages that a launch has passed, and the present one.
-fn timeline(w: &'static Words, launch: &Launch, about: &Surroundings) -> Vec<Moment> {
+fn timeline(
+    w: &'static Words,
+    launch: &Launch,
+    about: &Surroundings,
+    machine: Option<&Machine>,
+) -> Vec<Moment> {
     let ended = launch.as_ended();
     let moment = |sign, what: &str, at: Option<Timestamp>, detail| Moment {
         sign,
@@ -197,7 +207,7 @@ fn timeline(w: &'static Words, launch: &Launch, about: &Surroundings) -> Vec<Mom
         Some(at) => Some(moment(Sign::Reached, what, Some(at), detail)),
         None => ended.map(|_| moment(Sign::Missed, what, None, None)),
     };
-    let pid = launch.pid.map(|pid| format!("pid {pid}"));
+    let pid = launch.pid.map(|pid| w.of_process(pid, machine));
     let mut moments = vec![moment(Sign::Reached, w.claimed, Some(launch.claimed_at), None)];
     moments.extend(passed(w.started, launch.started_at, pid));
     moments.extend(passed(w.authenticated, launch.authenticated_at, None));

@@ -19,8 +19,8 @@ use super::today::Days;
 use super::words::Words;
 use crate::domain::totals::EndedLaunch;
 use crate::domain::{
-    Agent, AgentId, Launch, LaunchId, Outcome, Project, ProjectId, Purpose, StopReason, Timestamp,
-    Usage,
+    Agent, AgentId, Language, Launch, LaunchId, Outcome, Project, ProjectId, Purpose, StopReason,
+    Timestamp, Usage,
 };
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
@@ -62,6 +62,8 @@ struct List {
     /// The number of ended launches that may be shown.
     n_rows: usize,
     is_more: bool,
+    /// The note that earlier ones are left out.
+    is_cut: Option<String>,
     /// The name of the time zone whose days are shown.
     zone: String,
 }
@@ -83,6 +85,8 @@ struct Row {
     of: String,
     /// The present activity, or the reason of a bad end.
     second: Option<String>,
+    /// The reason of a start that failed, for a page in another language.
+    second_in_english: Option<String>,
     face: Option<Face>,
     agent: String,
     took: Option<Took>,
@@ -90,6 +94,12 @@ struct Row {
     tokens: Option<Short>,
     cost: Option<String>,
     started: When,
+}
+
+impl Row {
+    fn has_time(&self) -> bool {
+        self.took.is_some() || self.running_for.is_some()
+    }
 }
 
 /// The filters, as the address has them. An empty text is no filter.
@@ -230,6 +240,8 @@ impl List {
             groups: groups(w, &found, &rows, &days, now),
             n_rows: filter.limit,
             is_more: found.is_more && filter.limit < MAX_ROWS,
+            is_cut: (found.is_more && filter.limit >= MAX_ROWS)
+                .then(|| w.of_newest_launches(MAX_ROWS)),
             zone: days.zone().to_owned(),
             projects: projects.into_iter().map(|(project, _)| project).collect(),
             agents,
@@ -304,6 +316,10 @@ impl Rows<'_> {
             title,
             of,
             second: self.second_line(launch, outcome),
+            second_in_english: outcome
+                .filter(|_| w.language == Language::Japanese)
+                .and_then(Outcome::reason_in_english)
+                .map(str::to_owned),
             face: self.faces.of(&launch.key.agent),
             agent: self.names.agent(&launch.key.agent).to_owned(),
             took: launch.started_at.zip(ended).map(|(from, (_, to))| Took(to.since(from))),

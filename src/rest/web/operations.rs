@@ -220,6 +220,8 @@ struct Overview {
     charts: Charts,
     slots: Slots,
     spent_today: String,
+    /// The part of the tokens of the day that models read from a cache, in percent.
+    from_cache: Option<String>,
     paused_since: Option<When>,
     pause_file: bool,
     has_coordinator: bool,
@@ -282,6 +284,7 @@ impl Overview {
             charts: Charts::of(w, &series, status.limits.max_concurrent),
             slots: Slots::of(&view, &status.limits),
             spent_today: cost_text(today.total()),
+            from_cache: today.total().cached_percent().map(|percent| w.of_cached(percent)),
             paused_since: status.paused_since.map(When),
             has_coordinator: status.coordinators.iter().any(|each| each.is_there),
             waiting: WaitingStart::read(frame, state, &faces, status.deferred).await?,

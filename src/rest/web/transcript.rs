@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
-use super::shown::{Short, Took, cost_of};
+use super::shown::{Elapsed, Short, Took, cost_of};
 use crate::domain::transcript::{Body, Call, CallResult, EditedLines, Entry, entries};
 use crate::domain::{LaunchId, ProjectKey, Timestamp, Usage};
 use crate::instance_dir::output_pages::{OutputPage, OutputPlace};
@@ -66,6 +66,13 @@ impl TranscriptPart {
         let took = call.took.map(took_text);
         let parts = Some(became).filter(|text| !text.is_empty()).into_iter().chain(took);
         parts.collect::<Vec<_>>().join(" · ")
+    }
+
+    /// Returns the time since which a call goes on, for a page that counts it.
+    fn running_since(&self, entry: &Entry) -> Option<Elapsed> {
+        let Body::Call(call) = &entry.body else { return None };
+        let goes_on = self.is_live && call.result.is_none();
+        entry.at.filter(|_| goes_on).map(Elapsed)
     }
 
     /// Returns what became of a call: that it failed, or the number of lines of its result if there

@@ -149,6 +149,10 @@ impl CoordinatorBoard {
         self.lock().get(coordinator).is_some_and(|known| known.is_here)
     }
 
+    pub(in crate::service) fn machine_of(&self, coordinator: &CoordinatorId) -> Option<Machine> {
+        self.lock().get(coordinator)?.status.machine.clone()
+    }
+
     /// Returns the last report of a present coordinator that defers the start of `key`.
     pub(in crate::service) fn deferral_of(
         &self,

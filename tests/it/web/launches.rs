@@ -13,7 +13,7 @@ use crate::daemon::Daemon;
 /// A line of claude that says a text and counts tokens.
 const SAYS: &str = r#"{"type":"assistant","session_id":"s","message":{"id":"ID","content":[{"type":"text","text":"TEXT"}],"usage":{"input_tokens":5000,"output_tokens":700}}}"#;
 /// A line of claude that calls a tool.
-const CALLS: &str = r#"{"type":"assistant","session_id":"s","message":{"id":"ID","content":[{"type":"tool_use","id":"tID","name":"Bash","input":{"command":"TEXT"}}],"usage":{"input_tokens":5000,"output_tokens":700}}}"#;
+const CALLS: &str = r#"{"type":"assistant","session_id":"s","timestamp":"2026-01-01T00:00:00.000Z","message":{"id":"ID","content":[{"type":"tool_use","id":"tID","name":"Bash","input":{"command":"TEXT"}}],"usage":{"input_tokens":5000,"output_tokens":700}}}"#;
 
 fn prints(line: &str, id: &str, text: &str) -> String {
     format!("run:echo '{}'", line.replace("ID", id).replace("TEXT", text))
@@ -190,7 +190,10 @@ fn the_page_of_a_launch_counts_while_its_agent_works() {
         text("#ticker-tokens") == "10k / 1k" && text("#tool-calls") == "1"
     });
     assert_eq!(browser.texts("#transcript .tool b"), ["Run"]);
+    browser.find("#transcript .tool.is-begun .end .elapsed");
     assert!(text(".time-line").contains("Working"));
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert!(text(".time-line").contains(&format!(" on {machine}")), "{}", text(".time-line"));
     let running_for = text(".ticker .elapsed");
     browser.until("the time goes on", || text(".ticker .elapsed") != running_for);
 

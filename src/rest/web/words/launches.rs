@@ -4,6 +4,7 @@ use jiff::civil::Date;
 
 use super::Words;
 use crate::domain::launch::{ExitStatus, ReportResult, StopReason, TimeLimit};
+use crate::domain::machine::Machine;
 use crate::domain::{FailureClass, Language, Launch, Outcome, Purpose};
 
 impl Words {
@@ -105,6 +106,27 @@ impl Words {
             (None, Some(signal)) if english => Some(format!("Ended by signal {signal}")),
             (None, Some(signal)) => Some(format!("シグナル {signal} で終了")),
             (None, None) => None,
+        }
+    }
+
+    /// Returns the text for a process and its machine, if that is known.
+    pub(in crate::rest::web) fn of_process(&self, pid: i32, machine: Option<&Machine>) -> String {
+        let Some(Machine { name, .. }) = machine else { return format!("pid {pid}") };
+        match self.language {
+            Language::English => format!("pid {pid} on {name}"),
+            Language::Japanese => format!("pid {pid}（{name}）"),
+        }
+    }
+
+    /// Returns the note under the longest list of launches.
+    pub(in crate::rest::web) fn of_newest_launches(&self, n: usize) -> String {
+        match self.language {
+            Language::English => {
+                format!("These are the newest {n} that ended. A filter finds earlier ones.")
+            }
+            Language::Japanese => {
+                format!("終了したもののうち最新の {n} 件です。それより前は絞り込みで表示できます。")
+            }
         }
     }
 
@@ -233,7 +255,7 @@ impl Words {
             (Language::English, Purpose::Task) => format!("{ai_type}, for a task"),
             (Language::English, Purpose::Chat) => format!("{ai_type}, for a chat"),
             (Language::English, Purpose::Check) => format!("{ai_type}, for checks"),
-            (Language::Japanese, _) => format!("{ai_type}（{} 用）", self.of_purpose(purpose)),
+            (Language::Japanese, _) => format!("{ai_type}（用途: {}）", self.of_purpose(purpose)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The texts about the store and the forges.
 
 use super::Words;
+use crate::domain::Language;
 use crate::domain::machine::{Machine, Space};
 use crate::domain::store_state::{Spread, span};
 
@@ -25,6 +26,14 @@ impl Words {
         };
         let name = self.language.either(english, japanese);
         format!("{name} {} ({} {})", span(spread.median), self.at_most, span(spread.max))
+    }
+
+    /// Returns the part of the tokens of today that models read from a cache.
+    pub(in crate::rest::web) fn of_cached(&self, percent: u64) -> String {
+        match self.language {
+            Language::English => format!("{percent} % read from cache today"),
+            Language::Japanese => format!("今日は {percent} % がキャッシュから"),
+        }
     }
 
     /// Returns the parts of a machine's memory and disk that are in use; empty if neither is known.
