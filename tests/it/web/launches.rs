@@ -24,7 +24,7 @@ fn with_launches() -> Daemon {
     let daemon = daemon_with(&[], "backoff: { initial: 1h, max: 1h }\n");
     let calls = prints(CALLS, "m1", "cargo test");
     daemon.agent("works", "prj", &["authenticate", "get-my-task", &calls, "sleep:600"]);
-    let says = prints(SAYS, "m1", "the registry was reset");
+    let says = prints(SAYS, "m1", "the **registry** was `reset`");
     daemon.agent("fails", "prj", &["authenticate", "get-my-task", &says, "exit:3"]);
     daemon.agent("ends", "prj", &["authenticate", "get-my-task", "report:success", "exit:0"]);
     daemon.agent("dies", "prj", &["exit:3"]);

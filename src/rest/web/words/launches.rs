@@ -78,7 +78,9 @@ impl Words {
         summary: Option<&str>,
     ) -> Option<String> {
         let last_line = launch.activity.progress.as_deref().filter(|line| says_something(line));
-        let quoted = last_line.map(|line| match self.language {
+        // It may be Markdown, and a list shows plain text.
+        let plain = last_line.map(|line| line.replace("**", "").replace('`', ""));
+        let quoted = plain.map(|line| match self.language {
             Language::English => format!("“{line}”"),
             Language::Japanese => format!("「{line}」"),
         });
@@ -116,6 +118,14 @@ impl Words {
             Language::English => format!("pid {pid} on {name}"),
             Language::Japanese => format!("pid {pid}（{name}）"),
         }
+    }
+
+    /// Returns what a list without launches is for.
+    pub(in crate::rest::web) fn what_launches_are(&self) -> &'static str {
+        self.language.either(
+            "Each start of an agent is listed here: for a task in progress, or for a chat.",
+            "タスクを進行中にするかチャットを開くと、エージェントが起動します。起動はすべてここに表示されます。",
+        )
     }
 
     /// Returns the note under the longest list of launches.
