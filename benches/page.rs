@@ -333,7 +333,7 @@ fn chat(bed: &Bed, browser: &Browser, figures: &mut Vec<Figure>) -> Result<()> {
     let token = agent.call("authenticate", &entered)?["session_token"].clone();
     browser.go_to("/ui/projects/prj?chat=agt_0")?;
     let give_up_at = Instant::now() + TIMEOUT;
-    while browser.run("return document.querySelector('#send')?.disabled ?? true")? != false {
+    while browser.run("return document.querySelector('[data-is-ready]') === null")? != false {
         ensure!(Instant::now() < give_up_at, "the chat is never ready");
     }
     let (mut handed, mut shown) = (Times::default(), Times::default());

@@ -1,7 +1,7 @@
-//! The chat panel: the messages, whether the agent listens, and a field for a message.
+//! A chat, as a panel and as a page: the messages, the state of the agent, and a field to write in.
 //!
-//! Messages are those of REST, under an id that the panel chooses: a repeated request writes the
-//! message once. Only problems differ: they are in the language of the page. The panel fetches
+//! Messages are those of REST, under an id that the page chooses: a repeated request writes the
+//! message once. Only problems differ: they are in the language of the page. The page fetches
 //! answers after the last message that it has, in the order of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,15 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-use super::layout::{Frame, rendered};
+use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
-use super::shown::{Face, Faces, When, persons};
+use super::shown::{Clock, Elapsed, Face, Faces, hue_of, initials_of, persons};
 use super::waits::{About, WhyLine};
 use crate::domain::chat::Sender;
 use crate::domain::start_history::StartReason;
 use crate::domain::{
-    AgentId, Message, MessageId, Project, ProjectId, ProjectKey, Purpose, Refusal,
+    Agent, AgentId, InstanceKey, LaunchState, Message, MessageId, Project, ProjectId, ProjectKey,
+    Purpose, Refusal,
 };
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::chat;
@@ -33,23 +34,26 @@ use crate::service::ChatPage;
 const PAGE: usize = 50;
 
 #[derive(Template)]
+#[template(path = "chat.html")]
+struct ChatView {
+    frame: Frame,
+    chat: Chat,
+    /// True on a page of its own, false in a panel.
+    is_page: bool,
+}
+
+#[derive(Template)]
 #[template(path = "parts/chat.html")]
 struct ChatPart {
     frame: Frame,
-    project: Project,
-    agent: Face,
-    agent_name: String,
-    messages: Vec<ShownMessage>,
-    keys: BTreeSet<ProjectKey>,
-    has_earlier: bool,
-    standing: ChatState,
+    chat: Chat,
+    is_page: bool,
 }
 
 #[derive(Template)]
 #[template(path = "parts/messages.html")]
 struct MessagesPart {
     frame: Frame,
-    agent_name: String,
     messages: Vec<ShownMessage>,
     keys: BTreeSet<ProjectKey>,
 }
@@ -61,45 +65,96 @@ struct ChatStatePart {
     standing: ChatState,
 }
 
+/// A chat with its newest messages.
+struct Chat {
+    project: Project,
+    agent: Face,
+    messages: Vec<ShownMessage>,
+    keys: BTreeSet<ProjectKey>,
+    has_earlier: bool,
+    standing: ChatState,
+    /// The frame of the messages that the reader will write.
+    own: ShownMessage,
+}
+
 struct ShownMessage {
-    id: MessageId,
+    id: Option<MessageId>,
+    /// True if a person wrote it.
     is_ours: bool,
-    /// The name of another person who wrote it.
-    author: Option<String>,
+    /// True if the reader wrote it.
+    is_mine: bool,
+    name: String,
+    initials: String,
+    /// One of eight colours.
+    hue: u8,
     content: String,
-    at: When,
+    at: Option<Clock>,
 }
 
 impl ShownMessage {
-    /// Returns messages with the names of the other people who wrote some.
-    async fn all(messages: Vec<Message>, frame: &Frame) -> Vec<Self> {
+    /// Returns messages with the names of the people who wrote some.
+    async fn all(messages: Vec<Message>, agent: &Face, frame: &Frame) -> Vec<Self> {
         let authors = messages.iter().filter_map(|message| message.author.as_ref());
         let names = persons(authors).await;
-        messages.into_iter().map(|message| Self::of(message, &names, frame)).collect()
+        messages.into_iter().map(|message| Self::of(message, agent, &names, frame)).collect()
     }
 
-    fn of(message: Message, names: &BTreeMap<String, String>, frame: &Frame) -> Self {
-        let reader = frame.operator.as_ref().map(|operator| operator.name.as_str());
-        let is_ours = message.sender != Sender::Agent;
-        let other = message.author.filter(|author| is_ours && Some(author.as_str()) != reader);
+    fn of(message: Message, agent: &Face, names: &BTreeMap<String, String>, frame: &Frame) -> Self {
+        let shown = if message.sender == Sender::Agent {
+            Self {
+                name: agent.name.clone(),
+                initials: agent.initials.clone(),
+                hue: agent.hue,
+                ..Self::by("", "", frame)
+            }
+        } else {
+            let author = message.author.as_deref().unwrap_or_default();
+            Self::by(author, names.get(author).map_or(author, String::as_str), frame)
+        };
         Self {
-            is_ours,
-            author: other.map(|author| names.get(&author).cloned().unwrap_or(author)),
-            id: message.id,
+            is_ours: message.sender != Sender::Agent,
+            id: Some(message.id),
             content: message.content,
-            at: When(message.created_at),
+            at: Some(Clock(message.created_at)),
+            ..shown
         }
+    }
+
+    /// Returns an empty message of a person. Without a name, an earlier version wrote it.
+    fn by(author: &str, name: &str, frame: &Frame) -> Self {
+        let reader = frame.operator.as_ref().map(|operator| operator.name.as_str());
+        let name = if name.is_empty() { frame.w.of_unknown_author() } else { name };
+        Self {
+            id: None,
+            is_ours: true,
+            is_mine: Some(author) == reader,
+            initials: initials_of(name),
+            hue: hue_of(author),
+            name: name.to_owned(),
+            content: String::new(),
+            at: None,
+        }
+    }
+
+    /// Returns an empty message of the reader.
+    async fn own(frame: &Frame) -> Self {
+        let reader = frame.operator.as_ref().map(|operator| operator.name.clone());
+        let names = persons(reader.iter()).await;
+        let author = reader.as_deref().unwrap_or_default();
+        Self::by(author, names.get(author).map_or(author, String::as_str), frame)
     }
 }
 
 /// The state of the agent of a chat.
 struct ChatState {
     is_ready: bool,
+    /// The time since which the agent could write an answer; `None` if nothing waits for one.
+    writes_since: Option<Elapsed>,
     /// True if the agent is not there and no start is wanted. The next message starts it.
     is_gone: bool,
     /// The condition that delays its start for longer than usual.
     why: Option<WhyLine>,
-    /// True if a message is accepted now. A chat that waits accepts it for later.
+    /// True if a message is accepted. A chat whose agent is not there keeps it for the agent.
     may_say: bool,
 }
 
@@ -112,6 +167,7 @@ struct MessagesQuery {
 
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
+        .route("/ui/projects/{project}/chat/{agent}", get(page))
         .route("/ui/parts/projects/{project}/agents/{agent}/chat", get(panel))
         .route("/ui/parts/projects/{project}/agents/{agent}/chat/standing", get(standing))
         .route("/ui/parts/projects/{project}/agents/{agent}/chat/messages", get(messages))
@@ -119,38 +175,22 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/do/projects/{project}/agents/{agent}/chat/messages", post(chat::say))
 }
 
+async fn page(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+) -> Result<Response, Problem> {
+    let chat = Chat::read(&frame, &state, &project, &agent).await?;
+    Ok(rendered(&ChatView { frame: frame.at(NavSection::Projects), chat, is_page: true }))
+}
+
 async fn panel(
     frame: Frame,
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
-    let (project, members) = state.service.catalog.project(&project).await?;
-    let open = state.service.launches.open().await?;
-    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
-    let face = faces.of(&agent).ok_or_else(|| Refusal::AgentNotFound { agent: agent.clone() })?;
-    if !members.contains(&agent) {
-        return Err(Refusal::NotAssigned { agent, project: project.id }.into());
-    }
-    let page = ChatPage { after: None, before: None, limit: PAGE };
-    let found =
-        state.service.chats.conversation(&agent, &project.id, &page, Duration::ZERO).await?;
-    let standing = ChatState::of(&frame, &state, &agent, &project.id).await?;
-    // An open panel makes the server start the agent, so the agent will come.
-    let is_coming = standing.is_gone && frame.may_change();
-    let standing =
-        if is_coming { ChatState { is_gone: false, may_say: false, ..standing } } else { standing };
-    let messages = ShownMessage::all(found.messages, &frame).await;
-    let keys = state.service.catalog.project_keys().await?;
-    Ok(rendered(&ChatPart {
-        keys,
-        frame,
-        project,
-        agent_name: face.name.clone(),
-        agent: face,
-        messages,
-        has_earlier: found.next.is_some(),
-        standing,
-    }))
+    let chat = Chat::read(&frame, &state, &project, &agent).await?;
+    Ok(rendered(&ChatPart { frame, chat, is_page: false }))
 }
 
 async fn standing(
@@ -171,14 +211,53 @@ async fn messages(
     let page = ChatPage { after: query.after, before: query.before, limit: PAGE };
     let found = state.service.chats.conversation(&agent, &project, &page, Duration::ZERO).await?;
     let has_more = found.next.is_some();
-    let messages = ShownMessage::all(found.messages, &frame).await;
-    let agent_name = state.service.catalog.agent(&agent).await?.name;
+    let agent: Agent = state.service.catalog.agent(&agent).await?;
+    let messages = ShownMessage::all(found.messages, &Face::of(&agent, false), &frame).await;
     let keys = state.service.catalog.project_keys().await?;
-    let mut response = rendered(&MessagesPart { frame, agent_name, messages, keys });
+    let mut response = rendered(&MessagesPart { frame, messages, keys });
     if has_more {
         response.headers_mut().insert("has-more", axum::http::HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+impl Chat {
+    async fn read(
+        frame: &Frame,
+        state: &RestState,
+        project: &ProjectId,
+        agent: &AgentId,
+    ) -> Result<Self, Problem> {
+        let (project, members) = state.service.catalog.project(project).await?;
+        let open = state.service.launches.open().await?;
+        let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
+        let face =
+            faces.of(agent).ok_or_else(|| Refusal::AgentNotFound { agent: agent.clone() })?;
+        if !members.contains(agent) {
+            let agent = agent.clone();
+            return Err(Refusal::NotAssigned { agent, project: project.id }.into());
+        }
+        let page = ChatPage { after: None, before: None, limit: PAGE };
+        let found =
+            state.service.chats.conversation(agent, &project.id, &page, Duration::ZERO).await?;
+        let standing = ChatState::of(frame, state, agent, &project.id).await?;
+        // An open chat makes the server start the agent, so the agent will come.
+        let is_gone = standing.is_gone && !frame.may_change();
+        Ok(Self {
+            messages: ShownMessage::all(found.messages, &face, frame).await,
+            own: ShownMessage::own(frame).await,
+            keys: state.service.catalog.project_keys().await?,
+            has_earlier: found.next.is_some(),
+            standing: ChatState { is_gone, ..standing },
+            agent: face,
+            project,
+        })
+    }
+
+    /// Returns the address of the page of this chat.
+    fn href(&self) -> String {
+        format!("/ui/projects/{}/chat/{}", self.project.id, self.agent.id)
+    }
 }
 
 impl ChatState {
@@ -188,27 +267,42 @@ impl ChatState {
         agent: &AgentId,
         project: &ProjectId,
     ) -> Result<Self, Problem> {
-        let sessions = state.service.chats.open_sessions(project).await?;
-        let is_ready = sessions.get(agent).is_some_and(|open| open.chat > 0);
+        let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
+        let launch = state.service.launches.open().await?.into_iter().find(|open| open.key == key);
+        let launch = launch.filter(|open| matches!(open.state, LaunchState::Running { .. }));
+        if let Some(launch) = launch {
+            let page = ChatPage { after: None, before: None, limit: 1 };
+            let found = state.service.chats.conversation(agent, project, &page, Duration::ZERO);
+            let asked = found.await?.messages.pop().filter(|last| last.sender != Sender::Agent);
+            let since = asked.map(|asked| Some(asked.created_at).max(launch.authenticated_at));
+            return Ok(Self {
+                is_ready: true,
+                writes_since: since.flatten().map(Elapsed),
+                ..Self::starting()
+            });
+        }
         let why = state.service.launches.why(agent, project).await?.into_iter().map(WhyBody::from);
         let why = why.into_iter().find(|why| why.purpose == Purpose::Chat);
         let reason = why.as_ref().map(|why| why.reason);
         Ok(match reason {
-            _ if is_ready => Self { is_ready, is_gone: false, why: None, may_say: true },
-            Some(StartReason::NoWork) => Self { is_ready, is_gone: true, why: None, may_say: true },
+            Some(StartReason::NoWork) => Self { is_gone: true, ..Self::starting() },
             None | Some(StartReason::Ready | StartReason::Starting | StartReason::Running) => {
-                Self { is_ready, is_gone: false, why: None, may_say: false }
+                Self::starting()
             }
             Some(reason) => {
                 let waiting = why.as_ref().and_then(WhyBody::waiting);
                 let about = About { agent: Some(agent), project: Some(project), task: None };
                 Self {
-                    is_ready,
-                    is_gone: false,
                     why: waiting.map(|waiting| WhyLine::of(frame.w, &waiting, about)),
                     may_say: !reason.refuses_messages(),
+                    ..Self::starting()
                 }
             }
         })
+    }
+
+    /// Returns the state of an agent that will come.
+    const fn starting() -> Self {
+        Self { is_ready: false, writes_since: None, is_gone: false, why: None, may_say: true }
     }
 }

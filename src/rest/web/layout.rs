@@ -8,7 +8,7 @@ use axum::response::{Html, IntoResponse as _, Response};
 use serde::Deserialize;
 
 use super::assets::Assets;
-use super::shown::initials_of;
+use super::shown::{hue_of, initials_of};
 use super::side::Side;
 use super::words::Words;
 use crate::domain::{Language, ProjectId};
@@ -99,6 +99,11 @@ impl Frame {
     /// Returns the initials of the reader.
     pub(super) fn initials(&self) -> String {
         self.operator.as_ref().map(|operator| initials_of(&operator.name)).unwrap_or_default()
+    }
+
+    /// Returns the colour of the reader.
+    pub(super) fn hue(&self) -> u8 {
+        self.operator.as_ref().map(|operator| hue_of(&operator.name)).unwrap_or_default()
     }
 
     /// Reads the frame of a whole page: who reads it, and its side.

@@ -28,6 +28,19 @@ impl fmt::Display for When {
 /// Safe, because it contains only a timestamp.
 impl askama::filters::HtmlSafe for When {}
 
+/// A moment of a day that is named elsewhere, of which the page shows the time of day.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock(pub(super) Timestamp);
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<time class=\"clock\" datetime=\"{0}\">{0}</time>", self.0)
+    }
+}
+
+/// Safe, because it contains only a timestamp.
+impl askama::filters::HtmlSafe for Clock {}
+
 /// A moment, from which the page shows the time that has passed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Elapsed(pub(super) Timestamp);

@@ -2,6 +2,7 @@
 
 mod agents;
 mod attention;
+mod chats;
 mod fields;
 mod first_run;
 mod frame;
@@ -356,7 +357,6 @@ texts! {
     chat_with: "Chat with", "チャット:";
     preparing: "Preparing...", "準備中...";
     send: "Send", "送信";
-    message: "Message", "メッセージ";
     message_hint: "Enter sends, Shift+Enter breaks the line.", "Enter で送信、Shift+Enter で改行。";
     discard: "Discard what you have written?", "入力内容を破棄しますか？";
     was_changed:
@@ -379,10 +379,9 @@ texts! {
         "メッセージを書いてください。その間にエージェントを起動します。";
     earlier: "Show earlier messages", "以前のメッセージを表示";
     agent_gone:
-        "The agent is not there. Your next message starts it again.",
-        "エージェントは停止しました。次のメッセージで再起動します。";
-    you: "You", "あなた";
-    not_sent: "Not sent yet; it is tried again.", "未送信です。再試行します。";
+        "The agent has ended. Your next message starts it again.",
+        "エージェントは終了しました。次のメッセージで再び起動します。";
+    not_sent: "Not sent yet, tried again", "未送信、再試行中";
 
     new_agent: "New agent", "エージェントを作成";
     edit_agent: "Edit agent", "エージェントを編集";

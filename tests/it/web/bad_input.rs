@@ -183,9 +183,6 @@ fn each_form_tells_a_mistake_at_its_field_and_keeps_what_was_written() {
         }
         browser.run(form.opens);
         browser.find(form.form);
-        if form.form == "[data-say]" {
-            browser.until("the agent listens", || browser.find("#send").is_enabled());
-        }
         for (field, values) in form.bad {
             for bad in *values {
                 check_told(&browser, form, field, bad);

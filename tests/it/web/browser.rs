@@ -319,8 +319,4 @@ impl Found<'_> {
     pub fn is_shown(&self) -> bool {
         self.browser.runtime.block_on(self.element.is_displayed()).unwrap()
     }
-
-    pub fn is_enabled(&self) -> bool {
-        self.browser.runtime.block_on(self.element.is_enabled()).unwrap()
-    }
 }

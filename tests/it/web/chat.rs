@@ -20,7 +20,6 @@ fn open_panel(browser: &Browser) {
 }
 
 fn say(browser: &Browser, text: &str) {
-    browser.until("the button sends", || browser.find("#send").is_enabled());
     browser.find("#say").type_in(text);
     browser.find("#send").click();
 }
@@ -45,8 +44,8 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
     let opening = &daemon.mirrored("agt")[0];
     assert_eq!(opening["senderId"], "system");
     assert_eq!(opening["visible"], false);
-    let send = browser.find("#send");
-    assert_eq!((send.text().as_str(), send.is_enabled()), ("準備中...", false));
+    let standing = || browser.find("#chat-standing").text();
+    assert_eq!((browser.find("#send").text().as_str(), standing().as_str()), ("送信", "準備中..."));
     assert!(
         browser
             .run("return document.querySelector('#panel').getBoundingClientRect().left")
@@ -54,10 +53,9 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
             .unwrap()
             > 900.0
     );
-    // 2 and 3: The agent comes and waits, and the button shows that.
+    // 2 and 3: The agent comes and waits, and the page shows that.
     fs::write(daemon.work().join("go"), "").unwrap();
-    browser.until("the agent listens", || send.is_enabled());
-    assert_eq!(send.text(), "送信");
+    browser.until("the agent listens", || standing() == "メッセージを待っています");
     let sessions = browser.run_async(
         "fetch('/api/projects/prj/agent-sessions').then(r => r.json()).then(arguments[arguments.length - 1])",
     );
@@ -85,11 +83,11 @@ fn the_last_panel_that_closes_ends_the_chat() {
         return;
     };
     open_panel(&browser);
-    browser.until("the agent listens", || browser.find("#send").is_enabled());
+    browser.find("[data-is-ready]");
     let first = browser.window();
     browser.open_window();
     open_panel(&browser);
-    browser.until("it listens here too", || browser.find("#send").is_enabled());
+    browser.find("[data-is-ready]");
     // Loading a page anew closes its panel and opens it.
     open_panel(&browser);
     browser.close_window();
@@ -106,13 +104,24 @@ fn the_last_panel_that_closes_ends_the_chat() {
 
 #[test]
 fn an_agent_that_died_is_said_to_be_gone_and_comes_back_for_the_next_message() {
-    let daemon = daemon(&["agt"]);
+    // It comes when it is told to, and answers when it is told to.
+    let answers = "run:until [ -e answer ]; do sleep 0.05; done";
+    let daemon = daemon(&[]);
+    daemon.agent("agt", "prj", &["wait-for:go", "authenticate", answers, "chat"]);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
+    let standing = || browser.find("#chat-standing").text();
     open_panel(&browser);
+    // What is sent before the agent is there waits for it.
     say(&browser, "first");
+    browser.until("it is sent", || said(&browser) == [(true, "first".to_owned())]);
+    assert_eq!(standing(), "Preparing...");
+    fs::write(daemon.work().join("go"), "").unwrap();
+    browser.until("it is at work", || standing().starts_with("Writing an answer"));
+    fs::write(daemon.work().join("answer"), "").unwrap();
     browser.until("it answers", || said(&browser).len() == 2);
+    browser.until("it is ready", || standing() == "Ready for your message");
     let pid = daemon.open("agt")[0]["pid"].as_i64().unwrap();
     kill(i32::try_from(pid).unwrap(), rustix::process::Signal::KILL);
     browser.find("[data-is-gone]");
@@ -163,11 +172,11 @@ fn two_panels_show_the_same_messages_in_the_same_order_each_once() {
         return;
     };
     open_panel(&browser);
-    browser.until("the agent listens", || browser.find("#send").is_enabled());
+    browser.find("[data-is-ready]");
     let first = browser.window();
     let second = browser.open_window();
     open_panel(&browser);
-    browser.until("it listens here too", || browser.find("#send").is_enabled());
+    browser.find("[data-is-ready]");
     for n in 0..4 {
         for (window, who) in [(&first, "a"), (&second, "b")] {
             browser.switch_to(window);

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
+use crate::support::until;
 
 /// Returns a daemon with an agent that answers each message with forty paragraphs.
 fn talkative() -> Daemon {
@@ -37,7 +38,6 @@ fn n_messages(browser: &Browser) -> usize {
 }
 
 fn say(browser: &Browser, text: &str) {
-    browser.until("the button sends", || browser.find("#send").is_enabled());
     browser.find("#say").type_in(text);
     browser.find("#send").click();
 }
@@ -53,6 +53,10 @@ fn a_list_at_its_end_stays_there_and_a_reader_who_scrolled_up_is_left_alone() {
     say(&browser, "first");
     browser.until("it is answered", || n_messages(&browser) == 2);
     browser.until("the end of the answer is shown", || below(&browser) <= 1.0);
+    let names = || browser.texts(".message .sender b");
+    assert_eq!(names()[1], "agt");
+    assert_ne!(names()[0], "agt");
+    assert_eq!(browser.texts(".talk .day"), ["Today"]);
     for _ in 0..3 {
         browser.find("[data-close]").click();
         open(&browser, "agt");
@@ -72,8 +76,26 @@ fn a_list_at_its_end_stays_there_and_a_reader_who_scrolled_up_is_left_alone() {
     browser.until("both are there", || n_messages(&browser) == 6);
     browser.until("it is said", || browser.find("[data-to-end]").is_shown());
     assert_eq!(browser.run("return document.querySelector('.messages').scrollTop"), 0);
+    assert_eq!(browser.texts(".talk .day.is-new"), ["New"]);
     browser.find("[data-to-end]").click();
     browser.until("the end is shown again", || below(&browser) <= 1.0);
+
+    // What came while no browser showed the chat begins behind the line. So it does on its page.
+    browser.go_to("/ui/projects/prj");
+    daemon.done(&["chat", "send", "agt", "prj", "once more"]);
+    let n_written =
+        || daemon.mirrored("agt").iter().filter(|line| line["visible"] != false).count();
+    until("it is answered", || n_written() == 8);
+    browser.go_to("/ui/projects/prj/chat/agt");
+    browser.until("all are there", || n_messages(&browser) == 8);
+    let n_before =
+        "return [...document.querySelectorAll('.talk li')].findIndex(l => l.matches('.is-new'))";
+    browser.until("the line is there", || browser.run(n_before).as_i64() >= Some(7));
+    browser.until("the end is shown", || below(&browser) <= 1.0);
+    assert_eq!((browser.texts("h1"), browser.has("nav.side")), (vec!["agt".to_owned()], true));
+    browser.go_to("/ui/projects/prj/chat/agt");
+    browser.until("they are there again", || n_messages(&browser) == 8);
+    assert_eq!(browser.texts(".talk .day"), ["Today"], "nothing is new any more");
     assert_quiet(&browser);
 }
 
@@ -88,6 +110,8 @@ fn a_draft_outlives_its_panel_and_the_page_and_enter_while_composing_sends_nothi
     open(&browser, "agt");
     browser.find("#say").type_in("half a thought");
     browser.find("[data-close]").click();
+    let is_marked = |agent: &str| browser.find(&format!("#avatar-{agent} .draft")).is_shown();
+    assert_eq!((is_marked("agt"), is_marked("other")), (true, false));
     open(&browser, "other");
     assert_eq!(written(), "", "each chat has a draft of its own");
     browser.find("#say").type_in("another");
@@ -96,8 +120,10 @@ fn a_draft_outlives_its_panel_and_the_page_and_enter_while_composing_sends_nothi
     browser.go_to("/ui/projects/prj?chat=agt");
     browser.find("#panel [data-chat='prj/agt']");
     browser.until("it is back after a reload", || written() == "half a thought");
+    browser.go_to("/ui/projects/prj/chat/agt");
+    browser.until("it is on the page of the chat, too", || written() == "half a thought");
 
-    browser.until("the agent listens", || browser.find("#send").is_enabled());
+    browser.find("[data-is-ready]");
     let press = |is_composing: bool| -> Value {
         browser.run(&format!(
             "return document.querySelector('#say').dispatchEvent(new KeyboardEvent('keydown',\
@@ -111,5 +137,6 @@ fn a_draft_outlives_its_panel_and_the_page_and_enter_while_composing_sends_nothi
     browser.until("it is sent and answered", || n_messages(&browser) == 2);
     browser.go_to("/ui/projects/prj?chat=agt");
     browser.until("the draft is gone", || n_messages(&browser) == 2 && written() == "");
+    assert_eq!((is_marked("agt"), is_marked("other")), (false, true));
     assert_quiet(&browser);
 }

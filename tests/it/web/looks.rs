@@ -130,8 +130,10 @@ fn axe_finds_nothing_on_any_page() {
     };
     let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
     let launch = format!("/ui/launches/{launch}");
-    let pages: Vec<&str> =
-        PAGES.into_iter().chain(["/ui/projects/prj?chat=agt", launch.as_str()]).collect();
+    let pages: Vec<&str> = PAGES
+        .into_iter()
+        .chain(["/ui/projects/prj?chat=agt", "/ui/projects/prj/chat/agt", &launch])
+        .collect();
     for (theme, width, language) in
         [("light", 1440, "en"), ("dark", 1440, "en"), ("light", 500, "en"), ("light", 1440, "ja")]
     {

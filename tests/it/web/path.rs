@@ -119,7 +119,7 @@ fn the_page_works_under_a_path_of_a_proxy() {
 
     browser.go_to("/ui/projects/prj");
     browser.find("#avatar-agt").click();
-    browser.until("the agent listens", || browser.find("#send").is_enabled());
+    browser.find("[data-is-ready]");
     browser.find("#say").type_in("hello");
     browser.find("#send").click();
     browser.until("it answers", || browser.texts(".message").len() >= 2);

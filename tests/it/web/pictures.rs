@@ -59,7 +59,7 @@ fn what_the_readme_shows_is_there() {
     keep(&browser, "board");
     browser.go_to("/ui/projects/prj_shop");
     browser.find("#avatar-agt_frontend").click();
-    browser.until("the agent listens", || browser.find("#send").is_enabled());
+    browser.find("[data-is-ready]");
     browser.find("#say").type_in("How far are you?");
     browser.find("#send").click();
     browser.until("it answers", || browser.texts(".message").len() == 2);

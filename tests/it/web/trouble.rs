@@ -100,7 +100,7 @@ fn a_message_that_was_sent_while_the_daemon_was_away_arrives_once() {
         return;
     };
     browser.go_to("/ui/projects/prj?chat=agt");
-    browser.until("the agent listens", || browser.find("#send").is_enabled());
+    browser.find("[data-is-ready]");
     browser.find("#say").type_in("are you there?");
     daemon.terminate();
     browser.run("document.querySelector('[data-say]').requestSubmit()");

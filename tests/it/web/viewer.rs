@@ -45,6 +45,7 @@ fn a_viewer_is_offered_nothing_that_is_refused_and_each_refusal_is_in_words() {
     let more = [
         launch.as_str(),
         "/ui/projects/prj?chat=agt",
+        "/ui/projects/prj/chat/agt",
         "/ui/projects/prj?task=stuck",
         "/ui/tasks/stuck",
         "/ui/agents/agt",

@@ -173,11 +173,20 @@ function timeText(time) {
   if (time.classList.contains("clock")) return clock.format(at);
   if (time.classList.contains("left")) return duration(Math.max(0, ahead));
   if (time.classList.contains("elapsed")) return duration(Math.max(0, -ahead));
-  if (distance < MINUTE) return relative.format(ahead, "second");
-  if (distance < HOUR) return relative.format(Math.round(ahead / MINUTE), "minute");
-  if (distance < DAY) return relative.format(Math.round(ahead / HOUR), "hour");
-  if (distance < 7 * DAY) return `${relative.format(Math.round(ahead / DAY), "day")}, ${clock.format(at)}`;
+  if (distance < MINUTE) return relativeText(ahead, "second");
+  if (distance < HOUR) return relativeText(Math.round(ahead / MINUTE), "minute");
+  if (distance < DAY) return relativeText(Math.round(ahead / HOUR), "hour");
+  if (distance < 7 * DAY) return `${relativeText(daysAhead(at), "day")}, ${clock.format(at)}`;
   return date.format(at);
+}
+
+// Without the full stop of an abbreviation, such as that of "14 min. ago".
+const relativeText = (n, unit) => relative.format(n, unit).replace(".", "");
+
+// The number of midnights until a time, in the zone of the reader.
+function daysAhead(at) {
+  const midnight = (time) => new Date(time).setHours(0, 0, 0, 0);
+  return Math.round((midnight(at) - midnight(Date.now())) / (DAY * 1000));
 }
 
 function writeTimes() {
@@ -325,6 +334,7 @@ function tellParts() {
   if (all || topics.includes("work")) { trigger("launch"); trigger("task"); }
   else if (isWork) hearProgress();
   if (all || topics.includes("status")) trigger("status");
+  if (all || topics.includes("chat")) trigger("chat");
   if (all || topics.includes("chat") || topics.includes("work")) fetchMessages();
 }
 

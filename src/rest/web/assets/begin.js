@@ -5,5 +5,7 @@ writeTimes();
 showTheme();
 applyFolds();
 setListStops();
+showDrafts();
 showPanel();
-listen();
+// A chat that is open has its stream already.
+if (!live.source) listen();

@@ -1,61 +1,126 @@
 
 // ---- The chat -----------------------------------------------------------------------------------------------------------------
 
-const chats = { unsent: new Map(), isFetching: false, isAgain: false };
+// `isAtEnd`: the reader sees the end of the list. It stays there while the list grows.
+const chats = { unsent: new Map(), isFetching: false, isAgain: false, isAtEnd: true, top: 0 };
 const chatOf = () => find("[data-chat]");
-const [projectOf, agentOf] = [(chat) => chat.dataset.chat.split("/")[0], (chat) => chat.dataset.chat.split("/")[1]];
+// The address of a part of a chat, or of a deed in it.
+const pathOf = (chat, kind, rest = "") => `${root}/ui/${kind}/projects/${chat.replace("/", "/agents/")}/chat${rest}`;
+const sentIn = (chat) => findAll(".message:not(.is-unsent)", chat);
 
-function startChat(chat) {
-  post(`${root}/ui/do/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/start`, {});
-}
-
+// What is sent while the agent is not there waits for it, so only a refusal disables the button.
 function showStanding() {
   const chat = chatOf();
-  const button = chat && find("#send", chat);
-  if (!button) return;
-  const isReady = find("[data-may-say]", chat) !== null;
-  button.disabled = !isReady;
-  button.textContent = isReady ? button.dataset.ready : button.dataset.preparing;
+  if (!chat) return;
+  const button = find("#send", chat);
+  if (button) button.disabled = !find("[data-may-say]", chat);
+  if (find("[data-is-ready]", chat)) find(".bar .avatar", chat).classList.add("is-live");
 }
 
-// A list that is at its end stays there while its content grows. Otherwise a button leads to the end.
 const NEAR_END = 80;
 const isNearEnd = (list) => list.scrollHeight - list.scrollTop - list.clientHeight < NEAR_END;
 
 function scrollDown(chat) {
   const list = find(".messages", chat);
   list.scrollTop = list.scrollHeight;
-  find("[data-to-end]", chat).hidden = true;
+  chats.isAtEnd = true;
+  noteEnd(chat);
 }
+
+// The reader sees the end of the list, and so the newest message.
+function noteEnd(chat) {
+  find("[data-to-end]", chat).hidden = true;
+  const last = sentIn(chat).at(-1);
+  if (last && !document.hidden) localStorage.setItem(`read-${chat.dataset.chat}`, last.dataset.id);
+}
+document.addEventListener("visibilitychange", () => { if (chatOf() && chats.isAtEnd) noteEnd(chatOf()); });
 
 function beginChat(chat) {
   showStanding();
-  scrollDown(chat);
-  const list = find(".messages", chat);
   if (!chat.dataset.isBegun) {
     chat.dataset.isBegun = "yes";
-    // A reader who scrolled up stays there when the room for the messages changes.
-    let isAtEnd = true;
+    for (const [id, unsent] of chats.unsent) if (unsent.chat === chat.dataset.chat) showUnsent(chat, id, unsent.content);
+    showDays(chat);
+    showNewLine(chat);
+    const list = find(".messages", chat);
+    // A list that grew is left by scrolling up only.
     list.addEventListener("scroll", () => {
-      isAtEnd = isNearEnd(list);
-      if (isAtEnd) find("[data-to-end]", chat).hidden = true;
+      chats.isAtEnd = isNearEnd(list) || (chats.isAtEnd && list.scrollTop >= chats.top);
+      chats.top = list.scrollTop;
+      if (chats.isAtEnd) noteEnd(chat);
     });
     find("[data-to-end]", chat).addEventListener("click", () => scrollDown(chat));
-    new ResizeObserver(() => { if (isAtEnd) scrollDown(chat); }).observe(list);
+    const size = new ResizeObserver(() => { if (chats.isAtEnd) scrollDown(chat); });
+    size.observe(list);
+    size.observe(list.firstElementChild);
     const field = find("textarea", chat);
     if (field) field.value = localStorage.getItem(draftKey(chat)) ?? "";
   }
+  scrollDown(chat);
   // What was said while the panel was on its way.
   fetchMessages();
 }
 
-// One draft for each chat.
+function fitMessages(chat) {
+  showDays(chat);
+  writeTimes();
+  addCopyButtons();
+}
+
+// A line before the first message of each day, in the zone of the reader.
+function showDays(chat) {
+  let last = "";
+  for (const message of findAll(".message", chat)) {
+    const time = find("time", message);
+    const day = dayText(time ? new Date(time.dateTime) : new Date());
+    const isNew = message.previousElementSibling?.matches(".is-new");
+    const place = isNew ? message.previousElementSibling : message;
+    const line = place.previousElementSibling?.matches(".day") ? place.previousElementSibling : null;
+    if (day === last) line?.remove();
+    else if (line) { if (line.textContent !== day) line.textContent = day; }
+    else place.before(lineOf(day, "day"));
+    last = day;
+  }
+  const end = find(".messages > ol", chat).lastElementChild;
+  if (end?.matches(".day")) end.remove();
+}
+
+function dayText(at) {
+  const ahead = daysAhead(at);
+  const text = ahead >= -1 ? relativeText(ahead, "day") : date.format(at);
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function lineOf(text, className) {
+  const line = document.createElement("li");
+  line.className = className;
+  line.textContent = text;
+  return line;
+}
+
+// A line before the first message of others that this browser has not shown.
+function showNewLine(chat) {
+  const read = localStorage.getItem(`read-${chat.dataset.chat}`);
+  const messages = sentIn(chat);
+  const at = messages.findIndex((message) => message.dataset.id === read);
+  const first = messages.slice(at + 1).find((message) => !message.matches(".is-mine"));
+  if (read && first) first.before(find(".is-new", chat) ?? lineOf(chat.dataset.new, "day is-new"));
+}
+
+// One draft for each chat. The avatars of agents with a draft are marked.
 const draftKey = (chat) => `draft-${chat.dataset.chat}`;
+function keepDraft(key, text) {
+  if (text) localStorage.setItem(key, text);
+  else localStorage.removeItem(key);
+  showDrafts();
+}
+function showDrafts() {
+  for (const mark of findAll("[data-draft-of]")) mark.hidden = !localStorage.getItem(`draft-${mark.dataset.draftOf}`);
+}
+addEventListener("storage", showDrafts);
 document.addEventListener("input", (event) => {
   const chat = event.target.id === "say" && event.target.closest("[data-chat]");
-  if (!chat) return;
-  if (event.target.value) localStorage.setItem(draftKey(chat), event.target.value);
-  else localStorage.removeItem(draftKey(chat));
+  if (chat) keepDraft(draftKey(chat), event.target.value);
 });
 
 // Messages after the last one that is here, in the server's order. One fetch at a time: none is shown twice, or before another.
@@ -66,26 +131,26 @@ async function fetchMessages() {
   chats.isFetching = true;
   try {
     for (let hasMore = true; hasMore && chat.isConnected;) {
-      const list = find(".messages", chat);
-      const last = findAll(".message:not(.is-unsent)", list).at(-1)?.dataset.id;
-      const query = last ? `?after=${encodeURIComponent(last)}` : "";
-      const answer = await fetch(`${root}/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/messages${query}`);
+      const list = find(".messages > ol", chat);
+      const last = sentIn(chat).at(-1)?.dataset.id;
+      const answer = await fetch(pathOf(chat.dataset.chat, "parts", `/messages${last ? `?after=${encodeURIComponent(last)}` : ""}`));
       if (answer.status === 404 && last) { reopenChat(chat); break; }
       if (!answer.ok) break;
       hasMore = answer.headers.get("has-more") === "true" && Boolean(last);
       const holder = document.createElement("template");
       holder.innerHTML = await answer.text();
-      const isAtEnd = isNearEnd(list);
-      const n = list.children.length;
+      const n = sentIn(chat).length;
       for (const message of findAll(".message", holder.content)) {
         document.getElementById(message.id)?.remove();
         chats.unsent.delete(message.dataset.id);
         list.insertBefore(message, find(".is-unsent", list));
       }
-      writeTimes();
-  addCopyButtons();
-      if (isAtEnd) scrollDown(chat);
-      else if (list.children.length > n) find("[data-to-end]", chat).hidden = false;
+      fitMessages(chat);
+      if (chats.isAtEnd && !document.hidden) noteEnd(chat);
+      else if (sentIn(chat).length > n) {
+        showNewLine(chat);
+        find("[data-to-end]", chat).hidden = chats.isAtEnd;
+      }
     }
   } catch { /* the next news, or the next contact, fetches them */ } finally {
     chats.isFetching = false;
@@ -93,44 +158,41 @@ async function fetchMessages() {
   if (chats.isAgain) { chats.isAgain = false; fetchMessages(); }
 }
 
-// The last message that is here was forgotten by the daemon: the panel begins anew.
+// The last message that is here was forgotten by the daemon: the chat begins anew.
 function reopenChat(chat) {
-  htmx.ajax("GET", `${root}/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat`, { target: "#panel" });
+  if (chat.closest("#panel")) htmx.ajax("GET", pathOf(chat.dataset.chat, "parts"), { target: "#panel" });
+  else location.reload();
 }
 
 document.addEventListener("click", async (event) => {
   if (!event.target.closest("[data-earlier]")) return;
   const chat = chatOf();
   const list = find(".messages", chat);
-  const first = find(".message", list)?.dataset.id;
-  const path = `${root}/ui/parts/projects/${projectOf(chat)}/agents/${agentOf(chat)}/chat/messages?before=${encodeURIComponent(first)}`;
-  const answer = await fetch(path);
+  const answer = await fetch(pathOf(chat.dataset.chat, "parts", `/messages?before=${encodeURIComponent(find(".message", list)?.dataset.id)}`));
   if (!answer.ok) return;
   const height = list.scrollHeight;
-  list.insertAdjacentHTML("afterbegin", await answer.text());
+  find("ol", list).insertAdjacentHTML("afterbegin", await answer.text());
+  fitMessages(chat);
   list.scrollTop += list.scrollHeight - height;
-  writeTimes();
-  addCopyButtons();
   if (answer.headers.get("has-more") !== "true") event.target.remove();
 });
 
-function say(chat, content) {
-  const id = `msg_${crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16)).join("")}`;
-  const message = document.createElement("li");
-  message.className = "message is-ours is-unsent";
-  message.id = id;
-  message.dataset.id = id;
-  const sender = document.createElement("span");
-  sender.className = "sender";
-  const name = document.createElement("b");
-  name.textContent = chat.dataset.you;
-  sender.append(name);
-  const prose = document.createElement("span");
+function showUnsent(chat, id, content) {
+  const message = find("#own-message", chat).content.firstElementChild.cloneNode(true);
+  message.classList.add("is-unsent");
+  message.id = message.dataset.id = id;
+  const prose = document.createElement("div");
   prose.className = "prose keep-lines";
   prose.dir = "auto";
   prose.textContent = content;
-  message.append(sender, prose);
-  find(".messages", chat).append(message);
+  message.append(prose);
+  find(".messages > ol", chat).append(message);
+}
+
+function say(chat, content) {
+  const id = `msg_${crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16)).join("")}`;
+  showUnsent(chat, id, content);
+  showDays(chat);
   scrollDown(chat);
   chats.unsent.set(id, { chat: chat.dataset.chat, content });
   sendUnsent();
@@ -138,7 +200,7 @@ function say(chat, content) {
 
 // The text of a message that was refused is a draft again.
 function giveBack(chat, content) {
-  localStorage.setItem(`draft-${chat}`, content);
+  keepDraft(`draft-${chat}`, content);
   const field = chatOf()?.dataset.chat === chat && find("#say");
   if (field && !field.value) field.value = content;
 }
@@ -151,20 +213,19 @@ async function sendUnsent() {
   try {
     while (chats.unsent.size > 0) {
       const [id, { chat, content }] = chats.unsent.entries().next().value;
-      const [project, agent] = chat.split("/");
-      const path = `${root}/ui/do/projects/${project}/agents/${agent}/chat/messages`;
-      const answer = await post(path, JSON.stringify({ id, content }), { isQuiet: true });
+      const answer = await post(pathOf(chat, "do", "/messages"), JSON.stringify({ id, content }), { isQuiet: true });
       const isRefused = answer && [400, 403, 404, 409, 413, 422].includes(answer.status);
-      const shown = document.getElementById(id);
       if (answer?.ok || isRefused) {
         chats.unsent.delete(id);
         if (isRefused) {
-          shown?.remove();
+          document.getElementById(id)?.remove();
+          if (chatOf()) showDays(chatOf());
           giveBack(chat, content);
           tellProblem(await answer.text(), find("[data-say]"));
         }
       } else {
-        if (shown) find(".sender", shown).textContent = `${chatOf().dataset.you} · ${chatOf().dataset.notSent}`;
+        const note = find(".not-sent", document.getElementById(id) ?? body);
+        if (note) note.hidden = false;
         await new Promise((resolve) => setTimeout(resolve, 2000));
       }
     }
@@ -186,13 +247,13 @@ document.addEventListener("submit", (event) => {
   if (field.value.trim() === "" || find("#send", form).disabled) return;
   say(chatOf(), field.value);
   field.value = "";
-  localStorage.removeItem(draftKey(chatOf()));
+  keepDraft(draftKey(chatOf()), "");
   field.focus();
 });
 // Enter sends where there is a keyboard; on touch it breaks the line, and the button sends. While a word is being composed, Enter
-// ends that.
+// ends that; Safari tells that by the code 229 only.
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.isComposing || event.shiftKey) return;
+  if (event.key !== "Enter" || event.isComposing || event.keyCode === 229 || event.shiftKey) return;
   const isTouch = matchMedia("(pointer: coarse)").matches;
   const form = event.target.closest?.("[data-say]");
   if (!form || (isTouch && !event.ctrlKey && !event.metaKey)) return;

@@ -150,16 +150,16 @@ function addCopyButtons() {
 }
 addCopyButtons();
 
-// Fits the page to what is in the panel now.
+// Fits the page to the chat that it shows, and to what is in the panel now.
 function showPanel() {
   const panel = find("#panel");
-  if (!panel) return;
-  const chat = find("[data-chat]", panel);
+  const chat = chatOf();
+  if (!panel && !chat) return;
   const name = chat?.dataset.chat ?? null;
   if (name !== live.chat) {
     live.chat = name;
     listen();
-    if (chat && chat.dataset.mayChange === "true") startChat(chat);
+    if (chat && chat.dataset.mayChange === "true") post(pathOf(name, "do", "/start"), {});
   }
   if (chat) beginChat(chat);
   afterCards();
@@ -168,6 +168,7 @@ function showPanel() {
 document.addEventListener("htmx:after:swap", () => {
   writeTimes();
   showStanding();
+  showDrafts();
   applyFolds();
   openFirstFile();
   addCopyButtons();

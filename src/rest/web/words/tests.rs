@@ -12,13 +12,14 @@ use crate::domain::workspace::WorkspaceState;
 use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "src/domain/attention.rs",
     "src/domain/launch/told.rs",
     "src/domain/waiting.rs",
     "src/rest/web/words.rs",
     "src/rest/web/words/agents.rs",
     "src/rest/web/words/attention.rs",
+    "src/rest/web/words/chats.rs",
     "src/rest/web/words/fields.rs",
     "src/rest/web/words/launches.rs",
     "src/rest/web/words/operations.rs",
