@@ -89,6 +89,7 @@ pub use providers::{
     CommandLine, EXAMPLE, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig,
     Telemetry, built_in_names,
 };
+pub use reader::{Place, Places};
 pub use report::Report;
 pub use secrets::Secrets;
 pub use session::Session;
@@ -244,6 +245,8 @@ pub struct Loaded {
     /// The file that was read, absolute. `None` means that there was no file, so that all settings
     /// have their defaults.
     pub source: Option<PathBuf>,
+    /// The places of the settings in the file.
+    pub places: Places,
 }
 
 /// The error for a configuration or a manifest that can't be used.
@@ -292,16 +295,17 @@ impl ConfigError {
 /// contains all problems at once.
 pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, ConfigError> {
     if let Some(source) = find(path, environment)? {
-        let config = read(&source, environment).map_err(ConfigError::Invalid)?;
+        let (config, places) = read(&source, environment).map_err(ConfigError::Invalid)?;
         return Ok(Loaded {
             config,
+            places,
             source: Some(environment.working_directory().join(source.name())),
         });
     }
     // Defaults can be wrong, too: a home folder may be too long for a socket.
     let nothing = Source::new("the default settings", environment.working_directory(), "");
-    let config = read(&nothing, environment).map_err(ConfigError::Invalid)?;
-    Ok(Loaded { config, source: None })
+    let (config, places) = read(&nothing, environment).map_err(ConfigError::Invalid)?;
+    Ok(Loaded { config, source: None, places })
 }
 
 /// Reads the file of `former` again. If there was no file, looks for one as at the start.
@@ -321,8 +325,8 @@ pub fn load_again(former: Option<&Path>, environment: &Environment) -> Result<Lo
         );
         return Err(ConfigError::Unreadable { path: path.to_owned(), named_by: None, source });
     }
-    let config = read(&source, environment).map_err(ConfigError::Invalid)?;
-    Ok(Loaded { config, source: Some(path.to_owned()) })
+    let (config, places) = read(&source, environment).map_err(ConfigError::Invalid)?;
+    Ok(Loaded { config, source: Some(path.to_owned()), places })
 }
 
 /// Reads the addresses that a client of the daemon needs, from the file that [`load`] would read. A
@@ -343,8 +347,10 @@ pub fn find_daemon(path: Option<&Path>, environment: &Environment) -> Result<Pat
     })
 }
 
-fn read(source: &Source, environment: &Environment) -> Result<Config, Report> {
-    Reader::new(source, environment).read(Config::read).map(|(config, _)| config)
+fn read(source: &Source, environment: &Environment) -> Result<(Config, Places), Report> {
+    let reader = Reader::new(source, environment);
+    let (config, _) = reader.read(Config::read)?;
+    Ok((config, reader.places()))
 }
 
 /// Returns the text of the file that is used, or `None` if there is none.

@@ -23,7 +23,7 @@ pub(super) fn run(role: Role, loaded: Loaded, environment: &Environment) -> Exit
     sys::machine::keep_heap_small();
     // This changes the environment, so it must come before the process has threads.
     let inherited = Inherited::take();
-    let Loaded { config, source } = &loaded;
+    let Loaded { config, source, .. } = &loaded;
     let guard = match telemetry::init(
         &config.log.level,
         line_form(&config.log),

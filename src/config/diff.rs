@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::declaration::Keys;
 use super::kinds::Kind;
-use super::reader::join;
+use super::reader::{Places, join};
 use super::{Config, ProviderConfig};
 
 /// The time from which a changed setting counts in a running daemon.
@@ -79,6 +79,12 @@ pub struct Setting {
     pub value: Option<String>,
     /// True if it has its default.
     pub is_default: bool,
+    /// The line of the file that sets it; absent if the file does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// The variables of the environment that its value in the file refers to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
     /// The time from which a change of it would count.
     pub applies: Applies,
 }
@@ -134,9 +140,9 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     compare(old, new, Changes::default())
 }
 
-/// Returns every setting in use, in the order of the sections. Secrets are listed without their
-/// values.
-pub fn settings(config: &Config) -> Vec<Setting> {
+/// Returns every setting in use, in the order of the sections, with its place in the file. Secrets
+/// are listed without their values.
+pub fn settings(config: &Config, places: &Places) -> Vec<Setting> {
     let defaults = Config::with_state_dir(&config.paths.state_dir);
     let different: BTreeSet<String> =
         diff(&defaults, config).into_iter().map(|change| change.setting).collect();
@@ -144,6 +150,11 @@ pub fn settings(config: &Config) -> Vec<Setting> {
     all.into_iter()
         .map(|Change { setting, values, applies }| Setting {
             is_default: !different.contains(&setting),
+            line: places.get(&setting).map(|place| place.line),
+            variables: places
+                .get(&setting)
+                .map(|place| place.variables.clone())
+                .unwrap_or_default(),
             value: values.map(|[_, value]| value),
             setting,
             applies,

@@ -83,13 +83,13 @@ pub struct Live {
 impl Live {
     /// Returns the state at the start, when the whole configuration is in use.
     pub fn new(loaded: Loaded, now: Timestamp) -> Self {
-        let Loaded { config, source } = loaded;
+        let Loaded { config, source, places } = loaded;
         let configuration_state = ConfigurationState {
             file: source,
             since: now,
             rejected: None,
             waiting: Vec::new(),
-            settings: settings(&config).into(),
+            settings: settings(&config, &places).into(),
         };
         Self { in_use: config.clone(), read: config, changes: Vec::new(), configuration_state }
     }
@@ -111,7 +111,7 @@ impl Live {
     /// Takes a valid file whose settings were applied as far as possible without a restart. Taking
     /// the same file again changes nothing.
     pub fn take(&mut self, loaded: Loaded, now: Timestamp) -> Reloaded {
-        let Loaded { config, source } = loaded;
+        let Loaded { config, source, places } = loaded;
         let changes = diff(&self.read, &config);
         self.in_use = self.preview(&config);
         let waiting = diff(&self.in_use, &config);
@@ -126,7 +126,7 @@ impl Live {
             since,
             rejected: None,
             waiting: waiting.clone(),
-            settings: settings(&self.in_use).into(),
+            settings: settings(&self.in_use, &places).into(),
         };
         Reloaded { file: source, at: now, since, changes: self.changes.clone(), waiting }
     }

@@ -15,6 +15,7 @@ use crate::domain::nearest::nearest;
 use crate::domain::printable::is_unprintable;
 
 use super::environment::Environment;
+use super::interpolate::variables_of;
 use super::report::{Problem, Report, Transcript};
 use super::source::{Source, holds_credentials, is_secret_name};
 use super::tree::{self, Entry, Node, Span, Value};
@@ -27,6 +28,18 @@ const MAX_QUOTED: usize = 60;
 /// probably another kind of file.
 const MAX_NEAREST: usize = 100;
 
+/// The place in the file that sets a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: usize,
+    /// The variables of the environment in the value.
+    pub variables: Vec<String>,
+}
+
+/// The places of settings, by their paths.
+pub type Places = BTreeMap<String, Place>;
+
 /// The state that all sections of one file share.
 pub(super) struct Reader<'a> {
     source: &'a Source,
@@ -36,6 +49,7 @@ pub(super) struct Reader<'a> {
     known: RefCell<BTreeSet<String>>,
     /// The variables in the values of secret settings.
     secret_variables: RefCell<BTreeSet<String>>,
+    places: RefCell<Places>,
 }
 
 impl<'a> Reader<'a> {
@@ -46,6 +60,7 @@ impl<'a> Reader<'a> {
             problems: RefCell::default(),
             known: RefCell::default(),
             secret_variables: RefCell::default(),
+            places: RefCell::default(),
         }
     }
 
@@ -104,6 +119,18 @@ impl<'a> Reader<'a> {
     /// Returns the variables in the values of secret settings so far.
     pub fn secret_variables(&self) -> BTreeSet<String> {
         self.secret_variables.borrow().clone()
+    }
+
+    /// Returns the places of the keys that were read so far.
+    pub fn places(&self) -> Places {
+        self.places.borrow().clone()
+    }
+
+    fn note_place(&self, path: &str, key: &Span, value: &Span) {
+        let text = self.source.text().get(value.clone()).unwrap_or_default();
+        let variables = variables_of(text).map(str::to_owned).collect();
+        let place = Place { line: self.source.line_of(key.start), variables };
+        self.places.borrow_mut().insert(path.to_owned(), place);
     }
 
     /// Returns the keys that were asked for, as `section.key`. `*` stands for a name that people
@@ -170,6 +197,7 @@ impl<'r, 'a> Section<'r, 'a> {
         let at = self.entries.iter().position(|entry| entry.key == key)?;
         let entry = self.entries.swap_remove(at);
         self.asked.insert(key, Some(entry.value.span.clone()));
+        self.reader.note_place(&path, &entry.key_span, &entry.value.span);
         if matches!(entry.value.value, Value::Nothing) {
             self.reader.note(
                 Problem::new(format!("`{path}` has no value"), entry.key_span)
@@ -317,6 +345,7 @@ impl<'r, 'a> Section<'r, 'a> {
             .map(|entry| {
                 let name = Name { text: entry.key, span: entry.key_span };
                 let path = join(&path, &quotable(&name.text));
+                self.reader.note_place(&path, &name.span, &(0..0));
                 // The place is that of the key, because an empty section has no place of its own.
                 let mut section = Self::new(self.reader, path, Some(entry.value));
                 section.span = Some(name.span.clone());

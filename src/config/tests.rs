@@ -35,6 +35,7 @@ fn environment() -> Environment {
 
 fn parse(text: &str) -> Result<Config, String> {
     read(&Source::new("coordinator_config.yaml", "/etc/ac", text), &environment())
+        .map(|(config, _)| config)
         .map_err(|report| report.to_string())
 }
 

@@ -243,6 +243,14 @@ fn settings_are_shown_without_their_secrets() {
             .unwrap_or_else(|| panic!("{name}"))
             .clone()
     };
+    let line_of = |name: &str| find(name)["line"].as_u64();
+    assert_eq!(line_of("max_concurrent"), line_of("coordinator_token").map(|line| line + 1));
+    assert_eq!(line_of("notice.grace"), None);
+    let find = |name: &str| {
+        let mut found = find(name);
+        found.as_object_mut().unwrap().remove("line");
+        found
+    };
     let expected =
         json!({ "setting": "max_concurrent", "value": "7", "isDefault": false, "applies": "now" });
     assert_eq!(find("max_concurrent"), expected);

@@ -87,7 +87,8 @@ fn every_key_that_is_known_is_compared() {
 }
 
 fn loaded(text: &str) -> Loaded {
-    Loaded { config: valid(text), source: Some("/etc/ac/coordinator_config.yaml".into()) }
+    let source = Some("/etc/ac/coordinator_config.yaml".into());
+    Loaded { config: valid(text), source, places: Places::new() }
 }
 
 #[test]
@@ -189,4 +190,20 @@ fn a_daemon_is_found_although_its_file_is_no_yaml() {
     assert_eq!(find("agents: [\nstate_dir : 'here' # there\n").expect("a place"), socket);
     // A file that is valid YAML, but wrong in one of these keys, names no place.
     assert!(find("state_dir: [here]\n").is_err());
+}
+
+#[test]
+fn a_setting_has_the_line_and_the_variables_of_its_value() {
+    let text = "max_concurrent: 7\nsession:\n  max_timeout: 2h\nstate_dir: \"${HOME}/state\"\n";
+    let source = Source::new("file.yaml", "/etc/ac", text);
+    let (config, places) = read(&source, &environment()).expect("a valid file");
+    let all = settings(&config, &places);
+    let place = |name: &str| {
+        let found = all.iter().find(|setting| setting.setting == name).expect("a setting");
+        (found.line, found.variables.join(" "))
+    };
+    assert_eq!(place("max_concurrent"), (Some(1), String::new()));
+    assert_eq!(place("session.max_timeout"), (Some(3), String::new()));
+    assert_eq!(place("state_dir"), (Some(4), "HOME".to_owned()));
+    assert_eq!(place("session.default_timeout"), (None, String::new()));
 }
