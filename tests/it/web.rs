@@ -25,6 +25,7 @@ mod panel;
 mod path;
 mod pictures;
 mod removals;
+mod settings;
 mod styles;
 mod task_tabs;
 mod transcript;

@@ -5,7 +5,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
 use super::layout::{Frame, rendered};
+use super::words::Words;
 use crate::domain::credential::Role;
+use crate::domain::{Language, Refusal};
 use crate::rest::Problem;
 
 /// The content of the page.
@@ -22,23 +24,49 @@ pub(in crate::rest) enum Says {
 #[template(path = "login.html")]
 struct LoginPage {
     frame: Frame,
-    says: Says,
+    ready: Option<Ready>,
+    /// The reason why a login failed, above the instructions for the next one.
+    note: Option<Note>,
+}
+
+struct Ready {
+    link: String,
+    name: String,
+    role: Role,
+}
+
+struct Note {
+    code: String,
+    heading: String,
+    help: Option<String>,
+}
+
+impl Note {
+    fn of(w: &Words, problem: Problem) -> Self {
+        let code = problem.code.to_string();
+        if let Some(Refusal::LinkNotValid(fault)) = problem.refusal.as_deref() {
+            let (heading, help) = w.of_link_fault(*fault);
+            return Self { code, heading: heading.to_owned(), help: Some(help.to_owned()) };
+        }
+        let heading = w.of_problem(&code, problem.detail);
+        // A hint exists in English only.
+        let hint = problem.hint.filter(|_| w.language == Language::English);
+        Self { code, heading, help: hint.map(|hint| hint.to_string()) }
+    }
 }
 
 pub(in crate::rest) fn login_page(headers: &HeaderMap, says: Says) -> Response {
-    let status = match &says {
-        Says::HowTo | Says::Ready { .. } => StatusCode::OK,
-        Says::Refused(problem) => {
-            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-        }
-    };
     let frame = Frame::of(headers);
-    let says = match says {
-        Says::Refused(mut problem) => {
-            problem.detail = frame.w.of_problem(&problem.code, problem.detail);
-            Says::Refused(problem)
+    let (status, ready, note) = match says {
+        Says::HowTo => (StatusCode::OK, None, None),
+        Says::Ready { link, name, role } => {
+            (StatusCode::OK, Some(Ready { link, name, role }), None)
         }
-        says => says,
+        Says::Refused(problem) => {
+            let status = StatusCode::from_u16(problem.status);
+            let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            (status, None, Some(Note::of(frame.w, problem)))
+        }
     };
-    (status, rendered(&LoginPage { frame, says })).into_response()
+    (status, rendered(&LoginPage { frame, ready, note })).into_response()
 }

@@ -1,4 +1,5 @@
-//! The page of the configuration in use, and the settings of a reader for these pages alone.
+//! The page of the settings: those of a reader for these pages alone, the configuration in use, and
+//! the logins of people and scripts.
 
 use askama::Template;
 use axum::Router;
@@ -10,10 +11,11 @@ use serde::Deserialize;
 
 use super::HOME;
 use super::layout::{Frame, LANGUAGE_COOKIE, NavSection, rendered};
-use super::shown::When;
+use super::shown::{When, persons};
 use crate::config::ConfigurationState;
-use crate::domain::Language;
-use crate::rest::extract::InForm;
+use crate::domain::credential::{CredentialKind, Role};
+use crate::domain::{CredentialId, Language};
+use crate::rest::extract::{InForm, InPath};
 use crate::rest::{Problem, RestState, public_path};
 
 #[derive(Template)]
@@ -22,6 +24,46 @@ struct SettingsPage {
     frame: Frame,
     configuration_state: ConfigurationState,
     version: &'static str,
+    /// `None` for a reader who may not change anything.
+    logins: Option<Vec<Login>>,
+}
+
+#[derive(Template)]
+#[template(path = "parts/logins.html")]
+struct LoginsPart {
+    frame: Frame,
+    logins: Vec<Login>,
+}
+
+/// A login, a link to one, or a token.
+struct Login {
+    id: CredentialId,
+    kind: CredentialKind,
+    name: String,
+    role: Role,
+    last_used: Option<When>,
+    expires: Option<When>,
+    /// True for the login of this browser.
+    is_own: bool,
+}
+
+impl Login {
+    /// Returns all that are valid, the newest first.
+    async fn all(frame: &Frame, state: &RestState) -> Result<Vec<Self>, Problem> {
+        let own = frame.operator.as_ref().and_then(|operator| operator.credential.as_ref());
+        let all = state.service.credentials.list().await?;
+        let names = persons(all.iter().map(|credential| &credential.name)).await;
+        let of = all.into_iter().rev().map(|credential| Self {
+            is_own: Some(&credential.id) == own,
+            name: names.get(&credential.name).cloned().unwrap_or(credential.name),
+            id: credential.id,
+            kind: credential.kind,
+            role: credential.role,
+            last_used: credential.last_used_at.map(When),
+            expires: credential.expires_at.map(When),
+        });
+        Ok(of.collect())
+    }
 }
 
 #[derive(Template)]
@@ -45,7 +87,10 @@ struct LanguageFields {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/ui/settings", get(page)).route("/ui/parts/keys", get(keys))
+    Router::new()
+        .route("/ui/settings", get(page))
+        .route("/ui/parts/keys", get(keys))
+        .route("/ui/do/logins/{credential}/revoke", post(revoke))
 }
 
 /// Returns the routes that need no login. Viewers may use them, too, because they change only the
@@ -57,11 +102,20 @@ pub(super) fn open_routes() -> Router<RestState> {
 async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let configuration_state = state.configuration.configuration_state();
     let version = env!("CARGO_PKG_VERSION");
-    Ok(rendered(&SettingsPage {
-        frame: frame.at(NavSection::Settings),
-        configuration_state,
-        version,
-    }))
+    let logins = if frame.may_change() { Some(Login::all(&frame, &state).await?) } else { None };
+    let frame = frame.at(NavSection::Settings);
+    Ok(rendered(&SettingsPage { frame, configuration_state, version, logins }))
+}
+
+/// Revokes a login, a link or a token, and returns those that are left.
+async fn revoke(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(id): InPath<CredentialId>,
+) -> Result<Response, Problem> {
+    state.service.credentials.revoke(&id).await?;
+    let logins = Login::all(&frame, &state).await?;
+    Ok(rendered(&LoginsPart { frame, logins }))
 }
 
 async fn keys(frame: Frame) -> Response {

@@ -11,6 +11,7 @@ mod operations;
 mod problems;
 mod removals;
 mod results;
+mod settings;
 mod starts;
 mod tasks;
 

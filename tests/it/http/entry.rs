@@ -83,6 +83,8 @@ fn a_link_logs_one_browser_in_and_looking_at_it_uses_nothing_up() {
             "{answer:?}"
         );
     }
+    let japanese = web.get(&path, "Host: localhost\r\nAccept-Language: ja\r\n");
+    assert!(japanese.body.contains("このリンクは使用済みです"), "{japanese:?}");
     // This is the logout.
     let answer = web.ask("POST", "/logout", &format!("{mine}{OWN}"), "");
     assert_eq!((answer.status, answer.header("location")), (303, Some("/login")), "{answer:?}");
@@ -104,7 +106,7 @@ fn a_link_that_is_none_is_told_to_a_person() {
             [web.get(&format!("/login?link={wrong}"), "Host: localhost\r\n"), web.press(wrong, OWN)]
         {
             assert_eq!(answer.status, 403, "{answer:?}");
-            assert!(answer.body.contains("this login link is not known here"), "{answer:?}");
+            assert!(answer.body.contains("This link does not log in here"), "{answer:?}");
             assert!(
                 answer.body.contains("agent-coordinator login")
                     && !answer.body.contains("<script>"),

@@ -64,6 +64,7 @@ fn a_viewer_is_offered_nothing_that_is_refused_and_each_refusal_is_in_words() {
              return [...document.querySelectorAll(all)].filter(e => !e.matches(inert) && !(e.matches('form') && e.closest('fieldset:disabled'))).map(e => e.outerHTML.slice(0, 200))",
         );
         assert_eq!(offered, json!([]), "{page}");
+        assert!(!browser.has("#logins"), "{page} shows the logins of others");
     }
     let deeds = deeds();
     assert!(deeds.len() > 20, "{deeds:?}");

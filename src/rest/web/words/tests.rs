@@ -12,7 +12,7 @@ use crate::domain::workspace::WorkspaceState;
 use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "src/domain/attention.rs",
     "src/domain/launch/told.rs",
     "src/domain/waiting.rs",
@@ -26,6 +26,7 @@ const FILES: [&str; 15] = [
     "src/rest/web/words/problems.rs",
     "src/rest/web/words/removals.rs",
     "src/rest/web/words/results.rs",
+    "src/rest/web/words/settings.rs",
     "src/rest/web/words/starts.rs",
     "src/rest/web/words/tasks.rs",
 ];
