@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::form_ids;
 use super::layout::{Frame, NavSection, rendered};
 use super::words::Words;
-use crate::domain::{Project, Refusal, ShortId, TaskId};
+use crate::domain::{Language, Project, Refusal, ShortId, TaskId};
 use crate::rest::auth::Operator;
 use crate::rest::{Problem, RestState};
 
@@ -41,6 +41,8 @@ impl ErrorPage {
 
 /// Returns a problem in the words of a reader. `refusal` is the one that it tells, if there is one.
 pub(super) fn in_words(w: &Words, mut problem: Problem, refusal: Option<&Refusal>) -> Problem {
+    let told = problem.refusal.take();
+    let refusal = refusal.or(told.as_deref());
     if let Some(field) = refusal.and_then(|refusal| w.of_field(refusal)) {
         problem.problems = vec![field];
     } else {
@@ -48,7 +50,17 @@ pub(super) fn in_words(w: &Words, mut problem: Problem, refusal: Option<&Refusal
             field.message = w.of_problem(&problem.code, std::mem::take(&mut field.message));
         }
     }
-    problem.detail = w.of_problem(&problem.code, problem.detail);
+    problem.detail = match refusal.and_then(|refusal| w.of_refusal(refusal)) {
+        Some(text) => text,
+        None => w.of_problem(&problem.code, problem.detail),
+    };
+    // A hint of a layer that tells no refusal exists in English only.
+    let hint = refusal.and_then(|refusal| w.of_hint(refusal));
+    problem.hint = match w.language {
+        Language::English => problem.hint,
+        Language::Japanese => hint.map(Into::into),
+    };
+    problem.refusal = told;
     problem
 }
 

@@ -9,6 +9,7 @@ mod frame;
 mod launches;
 mod operations;
 mod problems;
+mod refusals;
 mod removals;
 mod results;
 mod settings;

@@ -49,7 +49,8 @@ impl Words {
             Refusal::NoSuchTask { .. }
             | Refusal::DependsOnKin { .. }
             | Refusal::WaitsForItself { .. } => {
-                ("dependencies", self.of_problem(refusal.code(), refusal.to_string()))
+                let message = self.of_refusal(refusal).unwrap_or_else(|| refusal.to_string());
+                ("dependencies", message)
             }
             _ => return None,
         };

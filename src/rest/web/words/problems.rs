@@ -8,6 +8,7 @@ impl Words {
     /// objects, so a translation keeps it.
     pub(in crate::rest::web) fn of_problem(&self, code: &str, detail: String) -> String {
         match (self.language, japanese_problem(code)) {
+            (Language::Japanese, Some(text)) if COMPLETE.contains(&code) => text.to_owned(),
             (Language::Japanese, Some(text)) => format!("{text}（{detail}）"),
             _ => detail,
         }
@@ -29,6 +30,22 @@ impl Words {
         }
     }
 }
+
+/// The codes whose English text names no object.
+const COMPLETE: [&str; 12] = [
+    "no_such_route",
+    "link_not_valid",
+    "not_authenticated",
+    "viewer_may_not",
+    "not_allowed",
+    "too_many_attempts",
+    "rate_limited",
+    "body_too_large",
+    "server_stopping",
+    "stopping",
+    "unavailable",
+    "bug",
+];
 
 /// Returns the Japanese text for the code of a problem that people meet on the pages.
 fn japanese_problem(code: &str) -> Option<&'static str> {
@@ -109,6 +126,8 @@ mod tests {
             japanese.starts_with("先に完了すべきタスク") && japanese.contains("tsk_2"),
             "{japanese}"
         );
+        let route = Words::of(Language::Japanese).of_problem("no_such_route", "no such".to_owned());
+        assert_eq!(route, "ページが見つかりません");
         let english = Words::of(Language::English).of_problem("dependencies_open", detail.clone());
         assert_eq!(english, detail);
     }

@@ -12,7 +12,7 @@ use crate::domain::workspace::WorkspaceState;
 use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     "src/domain/attention.rs",
     "src/domain/launch/told.rs",
     "src/domain/waiting.rs",
@@ -24,6 +24,7 @@ const FILES: [&str; 16] = [
     "src/rest/web/words/launches.rs",
     "src/rest/web/words/operations.rs",
     "src/rest/web/words/problems.rs",
+    "src/rest/web/words/refusals.rs",
     "src/rest/web/words/removals.rs",
     "src/rest/web/words/results.rs",
     "src/rest/web/words/settings.rs",
