@@ -14,7 +14,7 @@ use super::banners::Banner;
 use super::changes::{CardResult, results};
 use super::first_run::FirstRun;
 use super::layout::{Frame, NavSection, rendered};
-use super::shown::{Card, Face, Faces, Now, When, cost_of, leads_to, order_of};
+use super::shown::{Card, Count, Face, Faces, Now, When, cost_of, leads_to, order_of};
 use super::tasks::Tab;
 use super::today::Days;
 use super::words::Words;

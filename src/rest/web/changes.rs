@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::diff_lines;
 use super::layout::{Frame, rendered};
+use super::shown::Count;
 use super::unified_diff::{ChangeKind, FileDiff, RowKind, UnifiedDiff};
 use super::words::Words;
 use crate::domain::workspace::{Content, Published, WorkspaceState};

@@ -14,7 +14,7 @@ use super::banners::Banner;
 use super::buttons::{Button, Does};
 use super::layout::{Frame, NavSection, rendered};
 use super::names::{Names, isolated};
-use super::shown::{Elapsed, Face, Faces, LastEnd, Short, When, cost_text, task_of};
+use super::shown::{Count, Elapsed, Face, Faces, LastEnd, Short, When, cost_text, task_of};
 use super::spark::Spark;
 use super::today::Today;
 use super::waits::{About, WhyLine};

@@ -126,6 +126,37 @@ impl fmt::Display for Short {
     }
 }
 
+/// A count, which is exact below 10,000 and short from there on: `9999`, `12k`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Count(u64);
+
+impl From<u64> for Count {
+    fn from(count: u64) -> Self {
+        Self(count)
+    }
+}
+
+impl From<u32> for Count {
+    fn from(count: u32) -> Self {
+        Self(count.into())
+    }
+}
+
+impl From<usize> for Count {
+    fn from(count: usize) -> Self {
+        Self(count.try_into().unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..10_000 => write!(f, "{}", self.0),
+            count => Short(count).fmt(f),
+        }
+    }
+}
+
 /// Returns the cost in US dollars, also if there is none.
 pub(super) fn cost_text(usage: Usage) -> String {
     cost_of(usage).unwrap_or_else(|| "$0.00".to_owned())
@@ -398,6 +429,12 @@ mod tests {
         assert_eq!(shown(999_499), "999k");
         assert_eq!(shown(999_500), "1.0M");
         assert_eq!(shown(12_345_678), "12M");
+    }
+
+    #[test]
+    fn a_count_is_exact_until_it_is_large() {
+        let shown = |count: u32| Count::from(count).to_string();
+        assert_eq!([0, 9_999, 10_000, 12_345].map(shown), ["0", "9999", "10k", "12k"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::inbox::count_open;
 use super::layout::{Frame, NavSection, rendered};
-use super::shown::hue_of;
+use super::shown::{Count, hue_of};
 use crate::domain::ProjectId;
 use crate::domain::agent::ProjectStatus;
 use crate::rest::auth::Operator;
@@ -41,6 +41,12 @@ pub(super) struct SideProject {
     pub(super) n_open: usize,
     /// True if an agent runs in it.
     pub(super) is_live: bool,
+}
+
+impl SideProject {
+    pub(super) fn open_text(&self) -> Count {
+        self.n_open.into()
+    }
 }
 
 #[derive(Template)]

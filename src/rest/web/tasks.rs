@@ -17,7 +17,9 @@ use super::changes::workspace_of;
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
-use super::shown::{Face, Faces, Now, Short, Took, When, cost_of, leads_to, person, persons};
+use super::shown::{
+    Count, Face, Faces, Now, Short, Took, When, cost_of, leads_to, person, persons,
+};
 use super::words::Words;
 use crate::domain::event::Event;
 use crate::domain::{

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::shown::{LastEnd, Short, cost_text};
+use super::shown::{LastEnd, Short, cost_of};
 use super::words::Words;
 use crate::domain::{AgentId, Launch, ProjectId, Timestamp, Usage};
 use crate::rest::{Problem, RestState};
@@ -75,9 +75,11 @@ impl Today {
     }
 }
 
-/// Returns a cost and a number of tokens, such as `$0.42 · 61k tokens`.
+/// Returns a cost, if it is known, and a number of tokens, such as `$0.42 · 61k tokens`.
 pub(super) fn usage_text(w: &'static Words, usage: Usage) -> String {
-    format!("{} · {} {}", cost_text(usage), Short(usage.tokens()), w.tokens)
+    let tokens = (usage.tokens() > 0).then(|| format!("{} {}", Short(usage.tokens()), w.tokens));
+    let parts: Vec<String> = cost_of(usage).into_iter().chain(tokens).collect();
+    if parts.is_empty() { "–".to_owned() } else { parts.join(" · ") }
 }
 
 /// The days of a time zone.

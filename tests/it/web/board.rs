@@ -197,7 +197,7 @@ fn a_board_of_ten_thousand_tasks_shows_the_first_of_each_column_and_more_when_as
     browser.go_to("/ui/projects/prj");
     let n_cards = || browser.run("return document.querySelectorAll('.card').length");
     assert_eq!(n_cards(), 30);
-    assert_eq!(browser.texts("#column-todo .col-head .count"), ["10000"]);
+    assert_eq!(browser.texts("#column-todo .col-head .count"), ["10k"]);
     browser.run("document.querySelector('.more button').click()");
     browser.until("there are more", || n_cards() == 60);
     browser.find(".more");

@@ -39,7 +39,7 @@ async function showTasks(all) {
   for (const card of cards) place(card);
   const counts = Object.entries(JSON.parse(changed.dataset.counts));
   for (const [status, count] of counts) {
-    for (const shown of findAll(`[data-count-of="${status}"]`)) shown.textContent = count;
+    for (const shown of findAll(`[data-count-of="${status}"]`)) shown.textContent = count < 10000 ? count : `${Math.round(count / 1000)}k`;
   }
   find("#n-needing-person").value = changed.dataset.nNeedingPerson;
   showNeedingPerson();
