@@ -36,6 +36,8 @@ pub(super) struct DiffLines<'a> {
     pub(super) kind: &'a str,
     /// The path of the file in the diff.
     pub(super) path: &'a str,
+    /// The number of earlier files of the diff with this path.
+    pub(super) nth: usize,
     pub(super) rows: &'a [Row],
     /// The index of the line after them.
     pub(super) next: usize,
@@ -46,7 +48,8 @@ pub(super) struct DiffLines<'a> {
 impl DiffLines<'_> {
     /// Returns the query for the lines after these, as JSON.
     pub(super) fn query(&self) -> String {
-        serde_json::json!({ "kind": self.kind, "path": self.path, "from": self.next }).to_string()
+        let Self { kind, path, nth, next, .. } = self;
+        serde_json::json!({ "kind": kind, "path": path, "nth": nth, "from": next }).to_string()
     }
 }
 
@@ -55,6 +58,8 @@ impl DiffLines<'_> {
 struct LinesQuery {
     kind: QueryKind,
     path: String,
+    #[serde(default)]
+    nth: usize,
     from: usize,
 }
 
@@ -74,7 +79,7 @@ async fn more(
     frame: Frame,
     State(state): State<RestState>,
     InTask(task): InTask,
-    InQuery(LinesQuery { kind, path, from }): InQuery<LinesQuery>,
+    InQuery(LinesQuery { kind, path, nth, from }): InQuery<LinesQuery>,
 ) -> Result<Response, Problem> {
     let (wanted, kind) = match kind {
         QueryKind::Committed => (DiffKind::Committed, "committed"),
@@ -82,12 +87,12 @@ async fn more(
     };
     let text = state.service.workspaces.diff(&task, wanted).await?;
     let diff = UnifiedDiff::parse(&String::from_utf8_lossy(&text));
-    let file = diff.files.iter().find(|file| file.path == path);
+    let file = diff.files.iter().find(|file| file.path == path && file.nth == nth);
     let rows = file.map(|file| file.rows.as_slice()).unwrap_or_default();
     let next = from.saturating_add(MORE).min(rows.len());
     let n_left = rows.len() - next;
     let rows = rows.get(from..next).unwrap_or_default();
-    let lines = DiffLines { kind, path: &path, rows, next, n_left };
+    let lines = DiffLines { kind, path: &path, nth, rows, next, n_left };
     Ok(rendered(&DiffLinesPart { frame, task, lines }))
 }
 
@@ -104,7 +109,16 @@ impl FileDiff {
     /// Returns the lines that are shown at first.
     pub(super) fn first_lines<'a>(&'a self, kind: &'a str) -> DiffLines<'a> {
         let (rows, rest) = self.rows.split_at(self.n_shown);
-        DiffLines { kind, path: &self.path, rows, next: self.n_shown, n_left: rest.len() }
+        let Self { path, nth, n_shown, .. } = self;
+        DiffLines { kind, path, nth: *nth, rows, next: *n_shown, n_left: rest.len() }
+    }
+
+    /// Returns a text that no other file of the diff has.
+    pub(super) fn key(&self) -> String {
+        match self.nth {
+            0 => self.path.clone(),
+            nth => format!("{}~{nth}", self.path),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The transcript of a launch, in pages: the last entries, those before them, and those that are
 //! new.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr as _;
 use std::time::Duration;
 
@@ -39,11 +39,37 @@ struct TranscriptPart {
     /// Nothing comes before or after these entries.
     is_all: bool,
     is_live: bool,
+    /// The ids of the entries, if they have any. They are of the last page only, because pages are
+    /// shown together.
+    ids: Vec<String>,
     /// The time from which the times of the entries count.
     began_at: Timestamp,
 }
 
+/// Returns an id of its own for each entry about a call that has one, and an empty text for the
+/// other entries. Several runs of a CLI in one launch may count their calls alike.
+fn ids_of(entries: &[Entry]) -> Vec<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let id = |entry: &Entry| {
+        let id = match &entry.body {
+            Body::Call(Call { id, .. }) if !id.is_empty() => format!("call-{id}"),
+            Body::Result { call, .. } if !call.is_empty() => format!("result-of-{call}"),
+            _ => return String::new(),
+        };
+        let count = counts.entry(id.clone()).or_default();
+        *count += 1;
+        if *count == 1 { id } else { format!("{id}~{count}") }
+    };
+    entries.iter().map(id).collect()
+}
+
 impl TranscriptPart {
+    /// Returns the entries with their ids.
+    fn rows(&self) -> impl Iterator<Item = (&Entry, &str)> {
+        let ids = self.ids.iter().map(String::as_str).chain(std::iter::repeat(""));
+        self.entries.iter().zip(ids)
+    }
+
     /// Returns the time of an entry since the launch began: `1:04`, or `2:05:09`.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "called by its template")]
     fn offset(&self, at: &Timestamp) -> String {
@@ -139,10 +165,13 @@ async fn part(
         let lines = tail.iter().flat_map(|tail| tail.lines()).map(str::to_owned).collect();
         OutputPage { lines, ..OutputPage::default() }
     };
+    let entries = entries(page.lines.iter().map(String::as_str));
+    let is_last_page = query.before.is_none() && query.after.is_none();
     Ok(rendered(&TranscriptPart {
         frame,
         keys: state.service.catalog.project_keys().await?,
-        entries: entries(page.lines.iter().map(String::as_str)),
+        ids: if is_last_page { ids_of(&entries) } else { Vec::new() },
+        entries,
         start: page.start,
         end: page.end,
         is_all,
@@ -161,6 +190,20 @@ fn place_of(name: &str, text: &str) -> Result<OutputPlace, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_calls_of_two_runs_that_count_alike_have_ids_of_their_own() {
+        let line = |kind: &str, id: &str| {
+            let item = serde_json::json!({ "id": id, "type": "command_execution", "command": "ls",
+                "aggregated_output": "", "exit_code": 0, "status": "completed" });
+            serde_json::json!({ "type": kind, "item": item }).to_string()
+        };
+        let run = ["item_1", "item_2"].map(|id| line("item.completed", id));
+        let lines: Vec<String> = run.iter().chain(&run).cloned().collect();
+        let entries = entries(lines.iter().map(String::as_str));
+        let ids = ["call-item_1", "call-item_2", "call-item_1~2", "call-item_2~2"];
+        assert_eq!(ids_of(&entries), ids);
+    }
 
     #[test]
     fn a_short_call_has_tenths_of_a_second() {

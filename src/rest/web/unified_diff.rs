@@ -2,6 +2,7 @@
 //! takes any text: lines that it does not know are left out.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The note that follows a diff that was too long begins with this. No line of a diff does.
 const CUT_NOTE: char = '…';
@@ -19,6 +20,9 @@ pub(super) struct UnifiedDiff {
 pub(super) struct FileDiff {
     /// The path after the change, or before it if the file is deleted.
     pub(super) path: String,
+    /// The number of earlier files of the diff with the same path. Git shows a file that becomes a
+    /// link as one that is deleted and another one that is new.
+    pub(super) nth: usize,
     /// The path before the change, if it is another one.
     pub(super) old_path: Option<String>,
     pub(super) kind: ChangeKind,
@@ -105,7 +109,17 @@ impl UnifiedDiff {
                 None => file.take_header(line),
             }
         }
+        diff.count_paths();
         diff
+    }
+
+    fn count_paths(&mut self) {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for file in &mut self.files {
+            let count = counts.entry(&file.path).or_default();
+            file.nth = *count;
+            *count += 1;
+        }
     }
 }
 

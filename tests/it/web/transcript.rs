@@ -69,8 +69,17 @@ fn the_time_of_a_call_and_the_lines_of_an_edit_stand_beside_it() {
         "parameters": { "file_path": "a.rs", "old_string": "a\nb", "new_string": "a\nB\nC" } });
     let result = json!({ "type": "tool_result", "timestamp": 13_500, "tool_id": "t",
         "status": "success", "output": "ok" });
+    // Each of two runs of a CLI counts its calls from the beginning.
+    let run = |kind: &str, output: &str| {
+        let item = json!({ "id": "item_1", "type": "command_execution", "command": "ls",
+            "aggregated_output": output, "exit_code": 0, "status": "completed" });
+        json!({ "type": kind, "item": item })
+    };
+    let [first, begun, second] = [("completed", "one"), ("started", ""), ("completed", "two")]
+        .map(|(kind, output)| run(&format!("item.{kind}"), output));
     let print = format!(
-        "run:printf '%s\\n' '{call}'; until [ -e go ]; do sleep 0.1; done; printf '%s\\n' '{result}'"
+        "run:printf '%s\\n' '{call}' '{first}' '{begun}'; until [ -e go ]; do sleep 0.1; done; \
+         printf '%s\\n' '{result}' '{second}'"
     );
     daemon.steps("agt", &["authenticate", "get-my-task", &print, "report:success"]);
     daemon.task("tsk", "prj", "agt");
@@ -80,12 +89,17 @@ fn the_time_of_a_call_and_the_lines_of_an_edit_stand_beside_it() {
     let launch = daemon.until_in_state("agt", "running")["launch_id"].as_str().unwrap().to_owned();
     browser.go_to(&format!("/ui/launches/{launch}"));
     let end = || browser.texts("#transcript .tool .end");
-    browser.until("the call lasts", || end() == ["Running"]);
+    browser.until("the call lasts", || end() == ["Running", "", "Running"]);
     fs::write(daemon.work().join("go"), "").unwrap();
-    browser.until("its result came in another page", || end() == ["+2 −1 · 12s"]);
+    browser.until("its result came in another page", || end() == ["+2 −1 · 12s", "", ""]);
+    let got = || browser.texts("#transcript .got");
+    assert_eq!(got(), ["ok", "one", "two"]);
     daemon.until_ended("agt");
     browser.go_to(&format!("/ui/launches/{launch}"));
-    browser.until("they come in one page", || end() == ["+2 −1 · 12s"]);
+    browser.until("they come in one page", || end() == ["+2 −1 · 12s", "", ""]);
+    assert_eq!(got(), ["ok", "one", "two"]);
+    let doubled = "const ids = [...document.querySelectorAll('[id]')].map(e => e.id); return ids.length - new Set(ids).size";
+    assert_eq!(browser.run(doubled), 0);
     assert_quiet(&browser);
 }
 

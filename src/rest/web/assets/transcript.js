@@ -39,7 +39,9 @@ function tookBetween(call, result) {
 function joinCalls() {
   for (const begun of findAll(".tool.is-begun:not([data-call=''])", script)) {
     const id = CSS.escape(begun.dataset.call);
-    const result = find(`[data-result-of="${id}"]`, script) ?? find(`[data-call="${id}"]:not(.is-begun)`, script);
+    // Another run of the CLI may have counted a call alike.
+    const isLater = (tool) => begun.compareDocumentPosition(tool) & Node.DOCUMENT_POSITION_FOLLOWING;
+    const result = findAll(`[data-result-of="${id}"], [data-call="${id}"]:not(.is-begun)`, script).find(isLater);
     if (!result) continue;
     begun.classList.remove("is-begun");
     begun.classList.toggle("is-bad", result.matches(".is-bad"));

@@ -192,3 +192,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn two_files_of_one_path_have_keys_of_their_own() {
+    let diff = UnifiedDiff::parse(
+        "diff --git a/link b/link
+deleted file mode 100644
+--- a/link
++++ /dev/null
+@@ -1 +0,0 @@
+-text
+diff --git a/link b/link
+new file mode 120000
+--- /dev/null
++++ b/link
+@@ -0,0 +1 @@
++target
+\\ No newline at end of file
+",
+    );
+    let keys: Vec<_> = diff.files.iter().map(FileDiff::key).collect();
+    assert_eq!(keys, ["link", "link~1"]);
+    let query = diff.files[1].first_lines("committed").query();
+    assert!(query.contains(r#""nth":1"#), "{query}");
+}
