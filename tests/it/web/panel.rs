@@ -181,16 +181,17 @@ fn properties_are_changed_in_place_and_a_change_of_another_person_is_told() {
 }
 
 #[test]
-fn a_move_that_leads_nowhere_back_has_no_undo() {
+fn a_move_to_done_is_undone_although_no_move_leads_straight_back() {
     let daemon = with_tasks();
+    daemon.done(&["task", "set", "one", "--assignee", "agt", "--status", "in_progress"]);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
     browser.go_to("/ui/projects/prj");
-    let ways = |column: &str| {
-        let to =
-            browser.run(&format!("return document.querySelector('#column-{column}').dataset.to"));
-        to.as_str().unwrap().to_owned()
-    };
-    assert!(!ways("done").contains("in_progress") && ways("in_progress").contains("todo"));
+    browser.run("moveTask(document.querySelector('#card-one'), 'done')");
+    browser.until("it is told", || browser.texts(".toast b") == ["Moved to Done"]);
+    browser.find("#column-done #card-one");
+    browser.find(".toast .act").click();
+    browser.until("it is back", || daemon.task_status("one") == "in_progress");
+    browser.find("#column-in_progress #card-one");
 }

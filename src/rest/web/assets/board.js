@@ -231,13 +231,17 @@ async function moveTask(card, status, { isUndo = false } = {}) {
   const name = find(`#title-${status}`).textContent.trim();
   find("#moved").textContent = `${title} → ${name}`;
   const task = card.dataset.task;
-  const undo = { text: body.dataset.undo, run: () => undoMove(task, before) };
-  // Not each move leads back, and a blocked task would lose its reason.
-  const mayUndo = !isUndo && before !== "blocked" && find(`#column-${status}`).dataset.to.split(" ").includes(before);
-  toast(`${body.dataset.moved} ${name}`, { isBad: false, action: mayUndo ? undo : null });
+  const undo = { text: body.dataset.undo, run: () => undoMove(task, status, before) };
+  // No way leads back to a blocked task: it would lose its reason.
+  const mayUndo = !isUndo && (leadsTo(status, before) || (leadsTo(status, "todo") && leadsTo("todo", before)));
+  toast(`${body.dataset.moved} ${name}`, { isBad: false, action: mayUndo && before !== "blocked" ? undo : null });
 }
 
-function undoMove(task, status) {
+const leadsTo = (from, to) => find(`#column-${from}`).dataset.to.split(" ").includes(to);
+
+// A closed task is reopened first.
+async function undoMove(task, from, status) {
+  if (!leadsTo(from, status)) await post(`${root}/ui/do/tasks/${task}/status`, { status: "todo" });
   const card = document.getElementById(`card-${task}`);
   if (card) moveTask(card, status, { isUndo: true });
   else post(`${root}/ui/do/tasks/${task}/status`, { status });
